@@ -1,0 +1,67 @@
+# From nothing but python3 (3.11 or newer) and make:
+#   make run    set up, then check and list what is built in
+#   make test   set up, then every check that CI makes
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header
+
+.DELETE_ON_ERROR:
+.PHONY: run test setup setup-test system lint types layers docs tests lock benchmarks clean help
+
+help:            ## this list
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 16
+
+run: setup       ## set up, then verify and list the built-in suites and scenarios
+	$(BIN)/pramana validate
+	$(BIN)/pramana suite verify
+	$(BIN)/pramana suite list
+
+test: setup-test system lint types layers docs tests  ## everything CI checks
+
+setup: $(VENV)/.run
+setup-test: $(VENV)/.dev
+
+# One environment, two locks: `make run` needs the first only, `make test` adds the second.
+$(VENV)/.run: requirements/run.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pramana needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements/run.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.txt
+	@touch $@
+
+system:          ## Chromium, curl and jq, which the tests drive
+	@.ci/system-tools chromium curl jq
+
+lint:
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types:
+	$(BIN)/mypy
+
+layers:
+	$(BIN)/lint-imports
+
+docs:            ## build the documentation, warnings are errors
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+tests:
+	$(BIN)/pytest -q -n 2 --claims --cov --cov-report=term
+
+lock: setup-test ## write both locks again from pyproject.toml; no host is named in them, so mirrors work
+	$(COMPILE) --group build pyproject.toml -o requirements/run.txt $(LOCK_ARGS)
+	$(COMPILE) --group build --group dev pyproject.toml -c requirements/run.txt -o requirements/dev.txt $(LOCK_ARGS)
+
+benchmarks: setup-test  ## the slow proofs, one after another; docs/proofs.md holds their last results
+	$(BIN)/python -m benchmarks.yaml_positions
+	$(BIN)/python -m benchmarks.suite_memory
+	$(BIN)/python -m benchmarks.mutations
+
+clean:           ## remove what was built, keep the sources
+	rm -rf $(VENV) docs/_build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,310 @@
+"""The offline assertions: a reply's text and what was expected go in, one check comes out. No model, network or clock.
+
+`evaluate_assertion()` is the one entry. A list of ideals means *any of them* for `exact_match`, `contains_any` and
+`regex`, *every one of them* for `contains`, *none of them* for `contains_none`. Case-insensitive means casefolded. Each
+type carries the version of its meaning, which is stored with every check: raise it when an answer could come out
+differently. Types that need a model answer `unscored` here and name the scorer that can decide.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import accumulate
+from typing import Any, Literal
+
+from pramana.errors import InvalidInput, Problem, did_you_mean, quote
+from pramana.jsonl import BadLine, parse_rfc8259
+from pramana.model import Assertion, Check, Outcome
+from pramana.plugins import assertion_types
+
+Need = Literal["ideal", "judge_prompt", "schema"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an assertion type says of one output."""
+
+    outcome: Outcome
+    reason: str
+    evidence: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AssertionType:
+    """A registered meaning: its name, the version of that meaning, what a case must give it, and how it decides."""
+
+    name: str
+    version: str
+    decide: Callable[[Assertion, str, tuple[str, ...]], Verdict]
+    needs: tuple[Need, ...] = ()
+    flaw: Callable[[Assertion, tuple[str, ...]], tuple[Need, str] | None] = lambda _assertion, _ideals: None
+    """Say at load time what can never be decided (a broken pattern or schema), and in which field."""
+
+
+def evaluate_assertion(
+    assertion: Assertion | Mapping[str, Any], output: str, ideal: str | Sequence[str] | None = None
+) -> Check:
+    """Check one output against one assertion.
+
+    >>> check = evaluate_assertion({"type": "contains", "case_sensitive": False}, "It is PARIS.", "paris")
+    >>> print(check.outcome, "-", check.reason)
+    passed - found "PARIS" at character 7
+    """
+    stated = assertion if isinstance(assertion, Assertion) else _from_mapping(assertion)
+    kind: AssertionType = assertion_types.load(stated.type)
+    ideals = (ideal,) if isinstance(ideal, str) else tuple(ideal or ())
+    if message := missing_need(kind, stated, ideals):
+        raise InvalidInput(message)
+    verdict = kind.decide(stated, output, ideals)
+    return Check(kind.name, kind.version, verdict.outcome, verdict.reason, evidence=verdict.evidence)
+
+
+def missing_need(kind: AssertionType, assertion: Assertion, ideals: Sequence[str]) -> str | None:
+    """Say which field the assertion cannot do without, or None."""
+    if "ideal" in kind.needs and not ideals:
+        return f"{kind.name} needs an ideal: a string, or a list of strings"
+    if "judge_prompt" in kind.needs and not (assertion.judge_prompt or "").strip():
+        return f"{kind.name} needs a judge_prompt that can be answered YES or NO"
+    if "schema" in kind.needs and assertion.schema is None:
+        return f"{kind.name} needs a schema: an object of JSON Schema, or true or false"
+    return None
+
+
+def _from_mapping(given: Mapping[str, Any]) -> Assertion:
+    known = [each.name for each in fields(Assertion)]
+    for key in given:
+        if key not in known:
+            raise InvalidInput(
+                f'unknown key "{key}" in the assertion{did_you_mean(key, known)}',
+                [Problem("unknown key", key)],
+            )
+    if "type" not in given:
+        raise InvalidInput(f"the assertion has no type; expected one of {', '.join(assertion_types.names())}")
+    return Assertion(**given)
+
+
+def _passed(reason: str, **evidence: object) -> Verdict:
+    return Verdict(Outcome.PASSED, reason, evidence)
+
+
+def _failed(reason: str, **evidence: object) -> Verdict:
+    return Verdict(Outcome.FAILED, reason, evidence)
+
+
+def _alternatives(ideals: Sequence[str]) -> str:
+    shown = [quote(ideal) for ideal in ideals[:5]]
+    return " or ".join(shown) + (f" or {len(ideals) - 5} more" if len(ideals) > 5 else "")
+
+
+# ── Text ──
+
+
+class _Text:
+    """An output that is searched for several ideals: folded once, and able to say where a match stood originally."""
+
+    def __init__(self, text: str, *, case_sensitive: bool) -> None:
+        self.text, self.fold = text, not case_sensitive
+        self.folded = text.casefold() if self.fold else text
+
+    def find(self, ideal: str) -> dict[str, object] | None:
+        wanted = ideal.casefold() if self.fold else ideal
+        start = self.folded.find(wanted)
+        if start < 0:
+            return None
+        end = start + len(wanted)
+        if self.fold and len(self.folded) != len(self.text):  # ß folds to ss: count back to the original characters
+            ends = list(accumulate(len(character.casefold()) for character in self.text))
+            start, end = bisect_right(ends, start), bisect_right(ends, end - 1) + 1
+        return {"ideal": ideal, "text": self.text[start:end], "start": start, "end": end}
+
+
+def _at(match: Mapping[str, object]) -> str:
+    return f"{quote(str(match['text']))} at character {int(str(match['start'])) + 1}"
+
+
+def _decide_exact_match(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
+    def form(text: str) -> str:
+        return text.strip() if assertion.case_sensitive else text.strip().casefold()
+
+    given = form(output)
+    for ideal in ideals:
+        if given == form(ideal):
+            start = len(output) - len(output.lstrip())
+            match = {
+                "ideal": ideal,
+                "text": output.strip(),
+                "start": start,
+                "end": start + len(output.strip()),
+            }
+            return _passed(f"equals {quote(ideal.strip())}", matched=[match])
+    return _failed(f"expected exactly {_alternatives(ideals)}, got {quote(output.strip())}")
+
+
+def _decide_contains(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
+    text = _Text(output, case_sensitive=assertion.case_sensitive)
+    matches = {ideal: text.find(ideal) for ideal in ideals}
+    found = [match for match in matches.values() if match]
+    missing = [ideal for ideal, match in matches.items() if not match]
+    if missing:
+        return _failed(
+            f"does not contain {' nor '.join(quote(each) for each in missing)}",
+            matched=found,
+            missing=missing,
+        )
+    return _passed("found " + ", ".join(_at(match) for match in found), matched=found)
+
+
+def _decide_contains_any(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
+    text = _Text(output, case_sensitive=assertion.case_sensitive)
+    for ideal in ideals:
+        if match := text.find(ideal):
+            return _passed(f"found {_at(match)}", matched=[match])
+    return _failed(f"contains none of {_alternatives(ideals)}", missing=list(ideals))
+
+
+def _decide_contains_none(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
+    text = _Text(output, case_sensitive=assertion.case_sensitive)
+    found = [match for ideal in ideals if (match := text.find(ideal))]
+    if found:
+        return _failed("contains " + ", ".join(_at(match) for match in found), matched=found)
+    return _passed(f"contains none of {_alternatives(ideals)}")
+
+
+# ── Patterns ──
+
+
+def _compile(pattern: str, *, case_sensitive: bool) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.case_sensitive = case_sensitive
+    options.log_errors = False
+    return re2.compile(pattern, options)
+
+
+def _pattern_flaw(_assertion: Assertion, ideals: tuple[str, ...]) -> tuple[Need, str] | None:
+    import re2
+
+    for pattern in ideals:
+        try:
+            _compile(pattern, case_sensitive=True)
+        except re2.error as error:
+            why = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error.args[0])
+            return (
+                "ideal",
+                f"{quote(pattern)} is no pattern of RE2 (which has no look-around or back-references): {why}",
+            )
+    return None
+
+
+def _decide_regex(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
+    for pattern in ideals:
+        if found := _compile(pattern, case_sensitive=assertion.case_sensitive).search(output):
+            match = {"ideal": pattern, "text": found.group(), "start": found.start(), "end": found.end()}
+            return _passed(f"{quote(pattern)} matches {_at(match)}", matched=[match])
+    return _failed(f"nothing matches {_alternatives(ideals)}", missing=list(ideals))
+
+
+# ── JSON ──
+
+_fence = re.compile(
+    r"(?P<mark>`{3,}|~{3,})[ \t]*(?P<tag>[\w+.-]*)[ \t]*\n?(?P<inside>.*?)\n?[ \t]*(?P=mark)[`~]*", re.DOTALL
+)
+
+
+def _json_text(output: str) -> tuple[str, str]:
+    """Return what is to be parsed, and how to name it in a reason."""
+    stripped = output.strip()
+    whole = _fence.fullmatch(stripped)
+    if whole and not any(line.lstrip().startswith(whole["mark"]) for line in whole["inside"].splitlines()):
+        return whole["inside"], "inside the Markdown fence"
+    return stripped, "in the output"
+
+
+def _parsed(output: str) -> tuple[Any, Verdict]:
+    """Return the value and a passing verdict, or None and a verdict that says why there is no value."""
+    text, where = _json_text(output)
+    try:
+        value = parse_rfc8259(text)
+    except BadLine as bad:
+        if "nested too deeply" in bad.message or "digits" in bad.message:  # JSON all the same, but not ours to judge
+            return None, Verdict(Outcome.ERRORED, f"cannot be decided: {bad.message}")
+        if not text:
+            return None, _failed("empty: no JSON")
+        line, column = (
+            text.count("\n", 0, bad.column - 1) + 1,
+            bad.column - (text.rfind("\n", 0, bad.column - 1) + 1),
+        )
+        why = f"{bad.message.removeprefix('not valid JSON: ')} (line {line}, column {column} {where})"
+        fence = re.search(r"```|~~~", text)
+        if fence and where == "in the output":
+            closed = len(re.findall(re.escape(fence.group()), text)) > 1
+            why = "text outside the Markdown fence" if closed else "the Markdown fence is never closed"
+        return None, _failed(f"not JSON: {why}", line=line, column=column)
+    kinds = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return value, _passed(f"valid JSON {where}: {kinds.get(type(value), 'a number')}", where=where)
+
+
+def _decide_is_json(_assertion: Assertion, output: str, _ideals: tuple[str, ...]) -> Verdict:
+    return _parsed(output)[1]
+
+
+def _validator(schema: object) -> Any:
+    from jsonschema_rs import Draft202012Validator, RegexOptions
+
+    def refuse(address: str) -> Any:
+        raise ValueError(f"{address} is another document, and schemas are never fetched")
+
+    return Draft202012Validator(schema, pattern_options=RegexOptions(), retriever=refuse)  # type: ignore[arg-type]
+
+
+def _schema_flaw(assertion: Assertion, _ideals: tuple[str, ...]) -> tuple[Need, str] | None:
+    try:
+        _validator(assertion.schema)
+    except ValueError as error:  # the library's ValidationError is one; a schema nested too deeply gives a plain one
+        return (
+            "schema",
+            f"not a JSON Schema (2020-12) that can be used: {str(error).partition(chr(10))[0][:200]}",
+        )
+    return None
+
+
+def _decide_json_schema(assertion: Assertion, output: str, _ideals: tuple[str, ...]) -> Verdict:
+    value, verdict = _parsed(output)
+    if verdict.outcome is not Outcome.PASSED:
+        return verdict
+    try:
+        errors = list(_validator(assertion.schema).iter_errors(value))
+    except ValueError as error:
+        return Verdict(Outcome.ERRORED, f"the schema cannot be applied: {str(error).partition(chr(10))[0][:200]}")
+    if errors:
+        found = [{"path": _json_path(error.instance_path), "message": error.message[:200]} for error in errors[:20]]
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        return _failed(f"does not fit the schema: {found[0]['path']}: {found[0]['message']}{more}", errors=found)
+    return _passed("valid JSON that fits the schema")
+
+
+def _json_path(parts: Sequence[str | int]) -> str:
+    return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+
+
+# ── Types that need a model ──
+
+
+def _unscored(scorer: str, what: str) -> Callable[[Assertion, str, tuple[str, ...]], Verdict]:
+    reason = f"needs {what}: the {scorer} scorer decides it, not an offline assertion"
+    return lambda _assertion, _output, _ideals: Verdict(Outcome.UNSCORED, reason, {"scorer": scorer})
+
+
+exact_match = AssertionType("exact_match", "1", _decide_exact_match, ("ideal",))
+contains = AssertionType("contains", "1", _decide_contains, ("ideal",))
+contains_any = AssertionType("contains_any", "1", _decide_contains_any, ("ideal",))
+contains_none = AssertionType("contains_none", "1", _decide_contains_none, ("ideal",))
+regex = AssertionType("regex", "1", _decide_regex, ("ideal",), _pattern_flaw)
+is_json = AssertionType("is_json", "1", _decide_is_json)
+json_schema = AssertionType("json_schema", "1", _decide_json_schema, ("schema",), _schema_flaw)
+llm_judge = AssertionType("llm_judge", "1", _unscored("llm_judge", "a judge model"), ("judge_prompt",))
+semantic_similarity = AssertionType(
+    "semantic_similarity", "1", _unscored("semantic_similarity", "an embedding model"), ("ideal",)
+)

@@ -1,0 +1,123 @@
+"""The errors that may leave Pramana, each with a stable code, an HTTP status and an exit code.
+
+PramanaError                    something Pramana can explain; never a stack trace for the user
+├── InvalidInput                a file, text or argument does not fit; carries every problem found, with its place
+├── NotFound                    a suite version, tier or file that was named does not exist
+├── AlreadyExists               immutable means refused: the version is published already
+└── HashMismatch                content differs from its pin; carries both hashes
+
+Problems are values (`Problem`): loaders collect them, and only a stage's border turns them into an exception.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import ClassVar, Literal
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong (or doubtful) at one place. Line and column count from one; zero means the whole file."""
+
+    message: str
+    path: str = ""
+    """Where in the document: `[17].assertion.type` in a suite, `scenarios[0].id` in scenarios."""
+    line: int = 0
+    column: int = 0
+    file: str = ""
+    source: str = ""
+    """The part of the line it stands on; empty when there is none."""
+    caret: int = 0
+    """Where in `source` the column is, counted from one."""
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
+        return ": ".join(part for part in (place, self.path, self.message) if part)
+
+
+class PramanaError(Exception):
+    """Something Pramana can explain."""
+
+    code: ClassVar[str] = "error"
+    http_status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 3
+
+
+class InvalidInput(PramanaError):
+    """What was given does not fit its format."""
+
+    code = "invalid_input"
+    http_status = 400
+    exit_code = 2
+
+    def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+    @classmethod
+    def of(cls, problems: Sequence[Problem]) -> "InvalidInput":
+        """Make one exception of the problems found, led by the first."""
+        more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
+        return cls(f"{problems[0]}{more}", problems)
+
+
+class NotFound(PramanaError):
+    """What was named does not exist."""
+
+    code = "not_found"
+    http_status = 404
+    exit_code = 2
+
+
+class AlreadyExists(PramanaError):
+    """A published version never changes."""
+
+    code = "already_exists"
+    http_status = 409
+    exit_code = 2
+
+
+class HashMismatch(PramanaError):
+    """The content is not what was pinned."""
+
+    code = "hash_mismatch"
+    http_status = 409
+    exit_code = 2
+
+    def __init__(self, what: str, *, pinned: str, found: str) -> None:
+        super().__init__(
+            f"{what} differs from its pin, so it does not run under that name\n"
+            f"  pinned {pinned}\n"
+            f"  found  {found}\n"
+            "Restore the file, or publish the new content as a new version: pramana suite publish"
+        )
+        self.pinned, self.found = pinned, found
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a hint that ends a message, or nothing when no known word is near.
+
+    >>> did_you_mean("contians", ["contains", "is_json"])
+    '; did you mean "contains"?'
+    """
+    near = get_close_matches(word[:100], list(known), n=1, cutoff=0.6)
+    return f'; did you mean "{near[0]}"?' if near else ""
+
+
+def visible(text: str) -> str:
+    """Return text with what a terminal would obey or cannot show written as escapes: it stays on its line.
+
+    >>> visible("two\\nlines")
+    'two\\\\nlines'
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def quote(text: str, limit: int = 60) -> str:
+    """Return text in double quotes, visible, on one line and no longer than a sentence bears."""
+    return f'"{visible(text if len(text) <= limit else text[: limit - 1] + "…")}"'

@@ -1,0 +1,200 @@
+"""Hashes and digests: the fingerprints results are compared by.
+
+`hash_suite`, `hash_result` and `hash_output` compute, byte for byte, what the published format defines, so hashes made
+elsewhere stay comparable. `case_digest` and `record_digest` are ours: they cannot be ambiguous, whatever texts hold.
+A suite is never held in memory: sorting happens on disk, in one temporary file.
+"""
+
+import hashlib
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from os import PathLike
+from struct import Struct
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple, Self
+
+from pramana.errors import InvalidInput, Problem, quote
+from pramana.jsonl import BadLine, canonical, decode, parse, read_lines
+from pramana.model import Case
+
+PREFIX = "sha256:"
+
+
+def hash_suite(path: str | PathLike[str]) -> str:
+    """Return the hash of a suite file: of its cases as written, sorted by id, in canonical JSON.
+
+    Line order, blank lines, spaces and line ends do not matter; every character of every case does.
+    """
+    with open(path, "rb") as file, SortedCases() as cases:  # noqa: PTH123 - any path-like is welcome
+        lines = (line for line in read_lines(file) if not line.blank)
+        for index, line in enumerate(lines):
+            try:
+                cases.add(Standing(line.number, index, line.offset), parse(decode(line)))
+            except BadLine as bad:
+                place = Problem(bad.message, f"[{index}]", line.number, bad.column, str(path))
+                raise InvalidInput.of([place]) from None
+
+        def refuse(first: Standing, again: Standing, case_id: str) -> None:
+            message = f"duplicate id {quote(case_id)}: lines {first.line} and {again.line}; such a suite has no hash"
+            raise InvalidInput.of([Problem(message, f"[{again.case}].id", again.line, 1, str(path))])
+
+        return cases.digest(refuse)
+
+
+def hash_output(output: str) -> str:
+    """Return the hash of one output.
+
+    >>> hash_output("four")
+    'sha256:04efaf080f5a3e74e1c29d1ca6a48569382cbbcd324e8d59d2b83ef21c039f00'
+    """
+    return PREFIX + hashlib.sha256(_bytes(output)).hexdigest()
+
+
+def hash_result(model_id: str, case_id: str, output: str) -> str:
+    """Return the hash of one result: model, case and output joined by `|`, as the published format has it.
+
+    A `|` inside a field makes two results alike; our own records use `record_digest`.
+    """
+    return hash_output(f"{model_id}|{case_id}|{output}")
+
+
+def case_digest(case: Case) -> str:
+    """Return the identity of a case: everything about it except where it was read."""
+    fields = asdict(case)
+    del fields["source"]
+    return PREFIX + hashlib.sha256(canonical(fields)).hexdigest()
+
+
+def record_digest(
+    *,
+    model: str,
+    parameters: Mapping[str, Any],
+    suite_hash: str,
+    case: str,
+    system_prompt: str | None,
+    output: str,
+) -> str:
+    """Return the digest of one record of ours: each field prefixed by its length, so that no two records collide.
+
+    `case` is a case digest. An absent system prompt differs from an empty one.
+    """
+    fields = [
+        _bytes(model),
+        canonical(dict(parameters)),
+        _bytes(suite_hash),
+        _bytes(case),
+        b"absent" if system_prompt is None else b"given " + _bytes(system_prompt),
+        _bytes(output),
+    ]
+    digest = hashlib.sha256(b"pramana record 1")
+    for each in fields:
+        digest.update(len(each).to_bytes(8))
+        digest.update(each)
+    return PREFIX + digest.hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    # Models do emit lone surrogates, through escapes in JSON; they are hashed as the three bytes they would be.
+    return text.encode("utf-8", "surrogatepass")
+
+
+class Standing(NamedTuple):
+    """Where a case stands in its file: line from one, case number from zero, and the first byte of the line."""
+
+    line: int
+    case: int
+    offset: int
+
+
+_Record = tuple[bytes, Standing, bytes]
+
+
+class SortedCases:
+    """Cases in any order in, their hash and every id that stands twice out, in memory that does not grow with them.
+
+    Cases are gathered up to a budget, sorted and spilled to one temporary file as a run; the runs are then merged.
+    UTF-8 sorts as code points do, so ids are compared as bytes.
+    """
+
+    BUDGET = 16 << 20
+    BLOCK = 1 << 15
+    _header = Struct("<IQQQI")
+
+    def __init__(self) -> None:
+        self._gathered: list[_Record] = []
+        self._size = 0
+        self._spill: BinaryIO | None = None
+        self._runs: list[tuple[int, int]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._spill:
+            self._spill.close()
+
+    def add(self, standing: Standing, case: Any) -> None:
+        """Take one case and where it stands."""
+        if not isinstance(case, dict) or not isinstance(case.get("id"), str):
+            raise BadLine("a case must be an object with an id of text")
+        record = (_bytes(case["id"]), standing, canonical(case))
+        self._gathered.append(record)
+        self._size += len(record[0]) + len(record[2]) + 350  # what Python adds around a tuple and its objects
+        if self._size > self.BUDGET:
+            self._write_run()
+
+    def digest(self, on_repeat: Callable[[Standing, Standing, str], None]) -> str:
+        """Return the suite's hash; for each id that stood before, say where first, where again, and which."""
+        digest = hashlib.sha256(b"[")
+        previous, first = None, Standing(0, 0, 0)
+        for key, standing, case in self._sorted():
+            if key == previous:
+                on_repeat(first, standing, key.decode("utf-8", "surrogatepass"))
+            else:
+                first = standing
+            if previous is not None:
+                digest.update(b",")
+            digest.update(case)
+            previous = key
+        digest.update(b"]")
+        return PREFIX + digest.hexdigest()
+
+    def _sorted(self) -> Iterator[_Record]:
+        if not self._runs:
+            self._gathered.sort()
+            return iter(self._gathered)
+        if self._gathered:
+            self._write_run()
+        return heapq.merge(*(self._read_run(start, end) for start, end in self._runs))
+
+    def _write_run(self) -> None:
+        if self._spill is None:
+            self._spill = TemporaryFile(prefix="pramana-sort-")  # noqa: SIM115 - closed on exit
+        self._gathered.sort()
+        start = self._spill.seek(0, 2)
+        for key, standing, case in self._gathered:
+            self._spill.write(self._header.pack(len(key), *standing, len(case)) + key + case)
+        self._runs.append((start, self._spill.tell()))
+        self._gathered, self._size = [], 0
+
+    def _read_run(self, start: int, end: int) -> Iterator[_Record]:
+        block, at = memoryview(b""), start
+
+        def take(size: int) -> bytes:
+            nonlocal block, at
+            if len(block) < size and at < end and self._spill:
+                self._spill.seek(at)  # the runs share one file, so each finds its place again
+                more = self._spill.read(min(max(self.BLOCK, size - len(block)), end - at))
+                at += len(more)
+                block = memoryview(bytes(block) + more)
+            taken, block = block[:size], block[size:]
+            return bytes(taken)
+
+        while header := take(self._header.size):
+            key_size, line, number, offset, case_size = self._header.unpack(header)
+            key = take(key_size)
+            yield key, Standing(line, number, offset), take(case_size)

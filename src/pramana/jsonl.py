@@ -1,0 +1,246 @@
+"""JSON Lines: bytes in, lines and values out, and for what does not fit its column.
+
+Lines end at LF or CRLF and nowhere else (U+2028 and U+0085 are text). Values are RFC 8259 plus what a hash needs: no
+key twice in one object, no number without a finite value. Reading is done by the standard library's C parser; only a
+line that fails is walked a second time, by a scanner that knows positions. This module never holds more than one line.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, BinaryIO
+
+MAX_LINE_BYTES = 10_000_000
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One physical line: its number from one, where it starts in the file, and its bytes without the line end."""
+
+    number: int
+    offset: int
+    data: bytes
+    too_long: bool = False
+    """Over the limit: `data` holds only its beginning."""
+
+    @property
+    def blank(self) -> bool:
+        return not self.data.strip(b" \t\r")
+
+
+class BadLine(ValueError):
+    """A line that is not one JSON value; the column counts characters from one."""
+
+    def __init__(self, message: str, column: int = 1, path: Path = ()) -> None:
+        super().__init__(message)
+        self.message, self.column, self.path = message, column, path
+
+
+def read_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[Line]:
+    """Yield every line of a binary file. A byte order mark at the start is no part of the first."""
+    offset = 0
+    for number in count(1):
+        data = file.readline(limit + 2)
+        if not data:
+            return
+        start, offset = offset, offset + len(data)
+        if number == 1 and data.startswith(b"\xef\xbb\xbf"):
+            data, start = data[3:], 3
+        content = data.removesuffix(b"\n").removesuffix(b"\r") if data.endswith(b"\n") else data
+        too_long = len(content) > limit
+        if too_long and not data.endswith(b"\n"):  # throw the rest of the line away, piece by piece
+            while (rest := file.readline(1 << 20)) and not rest.endswith(b"\n"):
+                offset += len(rest)
+            offset += len(rest)
+        yield Line(number, start, content, too_long)
+
+
+def decode(line: Line) -> str:
+    """Return the text of a line.
+
+    >>> decode(Line(1, 0, b"caf\\xe9"))
+    Traceback (most recent call last):
+    pramana.jsonl.BadLine: not UTF-8: byte 0xe9 cannot stand here; save the file as UTF-8
+    """
+    if line.too_long:
+        raise BadLine(f"the line is longer than {MAX_LINE_BYTES:,} bytes; split the case or shorten its input")
+    try:
+        return line.data.decode()
+    except UnicodeDecodeError as error:
+        column = len(line.data[: error.start].decode()) + 1
+        byte = line.data[error.start]
+        raise BadLine(f"not UTF-8: byte 0x{byte:02x} cannot stand here; save the file as UTF-8", column) from None
+
+
+class _Refused(ValueError):
+    """Raised inside the C parser for what RFC 8259 or we do not allow; the scanner finds the place."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise _Refused
+    return result
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value - value != 0:
+        raise _Refused
+    return value
+
+
+def _refuse(_: str) -> Any:
+    raise _Refused
+
+
+_strict = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse)
+_rfc8259 = json.JSONDecoder(parse_constant=_refuse)
+
+
+def parse(text: str) -> Any:
+    """Return the value of one line of JSON, or raise `BadLine` at the exact column.
+
+    >>> parse('{"id": "a", "id": "b"}')
+    Traceback (most recent call last):
+    pramana.jsonl.BadLine: the key "id" stands twice in one object; the first is at column 2
+    """
+    try:
+        return _strict.decode(text)
+    except json.JSONDecodeError as error:
+        raise _explain(text, error) from None
+    except RecursionError:
+        raise BadLine("nested too deeply to be read") from None
+    except ValueError:  # _Refused, or an integer beyond the interpreter's limit
+        raise _first_refusal(text) from None
+
+
+def parse_rfc8259(text: str) -> Any:
+    """Return the value of JSON text by RFC 8259 alone: a repeated key is allowed, NaN is not."""
+    try:
+        return _rfc8259.decode(text)
+    except json.JSONDecodeError as error:
+        raise _explain(text, error) from None
+    except RecursionError:
+        raise BadLine("nested too deeply to be read") from None
+    except ValueError:
+        raise _first_refusal(text, unique=False) from None
+
+
+def canonical(value: Any) -> bytes:
+    """Return the one spelling of a JSON value: sorted keys, no spaces, ASCII. Every hash of ours is over this.
+
+    >>> canonical({"b": 1.0, "a": "é"})
+    b'{"a":"\\\\u00e9","b":1.0}'
+    """
+    try:
+        return _encode(value).encode("ascii")
+    except RecursionError:
+        raise BadLine("nested too deeply to be hashed") from None
+
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
+
+
+def _explain(text: str, error: json.JSONDecodeError) -> BadLine:
+    if error.msg == "Extra data":
+        return BadLine("not valid JSON: more text after the end of the value; one line holds one object", error.pos + 1)
+    if not text[error.pos :].strip():
+        whole = "; each line holds one whole object, so a case cannot span lines" if text.strip() else ""
+        return BadLine(f"not valid JSON: the line ends too early{whole}", error.pos + 1)
+    found = json.dumps(text[error.pos], ensure_ascii=not text[error.pos].isprintable())
+    expected = error.msg[:1].lower() + error.msg[1:]
+    return BadLine(f"not valid JSON: {expected}, found {found}", error.pos + 1)
+
+
+# ── The scanner: valid JSON in, the position of every key and value out ──
+
+_token = re.compile(
+    r'[ \t\r\n]*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<punctuation>[{}\[\]:,])|(?P<atom>[^\s{}\[\]:,"]+))',
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A key or a value of a JSON text, at a column from one."""
+
+    path: Path
+    column: int
+    is_key: bool
+    text: str
+    """The key itself, or an atom's spelling."""
+
+
+def places(text: str) -> Iterator[Place]:
+    """Yield every key and value of valid JSON in the order of the text. It never recurses."""
+    stack: list[str | int | None] = []  # one entry an open container: a key, an index, or None before the first key
+    expect_key, position = False, 0
+    while found := _token.match(text, position):
+        position = found.end()
+        token, column = found.group(found.lastgroup or 0), found.start(found.lastgroup or 0) + 1
+        if token == ":":
+            expect_key = False
+        elif token == ",":
+            if stack and isinstance(stack[-1], int):
+                stack[-1] += 1
+            else:
+                expect_key = True
+        elif token in ("}", "]"):
+            if stack:
+                stack.pop()
+            expect_key = False
+        elif expect_key and found.lastgroup == "string":
+            stack[-1] = json.loads(token, strict=False)
+            yield Place(_path(stack), column, is_key=True, text=str(stack[-1]))
+        else:
+            yield Place(_path(stack), column, is_key=False, text=token if found.lastgroup == "atom" else "")
+            if token in ("{", "["):
+                stack.append(None if token == "{" else 0)
+                expect_key = token == "{"
+
+
+def _path(stack: list[str | int | None]) -> Path:
+    return tuple(part for part in stack if part is not None)
+
+
+def column_of(text: str, path: Path, *, key: bool = False) -> int:
+    """Return the column of the value at a path (or of its key); of the nearest parent when it is not there.
+
+    >>> column_of('{"a": {"b": 1}}', ("a", "b"))
+    13
+    """
+    nearest, column = -1, 1
+    for place in places(text):
+        if place.path == path and place.is_key == key:
+            return place.column
+        depth = len(place.path)
+        if not place.is_key and nearest < depth < len(path) and place.path == path[:depth]:
+            nearest, column = depth, place.column
+    return column
+
+
+def _first_refusal(text: str, *, unique: bool = True) -> BadLine:
+    """Find what the parser refused: a number without a finite value, one too long, or a key that stands twice."""
+    first: dict[Path, int] = {}
+    for place in places(text):
+        if place.is_key:
+            if unique and place.path in first:
+                key, column = json.dumps(place.text, ensure_ascii=False), first[place.path]
+                return BadLine(
+                    f"the key {key} stands twice in one object; the first is at column {column}",
+                    place.column,
+                    place.path,
+                )
+            first[place.path] = place.column
+        elif place.text in ("NaN", "Infinity", "-Infinity"):
+            return BadLine(f"not valid JSON: {place.text} is not a number of RFC 8259", place.column, place.path)
+        elif place.text.strip("-").isdigit() and len(place.text) > 4300:
+            return BadLine("a number of more than 4,300 digits", place.column, place.path)
+        elif unique and place.text[:1] in "-0123456789" and place.text and "inf" in repr(float(place.text)):
+            return BadLine(f"{place.text[:40]} is too large for a number", place.column, place.path)
+    return BadLine("not valid JSON")

@@ -1,0 +1,123 @@
+"""Stage 1, load: files in, cases out, and every problem with file, line and column.
+
+`validate()` reads whole files and folders and reports everything at once; `cases_of()` yields the cases of one file
+for a run. Nothing here asks a model, scores a reply or writes a result.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pramana.errors import InvalidInput, NotFound, Problem
+from pramana.load.lint import lint as lint_scenarios
+from pramana.load.problems import MAX_ERRORS, Problems
+from pramana.load.scenario import Located, read_scenarios
+from pramana.load.suite import check_suite, read_cases
+from pramana.model import Case, Source
+
+SUITE_ENDINGS = (".jsonl",)
+SCENARIO_ENDINGS = (".yaml", ".yml")
+ENDINGS = SUITE_ENDINGS + SCENARIO_ENDINGS
+
+
+@dataclass(slots=True)
+class Report:
+    """What a validation found, over all files."""
+
+    problems: Problems
+    files: int = 0
+    test_cases: int = 0
+    scenarios: int = 0
+    hashes: dict[str, str] = field(default_factory=dict)
+    """Of each suite file without errors."""
+
+    @property
+    def ok(self) -> bool:
+        return self.problems.errors == 0
+
+
+def validate(paths: Sequence[str | Path], *, max_errors: int = MAX_ERRORS, lint: bool = False) -> Report:
+    """Check every suite and scenario file among the paths; folders are searched to the bottom."""
+    report = Report(Problems(max_errors))
+    first_seen: dict[str, str] = {}
+    for path in find_files(paths):
+        report.files += 1
+        already = len(report.problems.kept)
+        try:
+            if path.suffix in SUITE_ENDINGS:
+                suite = check_suite(path, report.problems)
+                report.test_cases += suite.cases
+                if suite.hash:
+                    report.hashes[str(path)] = suite.hash
+            else:
+                data = path.read_bytes()
+                located = read_scenarios(data, report.problems, str(path))
+                report.scenarios += len(located)
+                for advice in lint_scenarios(located, data.decode("utf-8-sig"), str(path)) if lint and located else ():
+                    report.problems.add(advice)
+                _warn_of_repeats(located, str(path), first_seen, report.problems)
+        except OSError as error:
+            report.problems.add(Problem(f"cannot be read: {error.strerror}", file=str(path)))
+        report.problems.kept[already:] = sorted(
+            report.problems.kept[already:], key=lambda each: (each.line, each.column)
+        )
+    return report
+
+
+def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
+    """Yield each file once, in order; a path that leads nowhere raises before anything is read."""
+    given = [Path(path) for path in paths]
+    for path in given:
+        if not path.exists():
+            raise NotFound(f"{path} does not exist")
+        if path.is_file() and path.suffix not in ENDINGS:
+            raise InvalidInput(f"{path} is neither a suite (.jsonl) nor scenarios (.yaml, .yml)")
+        if not path.is_file() and not path.is_dir():
+            raise InvalidInput(f"{path} is neither a file nor a folder")
+    seen: set[Path] = set()
+    for path in given:
+        found = [path] if path.is_file() else list(_below(path))
+        if not found:
+            raise NotFound(f"{path} holds no .jsonl, .yaml or .yml file")
+        for each in found:
+            if (real := each.resolve()) not in seen:
+                seen.add(real)
+                yield each
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(parent, name)
+            if path.suffix in ENDINGS and not name.startswith(".") and path.is_file():
+                yield path
+
+
+def _warn_of_repeats(located: Sequence[Located], file: str, seen: dict[str, str], problems: Problems) -> None:
+    """Warn where two files share an id: each is valid alone, but an import would keep only one."""
+    for each in located:
+        place = f"{file}:{each.line}"
+        before = seen.setdefault(each.scenario.id, place)
+        if before != place:
+            path = f"{each.path}.id" if each.path else "id"
+            message = f'id "{each.scenario.id}" also stands at {before}; importing both keeps one'
+            problems.add(Problem(message, path, each.line, 1, file, severity="warning"))
+
+
+def cases_of(path: str | Path) -> Iterator[Case]:
+    """Yield the cases of one suite or scenario file; what does not fit raises `InvalidInput` with every problem."""
+    path = Path(path)
+    if path.suffix in SUITE_ENDINGS:
+        yield from read_cases(path)
+        return
+    problems = Problems()
+    located = read_scenarios(path.read_bytes(), problems, str(path))
+    if problems.errors:
+        raise InvalidInput.of(problems.kept)
+    for each in located:
+        yield each.scenario.to_case(Source(str(path), each.line))
+
+
+__all__ = ["Report", "cases_of", "find_files", "validate"]

@@ -1,0 +1,242 @@
+"""Suite versions: a folder with `manifest.toml` and one JSONL file a tier, each pinned by its hash.
+
+Versions are looked up among the built-in suites first, then among those published into the data folder. Immutable
+means refused: a tier whose content differs from its pin is never handed out, and a version that exists is never
+written again.
+"""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pramana import settings
+from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound, Problem, did_you_mean
+from pramana.hash import hash_suite
+from pramana.load.problems import Problems, found
+from pramana.load.suite import SuiteFile, check_suite
+
+BUILT_IN = Path(__file__).parent.parent / "suites"
+MANIFEST = "manifest.toml"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+# The published format's own words for the kinds it names; other names in a manifest need none.
+CATEGORIES = {
+    "reasoning": "Logic, arithmetic and deduction in steps",
+    "factual": "Recall of facts, dates and numbers",
+    "instruction_following": "Keeping to a format or a constraint",
+    "coding": "Writing, reading and mending code; JSON output",
+    "safety": "Refusing harm, and not refusing the harmless",
+    "creative": "Open-ended writing, judged by a model",
+}
+
+
+class Tier(BaseModel):
+    """One tier as its manifest states it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: str = Field(pattern=r"^[^/\\]+\.jsonl$")
+    test_count: int = Field(ge=1)
+    estimated_cost_usd: float | None = Field(default=None, ge=0)
+    """Unknown for what a user publishes: a cost depends on the model."""
+    estimated_tokens: int = Field(ge=0)
+    use_case: str | None = None
+    hash: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
+
+
+class Manifest(BaseModel):
+    """The contents of `manifest.toml`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: str
+    tiers: dict[str, Tier] = Field(min_length=1)
+    categories: tuple[str, ...]
+    assertion_types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A suite version in its folder."""
+
+    folder: Path
+    manifest: Manifest
+    built_in: bool = False
+
+    def path(self, tier: str) -> Path:
+        """Return a tier's file after comparing it with its pin; what differs is refused."""
+        stated = self.manifest.tiers.get(tier)
+        if stated is None:
+            known = list(self.manifest.tiers)
+            raise NotFound(
+                f'{self.manifest.version} has no tier "{tier}"; it has {", ".join(known)}{did_you_mean(tier, known)}'
+            )
+        path = self.folder / stated.file
+        if not path.is_file():
+            raise NotFound(f"{path} is named in the manifest but does not exist")
+        if (actual := hash_suite(path)) != stated.hash:
+            raise HashMismatch(f"{self.manifest.version} {tier} ({path})", pinned=stated.hash, found=actual)
+        return path
+
+
+def versions() -> Iterator[Version]:
+    """Yield every version there is, built-in ones first; a folder that cannot be read raises with its place."""
+    for root, built_in in ((BUILT_IN, True), (settings.published_suites(), False)):
+        if root.is_dir():
+            for folder in sorted(root.iterdir()):
+                if (folder / MANIFEST).is_file():
+                    yield open_version(folder, built_in=built_in)
+
+
+def find_version(name: str) -> Version:
+    """Return the version of that name."""
+    for root, built_in in ((BUILT_IN, True), (settings.published_suites(), False)):
+        if _NAME.fullmatch(name) and (root / name / MANIFEST).is_file():
+            return open_version(root / name, built_in=built_in)
+    known = [version.manifest.version for version in versions()]
+    raise NotFound(f'no suite version "{name}"; there is {", ".join(known)}{did_you_mean(name, known)}')
+
+
+def open_version(folder: Path, *, built_in: bool = False) -> Version:
+    """Read the manifest of any folder."""
+    path = folder / MANIFEST
+    try:
+        with path.open("rb") as file:
+            manifest = Manifest.model_validate(tomllib.load(file))
+    except FileNotFoundError:
+        raise NotFound(f"{folder} holds no {MANIFEST}, so it is no suite version") from None
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"line (\d+), column (\d+)", str(error))
+        line, column = (int(place[1]), int(place[2])) if place else (1, 1)
+        raise InvalidInput.of([Problem(f"not valid TOML: {error}", "", line, column, str(path))]) from None
+    except UnicodeDecodeError:
+        raise InvalidInput.of([Problem("not UTF-8", "", 1, 1, str(path))]) from None
+    except ValidationError as errors:
+        problems = [
+            Problem(
+                f"{error['msg'][:1].lower()}{error['msg'][1:]}, found {found(error['input'])}",
+                ".".join(str(part) for part in error["loc"]),
+                file=str(path),
+            )
+            for error in errors.errors(include_url=False)
+        ]
+        raise InvalidInput.of(problems) from None
+    return Version(folder, manifest, built_in)
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """How one tier compares with its manifest; no problem means it is what it says."""
+
+    tier: str
+    path: Path
+    pinned: str
+    found: str | None
+    problems: tuple[Problem, ...]
+
+
+def verify(version: Version, max_errors: int) -> Iterator[Verified]:
+    """Compare every tier with its pin, its count and its estimate, and validate each case."""
+    for name, tier in version.manifest.tiers.items():
+        path = version.folder / tier.file
+        problems = Problems(max_errors)
+        if not path.is_file():
+            missing = Problem("named in the manifest but does not exist", file=str(path))
+            yield Verified(name, path, tier.hash, None, (missing,))
+            continue
+        suite = check_suite(path, problems)
+        if suite.hash and suite.hash != tier.hash:
+            problems.add(Problem(f"differs from its pin\n  pinned {tier.hash}\n  found  {suite.hash}", file=str(path)))
+        for what, stated, actual in (
+            ("test_count", tier.test_count, suite.cases),
+            ("estimated_tokens", tier.estimated_tokens, suite.tokens_est),
+        ):
+            if suite.hash and stated != actual:
+                problems.add(Problem(f"the manifest says {what} = {stated}, found {actual}", file=str(path)))
+        yield Verified(name, path, tier.hash, suite.hash, tuple(each for each in problems if each.severity == "error"))
+
+
+def publish(files: Sequence[Path], version: str, into: Path | None = None) -> Version:
+    """Write files as the tiers of a new version, pinned, in one step that happens wholly or not at all."""
+    if not _NAME.fullmatch(version):
+        raise InvalidInput(
+            f"a version is letters, digits, dots, hyphens and underscores, such as v1.1; found {found(version)}"
+        )
+    root = into or settings.published_suites()
+    if root.resolve().is_relative_to(BUILT_IN.resolve()):
+        raise InvalidInput("built-in suites are part of the program: publish into another folder")
+    target = root / version
+    if target.exists() or (into is None and (BUILT_IN / version).exists()):
+        raise AlreadyExists(f"{version} is published already and never changes; choose a new version")
+    tiers: dict[str, Path] = {}
+    for path in files:
+        if not _NAME.fullmatch(path.stem) or path.suffix != ".jsonl":
+            raise InvalidInput(f"{path}: a tier is named by its file, such as smoke.jsonl")
+        if path.stem in tiers:
+            raise InvalidInput(f'{path}: two files would both be the tier "{path.stem}"')
+        tiers[path.stem] = path
+    root.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=f".{version}-", dir=root))
+    try:
+        checked = {}
+        for name, path in tiers.items():  # copy first, then check the copy: what is pinned is what was read
+            shutil.copyfile(path, staged / path.name)
+            checked[name] = _check(staged / path.name, path)
+        (staged / MANIFEST).write_text(_manifest_text(version, checked), encoding="utf-8")
+        for each in (*staged.iterdir(), staged):
+            _flush(each)
+        staged.chmod(0o755)
+        try:
+            staged.rename(target)
+        except OSError as error:
+            if target.exists():  # someone published the same version meanwhile
+                raise AlreadyExists(f"{version} is published already and never changes; choose a new version") from None
+            raise InvalidInput(f"cannot write {target}: {error.strerror}") from None
+        _flush(root)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    return open_version(target)
+
+
+def _check(copy: Path, original: Path) -> SuiteFile:
+    problems = Problems()
+    suite = check_suite(copy, problems)
+    if problems.errors:
+        from dataclasses import replace
+
+        raise InvalidInput.of([replace(each, file=str(original)) for each in problems if each.severity == "error"])
+    return suite
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _manifest_text(version: str, tiers: dict[str, SuiteFile]) -> str:
+    categories = sorted({name for suite in tiers.values() for name in suite.categories}, key=list(CATEGORIES).index)
+    types = sorted({name for suite in tiers.values() for name in suite.assertion_types})
+    lines = [f"version = {json.dumps(version)}", f"categories = {json.dumps(categories)}"]
+    lines += [f"assertion_types = {json.dumps(types)}"]
+    for name, suite in tiers.items():
+        lines += [
+            "",
+            f"[tiers.{json.dumps(name)}]",
+            f"file = {json.dumps(name + '.jsonl')}",
+            f"test_count = {suite.cases}",
+            f"estimated_tokens = {suite.tokens_est}",
+            f"hash = {json.dumps(suite.hash)}",
+        ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,89 @@
+"""Problems as they are found: bounded in number and in size, whatever the file holds."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pramana.errors import Problem, Severity, quote
+
+MAX_ERRORS = 1_000
+EXCERPT = 160
+
+
+class Problems:
+    """A list that keeps the first problems and counts the rest."""
+
+    def __init__(self, limit: int = MAX_ERRORS) -> None:
+        self.limit = limit
+        self.kept: list[Problem] = []
+        self.errors = self.warnings = 0
+
+    def add(self, problem: Problem) -> None:
+        if problem.severity == "error":
+            self.errors += 1
+            number = self.errors
+        else:
+            self.warnings += 1
+            number = self.warnings
+        if number <= self.limit:
+            self.kept.append(problem)
+
+    def full(self, severity: Severity = "error") -> bool:
+        """Tell whether a further one is only counted, so that nobody need work out where it stands."""
+        return (self.errors if severity == "error" else self.warnings) >= self.limit
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(self.kept)
+
+    @property
+    def not_shown(self) -> int:
+        return self.errors + self.warnings - len(self.kept)
+
+
+def with_source(problem: Problem, text: str) -> Problem:
+    """Return the problem with the part of its line around the column, and the caret's place in that part."""
+    caret = max(problem.column, 1)
+    start = max(0, caret - 1 - EXCERPT // 2) if len(text) > EXCERPT else 0
+    shown = text[start : start + EXCERPT]
+    if start:
+        shown, caret = "…" + shown, caret - start + 1
+    if start + EXCERPT < len(text):
+        shown += "…"
+    return replace(problem, source=shown, caret=caret)
+
+
+def found(value: object) -> str:
+    """Name a value in a message, briefly and whatever it is.
+
+    >>> found("medium"), found([1, 2]), found(None), found(True)
+    ('"medium"', 'a list of 2', 'null', 'true')
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return quote(value, 40)
+        case int() | float():
+            return (
+                str(value)
+                if -(10**15) < value < 10**15
+                else f"{value:.6e}"
+                if isinstance(value, float)
+                else "a huge number"
+            )
+        case list() | tuple():
+            return f"a list of {len(value)}" if value else "an empty list"
+        case dict():
+            return "an object" if value else "an empty object"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def one_of(names: list[str] | tuple[str, ...]) -> str:
+    """Join names for a sentence.
+
+    >>> one_of(["easy", "medium", "hard"])
+    'easy, medium or hard'
+    """
+    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]

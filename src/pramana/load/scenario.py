@@ -1,0 +1,391 @@
+"""VoiceBench scenarios: YAML text in, scenarios with their lines out, and every problem at its line and column.
+
+The rules live in the pydantic model `Scenario`, so that a file, a request body and an editor's schema agree; this
+module adds what only the text knows: where a key stands, whether it stands twice, which spelling was used. It never
+raises for what a document holds, and it never stops at the first problem.
+"""
+
+import gc
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+)
+from pydantic_core import PydanticCustomError
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from pramana.errors import Problem, did_you_mean
+from pramana.load.problems import Problems, found, one_of, with_source
+from pramana.load.yaml12 import MAX_BYTES, At, BadYaml, Document, at, compose, entries, is_absent, odd_tag
+from pramana.model import Case, Facets, Source, Turn
+
+ScenarioType = Literal["task-completion", "information-retrieval", "conversation-flow"]
+Difficulty = Literal["easy", "medium", "hard"]
+
+_ID = re.compile(r"[a-z0-9-]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def _wrong(message: str) -> PydanticCustomError:
+    return PydanticCustomError("rule", "{message}", {"message": message})
+
+
+def _required(value: Any, info: ValidationInfo) -> Any:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise _wrong(f"{info.field_name} is required")
+    return _text(value, info)
+
+
+def _text(value: Any, info: ValidationInfo) -> Any:
+    if not isinstance(value, str):
+        raise _wrong(f"{info.field_name} must be text, found {found(value)}")
+    return value
+
+
+def _id(value: str) -> str:
+    if not _ID.fullmatch(value):
+        raise _wrong("id must be lowercase alphanumeric with hyphens only")
+    return value
+
+
+def _name(value: str) -> str:
+    if len(value) > 255:
+        raise _wrong(f"name must be 255 characters or less, found {len(value):,}")
+    return value
+
+
+def _language(value: str) -> str:
+    if not 2 <= len(value) <= 10:
+        raise _wrong(f"language must be 2 to 10 characters, found {found(value)}")
+    return value
+
+
+def _choice(field: str, choices: Sequence[str]) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if value not in choices:
+            raise _wrong(
+                f"Invalid {field} {found(value)}: expected {one_of(tuple(choices))}{did_you_mean(str(value), choices)}"
+            )
+        return value
+
+    return check
+
+
+def _audio_url(value: str) -> str:
+    expected = "prompt_audio_url must be an http(s) URL or a path"
+    if not value.strip() or _CONTROL.search(value):
+        raise _wrong(f"{expected}, found {found(_CONTROL.sub('?', value))}")
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        raise _wrong(f"{expected}, found {found(value)}") from None
+    has_scheme = "://" in value or (parts.scheme and len(parts.scheme) > 1)  # a single letter is a Windows drive
+    if has_scheme and not (parts.scheme in ("http", "https") and parts.hostname):
+        raise _wrong(f"{expected}, found {found(value)}")
+    return value
+
+
+def _tags(value: Any) -> Any:
+    if not isinstance(value, list | tuple) or not all(isinstance(tag, str) and tag.strip() for tag in value):
+        raise _wrong("tags must be a list of strings")
+    return tuple(value)
+
+
+def _default(default: Any) -> BeforeValidator:
+    """Let null mean the default, as in the files."""
+    return BeforeValidator(lambda value: default if value is None else value)
+
+
+class Scenario(BaseModel):
+    """One voice scenario: what a caller says, and what a good agent does."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, title="VoiceBench scenario")
+
+    id: Annotated[
+        str,
+        AfterValidator(_id),
+        BeforeValidator(_required),
+        Field(description="Unique identifier", json_schema_extra={"pattern": "^[a-z0-9-]+$"}),
+    ]
+    name: Annotated[
+        str,
+        AfterValidator(_name),
+        BeforeValidator(_required),
+        Field(description="Display name", json_schema_extra={"minLength": 1, "maxLength": 255}),
+    ]
+    type: Annotated[
+        ScenarioType,
+        BeforeValidator(_choice("type", get_args(ScenarioType))),
+        BeforeValidator(_required),
+        Field(description="What the scenario tests"),
+    ]
+    prompt: Annotated[
+        str,
+        BeforeValidator(_required),
+        Field(description="What is said to the agent", json_schema_extra={"minLength": 1}),
+    ]
+    expected_outcome: Annotated[
+        str,
+        BeforeValidator(_required),
+        Field(description="What a good answer does", json_schema_extra={"minLength": 1}),
+    ]
+    prompt_audio_url: Annotated[
+        Annotated[str, AfterValidator(_audio_url), BeforeValidator(_text)] | None,
+        Field(description="Recorded prompt: an http(s) URL or a path"),
+    ] = None
+    tags: Annotated[tuple[str, ...], BeforeValidator(_tags), _default(()), Field(description="For filtering")] = ()
+    language: Annotated[
+        str,
+        AfterValidator(_language),
+        BeforeValidator(_text),
+        _default("en"),
+        Field(description="Language code", json_schema_extra={"minLength": 2, "maxLength": 10}),
+    ] = "en"
+    difficulty: Annotated[
+        Difficulty,
+        BeforeValidator(_choice("difficulty", get_args(Difficulty))),
+        BeforeValidator(_text),
+        _default("medium"),
+        Field(description="easy: one intent; medium: some ambiguity; hard: several parts or edge cases"),
+    ] = "medium"
+
+    def to_case(self, source: Source | None = None) -> Case:
+        """Return the case a run asks."""
+        return Case(
+            id=self.id,
+            kind="scenario",
+            turns=(Turn("user", self.prompt),),
+            facets=Facets(self.type, self.difficulty, self.language, self.tags),
+            name=self.name,
+            expected_outcome=self.expected_outcome,
+            prompt_audio_url=self.prompt_audio_url,
+            source=source,
+        )
+
+
+FIELDS = tuple(Scenario.model_fields)
+CAMEL_CASE = {"expectedOutcome": "expected_outcome", "promptAudioUrl": "prompt_audio_url"}
+DOCUMENT_FIELDS = ("version", "name", "description", "scenarios")
+_KEYS = {**{field: field for field in FIELDS}, **CAMEL_CASE}
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A valid scenario and where it stands."""
+
+    scenario: Scenario
+    path: str
+    line: int
+    keys: Mapping[str, ScalarNode]
+
+    def at(self, field: str) -> At:
+        """Return the place of a field's key; of the id where the field is not written."""
+        return at(self.keys.get(field, self.keys["id"]))
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the cyclic garbage collector: a bulk load makes no garbage, and scanning it costs two to eight times."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def read_scenarios(data: bytes, problems: Problems, file: str = "") -> list[Located]:
+    """Read the scenarios of a file's bytes; what does not fit goes to `problems`."""
+    if len(data) > MAX_BYTES:
+        message = f"the file is larger than {MAX_BYTES >> 20} MB; split it into several"
+        problems.add(Problem(message, "yaml", 1, 1, file))
+        return []
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8-sig")
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        byte = f"not UTF-8: byte 0x{data[error.start]:02x} cannot stand here; save the file as UTF-8"
+        problems.add(Problem(byte, "yaml", line, column, file))
+        return []
+    return parse_scenarios(text, problems, file)
+
+
+def parse_scenarios(text: str, problems: Problems, file: str = "") -> list[Located]:
+    """Read the scenarios of YAML text: those that are valid come back, what is wrong goes to `problems`."""
+    with collector_paused():
+        return _Reader(text, problems, file).read()
+
+
+def lines_of(text: str) -> list[str]:
+    """Split text as editors do, and as positions count: at LF, CRLF and CR only."""
+    return re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
+
+
+class _Reader:
+    """One document being read."""
+
+    def __init__(self, text: str, problems: Problems, file: str) -> None:
+        self.text, self.problems, self.file = text, problems, file
+        self._lines: list[str] | None = None
+        self._first: dict[str, ScalarNode] = {}
+        self.document: Document
+
+    def problem(self, path: str, message: str, place: At) -> None:
+        problem = Problem(message, path, place.line, place.column, self.file)
+        if not self.problems.full():
+            if self._lines is None:
+                self._lines = lines_of(self.text)
+            if place.line <= len(self._lines):
+                problem = with_source(problem, self._lines[place.line - 1])
+        self.problems.add(problem)
+
+    def read(self) -> list[Located]:
+        try:
+            self.document = compose(self.text)
+            root = self.document.root
+            if root is None or is_absent(root):
+                self.problem("yaml", "the document is empty; expected a scenario, or a list under scenarios", At(1, 1))
+                return []
+            if not isinstance(root, MappingNode):
+                self.problem("yaml", f"the document must be a mapping, found {_kind(root)}", at(root))
+                return []
+            return self.many(root)
+        except BadYaml as bad:
+            self.problem("yaml", bad.message, bad.at)
+            return []
+
+    def many(self, root: MappingNode) -> list[Located]:
+        top = [(name, key, value) for name, key, value in entries(self.document, root)]
+        lists = [value for name, _, value in top if name == "scenarios"]
+        if not lists:
+            for (
+                name,
+                key,
+                value,
+            ) in top:  # `scenario:` over a list is a slip of the key, not a scenario without fields
+                if name not in _KEYS and isinstance(value, SequenceNode) and did_you_mean(name, ["scenarios"]):
+                    self.problem(name, f'unknown key "{name}"{did_you_mean(name, ["scenarios"])}', at(key))
+                    return []
+            single = self.one(root, "")
+            return [single] if single else []
+        first: dict[str, ScalarNode] = {}
+        for name, key, value in top:
+            if name in first:
+                self.repeated(name, name, key, first[name])
+            elif name not in DOCUMENT_FIELDS:
+                self.unknown(name, name, key, DOCUMENT_FIELDS)
+            elif name != "scenarios" and not isinstance(value, ScalarNode):
+                self.problem(name, f"{name} must be text, found {_kind(value)}", at(key))
+            first.setdefault(name, key)
+        place = at(first["scenarios"])
+        if not isinstance(lists[0], SequenceNode):
+            self.problem("scenarios", f"scenarios must be a list, found {_kind(lists[0])}", place)
+            return []
+        if not lists[0].value:
+            self.problem("scenarios", "scenarios must hold at least one scenario, found an empty list", place)
+        read = (self.one(node, f"scenarios[{index}]") for index, node in enumerate(lists[0].value))
+        return [each for each in read if each]
+
+    def one(self, node: Node, path: str) -> Located | None:
+        if not isinstance(node, MappingNode):
+            self.problem(path, f"a scenario must be a mapping of fields, found {_kind(node)}", at(node))
+            return None
+        before = self.problems.errors
+        prefix = f"{path}." if path else ""
+        values: dict[str, Any] = {}
+        keys: dict[str, ScalarNode] = {}
+        for name, key, value in entries(self.document, node):
+            field = _KEYS.get(name)
+            if field is None:
+                self.unknown(f"{prefix}{name}", name, key, (*FIELDS, *CAMEL_CASE))
+            elif field in keys:
+                self.repeated(f"{prefix}{name}", name, key, keys[field])
+            else:
+                keys[field] = key
+                values[field] = self.value(f"{prefix}{name}", key, value)
+        if isinstance(case_id := values.get("id"), str):
+            first = self._first.setdefault(case_id, keys["id"])
+            if first is not keys["id"]:
+                lines = f"lines {at(first).line} and {at(keys['id']).line}"
+                self.problem(f"{prefix}id", f"duplicate id {found(case_id)}: {lines}", at(keys["id"]))
+        try:
+            scenario = Scenario.model_validate(values)
+        except ValidationError as errors:
+            for error in errors.errors(include_url=False, include_input=False):
+                field = str(error["loc"][0])
+                message = _message(field, error["type"], error["msg"])
+                self.problem(f"{prefix}{field}", message, at(keys[field]) if field in keys else at(node))
+            return None
+        if self.problems.errors > before:
+            return None
+        return Located(scenario, path, node.start_mark.line + 1, keys)
+
+    def value(self, path: str, key: ScalarNode, node: Node) -> Any:
+        if tag := odd_tag(node):
+            self.problem(path, f"the tag {tag} is not supported; write the value as it is", at(key))
+        if is_absent(node):
+            return None
+        if isinstance(node, ScalarNode):
+            return self.document.text(node)
+        if isinstance(node, SequenceNode):
+            return [
+                self.document.text(item) if isinstance(item, ScalarNode) and not is_absent(item) else None
+                for item in node.value
+            ]
+        return dict.fromkeys(range(len(node.value)))
+
+    def unknown(self, path: str, name: str, key: ScalarNode, known: Sequence[str]) -> None:
+        hint = did_you_mean(name, known)
+        if name == "<<":
+            hint = "; YAML 1.2 has no merge keys, so write the fields out"
+        self.problem(path, f"unknown key {found(name)}{hint}", at(key))
+
+    def repeated(self, path: str, name: str, key: ScalarNode, first: ScalarNode) -> None:
+        earlier = self.document.text(first)
+        if earlier == name:
+            message = f"the key {name} stands twice: lines {at(first).line} and {at(key).line}"
+        else:
+            message = f"{earlier} and {name} are two spellings of one key: lines {at(first).line} and {at(key).line}"
+        self.problem(path, message, at(key))
+
+
+def _kind(node: Node) -> str:
+    if is_absent(node):
+        return "nothing"
+    if isinstance(node, ScalarNode):
+        return found(node.value)
+    return found([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"
+
+
+def _message(field: str, error_type: str, text: str) -> str:
+    if error_type == "missing":
+        return f"{field} is required"
+    if error_type == "string_unicode":
+        return f"{field} holds half of a surrogate pair, which is not text"
+    return text
+
+
+def write_scenarios(scenarios: Iterable[Scenario], *, version: str = "1.0") -> str:
+    """Return YAML text that reads back to the same scenarios."""
+    entries_ = [scenario.model_dump(mode="json", exclude_none=True) for scenario in scenarios]
+    return yaml.dump(
+        {"version": version, "scenarios": entries_},
+        Dumper=yaml.CSafeDumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=100,
+    )

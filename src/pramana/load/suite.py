@@ -1,0 +1,372 @@
+"""Pramana suites: a JSONL file in, test cases out one by one, and every problem at its line and column.
+
+A suite of any length is read in constant memory: cases are validated and passed on, and only the sorter in
+`pramana.hash` keeps an index, on disk. The rules live in the pydantic model `TestCase` and, for what one field demands
+of another, in the registered assertion type. Unknown keys are errors: a misplaced assertion that silently passes is
+worse than none.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from typing import Annotated, Any, BinaryIO, Literal, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    Tag,
+    ValidationError,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from pramana import jsonl
+from pramana.assertions import AssertionType, missing_need
+from pramana.errors import InvalidInput, Problem, Severity, did_you_mean
+from pramana.hash import SortedCases, Standing
+from pramana.load.problems import Problems, found, one_of, with_source
+from pramana.model import Assertion, Case, Facets, Role, Source, Turn
+from pramana.plugins import assertion_types
+
+Category = Literal["reasoning", "factual", "instruction_following", "coding", "safety", "creative"]
+Difficulty = Literal["easy", "medium", "hard"]
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise PydanticCustomError("blank", "must not be empty")
+    return value
+
+
+def _not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not value:
+        raise PydanticCustomError("blank", "must not be empty")
+    return value
+
+
+def _registered(value: str) -> str:
+    if value not in assertion_types:
+        raise PydanticCustomError("assertion_type", "unknown assertion type")
+    return value
+
+
+def _shape(value: Any) -> str | None:
+    return "text" if isinstance(value, str) else "list" if isinstance(value, list | tuple) else None
+
+
+Text = Annotated[str, Field(strict=True, json_schema_extra={"minLength": 1}), AfterValidator(_not_blank)]
+# After, not min_length: pydantic counts only the items that fit, and would call a list of misfits empty.
+_at_least_one = AfterValidator(_not_empty)
+_either = {"custom_error_type": "text_or_list", "custom_error_message": "text or list"}
+
+
+class Message(BaseModel):
+    """One turn of a chat."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    role: Role
+    content: Text
+
+
+class StatedAssertion(BaseModel):
+    """How the output is checked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, title="Assertion")
+
+    type: Annotated[str, Field(strict=True), AfterValidator(_registered)]
+    case_sensitive: StrictBool = True
+    threshold: Annotated[float, Field(strict=True, ge=0, le=1)] | None = Field(
+        default=None, description="For semantic_similarity: the least similarity that passes"
+    )
+    judge_prompt: Annotated[str, Field(strict=True)] | None = Field(
+        default=None, description="For llm_judge: a question about the output that YES or NO answers"
+    )
+    schema_: Any = Field(default=None, alias="schema", description="For json_schema: a JSON Schema (2020-12)")
+
+
+class Metadata(BaseModel):
+    """What cases are chosen and counted by."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    difficulty: Difficulty
+    tokens_est: Annotated[StrictInt, Field(ge=0, description="Estimated tokens of prompt and expected answer")]
+    tags: tuple[Text, ...] = ()
+
+
+class TestCase(BaseModel):
+    """One line of a suite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, title="Pramana test case")
+    __test__ = False  # not for pytest
+
+    id: Annotated[Text, Field(description="Unique in the suite; {category}-{num} by convention")]
+    category: Category
+    input: Annotated[
+        Annotated[Text, Tag("text")] | Annotated[tuple[Message, ...], _at_least_one, Tag("list")],
+        Discriminator(_shape, **_either),
+        Field(description="The prompt, or a chat"),
+    ]
+    ideal: (
+        Annotated[
+            Annotated[Text, Tag("text")] | Annotated[tuple[Text, ...], _at_least_one, Tag("list")],
+            Discriminator(_shape, **_either),
+        ]
+        | None
+    ) = Field(default=None, description="The expected output, or several")
+    assertion: StatedAssertion
+    metadata: Metadata
+
+    def to_case(self, source: Source | None = None) -> Case:
+        """Return the case a run asks; a string is a list of one."""
+        messages = (Message(role="user", content=self.input),) if isinstance(self.input, str) else self.input
+        stated = self.assertion
+        return Case(
+            id=self.id,
+            kind="test_case",
+            turns=tuple(Turn(message.role, message.content) for message in messages),
+            facets=Facets(self.category, self.metadata.difficulty, None, self.metadata.tags),
+            assertion=Assertion(
+                stated.type, stated.case_sensitive, stated.threshold, stated.judge_prompt, stated.schema_
+            ),
+            ideals=(self.ideal,) if isinstance(self.ideal, str) else self.ideal or (),
+            tokens_est=self.metadata.tokens_est,
+            source=source,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteFile:
+    """What a whole suite file amounts to."""
+
+    cases: int
+    tokens_est: int
+    hash: str | None
+    """None when a problem leaves the file without one."""
+    categories: frozenset[str]
+    assertion_types: frozenset[str]
+
+
+def read_cases(path: str | PathLike[str]) -> Iterator[Case]:
+    """Yield the cases of a suite file, one line at a time; the first problem raises.
+
+    Ids that stand twice are found by `check_suite`, which reads the whole file.
+    """
+    problems = Problems(limit=1)
+    with open(path, "rb") as file:  # noqa: PTH123 - any path-like is welcome
+        reader = _Reader(str(path), problems)
+        for line in jsonl.read_lines(file):
+            case = None if line.blank else reader.read(line)
+            if problems.errors:
+                raise InvalidInput.of([each for each in problems if each.severity == "error"])
+            if case:
+                yield case.to_case(Source(str(path), line.number))
+
+
+def check_suite(path: str | PathLike[str], problems: Problems) -> SuiteFile:
+    """Validate a suite file and compute its hash in one pass; what does not fit goes to `problems`."""
+    before, tokens = problems.errors, 0
+    categories: set[str] = set()
+    types: set[str] = set()
+    with open(path, "rb") as file, SortedCases() as ordered:  # noqa: PTH123 - any path-like is welcome
+        reader = _Reader(str(path), problems, ordered)
+        for line in jsonl.read_lines(file):
+            if not line.blank and (case := reader.read(line)):
+                tokens += case.metadata.tokens_est
+                categories.add(case.category)
+                types.add(case.assertion.type)
+        if reader.cases == 0:
+            problems.add(Problem("the file is empty; expected one case a line", "", 1, 1, str(path)))
+
+        def repeat(first: Standing, again: Standing, case_id: str) -> None:
+            message = f"duplicate id {found(case_id)}: lines {first.line} and {again.line}"
+            reader.report(again.case, again.line, reader.text_at(file, again.offset), ("id",), message, key=True)
+
+        digest = ordered.digest(repeat)
+    sound = digest if problems.errors == before else None
+    return SuiteFile(reader.cases, tokens, sound, frozenset(categories), frozenset(types))
+
+
+class _Reader:
+    """Reads one file's lines; knows the case index, and where in a line a path stands."""
+
+    def __init__(self, file: str, problems: Problems, ordered: SortedCases | None = None) -> None:
+        self.file, self.problems, self.ordered = file, problems, ordered
+        self.cases = 0
+
+    def text_at(self, file: BinaryIO, offset: int) -> str:
+        """Return a line read before, for the caret under it."""
+        if self.problems.full():
+            return ""
+        file.seek(offset)
+        return jsonl.decode(next(jsonl.read_lines(file)))
+
+    def read(self, line: jsonl.Line) -> TestCase | None:
+        index, self.cases = self.cases, self.cases + 1
+        text = ""
+        try:
+            text = jsonl.decode(line)
+            value = jsonl.parse(text)
+            if self.ordered and isinstance(value, dict) and isinstance(value.get("id"), str):
+                self.ordered.add(Standing(line.number, index, line.offset), value)
+        except jsonl.BadLine as bad:
+            shown = text or line.data[:1000].decode(errors="replace")
+            self.report(index, line.number, shown, bad.path, bad.message, bad.column)
+            return None
+        return self.validate(index, line, text, value)
+
+    def validate(self, index: int, line: jsonl.Line, text: str, value: Any) -> TestCase | None:
+        if not isinstance(value, dict):
+            self.report(index, line.number, text, (), f"a case must be an object, found {found(value)}", 1)
+            return None
+        case, wrong = None, False
+        try:
+            case = TestCase.model_validate(value)
+        except ValidationError as errors:
+            wrong = True
+            for error in errors.errors(include_url=False):
+                path = tuple(part for part in error["loc"] if part not in ("text", "list"))
+                self.report(
+                    index,
+                    line.number,
+                    text,
+                    path,
+                    _message(path, error),
+                    key=error["type"] == "extra_forbidden",
+                )
+        for severity, path, message in _across(value):
+            wrong = wrong or severity == "error"
+            self.report(index, line.number, text, path, message, severity=severity)
+        return None if wrong else case
+
+    def report(
+        self,
+        index: int,
+        line: int,
+        text: str,
+        path: jsonl.Path,
+        message: str,
+        column: int | None = None,
+        *,
+        key: bool = False,
+        severity: Severity = "error",
+    ) -> None:
+        spelled = f"[{index}]" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+        if self.problems.full(severity):  # counted only: nobody will see where it stands
+            self.problems.add(Problem(message, severity=severity))
+            return
+        column = column or jsonl.column_of(text, path, key=key)
+        problem = Problem(message, spelled, line, column, self.file, severity=severity)
+        self.problems.add(with_source(problem, text))
+
+
+# ── What one field demands of another ──
+
+Finding = tuple[Severity, jsonl.Path, str]
+
+
+def _across(value: dict[str, Any]) -> Iterator[Finding]:
+    """Yield what only several fields together show; fields that are wrong by themselves are passed over."""
+    case_id, category = value.get("id"), value.get("category")
+    if isinstance(case_id, str) and category in _CATEGORIES and not re.fullmatch(rf"{category}-\d+", case_id):
+        yield (
+            "warning",
+            ("id",),
+            f"id {found(case_id)} does not follow {{category}}-{{num}}, such as {category}-001",
+        )
+    stated = value.get("assertion")
+    if not isinstance(stated, dict) or not isinstance(name := stated.get("type"), str) or name not in assertion_types:
+        return
+    kind: AssertionType = assertion_types.load(name)
+    judge_prompt = stated.get("judge_prompt")
+    if not isinstance(judge_prompt, str | None):
+        return
+    assertion = Assertion(name, judge_prompt=judge_prompt, schema=stated.get("schema"))
+    ideals = _ideals(value.get("ideal"))
+    if ideals is not None and (message := missing_need(kind, assertion, ideals)):
+        need = kind.needs[0]
+        yield "error", ("ideal",) if need == "ideal" else ("assertion", need), message
+    elif ideals is not None and (flaw := kind.flaw(assertion, ideals)):
+        yield "error", ("ideal",) if flaw[0] == "ideal" else ("assertion", flaw[0]), flaw[1]
+    for key, wanted in (
+        ("threshold", "semantic_similarity"),
+        ("judge_prompt", "llm_judge"),
+        ("schema", "json_schema"),
+    ):
+        if stated.get(key) is not None and name != wanted and name in assertion_types.builtin:
+            yield "warning", ("assertion", key), f"{key} has no effect with {name}; it belongs to {wanted}"
+
+
+def _ideals(ideal: Any) -> tuple[str, ...] | None:
+    """Return the ideals as a tuple, or None where they are wrong by themselves."""
+    if ideal is None:
+        return ()
+    listed = [ideal] if isinstance(ideal, str) else ideal
+    sound = isinstance(listed, list) and listed and all(isinstance(each, str) and each.strip() for each in listed)
+    return tuple(listed) if sound else None
+
+
+# ── What pydantic found, in our words ──
+
+_CATEGORIES = get_args(Category)
+_OBJECTS: dict[str, type[BaseModel]] = {
+    "": TestCase,
+    "assertion": StatedAssertion,
+    "metadata": Metadata,
+    "input": Message,
+}
+_CHOICES = {"category": _CATEGORIES, "difficulty": get_args(Difficulty), "role": get_args(Role)}
+_EXPECTED = {
+    "string_type": "text",
+    "bool_type": "true or false",
+    "int_type": "a whole number of at least 0",
+    "int_from_float": "a whole number of at least 0",
+    "greater_than_equal": "at least 0",
+    "less_than_equal": "at most 1",
+    "float_type": "a number from 0 to 1",
+    "tuple_type": "a list",
+    "model_type": "an object",
+}
+
+
+def _message(path: jsonl.Path, error: ErrorDetails) -> str:
+    names = [part for part in path if isinstance(part, str)]
+    name = names[-1] if names else "the case"
+    if path and isinstance(path[-1], int):
+        name = f"{name}[{path[-1]}]"
+    given = found(error["input"])
+    match error["type"]:
+        case "missing":
+            return f"{name} is required"
+        case "extra_forbidden":
+            known = [field.alias or key for key, field in _OBJECTS[".".join(names[:-1])].model_fields.items()]
+            elsewhere = next(
+                (f"; {name} belongs in {place}" for place in ("assertion", "metadata") if _belongs(name, place)),
+                "",
+            )
+            return f"unknown key {found(name)}{elsewhere or did_you_mean(name, known)}"
+        case "literal_error":
+            choices = _CHOICES[name]
+            return f"Invalid {name} {given}: expected {one_of(choices)}{did_you_mean(str(error['input']), choices)}"
+        case "assertion_type":
+            known = assertion_types.names()
+            return f"Invalid assertion type {given}: expected {one_of(known)}{did_you_mean(error['input'], known)}"
+        case "blank":
+            return f"{name} must not be empty, found {given}"
+        case "text_or_list":
+            what = "a list of messages" if name == "input" else "a list of texts"
+            return f"{name} must be text or {what}, found {given}"
+        case "string_unicode":
+            return f"{name} holds half of a surrogate pair, which is not text"
+        case kind:
+            return f"{name} must be {_EXPECTED.get(kind, error['msg'])}, found {given}"
+
+
+def _belongs(name: str, place: str) -> bool:
+    return name != "schema_" and name in _OBJECTS[place].model_fields

@@ -1,0 +1,187 @@
+"""YAML text in, nodes with positions out: libyaml's parser, YAML 1.2's rules, and bounds that no file can pass.
+
+A scalar stays the text that was typed: nothing here turns `no` into False or `010` into 8; whoever reads a node decides
+what it means. Depth, size and the growth through aliases are bounded before anything is built, since libyaml itself
+overflows the stack on deep nesting. Only what the text says enters; nothing is ever constructed from a tag.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from yaml._yaml import (
+    CParser,
+)  # libyaml; PyYAML's wheels hold it, and its pure-Python twin is 20 times slower
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+MAX_BYTES = 32 << 20
+MAX_DEPTH = 40
+MAX_EXPANDED = 1_000_000
+
+_PLAIN = ("", None)
+_ABSENT = frozenset(("", "~", "null"))
+_KNOWN_TAGS = {
+    ScalarNode: ("tag:yaml.org,2002:str", "!"),
+    SequenceNode: ("tag:yaml.org,2002:seq", "!"),
+    MappingNode: ("tag:yaml.org,2002:map", "!"),
+}
+# YAML 1.2 has text where YAML 1.1, hence libyaml, saw line breaks.
+_BREAKS_OF_1_1 = "\x85\u2028\u2029"
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A place in the text; line and column count from one, columns in characters."""
+
+    line: int
+    column: int
+
+
+class BadYaml(ValueError):
+    """Text that is not one YAML document within bounds."""
+
+    def __init__(self, message: str, at: At) -> None:
+        super().__init__(message)
+        self.message, self.at = message, at
+
+
+class _Parser(CParser):
+    """libyaml's composer, with its hooks put to use: no tag is guessed, and depth is counted on the way down."""
+
+    depth = 0
+
+    def descend_resolver(self, parent: Any, _index: Any) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise BadYaml(f"nested more than {MAX_DEPTH} levels deep", at(parent))
+
+    def ascend_resolver(self) -> None:
+        self.depth -= 1
+
+    def resolve(self, kind: type[Node], _value: Any, _implicit: Any) -> str:
+        return _KNOWN_TAGS[kind][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The root node of a document, None when it is empty, and how to read texts in it."""
+
+    root: Node | None
+    stand_ins: dict[int, str]
+
+    def text(self, node: ScalarNode) -> str:
+        """Return the text of a scalar as it was typed."""
+        value: str = node.value
+        return value.translate(self.stand_ins) if self.stand_ins else value
+
+
+def compose(text: str) -> Document:
+    """Parse one document.
+
+    >>> document = compose("answer: no")
+    >>> key, value = document.root.value[0]
+    >>> document.text(value), at(key)
+    ('no', At(line=1, column=1))
+    """
+    text = text.removeprefix("\ufeff")
+    if len(text) > MAX_BYTES:
+        raise BadYaml(f"the text is longer than {MAX_BYTES >> 20} MB; split it into several files", At(1, 1))
+    stand_ins: dict[int, str] = {}
+    if not text.isascii() and any(each in text for each in _BREAKS_OF_1_1):
+        text, stand_ins = _replace_breaks(text)
+    try:
+        parser = _Parser(text)
+    except UnicodeEncodeError as error:
+        raise BadYaml("holds half of a surrogate pair, which is not text", _position(text, error.start)) from None
+    try:
+        root = parser.get_single_node()
+    except yaml.reader.ReaderError as error:  # its position counts bytes
+        before = text.encode()[: error.position].decode(errors="ignore")
+        code = error.character if isinstance(error.character, int) else ord(error.character)
+        raise BadYaml(f"the character U+{code:04X} is not allowed in YAML", _position(text, len(before))) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        index = min(mark.index, len(text)) if mark else 0  # at the end of the text libyaml counts a line too many
+        raise BadYaml(_sentence(error, text[index : index + 1]), _position(text, index)) from None
+    finally:
+        parser.dispose()
+    if root is not None and "*" in text:
+        _bound_aliases(root, MAX_EXPANDED + len(text))  # what is written out in full is never too much
+    return Document(root, stand_ins)
+
+
+def at(node: Node) -> At:
+    """Return where a node starts."""
+    return At(node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def is_absent(node: Node) -> bool:
+    """Tell whether a value counts as not given: `null`, `~` or nothing at all, unquoted."""
+    return isinstance(node, ScalarNode) and node.style in _PLAIN and node.value in _ABSENT
+
+
+def odd_tag(node: Node) -> str | None:
+    """Return a tag that says something a plain reading does not, such as `!!int` or `!secret`."""
+    return None if node.tag in _KNOWN_TAGS[type(node)] else str(node.tag).replace("tag:yaml.org,2002:", "!!")
+
+
+def entries(document: Document, mapping: MappingNode) -> Iterator[tuple[str, ScalarNode, Node]]:
+    """Yield key text, key node and value node of each entry; a key that is no text raises."""
+    for key, value in mapping.value:
+        if not isinstance(key, ScalarNode):
+            raise BadYaml("a key must be text, not a list or a mapping", at(key))
+        yield document.text(key), key, value
+
+
+def _replace_breaks(text: str) -> tuple[str, dict[int, str]]:
+    """Put characters the text does not use in the place of NEL, LS and PS; positions stay the same."""
+    unused = (chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in text)
+    stand_ins = {}
+    for each in _BREAKS_OF_1_1:
+        stand_in = next(unused, "\ufffd")
+        text = text.replace(each, stand_in)
+        stand_ins[ord(stand_in)] = each
+    return text, stand_ins
+
+
+def _position(text: str, index: int) -> At:
+    lines = text[:index].replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return At(len(lines), len(lines[-1]) + 1)
+
+
+def _sentence(error: yaml.MarkedYAMLError, character: str) -> str:
+    problem = error.problem or "cannot be read"
+    if problem == "but found another document":
+        return "several documents in one stream; put each in a file of its own, or all scenarios in one list"
+    if "cannot start any token" in problem:
+        what = (
+            "a tab cannot indent; use spaces"
+            if character == "\t"
+            else f"a value cannot start with {character}; quote it"
+        )
+        return f"not valid YAML: {what}"
+    context = f" {error.context}" if error.context else ""
+    return f"not valid YAML: {problem}{context}"
+
+
+def _bound_aliases(root: Node, limit: int) -> None:
+    """Refuse a document that would grow out of bounds if its aliases were written out, or that contains itself."""
+    sizes: dict[int, int] = {}
+    open_nodes: set[int] = set()
+
+    def size(node: Node) -> int:
+        if isinstance(node, ScalarNode):
+            return 1
+        if id(node) in open_nodes:
+            raise BadYaml("an alias makes this node contain itself", at(node))
+        if id(node) not in sizes:
+            open_nodes.add(id(node))
+            parts = node.value if isinstance(node, SequenceNode) else [part for pair in node.value for part in pair]
+            sizes[id(node)] = 1 + sum(map(size, parts))
+            open_nodes.discard(id(node))
+            if sizes[id(node)] > limit:
+                raise BadYaml(f"aliases grow this node to more than {limit:,} values", at(node))
+        return sizes[id(node)]
+
+    size(root)

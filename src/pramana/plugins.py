@@ -1,0 +1,63 @@
+"""Registries: the name a user writes becomes the object that does the work.
+
+Built-ins stand in one literal table a kind, as `module:attribute`, imported only when asked for. Other names are looked
+up among installed entry points, and only then: a scan costs tens of milliseconds.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from pramana.errors import NotFound, did_you_mean
+
+
+class Registry:
+    """Names of one kind of thing, and how to load each."""
+
+    def __init__(self, kind: str, group: str, builtin: Mapping[str, str]) -> None:
+        self.kind, self.group, self.builtin = kind, group, builtin
+        self._loaded: dict[str, Any] = {}
+
+    @cached_property
+    def _installed(self) -> dict[str, EntryPoint]:
+        return {point.name: point for point in entry_points(group=self.group)}
+
+    def names(self) -> list[str]:
+        """Every name, built-ins first in the table's order."""
+        return [*self.builtin, *sorted(self._installed.keys() - self.builtin.keys())]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.builtin or name in self._installed
+
+    def load(self, name: str) -> Any:
+        """Return the object registered under the name, importing it on first use."""
+        if name not in self._loaded:
+            if target := self.builtin.get(name):
+                module, _, attribute = target.partition(":")
+                self._loaded[name] = getattr(import_module(module), attribute)
+            elif point := self._installed.get(name):
+                self._loaded[name] = point.load()
+            else:
+                hint = did_you_mean(name, self.names())
+                raise NotFound(f'no {self.kind} is called "{name}"{hint}')
+        return self._loaded[name]
+
+
+assertion_types = Registry(
+    "assertion type",
+    "pramana.assertions",
+    {
+        "exact_match": "pramana.assertions:exact_match",
+        "contains": "pramana.assertions:contains",
+        "contains_any": "pramana.assertions:contains_any",
+        "is_json": "pramana.assertions:is_json",
+        "llm_judge": "pramana.assertions:llm_judge",
+        "semantic_similarity": "pramana.assertions:semantic_similarity",
+        # Ours, beyond the six of the published format.
+        "regex": "pramana.assertions:regex",
+        "json_schema": "pramana.assertions:json_schema",
+        "contains_none": "pramana.assertions:contains_none",
+    },
+)

@@ -1,0 +1,1 @@
+"""Stage 6, show: findings to people, at the terminal; later over HTTP and in the browser."""

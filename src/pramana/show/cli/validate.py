@@ -1,0 +1,53 @@
+"""`pramana validate`: is every case in these files one that can be run?"""
+
+from pathlib import Path
+
+import click
+
+from pramana import load
+from pramana.load.manifest import BUILT_IN
+from pramana.show import terminal
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--max-errors", type=click.IntRange(min=1), default=1000, show_default=True, help="Show at most so many.")
+@click.option("--lint", is_flag=True, help="Also warn of vague ids, one-word outcomes and mixed tag styles.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--github", is_flag=True, help="Print annotations that GitHub shows beside the line.")
+def validate(paths: tuple[Path, ...], *, max_errors: int, lint: bool, as_json: bool, github: bool) -> int:
+    """Check suite (.jsonl) and scenario (.yaml, .yml) files; folders are searched to the bottom.
+
+    Without PATHS, the built-in suites and scenarios are checked. Exit code: 0 when all files are valid (warnings do not
+    count), 2 on any error.
+    """
+    report = load.validate(paths or (BUILT_IN, BUILT_IN.parent / "scenarios"), max_errors=max_errors, lint=lint)
+    problems = report.problems
+    if as_json:
+        terminal.print_json(
+            {
+                "valid": report.ok,
+                "files": report.files,
+                "scenarios": report.scenarios,
+                "test_cases": report.test_cases,
+                "errors": problems.errors,
+                "warnings": problems.warnings,
+                "hashes": report.hashes,
+                "problems": [terminal.as_data(each) for each in problems],
+            }
+        )
+        return 0 if report.ok else 2
+    for each in problems:
+        if github:
+            click.echo(terminal.github_annotation(each))
+        else:
+            terminal.print_problem(each)
+    if problems.not_shown:
+        click.echo(f"… and {problems.not_shown:,} more; --max-errors shows more of them")
+    counts = [terminal.counted(report.files, "file")]
+    counts += [terminal.counted(report.scenarios, "scenario")] if report.scenarios else []
+    counts += [terminal.counted(report.test_cases, "test case")] if report.test_cases else []
+    found = f"{terminal.counted(problems.errors, 'error')}, {terminal.counted(problems.warnings, 'warning')}"
+    verdict = click.style("valid", fg="green") if report.ok else click.style("not valid", fg="red")
+    click.echo(f"{verdict}: {', '.join(counts)}: {found}")
+    return 0 if report.ok else 2
