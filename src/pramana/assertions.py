@@ -62,7 +62,7 @@ def evaluate_assertion(
 
 def missing_need(kind: AssertionType, assertion: Assertion, ideals: Sequence[str]) -> str | None:
     """Say which field the assertion cannot do without, or None."""
-    if "ideal" in kind.needs and not ideals:
+    if "ideal" in kind.needs and not (ideals and all(ideal.strip() for ideal in ideals)):
         return f"{kind.name} needs an ideal: a string, or a list of strings"
     if "judge_prompt" in kind.needs and not (assertion.judge_prompt or "").strip():
         return f"{kind.name} needs a judge_prompt that can be answered YES or NO"
@@ -189,6 +189,8 @@ def _pattern_flaw(_assertion: Assertion, ideals: tuple[str, ...]) -> tuple[Need,
     for pattern in ideals:
         try:
             _compile(pattern, case_sensitive=True)
+        except UnicodeEncodeError:
+            return "ideal", f"{quote(pattern)} holds half of a surrogate pair, which is not text"
         except re2.error as error:
             why = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error.args[0])
             return (
@@ -198,48 +200,56 @@ def _pattern_flaw(_assertion: Assertion, ideals: tuple[str, ...]) -> tuple[Need,
     return None
 
 
+_surrogate = re.compile("[\ud800-\udfff]")
+
+
 def _decide_regex(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
+    text = _surrogate.sub("\ufffd", output)  # RE2 reads UTF-8, which has no halves of pairs; models emit them
     for pattern in ideals:
-        if found := _compile(pattern, case_sensitive=assertion.case_sensitive).search(output):
-            match = {"ideal": pattern, "text": found.group(), "start": found.start(), "end": found.end()}
+        if found := _compile(pattern, case_sensitive=assertion.case_sensitive).search(text):
+            start, end = found.span()
+            match = {"ideal": pattern, "text": output[start:end], "start": start, "end": end}
             return _passed(f"{quote(pattern)} matches {_at(match)}", matched=[match])
     return _failed(f"nothing matches {_alternatives(ideals)}", missing=list(ideals))
 
 
 # ── JSON ──
 
-_fence = re.compile(
-    r"(?P<mark>`{3,}|~{3,})[ \t]*(?P<tag>[\w+.-]*)[ \t]*\n?(?P<inside>.*?)\n?[ \t]*(?P=mark)[`~]*", re.DOTALL
-)
+_tag = re.compile(r"[A-Za-z][\w+.-]*[ \t]+")
+# JSON by the grammar, but nothing this program could hold: an error of ours, not a failure of the model's.
+_BEYOND_US = ("nested too deeply", "digits", "too large")
 
 
 def _json_text(output: str) -> tuple[str, str]:
     """Return what is to be parsed, and how to name it in a reason."""
     stripped = output.strip()
-    whole = _fence.fullmatch(stripped)
-    if whole and not any(line.lstrip().startswith(whole["mark"]) for line in whole["inside"].splitlines()):
-        return whole["inside"], "inside the Markdown fence"
-    return stripped, "in the output"
+    mark = stripped[: len(stripped) - len(stripped.lstrip(stripped[:1]))] if stripped[:1] in ("`", "~") else ""
+    body = stripped[len(mark) :]
+    inside = body.rstrip(mark[:1])
+    if len(mark) < 3 or len(body) - len(inside) < len(mark):
+        return stripped, "in the output"
+    info, newline, rest = inside.partition("\n")
+    inside = rest if newline and not info.strip().startswith(("{", "[", '"')) else _tag.sub("", inside, count=1)
+    if any(line.lstrip().startswith(mark) for line in inside.split("\n")):
+        return stripped, "in the output"
+    return inside.strip(), "inside the Markdown fence"
 
 
-def _parsed(output: str) -> tuple[Any, Verdict]:
+def _parsed(output: str, *, finite: bool) -> tuple[Any, Verdict]:
     """Return the value and a passing verdict, or None and a verdict that says why there is no value."""
     text, where = _json_text(output)
     try:
-        value = parse_rfc8259(text)
+        value = parse_rfc8259(text, finite=finite)
     except BadLine as bad:
-        if "nested too deeply" in bad.message or "digits" in bad.message:  # JSON all the same, but not ours to judge
+        if any(each in bad.message for each in _BEYOND_US):
             return None, Verdict(Outcome.ERRORED, f"cannot be decided: {bad.message}")
         if not text:
             return None, _failed("empty: no JSON")
-        line, column = (
-            text.count("\n", 0, bad.column - 1) + 1,
-            bad.column - (text.rfind("\n", 0, bad.column - 1) + 1),
-        )
+        line, column = text.count("\n", 0, bad.column - 1) + 1, bad.column - (text.rfind("\n", 0, bad.column - 1) + 1)
         why = f"{bad.message.removeprefix('not valid JSON: ')} (line {line}, column {column} {where})"
-        fence = re.search(r"```|~~~", text)
+        fence = next((mark for mark in ("```", "~~~") if mark in text), "")
         if fence and where == "in the output":
-            closed = len(re.findall(re.escape(fence.group()), text)) > 1
+            closed = text.count(fence) > 1
             why = "text outside the Markdown fence" if closed else "the Markdown fence is never closed"
         return None, _failed(f"not JSON: {why}", line=line, column=column)
     kinds = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
@@ -247,7 +257,7 @@ def _parsed(output: str) -> tuple[Any, Verdict]:
 
 
 def _decide_is_json(_assertion: Assertion, output: str, _ideals: tuple[str, ...]) -> Verdict:
-    return _parsed(output)[1]
+    return _parsed(output, finite=False)[1]
 
 
 def _validator(schema: object) -> Any:
@@ -271,7 +281,7 @@ def _schema_flaw(assertion: Assertion, _ideals: tuple[str, ...]) -> tuple[Need, 
 
 
 def _decide_json_schema(assertion: Assertion, output: str, _ideals: tuple[str, ...]) -> Verdict:
-    value, verdict = _parsed(output)
+    value, verdict = _parsed(output, finite=True)
     if verdict.outcome is not Outcome.PASSED:
         return verdict
     try:

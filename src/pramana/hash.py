@@ -8,7 +8,7 @@ A suite is never held in memory: sorting happens on disk, in one temporary file.
 import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from os import PathLike
 from struct import Struct
 from tempfile import TemporaryFile
@@ -62,9 +62,14 @@ def hash_result(model_id: str, case_id: str, output: str) -> str:
 
 def case_digest(case: Case) -> str:
     """Return the identity of a case: everything about it except where it was read."""
-    fields = asdict(case)
-    del fields["source"]
-    return PREFIX + hashlib.sha256(canonical(fields)).hexdigest()
+    stated = case.assertion
+    value = {
+        **{each.name: getattr(case, each.name) for each in fields(case) if each.name != "source"},
+        "turns": [[turn.role, turn.text] for turn in case.turns],
+        "facets": {each.name: getattr(case.facets, each.name) for each in fields(case.facets)},
+        "assertion": stated and {each.name: getattr(stated, each.name) for each in fields(stated)},
+    }
+    return PREFIX + hashlib.sha256(canonical(value)).hexdigest()
 
 
 def record_digest(
@@ -80,7 +85,7 @@ def record_digest(
 
     `case` is a case digest. An absent system prompt differs from an empty one.
     """
-    fields = [
+    parts = [
         _bytes(model),
         canonical(dict(parameters)),
         _bytes(suite_hash),
@@ -89,7 +94,7 @@ def record_digest(
         _bytes(output),
     ]
     digest = hashlib.sha256(b"pramana record 1")
-    for each in fields:
+    for each in parts:
         digest.update(len(each).to_bytes(8))
         digest.update(each)
     return PREFIX + digest.hexdigest()

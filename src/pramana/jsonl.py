@@ -100,6 +100,7 @@ def _refuse(_: str) -> Any:
 
 _strict = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse)
 _rfc8259 = json.JSONDecoder(parse_constant=_refuse)
+_rfc8259_finite = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 
 
 def parse(text: str) -> Any:
@@ -119,16 +120,19 @@ def parse(text: str) -> Any:
         raise _first_refusal(text) from None
 
 
-def parse_rfc8259(text: str) -> Any:
-    """Return the value of JSON text by RFC 8259 alone: a repeated key is allowed, NaN is not."""
+def parse_rfc8259(text: str, *, finite: bool = False) -> Any:
+    """Return the value of JSON text by RFC 8259 alone: a repeated key is allowed, NaN is not.
+
+    The grammar knows no largest number; with `finite`, one that is infinite in this program is refused.
+    """
     try:
-        return _rfc8259.decode(text)
+        return (_rfc8259_finite if finite else _rfc8259).decode(text)
     except json.JSONDecodeError as error:
         raise _explain(text, error) from None
     except RecursionError:
         raise BadLine("nested too deeply to be read") from None
     except ValueError:
-        raise _first_refusal(text, unique=False) from None
+        raise _first_refusal(text, unique=False, finite=finite) from None
 
 
 def canonical(value: Any) -> bytes:
@@ -153,7 +157,7 @@ def _explain(text: str, error: json.JSONDecodeError) -> BadLine:
         whole = "; each line holds one whole object, so a case cannot span lines" if text.strip() else ""
         return BadLine(f"not valid JSON: the line ends too early{whole}", error.pos + 1)
     found = json.dumps(text[error.pos], ensure_ascii=not text[error.pos].isprintable())
-    expected = error.msg[:1].lower() + error.msg[1:]
+    expected = error.msg[:1].lower() + error.msg[1:].removesuffix(" at")
     return BadLine(f"not valid JSON: {expected}, found {found}", error.pos + 1)
 
 
@@ -224,7 +228,7 @@ def column_of(text: str, path: Path, *, key: bool = False) -> int:
     return column
 
 
-def _first_refusal(text: str, *, unique: bool = True) -> BadLine:
+def _first_refusal(text: str, *, unique: bool = True, finite: bool = True) -> BadLine:
     """Find what the parser refused: a number without a finite value, one too long, or a key that stands twice."""
     first: dict[Path, int] = {}
     for place in places(text):
@@ -239,8 +243,8 @@ def _first_refusal(text: str, *, unique: bool = True) -> BadLine:
             first[place.path] = place.column
         elif place.text in ("NaN", "Infinity", "-Infinity"):
             return BadLine(f"not valid JSON: {place.text} is not a number of RFC 8259", place.column, place.path)
-        elif place.text.strip("-").isdigit() and len(place.text) > 4300:
+        elif place.text.strip("-").isdigit() and len(place.text.strip("-")) > 4300:
             return BadLine("a number of more than 4,300 digits", place.column, place.path)
-        elif unique and place.text[:1] in "-0123456789" and place.text and "inf" in repr(float(place.text)):
+        elif finite and place.text[:1] in "-0123456789" and place.text and "inf" in repr(float(place.text)):
             return BadLine(f"{place.text[:40]} is too large for a number", place.column, place.path)
     return BadLine("not valid JSON")

@@ -108,17 +108,19 @@ def find_version(name: str) -> Version:
 def open_version(folder: Path, *, built_in: bool = False) -> Version:
     """Read the manifest of any folder."""
     path = folder / MANIFEST
+    text = ""
     try:
-        with path.open("rb") as file:
-            manifest = Manifest.model_validate(tomllib.load(file))
+        text = path.read_text(encoding="utf-8")
+        manifest = Manifest.model_validate(tomllib.loads(text))
     except FileNotFoundError:
         raise NotFound(f"{folder} holds no {MANIFEST}, so it is no suite version") from None
-    except tomllib.TOMLDecodeError as error:
-        place = re.search(r"line (\d+), column (\d+)", str(error))
-        line, column = (int(place[1]), int(place[2])) if place else (1, 1)
-        raise InvalidInput.of([Problem(f"not valid TOML: {error}", "", line, column, str(path))]) from None
     except UnicodeDecodeError:
         raise InvalidInput.of([Problem("not UTF-8", "", 1, 1, str(path))]) from None
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"line (\d+), column (\d+)", str(error))  # without one, it is the end of the document
+        lines = text.split("\n")
+        line, column = (int(place[1]), int(place[2])) if place else (len(lines), len(lines[-1]) + 1)
+        raise InvalidInput.of([Problem(f"not valid TOML: {error}", "", line, column, str(path))]) from None
     except ValidationError as errors:
         problems = [
             Problem(

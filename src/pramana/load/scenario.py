@@ -28,7 +28,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pramana.errors import Problem, did_you_mean
 from pramana.load.problems import Problems, found, one_of, with_source
-from pramana.load.yaml12 import MAX_BYTES, At, BadYaml, Document, at, compose, entries, is_absent, odd_tag
+from pramana.load.yaml12 import MAX_BYTES, At, BadYaml, Document, at, compose, entries, is_absent, odd_tag, position
 from pramana.model import Case, Facets, Source, Turn
 
 ScenarioType = Literal["task-completion", "information-retrieval", "conversation-flow"]
@@ -51,7 +51,13 @@ def _required(value: Any, info: ValidationInfo) -> Any:
 def _text(value: Any, info: ValidationInfo) -> Any:
     if not isinstance(value, str):
         raise _wrong(f"{info.field_name} must be text, found {found(value)}")
+    if not _is_unicode(value):
+        raise _wrong(f"{info.field_name} holds half of a surrogate pair, which is not text")
     return value
+
+
+def _is_unicode(value: str) -> bool:
+    return value.isascii() or not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def _id(value: str) -> str:
@@ -98,7 +104,9 @@ def _audio_url(value: str) -> str:
 
 
 def _tags(value: Any) -> Any:
-    if not isinstance(value, list | tuple) or not all(isinstance(tag, str) and tag.strip() for tag in value):
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(tag, str) and tag.strip() and _is_unicode(tag) for tag in value
+    ):
         raise _wrong("tags must be a list of strings")
     return tuple(value)
 
@@ -213,13 +221,14 @@ def read_scenarios(data: bytes, problems: Problems, file: str = "") -> list[Loca
         message = f"the file is larger than {MAX_BYTES >> 20} MB; split it into several"
         problems.add(Problem(message, "yaml", 1, 1, file))
         return []
+    data = data.removeprefix(b"\xef\xbb\xbf")
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode()
     except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8-sig")
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        before = data[: error.start].decode()
+        place = position(before, len(before))
         byte = f"not UTF-8: byte 0x{data[error.start]:02x} cannot stand here; save the file as UTF-8"
-        problems.add(Problem(byte, "yaml", line, column, file))
+        problems.add(Problem(byte, "yaml", place.line, place.column, file))
         return []
     return parse_scenarios(text, problems, file)
 
@@ -327,7 +336,7 @@ class _Reader:
         except ValidationError as errors:
             for error in errors.errors(include_url=False, include_input=False):
                 field = str(error["loc"][0])
-                message = _message(field, error["type"], error["msg"])
+                message = f"{field} is required" if error["type"] == "missing" else error["msg"]
                 self.problem(f"{prefix}{field}", message, at(keys[field]) if field in keys else at(node))
             return None
         if self.problems.errors > before:
@@ -371,12 +380,20 @@ def _kind(node: Node) -> str:
     return found([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"
 
 
-def _message(field: str, error_type: str, text: str) -> str:
-    if error_type == "missing":
-        return f"{field} is required"
-    if error_type == "string_unicode":
-        return f"{field} holds half of a surrogate pair, which is not text"
-    return text
+class _Dumper(yaml.CSafeDumper):
+    """Writes text that libyaml would break at NEL, LS or PS in double quotes, where they are escaped."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True
+
+
+def _represent_text(dumper: _Dumper, text: str) -> ScalarNode:
+    style = '"' if any(each in text for each in "\x85\u2028\u2029") else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 def write_scenarios(scenarios: Iterable[Scenario], *, version: str = "1.0") -> str:
@@ -384,7 +401,7 @@ def write_scenarios(scenarios: Iterable[Scenario], *, version: str = "1.0") -> s
     entries_ = [scenario.model_dump(mode="json", exclude_none=True) for scenario in scenarios]
     return yaml.dump(
         {"version": version, "scenarios": entries_},
-        Dumper=yaml.CSafeDumper,
+        Dumper=_Dumper,
         sort_keys=False,
         allow_unicode=True,
         width=100,

@@ -37,10 +37,18 @@ Category = Literal["reasoning", "factual", "instruction_following", "coding", "s
 Difficulty = Literal["easy", "medium", "hard"]
 
 
+def _unicode(value: str) -> str:
+    try:
+        value.isascii() or value.encode()
+    except UnicodeEncodeError:  # an escape such as \ud800 alone: JSON lets it through, no provider can be sent it
+        raise PydanticCustomError("surrogate", "half of a surrogate pair") from None
+    return value
+
+
 def _not_blank(value: str) -> str:
     if not value.strip():
         raise PydanticCustomError("blank", "must not be empty")
-    return value
+    return _unicode(value)
 
 
 def _not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -61,7 +69,7 @@ def _shape(value: Any) -> str | None:
 
 Text = Annotated[str, Field(strict=True, json_schema_extra={"minLength": 1}), AfterValidator(_not_blank)]
 # After, not min_length: pydantic counts only the items that fit, and would call a list of misfits empty.
-_at_least_one = AfterValidator(_not_empty)
+_at_least_one, _min_items = AfterValidator(_not_empty), Field(json_schema_extra={"minItems": 1})
 _either = {"custom_error_type": "text_or_list", "custom_error_message": "text or list"}
 
 
@@ -84,7 +92,7 @@ class StatedAssertion(BaseModel):
     threshold: Annotated[float, Field(strict=True, ge=0, le=1)] | None = Field(
         default=None, description="For semantic_similarity: the least similarity that passes"
     )
-    judge_prompt: Annotated[str, Field(strict=True)] | None = Field(
+    judge_prompt: Annotated[str, Field(strict=True), AfterValidator(_unicode)] | None = Field(
         default=None, description="For llm_judge: a question about the output that YES or NO answers"
     )
     schema_: Any = Field(default=None, alias="schema", description="For json_schema: a JSON Schema (2020-12)")
@@ -109,13 +117,13 @@ class TestCase(BaseModel):
     id: Annotated[Text, Field(description="Unique in the suite; {category}-{num} by convention")]
     category: Category
     input: Annotated[
-        Annotated[Text, Tag("text")] | Annotated[tuple[Message, ...], _at_least_one, Tag("list")],
+        Annotated[Text, Tag("text")] | Annotated[tuple[Message, ...], _at_least_one, _min_items, Tag("list")],
         Discriminator(_shape, **_either),
         Field(description="The prompt, or a chat"),
     ]
     ideal: (
         Annotated[
-            Annotated[Text, Tag("text")] | Annotated[tuple[Text, ...], _at_least_one, Tag("list")],
+            Annotated[Text, Tag("text")] | Annotated[tuple[Text, ...], _at_least_one, _min_items, Tag("list")],
             Discriminator(_shape, **_either),
         ]
         | None
@@ -216,7 +224,7 @@ class _Reader:
             if self.ordered and isinstance(value, dict) and isinstance(value.get("id"), str):
                 self.ordered.add(Standing(line.number, index, line.offset), value)
         except jsonl.BadLine as bad:
-            shown = text or line.data[:1000].decode(errors="replace")
+            shown = text or (line.data[:1000] if line.too_long else line.data).decode(errors="replace")
             self.report(index, line.number, shown, bad.path, bad.message, bad.column)
             return None
         return self.validate(index, line, text, value)
@@ -231,7 +239,7 @@ class _Reader:
         except ValidationError as errors:
             wrong = True
             for error in errors.errors(include_url=False):
-                path = tuple(part for part in error["loc"] if part not in ("text", "list"))
+                path = _path(error["loc"])
                 self.report(
                     index,
                     line.number,
@@ -335,6 +343,11 @@ _EXPECTED = {
 }
 
 
+def _path(loc: tuple[str | int, ...]) -> jsonl.Path:
+    """Return where an error is, without the tag that says which side of a union pydantic tried."""
+    return loc[:1] + loc[2:] if loc and loc[0] in ("input", "ideal") else loc
+
+
 def _message(path: jsonl.Path, error: ErrorDetails) -> str:
     names = [part for part in path if isinstance(part, str)]
     name = names[-1] if names else "the case"
@@ -362,7 +375,7 @@ def _message(path: jsonl.Path, error: ErrorDetails) -> str:
         case "text_or_list":
             what = "a list of messages" if name == "input" else "a list of texts"
             return f"{name} must be text or {what}, found {given}"
-        case "string_unicode":
+        case "surrogate":
             return f"{name} holds half of a surrogate pair, which is not text"
         case kind:
             return f"{name} must be {_EXPECTED.get(kind, error['msg'])}, found {given}"

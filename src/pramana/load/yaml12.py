@@ -19,10 +19,10 @@ MAX_BYTES = 32 << 20
 MAX_DEPTH = 40
 MAX_EXPANDED = 1_000_000
 
-_PLAIN = ("", None)
+_PLAIN = "?"  # what YAML calls the tag of a plain scalar: neither quoted nor tagged
 _ABSENT = frozenset(("", "~", "null"))
 _KNOWN_TAGS = {
-    ScalarNode: ("tag:yaml.org,2002:str", "!"),
+    ScalarNode: ("tag:yaml.org,2002:str", "!", _PLAIN),
     SequenceNode: ("tag:yaml.org,2002:seq", "!"),
     MappingNode: ("tag:yaml.org,2002:map", "!"),
 }
@@ -59,8 +59,8 @@ class _Parser(CParser):
     def ascend_resolver(self) -> None:
         self.depth -= 1
 
-    def resolve(self, kind: type[Node], _value: Any, _implicit: Any) -> str:
-        return _KNOWN_TAGS[kind][0]
+    def resolve(self, kind: type[Node], _value: Any, implicit: Any) -> str:
+        return _PLAIN if kind is ScalarNode and implicit[0] else _KNOWN_TAGS[kind][0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +93,19 @@ def compose(text: str) -> Document:
     try:
         parser = _Parser(text)
     except UnicodeEncodeError as error:
-        raise BadYaml("holds half of a surrogate pair, which is not text", _position(text, error.start)) from None
+        raise BadYaml("holds half of a surrogate pair, which is not text", position(text, error.start)) from None
     try:
         root = parser.get_single_node()
     except yaml.reader.ReaderError as error:  # its position counts bytes
         before = text.encode()[: error.position].decode(errors="ignore")
         code = error.character if isinstance(error.character, int) else ord(error.character)
-        raise BadYaml(f"the character U+{code:04X} is not allowed in YAML", _position(text, len(before))) from None
+        raise BadYaml(f"the character U+{code:04X} is not allowed in YAML", position(text, len(before))) from None
+    except UnicodeDecodeError:  # a tag may spell bytes as %ED%A0, and libyaml passes on what they are
+        raise BadYaml("a tag holds escapes that are not UTF-8", position(text, max(text.find("%"), 0))) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         index = min(mark.index, len(text)) if mark else 0  # at the end of the text libyaml counts a line too many
-        raise BadYaml(_sentence(error, text[index : index + 1]), _position(text, index)) from None
+        raise BadYaml(_sentence(error, text[index : index + 1]), position(text, index)) from None
     finally:
         parser.dispose()
     if root is not None and "*" in text:
@@ -118,7 +120,7 @@ def at(node: Node) -> At:
 
 def is_absent(node: Node) -> bool:
     """Tell whether a value counts as not given: `null`, `~` or nothing at all, unquoted."""
-    return isinstance(node, ScalarNode) and node.style in _PLAIN and node.value in _ABSENT
+    return node.tag == _PLAIN and node.value in _ABSENT
 
 
 def odd_tag(node: Node) -> str | None:
@@ -135,17 +137,20 @@ def entries(document: Document, mapping: MappingNode) -> Iterator[tuple[str, Sca
 
 
 def _replace_breaks(text: str) -> tuple[str, dict[int, str]]:
-    """Put characters the text does not use in the place of NEL, LS and PS; positions stay the same."""
-    unused = (chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in text)
+    """Put characters the text neither holds nor escapes in the place of NEL, LS and PS; positions stay the same."""
+    lower = text.lower()
+    private = (*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE))
+    unused = (chr(code) for code in private if chr(code) not in text and f"{code:x}" not in lower)
     stand_ins = {}
     for each in _BREAKS_OF_1_1:
-        stand_in = next(unused, "\ufffd")
+        stand_in = next(unused)  # a text within bounds cannot use up 70,000 characters and all their escapes
         text = text.replace(each, stand_in)
         stand_ins[ord(stand_in)] = each
     return text, stand_ins
 
 
-def _position(text: str, index: int) -> At:
+def position(text: str, index: int) -> At:
+    """Return the place of a character, lines ending at LF, CRLF and CR."""
     lines = text[:index].replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return At(len(lines), len(lines[-1]) + 1)
 

@@ -70,7 +70,7 @@ def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
         return 0 if good else 2
     for version, verified in results:
         mark = click.style("differs ", fg="red") if verified.problems else click.style("verified", fg="green")
-        click.echo(f"{mark} {version.manifest.version} {verified.tier:15} {verified.found or verified.pinned}")
+        click.echo(f"{mark} {version.manifest.version} {verified.tier:15} {(verified.found or verified.pinned)[:23]}…")
         for problem in verified.problems:
             terminal.print_problem(problem)
     return 0 if good else 2
@@ -114,8 +114,9 @@ def _described(version: manifest.Version) -> str:
         cost = "unknown" if tier.estimated_cost_usd is None else f"${tier.estimated_cost_usd:.2f}"
         use = tier.use_case or ""
         lines += [f"  {name:{width}}  {tier.test_count:5,}  {cost:>9}  {tier.estimated_tokens:11,}  {use}".rstrip()]
-    lines += [""]
-    lines += [f"  {name:{width}}  {tier.hash}" for name, tier in stated.tiers.items()]
+    lines += ["", "  pinned hashes"]
+    for name, tier in stated.tiers.items():
+        lines += [f"    {name}", f"      {tier.hash}"]
     for title, names in (("categories", stated.categories), ("assertion types", stated.assertion_types)):
         lines += ["", *click.wrap_text(", ".join(names), 78, f"  {title}: ", "    ").splitlines()]
     return "\n".join(lines)

@@ -1,0 +1,198 @@
+"""Suite versions: pinned, verified, published once, and refused when they differ."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pramana import settings
+from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound
+from pramana.hash import hash_suite
+from pramana.load.manifest import BUILT_IN, find_version, open_version, publish, verify, versions
+
+
+def line(number: int, text: str = "Say hello.") -> str:
+    return json.dumps(
+        {
+            "id": f"coding-{number:03}",
+            "category": "coding",
+            "input": text,
+            "ideal": "hello",
+            "assertion": {"type": "contains"},
+            "metadata": {"difficulty": "easy", "tokens_est": 5},
+        }
+    )
+
+
+@pytest.fixture
+def smoke(tmp_path: Path) -> Path:
+    path = tmp_path / "smoke.jsonl"
+    path.write_text(line(1) + "\n" + line(2) + "\n", encoding="utf-8")
+    return path
+
+
+def test_the_built_in_manifest_states_what_the_format_publishes() -> None:
+    manifest = find_version("v1.0").manifest
+    stated = [
+        (name, tier.file, tier.test_count, tier.estimated_cost_usd, tier.estimated_tokens, tier.use_case)
+        for name, tier in manifest.tiers.items()
+    ]
+    assert stated == [
+        ("cheap", "cheap.jsonl", 10, 0.05, 350, "Smoke test and CI gates"),
+        ("moderate", "moderate.jsonl", 25, 0.25, 950, "Regular monitoring"),
+        ("comprehensive", "comprehensive.jsonl", 75, 1.5, 2800, "Full evaluation"),
+    ]
+    assert manifest.categories == ("reasoning", "factual", "instruction_following", "coding", "safety", "creative")
+    assert manifest.assertion_types == (
+        "exact_match", "contains", "contains_any", "is_json", "llm_judge", "semantic_similarity",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("tier", ["cheap", "moderate", "comprehensive"])
+def test_the_built_in_suites_are_what_their_manifest_says(tier: str) -> None:
+    version = find_version("v1.0")
+    assert version.path(tier) == BUILT_IN / "v1.0" / f"{tier}.jsonl"
+    verified = {each.tier: each for each in verify(version, 10)}
+    assert verified[tier].problems == ()
+    assert verified[tier].found == version.manifest.tiers[tier].hash
+
+
+def test_published_suites_are_found_by_name(smoke: Path) -> None:
+    version = publish([smoke], "v1.1")
+    assert version.folder == settings.published_suites() / "v1.1"
+    tier = version.manifest.tiers["smoke"]
+    assert (tier.file, tier.test_count, tier.estimated_tokens, tier.hash) == ("smoke.jsonl", 2, 10, hash_suite(smoke))
+    assert (tier.estimated_cost_usd, tier.use_case) == (None, None)
+    assert (version.manifest.categories, version.manifest.assertion_types) == (("coding",), ("contains",))
+    assert [each.manifest.version for each in versions()] == ["v1.0", "v1.1"]
+    assert find_version("v1.1").path("smoke").read_bytes() == smoke.read_bytes()
+    assert not list(settings.published_suites().glob(".*"))
+
+
+def test_a_suite_that_differs_from_its_pin_is_refused_with_both_hashes(smoke: Path) -> None:
+    version = publish([smoke], "v1.1")
+    pinned, path = version.manifest.tiers["smoke"].hash, version.folder / "smoke.jsonl"
+    path.write_text(line(1) + "\n" + line(2, "Say hello!") + "\n", encoding="utf-8")
+    with pytest.raises(HashMismatch, match="differs from its pin") as caught:
+        find_version("v1.1").path("smoke")
+    assert (caught.value.pinned, caught.value.found) == (pinned, hash_suite(path))
+    assert pinned in str(caught.value)
+    assert caught.value.found in str(caught.value)
+    assert caught.value.exit_code == 2
+    (verified,) = verify(version, 10)
+    assert "differs from its pin" in verified.problems[0].message
+
+
+def test_reordering_is_no_difference(smoke: Path) -> None:
+    version = publish([smoke], "v1.1")
+    (version.folder / "smoke.jsonl").write_text(line(2) + "\r\n\r\n" + line(1), encoding="utf-8")
+    assert version.path("smoke").is_file()
+
+
+def test_verify_compares_counts_and_finds_missing_files(smoke: Path) -> None:
+    version = publish([smoke], "v1.1")
+    manifest = version.folder / "manifest.toml"
+    manifest.write_text(manifest.read_text().replace("test_count = 2", "test_count = 3"))
+    (verified,) = verify(open_version(version.folder), 10)
+    assert [each.message for each in verified.problems] == ["the manifest says test_count = 3, found 2"]
+    (version.folder / "smoke.jsonl").unlink()
+    (verified,) = verify(open_version(version.folder), 10)
+    assert "does not exist" in verified.problems[0].message
+    with pytest.raises(NotFound, match="does not exist"):
+        version.path("smoke")
+
+
+@pytest.mark.parametrize("name", ["v1.0", "v1.1"])
+def test_an_existing_version_is_never_written_again(smoke: Path, name: str) -> None:
+    if name == "v1.1":
+        publish([smoke], name)
+    with pytest.raises(AlreadyExists, match="never changes"):
+        publish([smoke], name)
+
+
+def test_nothing_is_published_of_what_does_not_fit(smoke: Path) -> None:
+    smoke.write_text(line(1) + "\n" + line(1) + "\n", encoding="utf-8")
+    with pytest.raises(InvalidInput, match="duplicate id") as caught:
+        publish([smoke], "v1.1")
+    assert caught.value.problems[0].file == str(smoke)
+    assert list(settings.published_suites().iterdir()) == []
+
+
+def test_what_cannot_be_a_version_or_a_tier(smoke: Path, tmp_path: Path) -> None:
+    for name in ("../v2", "", ".hidden", "a/b", "v 2", "x" * 65):
+        with pytest.raises(InvalidInput, match="a version is letters"):
+            publish([smoke], name)
+    odd = tmp_path / "odd name.jsonl"
+    odd.write_bytes(smoke.read_bytes())
+    with pytest.raises(InvalidInput, match="named by its file"):
+        publish([odd], "v2")
+    (tmp_path / "other").mkdir()
+    twin = tmp_path / "other" / "smoke.jsonl"
+    twin.write_bytes(smoke.read_bytes())
+    with pytest.raises(InvalidInput, match="two files would both be"):
+        publish([smoke, twin], "v2")
+    with pytest.raises(InvalidInput, match="part of the program"):
+        publish([smoke], "v2", BUILT_IN)
+
+
+def test_of_many_who_publish_at_once_one_wins(smoke: Path) -> None:
+    def attempt(_: int) -> bool:
+        try:
+            publish([smoke], "v9")
+        except AlreadyExists:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(attempt, range(16)))
+    assert won.count(True) == 1
+    assert [path.name for path in settings.published_suites().iterdir()] == ["v9"]
+
+
+def test_killed_while_publishing_leaves_no_version(tmp_path: Path) -> None:
+    big = tmp_path / "big.jsonl"
+    big.write_text("\n".join(line(number) for number in range(60_000)), encoding="utf-8")
+    home = settings.home()
+    command = [sys.executable, "-m", "pramana", "suite", "publish", str(big), "--version", "v9"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    while not list(home.glob("suites/.v9-*/big.jsonl")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert [each.manifest.version for each in versions()] == ["v1.0"]
+    assert publish([big], "v9").manifest.tiers["big"].test_count == 60_000
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("version = ", r"manifest.toml:1:11: not valid TOML"),
+        ('version = "v1"\n', "tiers: field required"),
+        ("\x00", "not valid TOML"),
+        (
+            'version = "v1"\ncategories = []\nassertion_types = []\n[tiers.a]\nfile = "../a.jsonl"\n'
+            'test_count = 1\nestimated_tokens = 1\nhash = "sha256:00"\n',
+            "tiers.a.file",
+        ),
+    ],
+)
+def test_a_broken_manifest_says_where(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "manifest.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInput, match=message):
+        open_version(tmp_path)
+
+
+def test_what_is_not_there_suggests_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r'no suite version "v1"; there is v1.0; did you mean "v1.0"\?'):
+        find_version("v1")
+    with pytest.raises(NotFound, match=r'v1.0 has no tier "cheep".*did you mean "cheap"\?'):
+        find_version("v1.0").path("cheep")
+    with pytest.raises(NotFound, match="holds no manifest.toml"):
+        open_version(tmp_path)

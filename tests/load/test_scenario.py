@@ -1,0 +1,370 @@
+"""VoiceBench scenarios: every message of the format at its place, YAML 1.2 rules, and bounds no file can pass."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pramana.errors import Problem
+from pramana.load import yaml12
+from pramana.load.problems import Problems
+from pramana.load.scenario import Located, Scenario, parse_scenarios, read_scenarios, write_scenarios
+from pramana.model import Source
+
+GOOD = {
+    "id": "support-billing-refund",
+    "name": "Refund of a double charge",
+    "type": "conversation-flow",
+    "prompt": "You charged me twice.",
+    "expected_outcome": "Apologises and asks for the order number",
+}
+
+
+def document(**changes: str | None) -> str:
+    """A single valid scenario; a change of None leaves the key out."""
+    fields = {**GOOD, **changes}
+    return "".join(f"{key}: {value}\n" for key, value in fields.items() if value is not None)
+
+
+def read(text: str) -> tuple[list[Located], list[Problem]]:
+    problems = Problems()
+    return parse_scenarios(text, problems, "a.yaml"), list(problems)
+
+
+def one(text: str) -> Scenario:
+    located, problems = read(text)
+    assert problems == []
+    assert len(located) == 1
+    return located[0].scenario
+
+
+def wrong(text: str) -> list[tuple[str, str, int, int]]:
+    located, problems = read(text)
+    assert located == []
+    return [(each.path, each.message, each.line, each.column) for each in problems]
+
+
+def test_the_shape_of_an_error_is_the_format_s_own() -> None:
+    text = 'version: "1.0"\nscenarios:\n  - id: Greeting_Basic\n' + "".join(
+        f"    {key}: {value}\n" for key, value in GOOD.items() if key != "id"
+    )
+    expected = ("scenarios[0].id", "id must be lowercase alphanumeric with hyphens only", 3, 5)
+    assert wrong(text) == [expected]
+
+
+def test_defaults() -> None:
+    scenario = one(document())
+    assert (scenario.prompt_audio_url, scenario.tags, scenario.language, scenario.difficulty) == (
+        None,
+        (),
+        "en",
+        "medium",
+    )
+
+
+@pytest.mark.parametrize("value", ["", "~", "null", "''", '"  "'])
+@pytest.mark.parametrize("field", ["id", "name", "type", "prompt", "expected_outcome"])
+def test_absent_null_empty_and_blank_are_required_at_the_key(field: str, value: str) -> None:
+    line = list(GOOD).index(field) + 1
+    assert wrong(document(**{field: value})) == [(field, f"{field} is required", line, 1)]
+
+
+@pytest.mark.parametrize("field", ["id", "name", "type", "prompt", "expected_outcome"])
+def test_a_missing_key_points_at_its_scenario(field: str) -> None:
+    assert wrong(document(**{field: None})) == [(field, f"{field} is required", 1, 1)]
+    many = "scenarios:\n" + "".join(f"    {line}\n" for line in document(**{field: None}).splitlines())
+    many = many.replace("    ", "  - ", 1)
+    assert wrong(many) == [(f"scenarios[0].{field}", f"{field} is required", 2, 5)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("id", "café-order", "id must be lowercase alphanumeric with hyphens only"),
+        ("id", "book flight", "id must be lowercase alphanumeric with hyphens only"),
+        ("id", '"ends-with-newline\\n"', "id must be lowercase alphanumeric with hyphens only"),
+        ("id", "[a]", "id must be text, found a list of 1"),
+        ("name", "x" * 256, "name must be 255 characters or less, found 256"),
+        ("name", "{a: b}", "name must be text, found an object"),
+        (
+            "type",
+            "conversation_flow",
+            'Invalid type "conversation_flow": expected task-completion, information-retrieval or conversation-flow;'
+            ' did you mean "conversation-flow"?',
+        ),
+        ("type", "[x]", "type must be text, found a list of 1"),
+        ("prompt", "[hi]", "prompt must be text, found a list of 1"),
+        ("expected_outcome", "{a: b}", "expected_outcome must be text, found an object"),
+        ("difficulty", "extreme", 'Invalid difficulty "extreme": expected easy, medium or hard'),
+        ("difficulty", "''", 'Invalid difficulty "": expected easy, medium or hard'),
+        ("language", "e", 'language must be 2 to 10 characters, found "e"'),
+        ("language", "en-GB-oxford", 'language must be 2 to 10 characters, found "en-GB-oxford"'),
+        ("language", "[en]", "language must be text, found a list of 1"),
+        ("tags", "booking", "tags must be a list of strings"),
+        ("tags", "[a, [b]]", "tags must be a list of strings"),
+        ("tags", "[a, null]", "tags must be a list of strings"),
+        ("tags", "[a, ' ']", "tags must be a list of strings"),
+        ("tags", "{a: b}", "tags must be a list of strings"),
+        (
+            "prompt_audio_url",
+            "ftp://a/b.wav",
+            'prompt_audio_url must be an http(s) URL or a path, found "ftp://a/b.wav"',
+        ),
+        ("prompt_audio_url", "file:///etc/hosts", "prompt_audio_url must be an http(s) URL or a path"),
+        ("prompt_audio_url", "javascript:alert(1)", "prompt_audio_url must be an http(s) URL or a path"),
+        ("prompt_audio_url", "https://", "prompt_audio_url must be an http(s) URL or a path"),
+        ("prompt_audio_url", "'http://[::1'", "prompt_audio_url must be an http(s) URL or a path"),
+        ("prompt_audio_url", '"a\\0b.wav"', "prompt_audio_url must be an http(s) URL or a path"),
+        ("prompt_audio_url", "''", "prompt_audio_url must be an http(s) URL or a path"),
+        ("name", "!!int 5", "the tag !!int is not supported"),
+        ("name", "!secret x", "the tag !secret is not supported"),
+    ],
+)
+def test_what_a_field_may_not_be(field: str, value: str, message: str) -> None:
+    text = document(**{field: value})
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if each.startswith(field + ":"))
+    found = wrong(text)
+    assert len(found) == 1
+    assert found[0][0] == field
+    assert found[0][1].startswith(message)
+    assert found[0][2:] == (line, 1)
+
+
+@pytest.mark.parametrize("length", [1, 255])
+def test_characters_are_code_points(length: int) -> None:
+    assert len(one(document(name="😀" * length)).name) == length
+
+
+@pytest.mark.parametrize(
+    "url", ["/audio/prompts/hello.wav", "hello.wav", "../a b.wav", "https://a.example/b.wav?c=d", "C:\\a.wav"]
+)
+def test_an_audio_prompt_is_a_url_or_a_path(url: str) -> None:
+    assert one(document(prompt_audio_url=url)).prompt_audio_url == url
+
+
+def test_plain_scalars_stay_what_was_typed() -> None:
+    text = document(id="123", name="1.0", prompt="yes", expected_outcome="0x1F", language="no", tags="[2024, 010, yes]")
+    scenario = one(text)
+    assert (scenario.id, scenario.name, scenario.prompt, scenario.expected_outcome) == ("123", "1.0", "yes", "0x1F")
+    assert (scenario.language, scenario.tags) == ("no", ("2024", "010", "yes"))
+    assert one(document(name="Null", prompt="NULL", expected_outcome="'~'")).expected_outcome == "~"
+    assert one(document(name="!!str null")).name == "null"
+
+
+@pytest.mark.parametrize("version", ["1.0", "2", "'x'", "yes", "", "2024-01-01"])
+def test_a_document_may_have_version_name_and_description(version: str) -> None:
+    entry = "".join(f"    {key}: {value}\n" for key, value in GOOD.items()).replace("    ", "  - ", 1)
+    located, problems = read(f"version: {version}\nname: n\ndescription: d\nscenarios:\n{entry}")
+    assert problems == []
+    assert [(each.path, each.line) for each in located] == [("scenarios[0]", 5)]
+
+
+def test_camel_case_is_accepted_and_both_spellings_are_not() -> None:
+    scenario = one(document(expected_outcome=None, expectedOutcome="Helps", promptAudioUrl="a.wav"))
+    assert (scenario.expected_outcome, scenario.prompt_audio_url) == ("Helps", "a.wav")
+    assert wrong(document(expectedOutcome="Helps")) == [
+        ("expectedOutcome", "expected_outcome and expectedOutcome are two spellings of one key: lines 5 and 6", 6, 1)
+    ]
+
+
+def test_an_unknown_key_suggests_the_nearest_and_hides_nothing() -> None:
+    assert wrong(document(expected_outcome=None, expected_outcom="x", dificulty="easy")) == [
+        ("expected_outcom", 'unknown key "expected_outcom"; did you mean "expected_outcome"?', 5, 1),
+        ("dificulty", 'unknown key "dificulty"; did you mean "difficulty"?', 6, 1),
+        ("expected_outcome", "expected_outcome is required", 1, 1),
+    ]
+    assert wrong("scenario:\n  - id: a\n") == [("scenario", 'unknown key "scenario"; did you mean "scenarios"?', 1, 1)]
+    assert wrong("scenarios:\n- id: a\nversoin: 1\n")[0] == (
+        "versoin", 'unknown key "versoin"; did you mean "version"?', 3, 1
+    )  # fmt: skip
+    assert ("<<", 'unknown key "<<"; YAML 1.2 has no merge keys, so write the fields out', 1, 1) in wrong("<<: {a: b}")
+
+
+def test_duplicate_keys_are_errors() -> None:
+    assert wrong(document() + "id: other\n") == [("id", "the key id stands twice: lines 1 and 6", 6, 1)]
+    text = "version: 1\nversion: 2\nscenarios:\n- a\n"
+    assert ("version", "the key version stands twice: lines 1 and 2", 2, 1) in wrong(text)
+
+
+def test_duplicate_ids_name_both_lines_also_among_wrong_scenarios() -> None:
+    entry = "- {id: a-b, name: n, type: task-completion, prompt: p, expected_outcome: o}\n"
+    located, problems = read("scenarios:\n" + entry + "- {id: a-b}\n" + entry)
+    assert len(located) == 1
+    duplicates = [(each.path, each.message, each.line, each.column) for each in problems if "duplicate" in each.message]
+    assert duplicates == [
+        ("scenarios[1].id", 'duplicate id "a-b": lines 2 and 3', 3, 4),
+        ("scenarios[2].id", 'duplicate id "a-b": lines 2 and 4', 4, 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", ("yaml", "the document is empty; expected a scenario, or a list under scenarios", 1, 1)),
+        ("# only a comment\n", ("yaml", "the document is empty; expected a scenario, or a list under scenarios", 1, 1)),
+        ("~", ("yaml", "the document is empty; expected a scenario, or a list under scenarios", 1, 1)),
+        ("- a\n- b\n", ("yaml", "the document must be a mapping, found a list of 2", 1, 1)),
+        ("\n  hello\n", ("yaml", 'the document must be a mapping, found "hello"', 2, 3)),
+        (
+            "version: 1\nscenarios: []\n",
+            ("scenarios", "scenarios must hold at least one scenario, found an empty list", 2, 1),
+        ),
+        ("scenarios:\n", ("scenarios", "scenarios must be a list, found nothing", 1, 1)),
+        ("scenarios: {a: b}\n", ("scenarios", "scenarios must be a list, found a mapping", 1, 1)),
+        ("scenarios: soon\n", ("scenarios", 'scenarios must be a list, found "soon"', 1, 1)),
+        ("scenarios:\n- 5\n", ("scenarios[0]", 'a scenario must be a mapping of fields, found "5"', 2, 3)),
+        (
+            document() + "---\n" + document(),
+            (
+                "yaml",
+                "several documents in one stream; put each in a file of its own, or all scenarios in one list",
+                6,
+                1,
+            ),
+        ),
+        ("? [a, b]\n: c\n", ("yaml", "a key must be text, not a list or a mapping", 1, 3)),
+    ],
+)
+def test_documents_that_are_none(text: str, problem: tuple[str, str, int, int]) -> None:
+    assert wrong(text) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line", "column"),
+    [
+        ("id: [a, b", "did not find expected", 1, 10),
+        ("id: a\n\tname: b\n", "tab", 2, 1),
+        ("id: `a`", "a value cannot start with `; quote it", 1, 5),
+        ("id: 'a\nname: b\n", "found unexpected end of stream", 3, 1),
+        ("id: a\nname: b: c\n", "mapping values are not allowed", 2, 8),
+        ("id: *nowhere", "undefined alias", 1, 5),
+        ("id: é\x01", "the character U+0001 is not allowed in YAML", 1, 6),
+        ("id: a\nname: 😀😀\x00", "the character U+0000 is not allowed in YAML", 2, 9),
+        ("id: \ud800", "half of a surrogate pair", 1, 5),
+        ("%YAML 3.0\n---\nid: a", "incompatible YAML document", 1, 1),
+    ],
+)
+def test_syntax_errors_have_path_yaml_and_their_place(text: str, message: str, line: int, column: int) -> None:
+    found = wrong(text)
+    assert len(found) == 1
+    assert found[0][0] == "yaml"
+    assert message in found[0][1]
+    assert found[0][2:] == (line, column)
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "column"),
+    [
+        ("\ufeff", 1, 1),
+        ("# 😀 emoji\r\n", 2, 1),
+        ("# a \u2028 and a \u0085 are no line ends\n", 2, 1),
+        ("name: '😀 \u2028 \u0085'\r\nprompt: p\r\n", 3, 1),
+        ("\n\r\n\n", 4, 1),
+    ],
+)
+def test_positions_stay_right(before: str, line: int, column: int) -> None:
+    _, problems = read(before + "id: Not Valid\n")
+    assert [(each.line, each.column) for each in problems if each.path == "id"] == [(line, column)]
+
+
+def test_positions_in_flow_style_after_emoji_and_tab() -> None:
+    text = "{name: 😀😀,\tid: Not Valid}"
+    _, problems = read(text)
+    place = next(each for each in problems if each.path == "id")
+    assert text[place.column - 1 :].startswith("id:")
+    assert (place.source, place.caret) == (text, place.column)
+
+
+def test_line_breaks_of_yaml_1_1_are_text() -> None:
+    assert one(document(prompt="'a\u0085b\u2028c\u2029d'")).prompt == "a\u0085b\u2028c\u2029d"
+    assert one(document(prompt="a\u0085b \ue000")).prompt == "a\u0085b \ue000"
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "!!map {a: "])
+def test_depth_is_bounded_at_once(opening: str) -> None:
+    start = time.process_time()
+    found = wrong("id: " * (opening != "- ") + opening * 1_000_000)
+    assert len(found) == 1
+    assert "nested more than 40 levels" in found[0][1] or "not valid YAML" in found[0][1]
+    assert time.process_time() - start < 2
+
+
+def laughs() -> Iterator[str]:
+    yield "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n"
+    for level in range(1, 30):
+        yield f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n"
+
+
+def test_a_billion_laughs_are_an_error_at_once() -> None:
+    start = time.process_time()
+    found = wrong("".join(laughs()))
+    assert [each[1].partition(" to ")[0] for each in found] == ["aliases grow this node"]
+    assert time.process_time() - start < 1
+
+
+def test_an_alias_may_be_used_but_not_contain_itself() -> None:
+    entry = "- {{id: {}, name: n, type: task-completion, prompt: p, expected_outcome: o, tags: {}}}\n"
+    located, problems = read("scenarios:\n" + entry.format("a-a", "&t [x, y]") + entry.format("b-b", "*t"))
+    assert problems == []
+    assert [each.scenario.tags for each in located] == [("x", "y"), ("x", "y")]
+    assert wrong("id: &a [*a]") == [("yaml", "an alias makes this node contain itself", 1, 5)]
+
+
+def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml12, "MAX_BYTES", 1 << 20)
+    assert "longer than 1 MB" in wrong("# " + "x" * (1 << 20))[0][1]
+    problems = Problems()
+    assert read_scenarios(b"#" * ((32 << 20) + 1), problems) == []
+    assert "larger than 32 MB" in problems.kept[0].message
+
+
+def test_bytes_that_are_not_utf8_say_where() -> None:
+    problems = Problems()
+    assert read_scenarios(b"id: a\nname: caf" + b"\xe9\n", problems, "a.yaml") == []
+    assert [(str(each), each.path) for each in problems] == [
+        ("a.yaml:2:10: yaml: not UTF-8: byte 0xe9 cannot stand here; save the file as UTF-8", "yaml")
+    ]
+    assert read_scenarios("id: a".encode("utf-16"), problems) == []
+
+
+def test_errors_come_all_at_once_and_are_capped() -> None:
+    entries = "".join("- {id: A, name: '', type: x}\n" for _ in range(500))
+    problems = Problems(limit=100)
+    parse_scenarios("scenarios:\n" + entries, problems)
+    assert problems.errors == 500 * 5 + 499
+    assert len(problems.kept) == 100
+    assert problems.not_shown == problems.errors - 100
+
+
+def test_a_scenario_becomes_a_case() -> None:
+    case = one(document(tags="[a]", difficulty="hard", language="hi", prompt_audio_url="a.wav")).to_case(Source("a", 1))
+    assert [(turn.role, turn.text) for turn in case.turns] == [("user", "You charged me twice.")]
+    assert (case.kind, case.expected_outcome) == ("scenario", GOOD["expected_outcome"])
+    assert (case.facets.category, case.facets.language, case.facets.tags) == ("conversation-flow", "hi", ("a",))
+
+
+def test_what_is_written_reads_back() -> None:
+    tricky = [
+        "null",
+        "~",
+        "no",
+        "1.0",
+        "- a",
+        "a: b",
+        "# x",
+        " pad ",
+        "line\nbreak",
+        "\u0085\u2028",
+        "😀",
+        "'\"",
+        "\t",
+        "é",
+    ]
+    scenarios = [
+        Scenario.model_validate({**GOOD, "id": f"s-{number}", "prompt": text + "x", "name": text, "tags": [text]})
+        for number, text in enumerate(tricky)
+        if text.strip()
+    ]
+    located, problems = read(write_scenarios(scenarios))
+    assert problems == []
+    assert [each.scenario for each in located] == scenarios

@@ -1,0 +1,145 @@
+"""Validation of files and folders: everything found, in order, once."""
+
+from pathlib import Path
+
+import pytest
+
+from pramana.errors import InvalidInput, NotFound
+from pramana.load import cases_of, find_files, validate
+from pramana.load.manifest import BUILT_IN
+
+SCENARIO = """\
+id: {id}
+name: A name
+type: task-completion
+prompt: Say hello
+expected_outcome: Greets the caller and asks what is wanted
+"""
+CASE = (
+    '{"id": "coding-001", "category": "coding", "input": "x", "ideal": "y", "assertion": {"type": "contains"},'
+    ' "metadata": {"difficulty": "easy", "tokens_est": 2}}\n'
+)
+
+
+def write(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def test_folders_are_searched_to_the_bottom_in_order(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        b_dot_yaml=SCENARIO.format(id="b-b"),
+        a__z_dot_yml=SCENARIO.format(id="a-z"),
+        a__deep__c_dot_jsonl=CASE,
+        note_dot_txt="no",
+        _dot_hidden__x_dot_yaml="no",
+    )
+    found = [path.relative_to(tmp_path).as_posix() for path in find_files([tmp_path])]
+    assert found == ["b.yaml", "a/z.yml", "a/deep/c.jsonl"]
+    report = validate([tmp_path, tmp_path / "b.yaml"])
+    assert report.ok
+    assert (report.files, report.scenarios, report.test_cases) == (3, 2, 1)
+    assert list(report.hashes) == [str(tmp_path / "a" / "deep" / "c.jsonl")]
+
+
+def test_links_that_go_in_circles_end(tmp_path: Path) -> None:
+    write(tmp_path, a__b_dot_yaml=SCENARIO.format(id="b-b"))
+    (tmp_path / "a" / "again").symlink_to(tmp_path)
+    (tmp_path / "a" / "same.yaml").symlink_to(tmp_path / "a" / "b.yaml")
+    (tmp_path / "a" / "gone.yaml").symlink_to(tmp_path / "nowhere")
+    assert validate([tmp_path]).files == 1
+
+
+def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="does not exist"):
+        validate([tmp_path / "x.yaml"])
+    with pytest.raises(NotFound, match="holds no .jsonl"):
+        validate([tmp_path])
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(InvalidInput, match="neither a suite"):
+        validate([tmp_path / "a.txt"])
+    with pytest.raises(InvalidInput, match="neither a file nor a folder"):
+        validate(["/dev/null"])
+
+
+def test_a_file_that_cannot_be_read_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, a_dot_yaml=SCENARIO.format(id="a-a"), b_dot_yaml=SCENARIO.format(id="b-b"))
+    whole = Path.read_bytes
+
+    def read_bytes(path: Path) -> bytes:
+        if path.name == "a.yaml":
+            raise PermissionError(13, "Permission denied", str(path))
+        return whole(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    report = validate([tmp_path])
+    assert [each.message for each in report.problems] == ["cannot be read: Permission denied"]
+    assert report.scenarios == 1
+
+
+def test_an_id_in_two_files_is_a_warning(tmp_path: Path) -> None:
+    write(tmp_path, a_dot_yaml=SCENARIO.format(id="same"), b_dot_yaml=SCENARIO.format(id="same"))
+    report = validate([tmp_path])
+    assert report.ok
+    assert [(each.severity, each.path, each.line) for each in report.problems] == [("warning", "id", 1)]
+    assert f"{tmp_path / 'a.yaml'}:1" in report.problems.kept[0].message
+
+
+def test_problems_come_in_the_order_of_the_file(tmp_path: Path) -> None:
+    write(tmp_path, a_dot_yaml="prompt: p\nid: A\nunknown: x\ntype: y\n")
+    lines = [each.line for each in validate([tmp_path]).problems]
+    assert lines == sorted(lines) == [1, 1, 2, 3, 4]
+
+
+def test_lint_warns_and_never_fails(tmp_path: Path) -> None:
+    vague = SCENARIO.format(id="test1").replace("Greets the caller and asks what is wanted", "Greeting")
+    write(tmp_path, a_dot_yaml=vague + "tags: [booking, 'domain:travel', 'task:x', urgent]\n")
+    assert list(validate([tmp_path]).problems) == []
+    report = validate([tmp_path], lint=True)
+    assert report.ok
+    assert [(each.path, each.line, each.column, each.severity) for each in report.problems] == [
+        ("id", 1, 1, "warning"),
+        ("expected_outcome", 5, 1, "warning"),
+        ("tags", 6, 1, "warning"),
+    ]
+    assert [each.source.partition(":")[0] for each in report.problems] == ["id", "expected_outcome", "tags"]
+
+
+@pytest.mark.parametrize(
+    ("name", "vague"),
+    [
+        ("test1", True), ("test-2", True), ("my-scenario", True), ("x", True), ("123", True), ("example-case-3", True),
+        ("new-test", True), ("booking-flight-oneway", False), ("test-drive-booking", False), ("contest-rules", False),
+        ("sample-return-label", False), ("wifi", False),
+    ],
+)  # fmt: skip
+def test_which_ids_are_vague(tmp_path: Path, name: str, *, vague: bool) -> None:
+    write(tmp_path, a_dot_yaml=SCENARIO.format(id=name))
+    warned = [each.path for each in validate([tmp_path], lint=True).problems]
+    assert warned == (["id"] if vague else [])
+
+
+def test_cases_of_a_file(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        a_dot_yaml="scenarios:\n- " + SCENARIO.format(id="a-a").replace("\n", "\n  ").rstrip() + "\n",
+        b_dot_jsonl=CASE,
+    )
+    (scenario,) = cases_of(tmp_path / "a.yaml")
+    (case,) = cases_of(tmp_path / "b.jsonl")
+    assert (scenario.kind, scenario.id, case.kind, case.id) == ("scenario", "a-a", "test_case", "coding-001")
+    assert scenario.source is not None
+    assert scenario.source.line == 2
+    write(tmp_path, c_dot_yaml="id: A\n")
+    with pytest.raises(InvalidInput, match=r"c.yaml:1:1.*\(and 4 more\)"):
+        list(cases_of(tmp_path / "c.yaml"))
+
+
+def test_what_is_built_in_is_valid_without_a_warning() -> None:
+    report = validate([BUILT_IN, BUILT_IN.parent / "scenarios"], lint=True)
+    assert list(report.problems) == []
+    assert report.test_cases == 110
+    assert report.scenarios >= 120

@@ -1,0 +1,303 @@
+"""The suite hash sees every value and nothing else, however the file is spelled and however the sorting is done.
+
+The referee is the published definition in one line: SHA-256 of the cases, sorted by id, in sorted-key JSON without
+spaces. Every property is also tried with a budget so small that each case is spilled to disk and many runs are merged.
+"""
+
+import hashlib
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from pramana.errors import InvalidInput
+from pramana.hash import SortedCases, case_digest, hash_result, hash_suite, record_digest
+from pramana.load.problems import Problems
+from pramana.load.suite import check_suite
+from pramana.model import Assertion, Case, Facets, Source, Turn
+
+DEFAULT, TINY, SMALL = SortedCases.BUDGET, 1, 1_200
+budgets = st.sampled_from((DEFAULT, TINY, SMALL))
+
+any_texts = st.text(st.characters(), max_size=6) | st.sampled_from(("", "é", "e\u0301", "😀", "\x00", "\u2028", "\ud800", "|"))
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | any_texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(any_texts, inner, max_size=3),
+    max_leaves=6,
+)
+loose_cases = st.builds(
+    lambda case_id, rest: {**rest, "id": case_id}, any_texts, st.dictionaries(any_texts, json_values, max_size=4)
+)
+loose_suites = st.lists(loose_cases, max_size=8, unique_by=lambda case: case["id"])
+
+valid_cases = st.fixed_dictionaries(
+    {
+        "id": st.text(min_size=1, max_size=8).filter(str.strip),
+        "category": st.sampled_from(("reasoning", "coding")),
+        "input": st.text(min_size=1, max_size=8).filter(str.strip),
+        "ideal": st.text(min_size=1, max_size=8).filter(str.strip),
+        "assertion": st.fixed_dictionaries({"type": st.sampled_from(("contains", "exact_match"))}),
+        "metadata": st.fixed_dictionaries({"difficulty": st.just("easy"), "tokens_est": st.integers(0, 99)}),
+    }
+)
+valid_suites = st.lists(valid_cases, min_size=1, max_size=6, unique_by=lambda case: case["id"])
+
+
+def naive(cases: list[dict[str, Any]]) -> str:
+    ordered = sorted(cases, key=lambda case: str(case["id"]))
+    spelled = json.dumps(ordered, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(spelled.encode()).hexdigest()
+
+
+# ── One value, many spellings ──
+
+ESCAPES = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def spelled(value: Any, random: Random) -> str:
+    """Return JSON for the value with spaces, key order and escapes at random."""
+
+    def space() -> str:
+        return random.choice(("", "", " ", "\t", "  ", "\r "))
+
+    match value:
+        case dict():
+            items = list(value.items())
+            random.shuffle(items)
+            inner = ",".join(
+                f"{space()}{text(key, random)}{space()}:{space()}{spelled(each, random)}{space()}" for key, each in items
+            )
+            return f"{{{inner or space()}}}"
+        case list():
+            return f"[{','.join(space() + spelled(each, random) + space() for each in value) or space()}]"
+        case str():
+            return text(value, random)
+        case _:
+            return json.dumps(value)
+
+
+def text(value: str, random: Random) -> str:
+    """Return a JSON string in which any character may stand raw or as an escape."""
+    parts = []
+    for each in value:
+        raw_is_legal = each >= " " and each not in '"\\' and not "\ud800" <= each <= "\udfff"
+        if raw_is_legal and random.randrange(2):
+            parts.append(each)
+        elif each in ESCAPES and random.randrange(2):
+            parts.append(ESCAPES[each])
+        else:
+            units = each.encode("utf-16-be", "surrogatepass")
+            code = "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+            parts.append(code.upper().replace("\\U", "\\u") if random.randrange(2) else code)
+    return f'"{"".join(parts)}"'
+
+
+def file_of(cases: list[dict[str, Any]], random: Random) -> bytes:
+    """Return a suite file with line order, blank lines, line ends, its mark and its last newline at random."""
+    lines = [spelled(case, random) for case in cases]
+    for _ in range(random.randrange(3)):
+        lines.insert(random.randrange(len(lines) + 1), random.choice(("", " ", "\t ", "\r")))
+    random.shuffle(lines)
+    body = "".join(line + random.choice(("\n", "\r\n")) for line in lines)
+    body = body.rstrip("\r\n") + random.choice(("", "\n", "\r\n", "\n\n\n"))
+    return random.choice((b"", b"\xef\xbb\xbf")) + body.encode()
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("suites") / "suite.jsonl"
+
+
+def hash_with(budget: int, path: Path) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SortedCases, "BUDGET", budget)
+        return hash_suite(path)
+
+
+@given(cases=loose_suites, seed=st.integers(0, 10**6), budget=budgets)
+def test_the_hash_is_the_published_one_however_the_file_is_spelled(
+    suite: Path, cases: list[dict[str, Any]], seed: int, budget: int
+) -> None:
+    # Two halves that meet make one character: a file cannot say them apart, so the value is what the file says.
+    cases = [json.loads(json.dumps(case)) for case in cases]
+    assume(len({case["id"] for case in cases}) == len(cases))
+    suite.write_bytes(file_of(cases, Random(seed)))
+    assert hash_with(budget, suite) == naive(cases)
+
+
+@given(cases=st.lists(loose_cases, min_size=1, max_size=4, unique_by=lambda case: case["id"]), new=json_values, data=st.data())
+def test_the_hash_changes_with_any_value(suite: Path, cases: list[dict[str, Any]], new: Any, data: st.DataObject) -> None:
+    suite.write_text("\n".join(map(json.dumps, cases)))
+    before = hash_suite(suite)
+    holder: Any = data.draw(st.sampled_from(cases))
+    key: Any = data.draw(st.sampled_from(sorted(holder)))
+    while isinstance(holder[key], dict | list) and holder[key] and data.draw(st.booleans()):
+        holder = holder[key]
+        key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+    if any(holder is case for case in cases) and key == "id":
+        new = f"{holder['id']}+"  # still an id, and still the only one
+        assume(all(case["id"] != new for case in cases))
+    assume(json.dumps(new, sort_keys=True) != json.dumps(holder[key], sort_keys=True))
+    holder[key] = new
+    suite.write_text("\n".join(map(json.dumps, cases)))
+    assert hash_suite(suite) != before
+
+
+@given(cases=st.lists(loose_cases, min_size=1, max_size=4, unique_by=lambda case: case["id"]))
+def test_the_hash_changes_with_a_key_more_or_a_case_less(suite: Path, cases: list[dict[str, Any]]) -> None:
+    hashes = set()
+    for version in (cases, [{**cases[0], "one key more": None}, *cases[1:]], cases[1:]):
+        suite.write_text("\n".join(map(json.dumps, version)))
+        hashes.add(hash_suite(suite))
+    assert len(hashes) == 3
+
+
+@given(cases=valid_suites, seed=st.integers(0, 10**6), budget=budgets)
+def test_checking_and_hashing_agree_on_every_valid_suite(
+    suite: Path, cases: list[dict[str, Any]], seed: int, budget: int
+) -> None:
+    suite.write_bytes(file_of(cases, Random(seed)))
+    problems = Problems()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SortedCases, "BUDGET", budget)
+        checked = check_suite(suite, problems)
+    assert problems.errors == 0
+    assert checked.hash == hash_suite(suite) == naive(cases)
+    assert checked.cases == len(cases)
+
+
+@given(
+    cases=valid_suites,
+    again=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 11), st.integers(0, 2)), min_size=1, max_size=4),
+    budget=budgets,
+)
+def test_every_repeated_id_is_found_with_both_its_lines(
+    suite: Path, cases: list[dict[str, Any]], again: list[tuple[int, int, int]], budget: int
+) -> None:
+    lines = [json.dumps(case) for case in cases]
+    for which, where, blanks in again:
+        repeated = {**cases[which % len(cases)], "input": "asked again"}
+        lines[where % (len(lines) + 1) : where % (len(lines) + 1)] = [*[""] * blanks, json.dumps(repeated)]
+    suite.write_text("\n".join(lines))
+    first: dict[str, int] = {}
+    expected = []
+    for number, line in enumerate(lines, 1):
+        if line:
+            case_id = json.loads(line)["id"]
+            if case_id in first:
+                expected.append((number, first[case_id]))
+            first.setdefault(case_id, number)
+    problems = Problems()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SortedCases, "BUDGET", budget)
+        checked = check_suite(suite, problems)
+        with pytest.raises(InvalidInput, match=r"duplicate id .*: lines \d+ and \d+"):
+            hash_suite(suite)
+    assert checked.hash is None
+    found = sorted((each.line, each.message) for each in problems if each.severity == "error")
+    assert [line for line, _ in found] == [line for line, _ in expected]
+    for (line, message), (_, earlier) in zip(found, expected, strict=True):
+        assert f"lines {earlier} and {line}" in message
+
+
+# ── Digests of ours ──
+
+NAMES = ("model", "suite_hash", "case", "system_prompt", "output")
+short = st.text("ab|\x00 é\ud800", max_size=3)
+parameters = st.dictionaries(st.text("ab", max_size=2), st.sampled_from((0, 1, 1.0, True, None, "1", "", [1], {})), max_size=2)
+records = st.fixed_dictionaries(
+    {"model": short, "parameters": parameters, "suite_hash": short, "case": short, "output": short}
+    | {"system_prompt": st.none() | short}
+)
+
+
+@given(records, st.integers(0, len(NAMES) - 2), st.booleans())
+@example({"model": "a", "suite_hash": "", "case": "", "system_prompt": "", "output": "", "parameters": {}}, 0, False)
+def test_a_character_moved_over_a_border_changes_the_record(record: dict[str, Any], at: int, back: bool) -> None:
+    left, right = NAMES[at], NAMES[at + 1]
+    texts = {left: record[left] or "", right: record[right] or ""}
+    assume(texts[right if back else left])
+    if back:
+        moved = {left: texts[left] + texts[right][0], right: texts[right][1:]}
+    else:
+        moved = {left: texts[left][:-1], right: texts[left][-1] + texts[right]}
+    assert record_digest(**{**record, **moved}) != record_digest(**record)
+
+
+@given(records, records)
+@settings(max_examples=600)
+def test_two_records_have_one_digest_only_if_they_are_one(one: dict[str, Any], other: dict[str, Any]) -> None:
+    same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (record_digest(**one) == record_digest(**other)) == same
+    # Each field alone, too: two random records seldom differ in one place only.
+    for name in one:
+        mixed = {**one, name: other[name]}
+        same = json.dumps(one[name], sort_keys=True) == json.dumps(other[name], sort_keys=True)
+        assert (record_digest(**one) == record_digest(**mixed)) == same
+
+
+@given(st.text("ab|", max_size=4), st.text("ab|", max_size=4), st.text(max_size=4))
+def test_the_published_result_hash_joins_by_a_bar(model: str, case: str, output: str) -> None:
+    joined = f"{model}|{case}|{output}".encode()
+    assert hash_result(model, case, output) == "sha256:" + hashlib.sha256(joined).hexdigest()
+
+
+optional_texts = st.none() | any_texts
+cases_of_ours = st.builds(
+    Case,
+    id=any_texts,
+    kind=st.sampled_from(("test_case", "scenario")),
+    turns=st.lists(st.builds(Turn, st.sampled_from(("system", "user", "assistant")), any_texts), max_size=3).map(tuple),
+    facets=st.builds(Facets, any_texts, any_texts, optional_texts, st.lists(any_texts, max_size=2).map(tuple)),
+    assertion=st.none()
+    | st.builds(Assertion, any_texts, st.booleans(), st.none() | st.floats(0, 1), optional_texts, json_values),
+    ideals=st.lists(any_texts, max_size=3).map(tuple),
+    name=optional_texts,
+    expected_outcome=optional_texts,
+    prompt_audio_url=optional_texts,
+    tokens_est=st.none() | st.integers(0, 9),
+    source=st.none() | st.builds(Source, any_texts, st.integers(1, 9)),
+)
+
+
+@given(cases_of_ours, cases_of_ours)
+def test_the_case_digest_ignores_where_the_case_was_read_and_nothing_else(case: Case, other: Case) -> None:
+    digest = case_digest(case)
+    assert case_digest(replace(case, source=other.source)) == digest
+    assert case_digest(replace(case, source=None)) == digest
+    for field in fields(Case):
+        mixed: Case = replace(case, **{field.name: getattr(other, field.name)})
+        same = field.name == "source" or repr(getattr(case, field.name)) == repr(getattr(other, field.name))
+        same = same or (field.name == "assertion" and _alike(case.assertion, other.assertion))
+        assert (case_digest(mixed) == digest) == same, field.name
+
+
+def _alike(one: Assertion | None, other: Assertion | None) -> bool:
+    """Tell whether two assertions differ at most in the order of keys inside their schema."""
+    if one is None or other is None:
+        return one is other
+    schemas = {json.dumps(each.schema, sort_keys=True) for each in (one, other)}
+    return len(schemas) == 1 and repr(replace(one, schema=None)) == repr(replace(other, schema=None))
+
+
+@pytest.mark.parametrize("depth", [50, 250, 700])
+def test_a_case_that_loads_has_a_digest_however_deep_its_schema(suite: Path, depth: int) -> None:
+    from pramana.load.suite import read_cases
+
+    schema = '{"not":' * depth + "true" + "}" * depth
+    suite.write_text(
+        '{"id":"coding-1","category":"coding","input":"x","ideal":"y","assertion":{"type":"contains","schema":'
+        + schema
+        + '},"metadata":{"difficulty":"easy","tokens_est":1}}'
+    )
+    problems = Problems()
+    if check_suite(suite, problems).hash is None:
+        assert "nested" in problems.kept[0].message
+        return
+    [case] = read_cases(suite)
+    assert case_digest(case).startswith("sha256:")

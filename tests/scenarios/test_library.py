@@ -1,0 +1,118 @@
+"""The built-in scenario library: as large, varied and careful as it claims."""
+
+import re
+from collections import Counter
+from itertools import combinations
+
+import pytest
+
+from pramana.load.manifest import BUILT_IN
+from pramana.load.problems import Problems
+from pramana.load.scenario import Scenario, read_scenarios
+
+FOLDER = BUILT_IN.parent / "scenarios"
+RECOMMENDED = {
+    "task-completion": ["booking", "ordering", "settings"],
+    "information-retrieval": ["factual", "technical", "comparison"],
+    "conversation-flow": ["customer-support", "technical-support", "emotional-support"],
+    "multilingual": ["spanish", "arabic", "japanese"],
+}
+
+
+def library() -> dict[str, list[Scenario]]:
+    """Every scenario, by the file's path within the library."""
+    files = {}
+    for path in sorted(FOLDER.rglob("*.yaml")):
+        problems = Problems()
+        located = read_scenarios(path.read_bytes(), problems, str(path))
+        assert list(problems) == []
+        files[path.relative_to(FOLDER).with_suffix("").as_posix()] = [each.scenario for each in located]
+    return files
+
+
+FILES = library()
+ALL = [scenario for scenarios in FILES.values() for scenario in scenarios]
+
+
+def test_size_languages_types_and_difficulties() -> None:
+    assert len(ALL) >= 120
+    languages = Counter(scenario.language for scenario in ALL)
+    assert languages["en"] >= 60
+    assert len(languages) >= 8
+    assert {scenario.type for scenario in ALL} == set(RECOMMENDED) - {"multilingual"}
+    assert {scenario.difficulty for scenario in ALL} == {"easy", "medium", "hard"}
+
+
+def test_the_recommended_folders_and_files_are_there() -> None:
+    assert {f"{folder}/{name}" for folder, names in RECOMMENDED.items() for name in names} <= FILES.keys()
+    for name, scenarios in FILES.items():
+        folder = name.partition("/")[0]
+        if folder != "multilingual":
+            assert {scenario.type for scenario in scenarios} == {folder}, name
+
+
+def test_the_three_named_files_have_their_sizes() -> None:
+    assert len(FILES["conversation-flow/customer-support-basics"]) == 10
+    assert len(FILES["information-retrieval/general-knowledge"]) == 15
+    languages = Counter(scenario.language for scenario in FILES["multilingual/multilingual"])
+    assert sorted(languages.values()) == [5, 5, 5, 5]
+
+
+def test_ids_are_unique_over_the_whole_library() -> None:
+    assert [each for each, count in Counter(scenario.id for scenario in ALL).items() if count > 1] == []
+
+
+def test_tags_are_of_one_hierarchical_style() -> None:
+    assert [tag for scenario in ALL for tag in scenario.tags if not re.fullmatch(r"(domain|task|skill):[a-z0-9-]+", tag)] == []
+    assert [scenario.id for scenario in ALL if not 2 <= len(scenario.tags) <= 4] == []
+
+
+def test_every_outcome_has_room_for_two_facts() -> None:
+    # Whether a fact can be checked is a reader's judgement; that there is room for two, a test can say.
+    assert [scenario.id for scenario in ALL if len(scenario.expected_outcome.split()) < 12] == []
+
+
+def shingles(text: str) -> set[str]:
+    folded = text.casefold()
+    return {folded[start : start + 5] for start in range(len(folded) - 4)}
+
+
+def likeness(a: set[str], b: set[str]) -> float:
+    return len(a & b) / len(a | b)
+
+
+@pytest.mark.parametrize("field", ["prompt", "expected_outcome"])
+def test_outside_the_multilingual_set_none_is_a_template_of_another(field: str) -> None:
+    texts = [
+        (scenario.id, shingles(getattr(scenario, field)))
+        for name, scenarios in FILES.items()
+        if name != "multilingual/multilingual"
+        for scenario in scenarios
+    ]
+    alike = [(first, second) for (first, a), (second, b) in combinations(texts, 2) if likeness(a, b) > 0.25]
+    assert alike == []
+
+
+def test_a_template_would_be_noticed() -> None:
+    a, b = "Book me a table for two at eight tonight, please", "Book me a table for six at seven tonight, please"
+    assert likeness(shingles(a), shingles(b)) > 0.25
+
+
+SCRIPTS = {
+    "ar": r"[\u0600-\u06ff]",
+    "hi": r"[\u0900-\u097f]",
+    "ja": r"[\u3040-\u30ff\u4e00-\u9fff]",
+    "zh": r"[\u4e00-\u9fff]",
+}
+
+
+@pytest.mark.parametrize("language", sorted(SCRIPTS))
+def test_prompts_are_written_in_their_own_script(language: str) -> None:
+    prompts = [
+        scenario.prompt
+        for name, scenarios in FILES.items()
+        for scenario in scenarios
+        if scenario.language == language and "code-switching" not in name
+    ]
+    assert prompts
+    assert [prompt for prompt in prompts if not re.search(SCRIPTS[language], prompt) or re.search("[A-Za-z]", prompt)] == []

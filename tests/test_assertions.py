@@ -1,0 +1,203 @@
+"""The offline assertions: every rule of the format, decided and explained."""
+
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from pramana.assertions import evaluate_assertion
+from pramana.errors import InvalidInput, NotFound
+from pramana.model import Assertion, Check, Outcome
+
+
+def check(kind: str, output: str, ideal: str | list[str] | None = None, **fields: Any) -> Check:
+    return evaluate_assertion({"type": kind, **fields}, output, ideal)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "output", "ideal", "outcome"),
+    [
+        ("exact_match", {}, "  Paris\n", " Paris ", "passed"),
+        ("exact_match", {}, "paris", "Paris", "failed"),
+        ("exact_match", {"case_sensitive": False}, "STRASSE", "straße", "passed"),
+        ("exact_match", {}, "Paris.", "Paris", "failed"),
+        ("exact_match", {}, "five", ["5", "five"], "passed"),
+        ("exact_match", {}, "six", ["5", "five"], "failed"),
+        ("contains", {}, "It is Paris.", "Paris", "passed"),
+        ("contains", {}, "It is paris.", "Paris", "failed"),
+        ("contains", {"case_sensitive": False}, "It is PARIS.", "paris", "passed"),
+        ("contains", {}, "red and blue", ["red", "blue"], "passed"),
+        ("contains", {}, "red only", ["red", "blue"], "failed"),
+        ("contains", {}, "", "x", "failed"),
+        ("contains_any", {}, "red only", ["red", "blue"], "passed"),
+        ("contains_any", {}, "green", ["red", "blue"], "failed"),
+        ("contains_any", {}, "a single string", "single", "passed"),
+        ("contains_any", {"case_sensitive": False}, "ΟΔΟΣ", ["οδος"], "passed"),
+        ("contains_none", {}, "green", ["red", "blue"], "passed"),
+        ("contains_none", {}, "a red one", ["red", "blue"], "failed"),
+        ("contains_none", {"case_sensitive": False}, "a RED one", "red", "failed"),
+        ("regex", {}, "order 4711 shipped", r"\b\d{4}\b", "passed"),
+        ("regex", {}, "order 47 shipped", [r"\b\d{4}\b", "lost"], "failed"),
+        ("regex", {"case_sensitive": False}, "SHIPPED", "^shipped$", "passed"),
+        ("regex", {}, "SHIPPED", "^shipped$", "failed"),
+    ],
+)
+def test_text(kind: str, fields: dict[str, Any], output: str, ideal: str | list[str], outcome: str) -> None:
+    assert check(kind, output, ideal, **fields).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("output", "outcome", "reason"),
+    [
+        ('{"a": [1, null]}', "passed", "an object"),
+        ('  \n[1]\t"', "failed", "more text after the end"),
+        ("42", "passed", "a number"),
+        ('"text"', "passed", "a string"),
+        ("null", "passed", "null"),
+        ("True", "failed", "expecting value"),
+        ("NaN", "failed", "NaN is not a number"),
+        ('{"a": Infinity}', "failed", "Infinity is not a number"),
+        ("[1, 2,]", "failed", "column 7"),
+        ("{'a': 1}", "failed", "double quotes"),
+        ('{"a": 1, "a": 2}', "passed", "an object"),
+        ("1e400", "passed", "a number"),
+        ("", "failed", "empty"),
+        (" \n ", "failed", "empty"),
+        ('```json\n{"a": 1}\n```', "passed", "inside the Markdown fence"),
+        ('```\n{"a": 1}\n```\n', "passed", "inside the Markdown fence"),
+        ('~~~JSON\n{"a": 1}\n~~~', "passed", "inside the Markdown fence"),
+        ('````json\n{"a": "```"}\n````', "passed", "inside the Markdown fence"),
+        ('```json\n{"code": "```py"}\n```', "passed", "inside the Markdown fence"),
+        ('```json\r\n{"a": 1}\r\n```', "passed", "inside the Markdown fence"),
+        ('```json {"a": 1}```', "passed", "inside the Markdown fence"),
+        ("```json\n{'a': 1}\n```", "failed", "line 1, column 2 inside the Markdown fence"),
+        ('Here you are:\n```json\n{"a": 1}\n```', "failed", "text outside the Markdown fence"),
+        ('```json\n{"a": 1}\n```\nEnjoy!', "failed", "text outside the Markdown fence"),
+        ("```\n1\n```\n```\n2\n```", "failed", "text outside the Markdown fence"),
+        ('```json\n{"a": 1', "failed", "the Markdown fence is never closed"),
+        ("```\n```", "failed", "empty"),
+        ('{"a": 1}\n{"b": 2}', "failed", "more text after the end"),
+    ],
+)
+def test_is_json(output: str, outcome: str, reason: str) -> None:
+    found = check("is_json", output)
+    assert found.outcome == outcome
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize("output", ["[" * 200_000 + "]" * 200_000, "9" * 5_000])
+def test_json_beyond_the_parser_is_errored_not_failed(output: str) -> None:
+    assert check("is_json", output).outcome == "errored"
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}, "s": {"pattern": "^(a+)+$"}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("output", "outcome", "reason"),
+    [
+        ('{"n": 1}', "passed", "fits the schema"),
+        ('```json\n{"n": 1}\n```', "passed", "fits the schema"),
+        ('{"n": "1"}', "failed", "$.n: "),
+        ("{}", "failed", '"n" is a required property'),
+        ('{"n": 1, "x": [1]}', "failed", "x"),
+        ("no JSON", "failed", "not JSON"),
+    ],
+)
+def test_json_schema(output: str, outcome: str, reason: str) -> None:
+    found = check("json_schema", output, schema=SCHEMA)
+    assert found.outcome == outcome
+    assert reason in found.reason
+
+
+def test_a_schema_is_never_fetched() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)  # noqa: FBT003
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/schema"
+        found = check("json_schema", "1", schema={"$ref": address})
+        assert found.outcome == "errored"
+        assert "never fetched" in found.reason
+        with pytest.raises(BlockingIOError):  # nobody has connected
+            server.accept()
+
+
+@pytest.mark.parametrize(
+    ("kind", "ideal", "fields"),
+    [("regex", "(a+)+$", {}), ("json_schema", None, {"schema": {"pattern": "^(a+)+$"}})],
+)
+def test_no_pattern_can_hang_a_run(kind: str, ideal: str | None, fields: dict[str, Any]) -> None:
+    start = time.process_time()
+    output = '"' + "a" * 50_000 + '!"'
+    assert check(kind, output, ideal, **fields).outcome == "failed"
+    assert time.process_time() - start < 2
+
+
+def test_evidence_says_what_matched_and_where() -> None:
+    found = check("contains", "Die STRASSE heißt Groß-Straße", ["straße", "heisst"], case_sensitive=False)
+    assert found.evidence["matched"] == [
+        {"ideal": "straße", "text": "STRASSE", "start": 4, "end": 11},
+        {"ideal": "heisst", "text": "heißt", "start": 12, "end": 17},
+    ]
+    assert found.reason == 'found "STRASSE" at character 5, "heißt" at character 13'
+    missing = check("contains", "red", ["red", "blue"])
+    assert missing.evidence["missing"] == ["blue"]
+    assert check("regex", "é 42", r"\d+").evidence["matched"] == [{"ideal": r"\d+", "text": "42", "start": 2, "end": 4}]
+
+
+def test_every_check_carries_name_and_version() -> None:
+    found = check("contains", "x", "x")
+    assert (found.name, found.version, found.outcome) == ("contains", "1", Outcome.PASSED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "ideal", "scorer"),
+    [
+        ("llm_judge", {"judge_prompt": "Is it polite? YES or NO."}, None, "llm_judge"),
+        ("semantic_similarity", {"threshold": 0.7}, "x", "semantic_similarity"),
+    ],
+)
+def test_what_needs_a_model_is_unscored_and_says_who_decides(
+    kind: str, fields: dict[str, Any], ideal: str | None, scorer: str
+) -> None:
+    found = check(kind, "anything", ideal, **fields)
+    assert found.outcome == Outcome.UNSCORED
+    assert scorer in found.reason
+
+
+@pytest.mark.parametrize(
+    ("assertion", "ideal", "message"),
+    [
+        ({"type": "contains"}, None, "contains needs an ideal"),
+        ({"type": "exact_match"}, [], "exact_match needs an ideal"),
+        ({"type": "llm_judge", "judge_prompt": "  "}, None, "needs a judge_prompt"),
+        ({"type": "json_schema"}, None, "needs a schema"),
+        (
+            {"type": "contains", "casesensitive": True},
+            "x",
+            'unknown key "casesensitive".*did you mean "case_sensitive"',
+        ),
+        ({}, "x", "has no type; expected one of exact_match"),
+    ],
+)
+def test_an_assertion_that_cannot_be_is_the_caller_s_error(
+    assertion: dict[str, Any], ideal: str | list[str] | None, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        evaluate_assertion(assertion, "x", ideal)
+
+
+def test_an_unknown_type_names_the_nearest() -> None:
+    with pytest.raises(NotFound, match='did you mean "contains_any"'):
+        evaluate_assertion(Assertion("contains_ny"), "x", "x")
+
+
+def test_long_and_hostile_outputs_stay_readable_in_reasons() -> None:
+    found = check("exact_match", "\x1b[31m" + "x" * 1000 + "\n\ud800", "y")
+    assert len(found.reason) < 120
+    assert "\x1b" not in found.reason

@@ -1,0 +1,119 @@
+"""Lines and values of JSONL: where lines end, what is refused, and the exact column of it."""
+
+import io
+import json
+
+import pytest
+
+from pramana.jsonl import BadLine, Line, canonical, column_of, decode, parse, parse_rfc8259, places, read_lines
+
+
+def lines(data: bytes, limit: int = 100) -> list[Line]:
+    return list(read_lines(io.BytesIO(data), limit))
+
+
+def refusal(text: str) -> tuple[str, int]:
+    with pytest.raises(BadLine) as caught:
+        parse(text)
+    return caught.value.message, caught.value.column
+
+
+def test_lines_end_at_lf_or_crlf_only() -> None:
+    data = "a\nb\r\nc\u2028d\u0085e\x0bf\x0cg\rh".encode()
+    assert [line.data.decode() for line in lines(data)] == ["a", "b", "c\u2028d\u0085e\x0bf\x0cg\rh"]
+
+
+def test_line_numbers_and_offsets_lead_back_to_the_line() -> None:
+    data = "\ufeffé\n\nzz\r\n".encode()
+    found = lines(data)
+    assert [(line.number, line.offset) for line in found] == [(1, 3), (2, 6), (3, 7)]
+    assert [data[line.offset :].startswith(line.data) for line in found] == [True, True, True]
+    assert [line.blank for line in found] == [False, True, False]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_a_long_line_is_named_and_the_next_is_read(end: bytes) -> None:
+    found = lines(b"x" * 101 + end + b"y", limit=100) if end else lines(b"y\n" + b"x" * 5000, limit=100)
+    assert [line.too_long for line in found] == ([True, False] if end else [False, True])
+    assert b"y" in [line.data for line in found]
+    with pytest.raises(BadLine, match="longer than"):
+        decode(next(line for line in found if line.too_long))
+
+
+def test_a_line_of_exactly_the_limit_is_no_long_line() -> None:
+    assert [line.too_long for line in lines(b"x" * 100 + b"\r\n" + b"y" * 100)] == [False, False]
+
+
+def test_offsets_after_a_long_line_are_right() -> None:
+    data = b"x" * 3_000_000 + b"\ny\n"
+    assert [(line.number, line.offset) for line in lines(data)] == [(1, 0), (2, 3_000_001)]
+
+
+def test_not_utf8_names_byte_and_column() -> None:
+    with pytest.raises(BadLine, match="byte 0xff") as caught:
+        decode(Line(1, 0, "aé".encode() + b"\xff"))
+    assert caught.value.column == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "column"),
+    [
+        ('{"a": 1,}', "expecting property name", 9),
+        ('{"a" 1}', "expecting ':' delimiter", 6),
+        ("{'a': 1}", 'expecting property name enclosed in double quotes, found "\'"', 2),
+        ('{"a": 1} {"b": 2}', "more text after the end", 10),
+        ('{"a": [1, 2', "line ends too early; each line holds one whole object", 12),
+        ('{"a": "😀", "b": NaN}', "NaN is not a number", 17),
+        ('[-Infinity, "NaN"]', "-Infinity is not a number", 2),
+        ('{"a": {"b": 1, "c": 2, "b": 3}}', 'the key "b" stands twice in one object; the first is at column 8', 24),
+        ('[{"a": 1}, {"a": 1, "\\u0061": 2}]', 'the key "a" stands twice', 21),
+        ('{"a": 1e400}', "1e400 is too large", 7),
+        ("[1, " + "7" * 4301 + "]", "more than 4,300 digits", 5),
+        ("[" * 100_000, "nested too deeply", 1),
+        ('{"a": "\t"}', "invalid control character", 8),
+    ],
+)
+def test_what_is_refused_and_where(text: str, message: str, column: int) -> None:
+    found, at = refusal(text)
+    assert message in found
+    assert at == column
+
+
+def test_rfc8259_allows_a_repeated_key_and_a_bare_scalar_but_no_nan() -> None:
+    assert parse_rfc8259('{"a": 1, "a": 2}') == {"a": 2}
+    assert parse_rfc8259("-0.5e3") == -500.0
+    with pytest.raises(BadLine, match="NaN is not a number"):
+        parse_rfc8259('{"a": NaN}')
+
+
+def test_places_name_every_key_and_value_in_order() -> None:
+    text = '{"a": [1, {"b": "x"}], "é": {}}'
+    assert [(place.path, place.column, place.is_key) for place in places(text)] == [
+        ((), 1, False),
+        (("a",), 2, True),
+        (("a",), 7, False),
+        (("a", 0), 8, False),
+        (("a", 1), 11, False),
+        (("a", 1, "b"), 12, True),
+        (("a", 1, "b"), 17, False),
+        (("é",), 24, True),
+        (("é",), 29, False),
+    ]
+
+
+def test_column_of_a_missing_path_is_its_nearest_parent() -> None:
+    text = '{"a": {"b": [1, 2]}}'
+    assert column_of(text, ("a", "b", 1)) == 17
+    assert column_of(text, ("a",), key=True) == 2
+    assert column_of(text, ("a", "c", "d")) == 7
+    assert column_of(text, ("z",)) == 1
+
+
+def test_canonical_is_the_standard_library_spelling() -> None:
+    value = {"z": [1.0, 1e22, -0.0, 10**20, True, None], "é": "\u2028\ud800/"}
+    assert canonical(value).decode() == json.dumps(value, sort_keys=True, separators=(",", ":"))
+    deep: object = 0
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(BadLine, match="nested too deeply"):
+        canonical(deep)
