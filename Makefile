@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header
 
 .DELETE_ON_ERROR:
-.PHONY: run test setup setup-test system lint types layers docs tests lock benchmarks clean help
+.PHONY: run test setup setup-test system lint types layers docs tests reference lock benchmarks clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -53,6 +53,9 @@ docs:            ## build the documentation, warnings are errors
 
 tests:
 	$(BIN)/pytest -q -n 2 --claims --cov --cov-report=term
+
+reference: setup-test  ## write docs/cli.md again from the commands themselves
+	$(BIN)/python docs/reference.py
 
 lock: setup-test ## write both locks again from pyproject.toml; no host is named in them, so mirrors work
 	$(COMPILE) --group build pyproject.toml -o requirements/run.txt $(LOCK_ARGS)

@@ -1,10 +1,9 @@
 """Sphinx configuration: MyST pages, the Furo theme, and a claims page made from claims.toml at every build."""
 
-import sys
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
 
 project = "Pramana"
 author = "the Pramana contributors"
@@ -12,7 +11,30 @@ copyright = "2026, the Pramana contributors"  # noqa: A001 - Sphinx reads this n
 extensions = ["myst_parser"]
 html_theme = "furo"
 html_title = "Pramana"
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "examples"]
 nitpicky = True
+
+
+def claims_page() -> str:
+    """Return the claims as a page: what is promised, and what proves it."""
+    claims = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
+    lines = [
+        "# Claims",
+        "",
+        "Every promise and bar, and what proves it. A named test that is missing, skipped or failed",
+    ]
+    lines += ["fails `make test`; a command's last result stands in [proofs](proofs.md).", ""]
+    for section in dict.fromkeys(claim["section"] for claim in claims):
+        lines += [f"## {section}", "", "| claim | proof |", "| --- | --- |"]
+        for claim in (each for each in claims if each["section"] == section):
+            proofs = [f"`{test.removeprefix('tests/')}`" for test in claim.get("tests", [])]
+            if "command" in claim:
+                proofs.append(f"`{claim['command']}`: {claim['value']} ({claim['date']}, commit {claim['commit']})")
+            lines.append(f"| {claim['claim']} | {'<br>'.join(proofs)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+(HERE / "claims.md").write_text(claims_page(), encoding="utf-8")

@@ -197,6 +197,33 @@ def test_an_unknown_type_names_the_nearest() -> None:
         evaluate_assertion(Assertion("contains_ny"), "x", "x")
 
 
+@pytest.mark.parametrize(
+    "output",
+    [
+        "```" + " " * 100_000 + "x",
+        "`" * 100_000 + "x",
+        "```json\n" + " " * 100_000 + "x",
+        "```" + "a" * 100_000 + " x",
+        "~" * 100_000 + "\n" * 100_000 + "~" * 99_999,
+    ],
+)
+def test_no_output_can_hang_is_json(output: str) -> None:
+    start = time.process_time()
+    assert check("is_json", output).outcome == "failed"
+    assert time.process_time() - start < 1
+
+
+def test_a_number_beyond_this_program_is_errored_against_a_schema_and_valid_json() -> None:
+    assert check("json_schema", "1e999", schema={"type": "null"}).outcome == "errored"
+    assert check("is_json", "1e999").outcome == "passed"
+
+
+def test_half_a_surrogate_pair_in_an_output_is_text_like_any_other() -> None:
+    found = check("regex", "a\ud800b", "b")
+    assert found.evidence["matched"] == [{"ideal": "b", "text": "b", "start": 2, "end": 3}]
+    assert check("contains", "a\ud800b", "b").outcome == "passed"
+
+
 def test_long_and_hostile_outputs_stay_readable_in_reasons() -> None:
     found = check("exact_match", "\x1b[31m" + "x" * 1000 + "\n\ud800", "y")
     assert len(found.reason) < 120

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, BinaryIO
 
+from pramana.errors import quote
+
 MAX_LINE_BYTES = 10_000_000
 
 Path = tuple[str | int, ...]
@@ -228,23 +230,27 @@ def column_of(text: str, path: Path, *, key: bool = False) -> int:
     return column
 
 
+_refusable = re.compile(r"(?P<constant>NaN|-?Infinity)|-?(?P<digits>\d+)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)")
+
+
 def _first_refusal(text: str, *, unique: bool = True, finite: bool = True) -> BadLine:
-    """Find what the parser refused: a number without a finite value, one too long, or a key that stands twice."""
+    """Find what the parser refused: a number without a finite value, one too long, or a key that stands twice.
+
+    The text is JSON up to there; what follows may be anything.
+    """
     first: dict[Path, int] = {}
     for place in places(text):
         if place.is_key:
             if unique and place.path in first:
-                key, column = json.dumps(place.text, ensure_ascii=False), first[place.path]
-                return BadLine(
-                    f"the key {key} stands twice in one object; the first is at column {column}",
-                    place.column,
-                    place.path,
-                )
+                message = f"the key {quote(place.text)} stands twice in one object; the first is at column"
+                return BadLine(f"{message} {first[place.path]}", place.column, place.path)
             first[place.path] = place.column
-        elif place.text in ("NaN", "Infinity", "-Infinity"):
-            return BadLine(f"not valid JSON: {place.text} is not a number of RFC 8259", place.column, place.path)
-        elif place.text.strip("-").isdigit() and len(place.text.strip("-")) > 4300:
-            return BadLine("a number of more than 4,300 digits", place.column, place.path)
-        elif finite and place.text[:1] in "-0123456789" and place.text and "inf" in repr(float(place.text)):
-            return BadLine(f"{place.text[:40]} is too large for a number", place.column, place.path)
+        elif number := _refusable.match(place.text):
+            if number["constant"]:
+                message = f"not valid JSON: {number['constant']} is not a number of RFC 8259"
+                return BadLine(message, place.column, place.path)
+            if not number["rest"] and len(number["digits"]) > 4300:
+                return BadLine("a number of more than 4,300 digits", place.column, place.path)
+            if finite and number["rest"] and abs(float(number[0])) == float("inf"):
+                return BadLine(f"{number[0][:40]} is too large for a number", place.column, place.path)
     return BadLine("not valid JSON")

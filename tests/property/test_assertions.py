@@ -17,13 +17,14 @@ from hypothesis import assume, event, example, given, settings
 from hypothesis import strategies as st
 
 from pramana.assertions import evaluate_assertion
+from pramana.errors import InvalidInput
 from pramana.model import Assertion, Check, Outcome
 
 # Letters whose folded form is longer, shorter in bytes, or shared with another letter.
 FOLDS = "aAsSßẞſkKKıİIiﬁﬀŉΐςσΣµμǅéÉ"
 letters = st.sampled_from(FOLDS + " \t\n\x00\x85😀") | st.characters()
 outputs = st.text(letters, max_size=20) | st.text(max_size=20)
-ideals = st.text(letters, min_size=1, max_size=3)
+ideals = st.text(letters, min_size=1, max_size=3).filter(str.strip)
 
 
 @st.composite
@@ -34,6 +35,7 @@ def outputs_with_ideals(draw: st.DrawFn) -> tuple[str, str]:
         return output, draw(ideals)
     start = draw(st.integers(0, len(output) - 1))
     part = output[start : start + draw(st.integers(1, 4))]
+    assume(part.strip())
     return output, draw(st.sampled_from((part, part.upper(), part.lower(), part.casefold(), part.swapcase())))
 
 
@@ -64,8 +66,8 @@ def at_most(seconds: float) -> Iterator[None]:
 
 @given(outputs_with_ideals(), st.booleans(), st.sampled_from(("contains", "contains_any", "contains_none")))
 @settings(max_examples=600)
-@example(("xßy", "S"), False, "contains")
-@example(("İstanbul", "i\u0307S"), False, "contains")
+@example(drawn=("xßy", "S"), case_sensitive=False, name="contains")
+@example(drawn=("İstanbul", "i\u0307S"), case_sensitive=False, name="contains")
 def test_evidence_stands_where_it_says_and_is_no_longer_than_needed(
     drawn: tuple[str, str], case_sensitive: bool, name: str
 ) -> None:
@@ -88,11 +90,12 @@ def test_evidence_stands_where_it_says_and_is_no_longer_than_needed(
         event("folding changed the length" if len(form(output)) != len(output) else "same length")
 
 
-@given(outputs, st.booleans())
-@example("ßa", False)
-def test_an_empty_ideal_is_found_as_nothing_at_the_start(output: str, case_sensitive: bool) -> None:
-    [match] = matches(evaluate_assertion(Assertion("contains", case_sensitive), output, ""))
-    assert (match["start"], match["end"], match["text"]) == (0, 0, "")
+@given(outputs, st.text(" \t\n\x85\u2003", max_size=3), st.lists(ideals, max_size=2))
+def test_a_blank_ideal_is_refused_since_every_output_holds_it(output: str, blank: str, others: list[str]) -> None:
+    for name in ("exact_match", "contains", "contains_any", "contains_none", "regex", "semantic_similarity"):
+        for ideal in (blank, [*others, blank]):
+            with pytest.raises(InvalidInput, match=f"{name} needs an ideal"):
+                evaluate_assertion(Assertion(name), output, ideal)
 
 
 @given(outputs, st.lists(ideals, min_size=1, max_size=4), st.booleans())
@@ -118,6 +121,7 @@ def test_exact_match_is_symmetric_and_blind_to_outer_space(
         return evaluate_assertion(Assertion("exact_match", case_sensitive), output, ideal).outcome
 
     one, other = drawn
+    assume(one.strip())
     straight = outcome(one, other)
     assert straight is outcome(other, one)
     assert straight is outcome(before + one + after, other) is outcome(one, before + other + after)
@@ -132,15 +136,11 @@ def test_exact_match_is_symmetric_and_blind_to_outer_space(
 
 @given(outputs_with_ideals())
 @example(("a\ud800b", "b"))
-@example(("ab", "\ud800"))
 def test_a_quoted_pattern_is_found_where_the_text_is(drawn: tuple[str, str]) -> None:
     output, ideal = drawn
-    pattern = "".join(f"\\x{{{ord(each):x}}}" if not "\ud800" <= each <= "\udfff" else each for each in ideal)
+    assume(not re.search("[\ud800-\udfff]", ideal))  # no pattern: a suite with it is refused when it is loaded
+    pattern = "".join(f"\\x{{{ord(each):x}}}" for each in ideal)
     check = evaluate_assertion(Assertion("regex"), output, pattern)
-    if re.search("[\ud800-\udfff]", ideal):
-        assert check.outcome in (Outcome.ERRORED, Outcome.FAILED, Outcome.PASSED)
-        assert check.reason
-        return
     assert (check.outcome is Outcome.PASSED) == (ideal in output)
     for match in matches(check):
         assert match["start"] == output.find(ideal)
@@ -204,8 +204,39 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 SNIPPETS = (
     *("", ",", ":", "[", "]", "{", "}", '"', "\\", "'", "0", "01", "-", "+1", ".5", "1.", "1e5", "1E+", "1e999", "NaN"),
-    *("Infinity", "-Infinity", "true", "True", "nul", "null", "\\u00e9", "\\u12", "\\uD800", "\\x41", "\\'", "\x00", "\x1f"),
-    *("\t", "\n", "\r", "\x0b", "\x0c", "\xa0", "\u2028", "\ufeff", "// c", "/* c */", "#", "٣", "1_0", "0x1", "\ud800", "é"),
+    *(
+        "Infinity",
+        "-Infinity",
+        "true",
+        "True",
+        "nul",
+        "null",
+        "\\u00e9",
+        "\\u12",
+        "\\uD800",
+        "\\x41",
+        "\\'",
+        "\x00",
+        "\x1f",
+    ),
+    *(
+        "\t",
+        "\n",
+        "\r",
+        "\x0b",
+        "\x0c",
+        "\xa0",
+        "\u2028",
+        "\ufeff",
+        "// c",
+        "/* c */",
+        "#",
+        "٣",
+        "1_0",
+        "0x1",
+        "\ud800",
+        "é",
+    ),
 )
 
 
@@ -242,7 +273,7 @@ def test_is_json_agrees_with_an_independent_recogniser(text: str) -> None:
 @given(json_texts(), st.sampled_from(("```", "~~~", "````")), st.sampled_from(("", "json", " json", "JSON5", "c++")))
 def test_a_fence_around_json_changes_nothing(text: str, mark: str, tag: str) -> None:
     assume(mark[:3] not in text)
-    expected = is_rfc8259(text)
+    expected = is_rfc8259(text.strip())
     fenced = f"\n {mark}{tag}\n{text}\n{mark} \n"
     check = evaluate_assertion({"type": "is_json"}, fenced)
     assert check.outcome is (Outcome.PASSED if expected else Outcome.FAILED), (fenced, check)
@@ -253,23 +284,48 @@ def test_a_refused_number_before_what_is_no_json_is_a_failure() -> None:
     assert check.outcome is Outcome.FAILED
 
 
-@pytest.mark.parametrize("kind", ["null", "string", "boolean", "object", "array"])
-def test_a_number_too_large_for_a_float_is_no_other_type(kind: str) -> None:
-    check = evaluate_assertion({"type": "json_schema", "schema": {"type": kind}}, "1e999")
+@pytest.mark.parametrize("schema", [{"enum": [None]}, {"const": None}, {"type": "string"}, {"not": {"type": "number"}}])
+def test_a_number_too_large_for_a_float_is_not_taken_for_null(schema: dict[str, Any]) -> None:
+    check = evaluate_assertion({"type": "json_schema", "schema": schema}, "1e999")
     assert check.outcome in (Outcome.FAILED, Outcome.ERRORED)
-    assert "null" not in check.reason.replace(f'type "{kind}"', "")
+    assert "$: null" not in check.reason
 
 
 # ── Nothing raises, nothing hangs ──
 
 SCHEMAS: tuple[Any, ...] = (
-    *({}, True, False, {"type": "object"}, {"type": "integer"}, {"items": {"$ref": "#"}}, {"$ref": "#"}, {"const": 10**400}),
+    *(
+        {},
+        True,
+        False,
+        {"type": "object"},
+        {"type": "integer"},
+        {"items": {"$ref": "#"}},
+        {"$ref": "#"},
+        {"const": 10**400},
+    ),
     *({"pattern": "^é+$"}, {"enum": [1, "a", None]}, {"uniqueItems": True}, {"multipleOf": 0.1}, {"required": ["a"]}),
 )
-PATTERNS = ("", "a*", "(a*)*b", ".", "(?s).*x", "\\p{L}+", "^$", "[^a]", "\\bé", "(?i)ß", "\\x00", "(?:a|aa)+$", "\\pN{3}")
+PATTERNS = (
+    "()",
+    "a*",
+    "(a*)*b",
+    ".",
+    "(?s).*x",
+    "\\p{L}+",
+    "^$",
+    "[^a]",
+    "\\bé",
+    "(?i)ß",
+    "\\x00",
+    "(?:a|aa)+$",
+    "\\pN{3}",
+)
 valid_assertions = st.one_of(
     st.tuples(
-        st.builds(Assertion, st.sampled_from(("exact_match", "contains", "contains_any", "contains_none")), st.booleans()),
+        st.builds(
+            Assertion, st.sampled_from(("exact_match", "contains", "contains_any", "contains_none")), st.booleans()
+        ),
         ideals | st.lists(ideals, min_size=1, max_size=3),
     ),
     st.tuples(st.builds(Assertion, st.just("regex"), st.booleans()), st.sampled_from(PATTERNS)),

@@ -24,7 +24,9 @@ from pramana.model import Assertion, Case, Facets, Source, Turn
 DEFAULT, TINY, SMALL = SortedCases.BUDGET, 1, 1_200
 budgets = st.sampled_from((DEFAULT, TINY, SMALL))
 
-any_texts = st.text(st.characters(), max_size=6) | st.sampled_from(("", "é", "e\u0301", "😀", "\x00", "\u2028", "\ud800", "|"))
+any_texts = st.text(st.characters(), max_size=6) | st.sampled_from(
+    ("", "é", "e\u0301", "😀", "\x00", "\u2028", "\ud800", "|")
+)
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | any_texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(any_texts, inner, max_size=3),
@@ -45,7 +47,7 @@ valid_cases = st.fixed_dictionaries(
         "metadata": st.fixed_dictionaries({"difficulty": st.just("easy"), "tokens_est": st.integers(0, 99)}),
     }
 )
-valid_suites = st.lists(valid_cases, min_size=1, max_size=6, unique_by=lambda case: case["id"])
+valid_suites = st.lists(valid_cases, min_size=1, max_size=6, unique_by=lambda case: str(case["id"]))
 
 
 def naive(cases: list[dict[str, Any]]) -> str:
@@ -70,7 +72,8 @@ def spelled(value: Any, random: Random) -> str:
             items = list(value.items())
             random.shuffle(items)
             inner = ",".join(
-                f"{space()}{text(key, random)}{space()}:{space()}{spelled(each, random)}{space()}" for key, each in items
+                f"{space()}{text(key, random)}{space()}:{space()}{spelled(each, random)}{space()}"
+                for key, each in items
             )
             return f"{{{inner or space()}}}"
         case list():
@@ -97,8 +100,9 @@ def text(value: str, random: Random) -> str:
     return f'"{"".join(parts)}"'
 
 
-def file_of(cases: list[dict[str, Any]], random: Random) -> bytes:
+def file_of(cases: list[dict[str, Any]], seed: int) -> bytes:
     """Return a suite file with line order, blank lines, line ends, its mark and its last newline at random."""
+    random = Random(seed)  # noqa: S311 - chance, not a secret
     lines = [spelled(case, random) for case in cases]
     for _ in range(random.randrange(3)):
         lines.insert(random.randrange(len(lines) + 1), random.choice(("", " ", "\t ", "\r")))
@@ -126,12 +130,18 @@ def test_the_hash_is_the_published_one_however_the_file_is_spelled(
     # Two halves that meet make one character: a file cannot say them apart, so the value is what the file says.
     cases = [json.loads(json.dumps(case)) for case in cases]
     assume(len({case["id"] for case in cases}) == len(cases))
-    suite.write_bytes(file_of(cases, Random(seed)))
+    suite.write_bytes(file_of(cases, seed))
     assert hash_with(budget, suite) == naive(cases)
 
 
-@given(cases=st.lists(loose_cases, min_size=1, max_size=4, unique_by=lambda case: case["id"]), new=json_values, data=st.data())
-def test_the_hash_changes_with_any_value(suite: Path, cases: list[dict[str, Any]], new: Any, data: st.DataObject) -> None:
+@given(
+    cases=st.lists(loose_cases, min_size=1, max_size=4, unique_by=lambda case: case["id"]),
+    new=json_values,
+    data=st.data(),
+)
+def test_the_hash_changes_with_any_value(
+    suite: Path, cases: list[dict[str, Any]], new: Any, data: st.DataObject
+) -> None:
     suite.write_text("\n".join(map(json.dumps, cases)))
     before = hash_suite(suite)
     holder: Any = data.draw(st.sampled_from(cases))
@@ -161,7 +171,7 @@ def test_the_hash_changes_with_a_key_more_or_a_case_less(suite: Path, cases: lis
 def test_checking_and_hashing_agree_on_every_valid_suite(
     suite: Path, cases: list[dict[str, Any]], seed: int, budget: int
 ) -> None:
-    suite.write_bytes(file_of(cases, Random(seed)))
+    suite.write_bytes(file_of(cases, seed))
     problems = Problems()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SortedCases, "BUDGET", budget)
@@ -188,7 +198,7 @@ def test_every_repeated_id_is_found_with_both_its_lines(
     expected = []
     for number, line in enumerate(lines, 1):
         if line:
-            case_id = json.loads(line)["id"]
+            case_id = str(json.loads(line)["id"])
             if case_id in first:
                 expected.append((number, first[case_id]))
             first.setdefault(case_id, number)
@@ -200,16 +210,18 @@ def test_every_repeated_id_is_found_with_both_its_lines(
             hash_suite(suite)
     assert checked.hash is None
     found = sorted((each.line, each.message) for each in problems if each.severity == "error")
-    assert [line for line, _ in found] == [line for line, _ in expected]
-    for (line, message), (_, earlier) in zip(found, expected, strict=True):
-        assert f"lines {earlier} and {line}" in message
+    assert [at for at, _ in found] == [again_at for again_at, _ in expected]
+    for (_, message), (again_at, first_at) in zip(found, expected, strict=True):
+        assert f"lines {first_at} and {again_at}" in message
 
 
 # ── Digests of ours ──
 
 NAMES = ("model", "suite_hash", "case", "system_prompt", "output")
 short = st.text("ab|\x00 é\ud800", max_size=3)
-parameters = st.dictionaries(st.text("ab", max_size=2), st.sampled_from((0, 1, 1.0, True, None, "1", "", [1], {})), max_size=2)
+parameters: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
+    st.text("ab", max_size=2), st.sampled_from((0, 1, 1.0, True, None, "1", "", [1], {})), max_size=2
+)
 records = st.fixed_dictionaries(
     {"model": short, "parameters": parameters, "suite_hash": short, "case": short, "output": short}
     | {"system_prompt": st.none() | short}
@@ -217,7 +229,11 @@ records = st.fixed_dictionaries(
 
 
 @given(records, st.integers(0, len(NAMES) - 2), st.booleans())
-@example({"model": "a", "suite_hash": "", "case": "", "system_prompt": "", "output": "", "parameters": {}}, 0, False)
+@example(
+    record={"model": "a", "suite_hash": "", "case": "", "system_prompt": "", "output": "", "parameters": {}},
+    at=0,
+    back=False,
+)
 def test_a_character_moved_over_a_border_changes_the_record(record: dict[str, Any], at: int, back: bool) -> None:
     left, right = NAMES[at], NAMES[at + 1]
     texts = {left: record[left] or "", right: record[right] or ""}
@@ -235,9 +251,9 @@ def test_two_records_have_one_digest_only_if_they_are_one(one: dict[str, Any], o
     same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
     assert (record_digest(**one) == record_digest(**other)) == same
     # Each field alone, too: two random records seldom differ in one place only.
-    for name in one:
+    for name, value in one.items():
         mixed = {**one, name: other[name]}
-        same = json.dumps(one[name], sort_keys=True) == json.dumps(other[name], sort_keys=True)
+        same = json.dumps(value, sort_keys=True) == json.dumps(other[name], sort_keys=True)
         assert (record_digest(**one) == record_digest(**mixed)) == same
 
 

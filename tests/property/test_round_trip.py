@@ -18,19 +18,96 @@ from pramana.load.scenario import Scenario, parse_scenarios, write_scenarios
 from pramana.load.suite import TestCase
 
 TRICKY = (
-    *("null", "Null", "~", "yes", "no", "on", "true", "1.0", "010", "0x1F", "1e3", ".inf", "2024-01-01", "=", "<<", "-"),
+    *(
+        "null",
+        "Null",
+        "~",
+        "yes",
+        "no",
+        "on",
+        "true",
+        "1.0",
+        "010",
+        "0x1F",
+        "1e3",
+        ".inf",
+        "2024-01-01",
+        "=",
+        "<<",
+        "-",
+    ),
     *("a: b", "a:", ": b", "#", "a #b", "# b", "- a", "? a", "! a", "& a", "* a", "| a", "> a", "% a", "@ a", "` a"),
-    *('"', "'", "''", '"a"', "'a'", "\\", "\\n", "\\u0041", "[a", "{a", "a]", "a, b", "---", "--- a", "...", "a\n---\nb"),
-    *(" a", "a ", "  a  ", "\ta", "a\t", "a\tb", "\na", "a\n", "a\n\n", "\n\na", "a\n b", "a\n  b\nc", "a \nb", "a\n\tb"),
-    *("a\rb", "a\r\nb", "a\r", "a\x00b", "\x1b[31m", "\x7f", "\ufeffa", "a\ufeffb", "\uffff", "\ufffe", "\ue000", "\ufffd"),
+    *(
+        '"',
+        "'",
+        "''",
+        '"a"',
+        "'a'",
+        "\\",
+        "\\n",
+        "\\u0041",
+        "[a",
+        "{a",
+        "a]",
+        "a, b",
+        "---",
+        "--- a",
+        "...",
+        "a\n---\nb",
+    ),
+    *(
+        " a",
+        "a ",
+        "  a  ",
+        "\ta",
+        "a\t",
+        "a\tb",
+        "\na",
+        "a\n",
+        "a\n\n",
+        "\n\na",
+        "a\n b",
+        "a\n  b\nc",
+        "a \nb",
+        "a\n\tb",
+    ),
+    *(
+        "a\rb",
+        "a\r\nb",
+        "a\r",
+        "a\x00b",
+        "\x1b[31m",
+        "\x7f",
+        "\ufeffa",
+        "a\ufeffb",
+        "\uffff",
+        "\ufffe",
+        "\ue000",
+        "\ufffd",
+    ),
     *("a\x85b", "\x85a", "a\x85", "a\u2028b", "\u2028a", "a\u2028", "a\u2029b", "a\u2028\u2029 b", "\ue000\x85"),
-    *("x " * 90, "x" * 200, "word  " * 40, "é " * 90, "😀 " * 60, "日本語" * 50, "مرحبا بك " * 20, "नमस्ते", "e\u0301", "👩‍🚀"),
+    *(
+        "x " * 90,
+        "x" * 200,
+        "word  " * 40,
+        "é " * 90,
+        "😀 " * 60,
+        "日本語" * 50,
+        "مرحبا بك " * 20,
+        "नमस्ते",
+        "e\u0301",
+        "👩‍🚀",
+    ),
 )
 # A few characters are drawn far more often than by chance: those on which writers of YAML stumble.
-characters = st.characters(exclude_categories=["Cs"]) | st.sampled_from(" \n\t\r:#-'\"\\\x85\u2028\u2029\ufeff\ue000\x00ab")
+characters = st.characters(exclude_categories=["Cs"]) | st.sampled_from(
+    " \n\t\r:#-'\"\\\x85\u2028\u2029\ufeff\ue000\x00ab"
+)
 pieces = st.sampled_from(TRICKY) | st.text(characters, max_size=12)
 texts = st.lists(pieces, min_size=1, max_size=4).map("".join).filter(str.strip)
-ids = st.text("abcxyz019-", min_size=1, max_size=12) | st.sampled_from(("no", "on", "1", "1-0", "-", "---", "null", "1e3"))
+ids = st.text("abcxyz019-", min_size=1, max_size=12) | st.sampled_from(
+    ("no", "on", "1", "1-0", "-", "---", "null", "1e3")
+)
 urls = st.none() | st.sampled_from(
     ("/a b.wav", "~", "null", "a.wav", "C:\\a.wav", "https://example.org/é?x=1#y", "#a", "- a.wav")
 )
@@ -98,7 +175,9 @@ def test_half_a_surrogate_pair_is_refused_in_our_words(half: str) -> None:
 
 # ── Test cases ──
 
-json_texts = st.lists(st.sampled_from(TRICKY) | st.text(max_size=8), min_size=1, max_size=3).map("".join).filter(str.strip)
+json_texts = (
+    st.lists(st.sampled_from(TRICKY) | st.text(max_size=8), min_size=1, max_size=3).map("".join).filter(str.strip)
+)
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -115,7 +194,11 @@ test_case_objects = st.fixed_dictionaries(
             max_size=3,
         ),
         "assertion": st.fixed_dictionaries(
-            {"type": st.sampled_from(("exact_match", "contains", "contains_any", "is_json", "llm_judge", "json_schema"))},
+            {
+                "type": st.sampled_from(
+                    ("exact_match", "contains", "contains_any", "is_json", "llm_judge", "json_schema")
+                )
+            },
             optional={
                 "case_sensitive": st.booleans(),
                 "threshold": st.none() | st.floats(0, 1) | st.integers(0, 1),

@@ -63,7 +63,9 @@ def test_ids_are_unique_over_the_whole_library() -> None:
 
 
 def test_tags_are_of_one_hierarchical_style() -> None:
-    assert [tag for scenario in ALL for tag in scenario.tags if not re.fullmatch(r"(domain|task|skill):[a-z0-9-]+", tag)] == []
+    assert [
+        tag for scenario in ALL for tag in scenario.tags if not re.fullmatch(r"(domain|task|skill):[a-z0-9-]+", tag)
+    ] == []
     assert [scenario.id for scenario in ALL if not 2 <= len(scenario.tags) <= 4] == []
 
 
@@ -115,4 +117,6 @@ def test_prompts_are_written_in_their_own_script(language: str) -> None:
         if scenario.language == language and "code-switching" not in name
     ]
     assert prompts
-    assert [prompt for prompt in prompts if not re.search(SCRIPTS[language], prompt) or re.search("[A-Za-z]", prompt)] == []
+    assert [
+        prompt for prompt in prompts if not re.search(SCRIPTS[language], prompt) or re.search("[A-Za-z]", prompt)
+    ] == []

@@ -71,7 +71,7 @@ def main() -> NoReturn:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = pramana.main(standalone_mode=False) or 0
+        code = pramana.main(prog_name="pramana", standalone_mode=False) or 0
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()

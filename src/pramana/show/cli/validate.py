@@ -11,7 +11,14 @@ from pramana.show import terminal
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--max-errors", type=click.IntRange(min=1), default=1000, show_default=True, help="Show at most so many.")
+@click.option(
+    "--max-errors",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Show at most so many.",
+)
 @click.option("--lint", is_flag=True, help="Also warn of vague ids, one-word outcomes and mixed tag styles.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--github", is_flag=True, help="Print annotations that GitHub shows beside the line.")

@@ -1,0 +1,271 @@
+"""The command line as a user meets it: real processes, their output and their exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from pramana.errors import Problem
+from pramana.show import terminal
+from pramana.show.cli import COMMANDS
+
+BAD_YAML = """\
+version: "1.0"
+scenarios:
+  - id: Bad_Id
+    name: "日本語😀"
+    tpye: task-completion
+    prompt: hi
+    expected_outcome: Greets back and asks for the name
+"""
+CASE = {
+    "id": "coding-001",
+    "category": "coding",
+    "input": "x",
+    "ideal": "y",
+    "assertion": {"type": "contains"},
+    "metadata": {"difficulty": "easy", "tokens_est": 2},
+}
+
+
+def pramana(*arguments: str | Path, columns: int = 80, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pramana", *map(str, arguments)]
+    env = {**os.environ, "COLUMNS": str(columns), **environment}  # noqa: TID251 - a child gets what we have
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=env, timeout=60, check=False)
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    path = tmp_path / "bad.yaml"
+    path.write_text(BAD_YAML, encoding="utf-8")
+    return path
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = ["pydantic", "aiohttp", "numpy", "sqlalchemy", "fastapi", "yaml", "rich", "jsonschema_rs", "re2"]
+    code = (
+        "import sys; sys.argv = ['pramana', '--help']\n"
+        "from pramana.show.cli import main\n"
+        "try: main()\n"
+        f"except SystemExit as stop: sys.exit(stop.code or [name for name in {heavy} if name in sys.modules] or 0)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    for name, (_, sentence) in COMMANDS.items():
+        assert f"{name} " in result.stdout
+        assert sentence in result.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_listed_has_help(name: str) -> None:
+    result = pramana(name, "--help")
+    assert result.returncode == 0
+    assert result.stdout.startswith("Usage: ")
+
+
+def test_validate_speaks_like_a_compiler(bad: Path) -> None:
+    result = pramana("validate", bad)
+    assert result.returncode == 2
+    assert result.stdout.splitlines() == [
+        f"{bad}:3:5: scenarios[0].id: id must be lowercase alphanumeric with hyphens only",
+        "    3 |   - id: Bad_Id",
+        "      |     ^",
+        f"{bad}:3:5: scenarios[0].type: type is required",
+        "    3 |   - id: Bad_Id",
+        "      |     ^",
+        f'{bad}:5:5: scenarios[0].tpye: unknown key "tpye"; did you mean "type"?',
+        "    5 |     tpye: task-completion",
+        "      |     ^",
+        "not valid: 1 file: 3 errors, 0 warnings",
+    ]
+
+
+def test_validate_as_json(bad: Path) -> None:
+    result = pramana("validate", "--json", bad)
+    data = json.loads(result.stdout)
+    assert result.returncode == 2
+    assert (data["valid"], data["files"], data["errors"], data["warnings"]) == (False, 1, 3, 0)
+    assert data["problems"][0] == {
+        "file": str(bad),
+        "path": "scenarios[0].id",
+        "message": "id must be lowercase alphanumeric with hyphens only",
+        "line": 3,
+        "column": 5,
+        "severity": "error",
+    }
+
+
+def test_validate_for_github(bad: Path) -> None:
+    result = pramana("validate", "--github", bad)
+    assert result.returncode == 2
+    first = "id must be lowercase alphanumeric with hyphens only"
+    assert result.stdout.splitlines()[0] == f"::error file={bad},line=3,col=5,title=scenarios[0].id::{first}"
+
+
+def test_github_annotations_cannot_be_forged() -> None:
+    problem = Problem("100%\n::error::x", "a,b:c\n::error::", 1, 2, "f,1:2.yaml")
+    assert terminal.github_annotation(problem) == (
+        "::error file=f%2C1%3A2.yaml,line=1,col=2,title=a%2Cb%3Ac%0A%3A%3Aerror%3A%3A::100%25%0A::error::x"
+    )
+
+
+def test_validate_what_is_built_in() -> None:
+    result = pramana("validate")
+    assert result.returncode == 0
+    assert result.stdout.startswith("valid: 24 files, ")
+    assert result.stdout.endswith("110 test cases: 0 errors, 0 warnings\n")
+
+
+def test_lint_warns_and_exits_zero(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("id: test1\nname: n\ntype: task-completion\nprompt: p\nexpected_outcome: Reply\n", encoding="utf-8")
+    assert pramana("validate", path).stdout == "valid: 1 file, 1 scenario: 0 errors, 0 warnings\n"
+    result = pramana("validate", "--lint", path)
+    assert result.returncode == 0
+    assert f"{path}:1:1: id: warning: " in result.stdout
+    assert result.stdout.endswith("0 errors, 2 warnings\n")
+
+
+def test_the_list_is_capped_with_the_total(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("{}\n" * 100, encoding="utf-8")
+    result = pramana("validate", path, "--max-errors", "3")
+    assert result.returncode == 2
+    assert result.stdout.count("is required") == 3
+    assert result.stdout.splitlines()[-2:] == [
+        "… and 497 more; --max-errors shows more of them",
+        "not valid: 1 file, 100 test cases: 500 errors, 0 warnings",
+    ]
+    assert pramana("validate", path, "--max-errors", "0").returncode == 2
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_long_wide_and_hostile_lines_fit_the_terminal_and_do_no_harm(tmp_path: Path, columns: int) -> None:
+    path = tmp_path / "a.jsonl"
+    hostile = "\x1b[31m\u202e\x07" + "日本" * 200
+    path.write_text(json.dumps({**CASE, "category": hostile, "x\x1by": 1}, ensure_ascii=False), encoding="utf-8")
+    result = pramana("validate", path, columns=columns)
+    assert result.returncode == 2
+    assert "\x1b" not in result.stdout
+    assert "\u202e" not in result.stdout
+    shown = [line for line in result.stdout.splitlines() if line[5:8] == " | "]
+    assert shown
+    assert max(terminal._width(line) for line in shown) <= columns
+
+
+def test_the_caret_stands_under_wide_characters() -> None:
+    problem = Problem("m", "p", 1, 6, "f", source="日本\te\u0301x: y", caret=6)
+    lines = click.unstyle(terminal._pointed(problem)).splitlines()
+    before = lines[0][: lines[0].index("x")]
+    assert terminal._width(before) == lines[1].index("^")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["validate", "nowhere.yaml"], 2, "pramana: nowhere.yaml does not exist"),
+        (["valdate"], 2, 'there is no command "valdate"; did you mean "validate"?'),
+        (["validate", "--nope"], 2, "No such option"),
+        (["schema", "result"], 2, "'result' is not one of"),
+        (["suite", "hash", "nowhere.jsonl"], 2, "does not exist"),
+        (["suite", "verify", "v9"], 2, 'no suite version "v9"'),
+        (["suite", "publish", "--version", "v2"], 2, "Missing argument"),
+    ],
+)
+def test_a_slip_is_one_sentence_and_exit_two(arguments: list[str], code: int, message: str) -> None:
+    result = pramana(*arguments)
+    assert result.returncode == code
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_error_as_json_is_json() -> None:
+    result = pramana("suite", "verify", "v9", "--json")
+    assert result.returncode == 2
+    assert json.loads(result.stdout)["code"] == "not_found"
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("{}\n" * 2000, encoding="utf-8")
+    command = f"{sys.executable} -m pramana validate {path} --max-errors 10000 | head -n 1"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert result.stdout.count("\n") == 1
+    assert result.stderr == ""
+
+
+def test_an_ascii_terminal_is_no_traceback(bad: Path) -> None:
+    bad.write_text(BAD_YAML.replace("tpye", "日本"), encoding="utf-8")
+    result = pramana("validate", bad, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+    assert result.returncode == 2
+    assert result.stderr == ""
+    assert f"{bad}:5:5: scenarios[0]." in result.stdout
+
+
+def test_suite_list_shows_all_the_manifest_says_within_eighty_columns() -> None:
+    result = pramana("suite", "list")
+    assert result.returncode == 0
+    for part in (
+        "v1.0",
+        "built in",
+        "cheap",
+        "10",
+        "$0.05",
+        "350",
+        "Smoke test and CI gates",
+        "$1.50",
+        "2,800",
+        "Full",
+    ):
+        assert part in result.stdout
+    for part in ("sha256:", "reasoning", "creative", "exact_match", "semantic_similarity", "Regular monitoring"):
+        assert part in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    (version,) = json.loads(pramana("suite", "list", "--json").stdout)
+    assert version["tiers"]["cheap"]["estimated_tokens"] == 350
+
+
+def test_suite_hash_publish_and_verify(tmp_path: Path) -> None:
+    path = tmp_path / "smoke.jsonl"
+    path.write_text(json.dumps(CASE), encoding="utf-8")
+    digest = pramana("suite", "hash", path).stdout.split()[0]
+    assert digest.startswith("sha256:")
+    assert json.loads(pramana("suite", "hash", "--json", path).stdout) == {str(path): digest}
+    published = pramana("suite", "publish", path, "--version", "v1.1", "--into", tmp_path / "mine")
+    assert published.returncode == 0
+    folder = tmp_path / "mine" / "v1.1"
+    assert published.stdout.startswith(f"Published {folder}\n")
+    again = pramana("suite", "publish", path, "--version", "v1.1", "--into", tmp_path / "mine")
+    assert (again.returncode, "never changes" in again.stderr) == (2, True)
+    assert pramana("suite", "verify", folder).returncode == 0
+    (folder / "smoke.jsonl").write_text(json.dumps({**CASE, "input": "z"}), encoding="utf-8")
+    differs = pramana("suite", "verify", folder)
+    assert differs.returncode == 2
+    changed = pramana("suite", "hash", folder / "smoke.jsonl").stdout.split()[0]
+    assert f"pinned {digest}" in differs.stdout
+    assert f"found  {changed}" in differs.stdout
+    assert json.loads(pramana("suite", "verify", "--json", folder).stdout)["verified"] is False
+
+
+def test_publishing_what_does_not_fit_shows_every_problem(tmp_path: Path) -> None:
+    path = tmp_path / "smoke.jsonl"
+    path.write_text(json.dumps({**CASE, "category": "x"}) + "\n{", encoding="utf-8")
+    result = pramana("suite", "publish", path, "--version", "v1.1")
+    assert result.returncode == 2
+    assert f"{path}:1:" in result.stderr
+    assert f"{path}:2:2: [1]: not valid JSON" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["suite", "scenario"])
+def test_schema_prints_json_schema(name: str) -> None:
+    result = pramana("schema", name)
+    assert result.returncode == 0
+    assert json.loads(result.stdout)["$schema"].endswith("2020-12/schema")
+
+
+def test_version() -> None:
+    assert pramana("--version").stdout.startswith("pramana 0.")
