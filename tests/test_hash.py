@@ -29,7 +29,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-CASES = [
+CASES: list[dict[str, Any]] = [
     {"id": "b-2", "input": "Zoë: 1.0?", "n": [1.0, 1e5, 10**30, -0.0, True, None]},
     {"id": "b-10", "input": "\u2028 and \u0085 are text", "deep": {"z": 1, "a": {"y": [], "x": {}}}},
     {"id": "𝒳", "input": "an id beyond the BMP sorts after U+FFFD by code point"},

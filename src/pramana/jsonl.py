@@ -115,7 +115,7 @@ def parse(text: str) -> Any:
     try:
         return _strict.decode(text)
     except json.JSONDecodeError as error:
-        raise _explain(text, error) from None
+        raise _explain(text, error, "line") from None
     except RecursionError:
         raise BadLine("nested too deeply to be read") from None
     except ValueError:  # _Refused, or an integer beyond the interpreter's limit
@@ -152,12 +152,12 @@ def canonical(value: Any) -> bytes:
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
 
 
-def _explain(text: str, error: json.JSONDecodeError) -> BadLine:
+def _explain(text: str, error: json.JSONDecodeError, what: str = "text") -> BadLine:
+    hint = "; one line holds one whole object" if what == "line" else ""
     if error.msg == "Extra data":
-        return BadLine("not valid JSON: more text after the end of the value; one line holds one object", error.pos + 1)
+        return BadLine(f"not valid JSON: more text after the end of the value{hint}", error.pos + 1)
     if not text[error.pos :].strip():
-        whole = "; each line holds one whole object, so a case cannot span lines" if text.strip() else ""
-        return BadLine(f"not valid JSON: the line ends too early{whole}", error.pos + 1)
+        return BadLine(f"not valid JSON: the {what} ends too early{hint}", error.pos + 1)
     found = json.dumps(text[error.pos], ensure_ascii=not text[error.pos].isprintable())
     expected = error.msg[:1].lower() + error.msg[1:].removesuffix(" at")
     return BadLine(f"not valid JSON: {expected}, found {found}", error.pos + 1)
@@ -228,6 +228,33 @@ def column_of(text: str, path: Path, *, key: bool = False) -> int:
         if not place.is_key and nearest < depth < len(path) and place.path == path[:depth]:
             nearest, column = depth, place.column
     return column
+
+
+_json_escape = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|.)", re.DOTALL)
+
+
+def half_pair(text: str) -> Place | None:
+    """Return where valid JSON escapes half of a surrogate pair, which is no character; None where it does not.
+
+    >>> half_pair('{"a": "\\\\ud83d\\\\ude00 and \\\\ud800"}')
+    Place(path=('a',), column=25, is_key=False, text='')
+    """
+    high: re.Match[str] | None = None
+    for escape in _json_escape.finditer(text):
+        code = int(escape["code"] or "0", 16)
+        follows = high is not None and high.end() == escape.start()
+        if follows and 0xDC00 <= code <= 0xDFFF:
+            high = None
+            continue
+        if high is not None or 0xDC00 <= code <= 0xDFFF:
+            return _place_at(text, (high or escape).start() + 1)
+        high = escape if 0xD800 <= code <= 0xDBFF else None
+    return _place_at(text, high.start() + 1) if high else None
+
+
+def _place_at(text: str, column: int) -> Place:
+    *_, last = (place for place in places(text) if place.column <= column)
+    return Place(last.path, column, is_key=last.is_key, text="")
 
 
 _refusable = re.compile(r"(?P<constant>NaN|-?Infinity)|-?(?P<digits>\d+)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)")

@@ -198,7 +198,6 @@ def assert_scenarios_keep_the_promise(text: str, located: Sequence[Located], pro
     for each in located:
         assert 1 <= each.line <= len(lines)
         assert lines[each.at("id").line - 1][each.at("id").column - 1 :].strip(), each
-    event("read" if located else "refused")
 
 
 @given(any_text)
@@ -265,6 +264,16 @@ def test_a_private_character_stays_itself_beside_a_break_of_yaml_1_1(line_break:
     [located] = parse_scenarios(text, Problems())
     assert located.scenario.prompt == f"<{chr(code)}>"
     assert located.scenario.expected_outcome == f"a{line_break}b"
+
+
+def test_a_text_that_uses_every_private_character_is_read_or_refused() -> None:
+    private = "".join(map(chr, (*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE), *range(0x100000, 0x10FFFE))))
+    text = f'id: a\nname: n\ntype: task-completion\nprompt: "{private}"\nexpected_outcome: "a\x85b"\n'
+    problems = Problems()
+    located = parse_scenarios(text, problems)
+    assert_scenarios_keep_the_promise(text, located, problems)
+    for each in located:
+        assert (each.scenario.prompt, each.scenario.expected_outcome) == (private, "a\x85b")
 
 
 @pytest.mark.parametrize(

@@ -270,7 +270,7 @@ class _Reader:
                 self.problem("yaml", "the document is empty; expected a scenario, or a list under scenarios", At(1, 1))
                 return []
             if not isinstance(root, MappingNode):
-                self.problem("yaml", f"the document must be a mapping, found {_kind(root)}", at(root))
+                self.problem("yaml", f"the document must be a mapping, found {self.kind(root)}", at(root))
                 return []
             return self.many(root)
         except BadYaml as bad:
@@ -298,11 +298,11 @@ class _Reader:
             elif name not in DOCUMENT_FIELDS:
                 self.unknown(name, name, key, DOCUMENT_FIELDS)
             elif name != "scenarios" and not isinstance(value, ScalarNode):
-                self.problem(name, f"{name} must be text, found {_kind(value)}", at(key))
+                self.problem(name, f"{name} must be text, found {self.kind(value)}", at(key))
             first.setdefault(name, key)
         place = at(first["scenarios"])
         if not isinstance(lists[0], SequenceNode):
-            self.problem("scenarios", f"scenarios must be a list, found {_kind(lists[0])}", place)
+            self.problem("scenarios", f"scenarios must be a list, found {self.kind(lists[0])}", place)
             return []
         if not lists[0].value:
             self.problem("scenarios", "scenarios must hold at least one scenario, found an empty list", place)
@@ -311,7 +311,7 @@ class _Reader:
 
     def one(self, node: Node, path: str) -> Located | None:
         if not isinstance(node, MappingNode):
-            self.problem(path, f"a scenario must be a mapping of fields, found {_kind(node)}", at(node))
+            self.problem(path, f"a scenario must be a mapping of fields, found {self.kind(node)}", at(node))
             return None
         before = self.problems.errors
         prefix = f"{path}." if path else ""
@@ -357,6 +357,13 @@ class _Reader:
             ]
         return dict.fromkeys(range(len(node.value)))
 
+    def kind(self, node: Node) -> str:
+        if is_absent(node):
+            return "nothing"
+        if isinstance(node, ScalarNode):
+            return found(self.document.text(node))
+        return found([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"
+
     def unknown(self, path: str, name: str, key: ScalarNode, known: Sequence[str]) -> None:
         hint = did_you_mean(name, known)
         if name == "<<":
@@ -370,14 +377,6 @@ class _Reader:
         else:
             message = f"{earlier} and {name} are two spellings of one key: lines {at(first).line} and {at(key).line}"
         self.problem(path, message, at(key))
-
-
-def _kind(node: Node) -> str:
-    if is_absent(node):
-        return "nothing"
-    if isinstance(node, ScalarNode):
-        return found(node.value)
-    return found([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"
 
 
 class _Dumper(yaml.CSafeDumper):

@@ -37,18 +37,10 @@ Category = Literal["reasoning", "factual", "instruction_following", "coding", "s
 Difficulty = Literal["easy", "medium", "hard"]
 
 
-def _unicode(value: str) -> str:
-    try:
-        value.isascii() or value.encode()
-    except UnicodeEncodeError:  # an escape such as \ud800 alone: JSON lets it through, no provider can be sent it
-        raise PydanticCustomError("surrogate", "half of a surrogate pair") from None
-    return value
-
-
 def _not_blank(value: str) -> str:
     if not value.strip():
         raise PydanticCustomError("blank", "must not be empty")
-    return _unicode(value)
+    return value
 
 
 def _not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -92,7 +84,7 @@ class StatedAssertion(BaseModel):
     threshold: Annotated[float, Field(strict=True, ge=0, le=1)] | None = Field(
         default=None, description="For semantic_similarity: the least similarity that passes"
     )
-    judge_prompt: Annotated[str, Field(strict=True), AfterValidator(_unicode)] | None = Field(
+    judge_prompt: Annotated[str, Field(strict=True)] | None = Field(
         default=None, description="For llm_judge: a question about the output that YES or NO answers"
     )
     schema_: Any = Field(default=None, alias="schema", description="For json_schema: a JSON Schema (2020-12)")
@@ -220,7 +212,7 @@ class _Reader:
         text = ""
         try:
             text = jsonl.decode(line)
-            value = jsonl.parse(text)
+            value = _parse(text)
             if self.ordered and isinstance(value, dict) and isinstance(value.get("id"), str):
                 self.ordered.add(Standing(line.number, index, line.offset), value)
         except jsonl.BadLine as bad:
@@ -272,6 +264,14 @@ class _Reader:
         column = column or jsonl.column_of(text, path, key=key)
         problem = Problem(message, spelled, line, column, self.file, severity=severity)
         self.problems.add(with_source(problem, text))
+
+
+def _parse(text: str) -> Any:
+    value = jsonl.parse(text)
+    if "\\u" in text and (half := jsonl.half_pair(text)):
+        message = f"{text[half.column - 1 : half.column + 5]} is half of a surrogate pair, which is not text"
+        raise jsonl.BadLine(message, half.column, half.path)
+    return value
 
 
 # ── What one field demands of another ──
@@ -375,8 +375,6 @@ def _message(path: jsonl.Path, error: ErrorDetails) -> str:
         case "text_or_list":
             what = "a list of messages" if name == "input" else "a list of texts"
             return f"{name} must be text or {what}, found {given}"
-        case "surrogate":
-            return f"{name} holds half of a surrogate pair, which is not text"
         case kind:
             return f"{name} must be {_EXPECTED.get(kind, error['msg'])}, found {given}"
 

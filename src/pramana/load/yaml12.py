@@ -5,6 +5,7 @@ what it means. Depth, size and the growth through aliases are bounded before any
 overflows the stack on deep nesting. Only what the text says enters; nothing is ever constructed from a tag.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -136,17 +137,17 @@ def entries(document: Document, mapping: MappingNode) -> Iterator[tuple[str, Sca
         yield document.text(key), key, value
 
 
+_escape = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))")
+
+
 def _replace_breaks(text: str) -> tuple[str, dict[int, str]]:
     """Put characters the text neither holds nor escapes in the place of NEL, LS and PS; positions stay the same."""
-    lower = text.lower()
-    private = (*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE))
-    unused = (chr(code) for code in private if chr(code) not in text and f"{code:x}" not in lower)
-    stand_ins = {}
-    for each in _BREAKS_OF_1_1:
-        stand_in = next(unused)  # a text within bounds cannot use up 70,000 characters and all their escapes
-        text = text.replace(each, stand_in)
-        stand_ins[ord(stand_in)] = each
-    return text, stand_ins
+    used = {*map(ord, set(text)), *(int(short or long, 16) for short, long in _escape.findall(text))}
+    unused = (code for code in (*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE)) if code not in used)
+    stand_ins = dict(zip(unused, _BREAKS_OF_1_1, strict=False))
+    if len(stand_ins) < len(_BREAKS_OF_1_1):
+        raise BadYaml("holds U+0085, U+2028 or U+2029 beside every private-use character there is", At(1, 1))
+    return text.translate({ord(each): code for code, each in stand_ins.items()}), stand_ins
 
 
 def position(text: str, index: int) -> At:
