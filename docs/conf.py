@@ -27,12 +27,13 @@ def claims_page() -> str:
     ]
     lines += ["fails `make test`; a command's last result stands in [proofs](proofs.md).", ""]
     for section in dict.fromkeys(claim["section"] for claim in claims):
-        lines += [f"## {section}", "", "| claim | proof |", "| --- | --- |"]
+        lines += [f"## {section}", ""]
         for claim in (each for each in claims if each["section"] == section):
-            proofs = [f"`{test.removeprefix('tests/')}`" for test in claim.get("tests", [])]
+            lines += [f"- {claim['claim']}"]
+            lines += [f"  - `{test.removeprefix('tests/')}`" for test in claim.get("tests", [])]
             if "command" in claim:
-                proofs.append(f"`{claim['command']}`: {claim['value']} ({claim['date']}, commit {claim['commit']})")
-            lines.append(f"| {claim['claim']} | {'<br>'.join(proofs)} |")
+                result = f"**{claim['value']}** ({claim['date']}, commit {claim['commit']})"
+                lines += [f"  - `{claim['command']}`: {result}"]
         lines.append("")
     return "\n".join(lines)
 
