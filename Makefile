@@ -14,7 +14,7 @@ help:            ## this list
 
 run: setup       ## set up, then verify and list the built-in suites and scenarios
 	$(BIN)/pramana validate
-	$(BIN)/pramana suite verify
+	$(BIN)/pramana suite verify v1.0
 	$(BIN)/pramana suite list
 
 test: setup-test system lint types layers docs tests  ## everything CI checks
@@ -38,28 +38,28 @@ $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
 system:          ## Chromium, curl and jq, which the tests drive
 	@.ci/system-tools chromium curl jq
 
-lint:
+lint: setup-test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
-types:
+types: setup-test
 	$(BIN)/mypy
 
-layers:
+layers: setup-test
 	$(BIN)/lint-imports
 
-docs:            ## build the documentation, warnings are errors
+docs: setup-test ## build the documentation, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
-tests:
+tests: setup-test
 	$(BIN)/pytest -q -n 2 --claims --cov --cov-report=term
 
-reference: setup-test  ## write docs/cli.md again from the commands themselves
+reference: setup-test  ## write docs/cli.md and docs/claims.md again from the program
 	$(BIN)/python docs/reference.py
 
 lock: setup-test ## write both locks again from pyproject.toml; no host is named in them, so mirrors work
-	$(COMPILE) --group build pyproject.toml -o requirements/run.txt $(LOCK_ARGS)
-	$(COMPILE) --group build --group dev pyproject.toml -c requirements/run.txt -o requirements/dev.txt $(LOCK_ARGS)
+	$(COMPILE) --extra local --group build --group weights pyproject.toml -o requirements/run.txt $(LOCK_ARGS)
+	$(COMPILE) --extra local --group build --group weights --group dev pyproject.toml -c requirements/run.txt -o requirements/dev.txt $(LOCK_ARGS)
 
 benchmarks: setup-test  ## the slow proofs, one after another; docs/proofs.md holds their last results
 	$(BIN)/python -m benchmarks.yaml_positions
@@ -67,4 +67,5 @@ benchmarks: setup-test  ## the slow proofs, one after another; docs/proofs.md ho
 	$(BIN)/python -m benchmarks.mutations
 
 clean:           ## remove what was built, keep the sources
-	rm -rf $(VENV) docs/_build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) docs/_build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

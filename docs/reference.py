@@ -1,12 +1,16 @@
-"""Write `cli.md` from the commands themselves; a test fails when the two differ."""
+"""Write the pages that are made from the program: `cli.md` from its commands, `claims.md` from `claims.toml`.
 
-import sys
+`make reference` runs it; tests fail when a page differs from what this would write.
+"""
+
+import tomllib
 from pathlib import Path
 
-import click
+from click.testing import CliRunner
 
 from pramana.show.cli import COMMANDS, pramana
 
+HERE = Path(__file__).parent
 HEAD = """\
 # Command line
 
@@ -20,28 +24,59 @@ Written from the program by `make reference`. `--json` makes a command print JSO
 | 3 | the work could not be finished |
 | 4 | inconclusive |
 | 130 | interrupted |
+| 141 | the reader of a pipe left early, as other commands have it |
 
 `PRAMANA_HOME` moves the data folder.
 """
 
 
-def page() -> str:
-    """Return the whole page."""
-    parts = [HEAD, *_help(pramana, "pramana", 2)]
-    with click.Context(pramana, info_name="pramana") as context:
-        for name in COMMANDS:
-            command = pramana.get_command(context, name)
-            assert command is not None  # noqa: S101 - it stands in the table
-            parts += _help(command, f"pramana {name}", 2)
-            for inner in getattr(command, "commands", {}).values():
-                parts += _help(inner, f"pramana {name} {inner.name}", 3)
+def cli_page() -> str:
+    """Return the help of every command, as the program prints it at 80 columns."""
+    parts = [HEAD, *_help([])]
+    for name in COMMANDS:
+        parts += _help([name])
+        module, _, attribute = COMMANDS[name][0].partition(":")
+        command = getattr(__import__(module, fromlist=[attribute]), attribute)
+        for inner in getattr(command, "commands", {}):
+            parts += _help([name, inner])
     return "\n".join(parts)
 
 
-def _help(command: click.Command, name: str, level: int) -> list[str]:
-    with click.Context(command, info_name=name, terminal_width=100, max_content_width=100) as context:
-        return [f"{'#' * level} {name}", "", "```text", command.get_help(context), "```", ""]
+def _help(path: list[str]) -> list[str]:
+    shown = CliRunner().invoke(pramana, [*path, "--help"], prog_name="pramana", terminal_width=80)
+    return [
+        f"{'#' * max(2, len(path) + 1)} {' '.join(['pramana', *path])}",
+        "",
+        "```text",
+        shown.output.rstrip(),
+        "```",
+        "",
+    ]
 
+
+def claims_page() -> str:
+    """Return the claims as a page: what is promised, and what proves it."""
+    claims = tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))["claim"]
+    lines = [
+        "# Claims",
+        "",
+        "Every promise and bar, and what proves it. A named test that is missing, skipped or failed",
+    ]
+    lines += ["fails `make test`; a command's last result stands in [proofs](proofs.md).", ""]
+    for section in dict.fromkeys(claim["section"] for claim in claims):
+        lines += [f"## {section}", ""]
+        for claim in (each for each in claims if each["section"] == section):
+            lines += [f"- {claim['claim']}"]
+            lines += [f"  - `{test.removeprefix('tests/')}`" for test in claim.get("tests", [])]
+            if "command" in claim:
+                result = f"**{claim['value']}** ({claim['date']}, commit {claim['commit']})"
+                lines += [f"  - `{claim['command']}`: {result}"]
+        lines.append("")
+    return "\n".join(lines)
+
+
+PAGES = {"cli.md": cli_page, "claims.md": claims_page}
 
 if __name__ == "__main__":
-    sys.exit(0 if Path(__file__).with_name("cli.md").write_text(page(), encoding="utf-8") else 1)
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page(), encoding="utf-8")

@@ -71,6 +71,10 @@ def test_text(kind: str, fields: dict[str, Any], output: str, ideal: str | list[
         ('```json\n{"code": "```py"}\n```', "passed", "inside the Markdown fence"),
         ('```json\r\n{"a": 1}\r\n```', "passed", "inside the Markdown fence"),
         ('```json {"a": 1}```', "passed", "inside the Markdown fence"),
+        ("```[true , false]```", "passed", "an array"),
+        ('```{"name": "Ada Lovelace"}```', "passed", "an object"),
+        ('```{"a": oops 1}```', "failed", "expecting value"),
+        ('```{\n "a": None 1\n}\n```', "failed", "expecting value"),
         ("```json\n{'a': 1}\n```", "failed", "line 1, column 2 inside the Markdown fence"),
         ('Here you are:\n```json\n{"a": 1}\n```', "failed", "text outside the Markdown fence"),
         ('```json\n{"a": 1}\n```\nEnjoy!', "failed", "text outside the Markdown fence"),
@@ -120,9 +124,8 @@ def test_a_schema_is_never_fetched() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)  # noqa: FBT003
         address = f"http://127.0.0.1:{server.getsockname()[1]}/schema"
-        found = check("json_schema", "1", schema={"$ref": address})
-        assert found.outcome == "errored"
-        assert "never fetched" in found.reason
+        with pytest.raises(InvalidInput, match="never fetched"):
+            check("json_schema", "1", schema={"$ref": address})
         with pytest.raises(BlockingIOError):  # nobody has connected
             server.accept()
 
@@ -183,13 +186,24 @@ def test_what_needs_a_model_is_unscored_and_says_who_decides(
             'unknown key "casesensitive".*did you mean "case_sensitive"',
         ),
         ({}, "x", "has no type; expected one of exact_match"),
+        ("contains", "x", "an assertion is an object such as"),
+        ({"type": "contains", "case_sensitive": "no"}, "x", "case_sensitive must be true or false, found 'no'"),
+        ({"type": "semantic_similarity", "threshold": 7}, "x", "threshold must be a number from 0 to 1, found 7"),
+        ({"type": "llm_judge", "judge_prompt": 5}, None, "judge_prompt must be text"),
+        ({"type": "contains"}, [1], "ideal must be text or a list of texts"),
+        ({"type": "regex"}, ["x", "("], "is no pattern of RE2"),
+        ({"type": "json_schema", "schema": {"type": "objct"}}, None, "not a JSON Schema"),
     ],
 )
-def test_an_assertion_that_cannot_be_is_the_caller_s_error(
-    assertion: dict[str, Any], ideal: str | list[str] | None, message: str
-) -> None:
+def test_an_assertion_that_cannot_be_is_the_caller_s_error(assertion: Any, ideal: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         evaluate_assertion(assertion, "x", ideal)
+
+
+def test_an_output_that_is_no_text_is_the_caller_s_error() -> None:
+    nothing: Any = None
+    with pytest.raises(InvalidInput, match="the output must be text, found NoneType"):
+        evaluate_assertion({"type": "contains"}, nothing, "x")
 
 
 def test_an_unknown_type_names_the_nearest() -> None:

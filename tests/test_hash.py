@@ -152,6 +152,18 @@ CHANGES: list[Callable[[Case], Case]] = [
 ]
 
 
+def test_digests_are_pinned() -> None:
+    """Runs are paired by these: a refactoring that changes one breaks every stored run."""
+    assert case_digest(CASE) == "sha256:6112c2e69802354cfb266a470fc70047919057576d36971d121b0d09bf5cb7fc"
+    assert record_digest(**RECORD) == "sha256:940dc53f48fafd10eeec4aa8c36208977ada059e5e0f96b39b806bf0bdde851f"
+
+
+def test_parameters_must_be_json() -> None:
+    for parameters in ({1: 2}, {"x": float("nan")}):
+        with pytest.raises((TypeError, ValueError)):
+            record_digest(**{**RECORD, "parameters": parameters})
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_case_is_all_it_says_but_not_where_it_stands(change: Callable[[Case], Case]) -> None:
     assert case_digest(change(CASE)) != case_digest(CASE)

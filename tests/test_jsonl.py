@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from pramana.jsonl import BadLine, Line, canonical, column_of, decode, parse, parse_rfc8259, places, read_lines
+from pramana.jsonl import BadLine, Line, canonical, columns_of, decode, parse, parse_rfc8259, places, read_lines
 
 
 def lines(data: bytes, limit: int = 100) -> list[Line]:
@@ -73,7 +73,7 @@ def test_not_utf8_names_byte_and_column() -> None:
         ("-Infinity\x00", "-Infinity is not a number", 1),
         ("[" + "9" * 4400 + "x", "more than 4,300 digits", 2),
         ("[-" + "9" * 4300 + ", NaN]", "NaN is not a number", 4305),
-        ("[" * 100_000, "nested too deeply", 1),
+        ("[" * 100_000, "nested more than 200 levels deep", 201),
         ('{"a": "\t"}', "invalid control character", 8),
     ],
 )
@@ -105,19 +105,22 @@ def test_places_name_every_key_and_value_in_order() -> None:
     ]
 
 
-def test_column_of_a_missing_path_is_its_nearest_parent() -> None:
+def test_columns_are_found_in_one_pass_and_a_missing_path_is_its_nearest_parent() -> None:
     text = '{"a": {"b": [1, 2]}}'
-    assert column_of(text, ("a", "b", 1)) == 17
-    assert column_of(text, ("a",), key=True) == 2
-    assert column_of(text, ("a", "c", "d")) == 7
-    assert column_of(text, ("z",)) == 1
+    wanted = [(("a", "b", 1), False), (("a",), True), (("a", "c", "d"), False), (("z",), False)]
+    assert list(columns_of(text, wanted).values()) == [17, 2, 7, 1]
+
+
+def test_depth_is_counted_not_left_to_the_stack() -> None:
+    assert parse("[" * 200 + '"[[["' + "]" * 200)
+    for text in ("[" * 201 + "]" * 201, '["]"' + ", [" * 200):
+        with pytest.raises(BadLine, match="nested more than 200 levels deep") as caught:
+            parse(text)
+        assert caught.value.beyond_us
 
 
 def test_canonical_is_the_standard_library_spelling() -> None:
     value = {"z": [1.0, 1e22, -0.0, 10**20, True, None], "é": "\u2028\ud800/"}
     assert canonical(value).decode() == json.dumps(value, sort_keys=True, separators=(",", ":"))
-    deep: object = 0
-    for _ in range(100_000):
-        deep = [deep]
-    with pytest.raises(BadLine, match="nested too deeply"):
-        canonical(deep)
+    with pytest.raises(ValueError, match="Out of range"):
+        canonical(float("nan"))

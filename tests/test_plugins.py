@@ -1,12 +1,16 @@
 """Registries: built-ins by name, strangers by entry point, slips by suggestion."""
 
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pramana.assertions import AssertionType, evaluate_assertion
-from pramana.errors import NotFound
+from pramana.errors import BrokenPlugin, NotFound
+from pramana.load.problems import Problems
+from pramana.load.schema import suite_schema
+from pramana.load.suite import check_suite
 from pramana.plugins import Registry, assertion_types
 
 SIX = ["exact_match", "contains", "contains_any", "is_json", "llm_judge", "semantic_similarity"]
@@ -28,23 +32,79 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         assertion_types.load("containz")
 
 
-def test_a_stranger_arrives_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "shouting.py").write_text(
-        "from pramana.assertions import AssertionType, Verdict\n"
-        "from pramana.model import Outcome\n"
-        "def decide(assertion, output, ideals):\n"
-        "    return Verdict(Outcome.PASSED if output.isupper() else Outcome.FAILED, 'looked at the case')\n"
-        "is_shouting = AssertionType('is_shouting', '3', decide)\n"
-    )
-    info = tmp_path / "shouting-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[pramana.assertions]\nis_shouting = shouting:is_shouting\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    fresh = Registry("assertion type", "pramana.assertions", assertion_types.builtin)
-    assert "is_shouting" in fresh
-    assert fresh.names()[-1] == "is_shouting"
-    monkeypatch.setattr("pramana.assertions.assertion_types", fresh)
+HEAD = "from pramana.assertions import AssertionType, Verdict\nfrom pramana.model import Outcome\n"
+SHOUTING = HEAD + (
+    "def decide(assertion, output, ideals):\n"
+    "    return Verdict(Outcome.PASSED if output.isupper() else Outcome.FAILED, 'looked at the letters')\n"
+    "is_shouting = AssertionType('is_shouting', '3', decide)\n"
+)
+CASE = (
+    '{"id": "coding-001", "category": "coding", "input": "x", "assertion": {"type": "is_shouting"},'
+    ' "metadata": {"difficulty": "easy", "tokens_est": 2}}\n'
+)
+
+
+@pytest.fixture
+def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Install a package whose module has the source given."""
+
+    def install(source: str) -> None:
+        (tmp_path / "shouting.py").write_text(source, encoding="utf-8")
+        info = tmp_path / "shouting-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n", encoding="utf-8")
+        points = "[pramana.assertions]\nis_shouting = shouting:is_shouting\n"
+        (info / "entry_points.txt").write_text(points, encoding="utf-8")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        fresh = Registry("assertion type", "pramana.assertions", assertion_types.builtin)
+        for module in ("assertions", "load.suite", "load.schema"):
+            monkeypatch.setattr(f"pramana.{module}.assertion_types", fresh)
+
+    yield install
+    sys.modules.pop("shouting", None)
+
+
+def check_case(tmp_path: Path) -> list[str]:
+    path = tmp_path / "a.jsonl"
+    path.write_text(CASE, encoding="utf-8")
+    problems = Problems()
+    check_suite(path, problems)
+    return [f"{each.path}: {each.message}" for each in problems]
+
+
+def test_a_stranger_arrives_by_entry_point(tmp_path: Path, stranger: Callable[[str], None]) -> None:
+    stranger(SHOUTING)
+    assert check_case(tmp_path) == []
+    assert "is_shouting" in suite_schema()["$defs"]["StatedAssertion"]["properties"]["type"]["enum"]
     check = evaluate_assertion({"type": "is_shouting"}, "HELLO")
     assert (check.outcome, check.name, check.version) == ("passed", "is_shouting", "3")
-    sys.modules.pop("shouting")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("import nowhere", "cannot be loaded from shouting:is_shouting of the package shouting: ModuleNotFoundError"),
+        ("x = 1", "cannot be loaded from shouting:is_shouting of the package shouting: AttributeError"),
+        ("def is_shouting(): ...", "is a function, not an AssertionType"),
+        (SHOUTING.replace("('is_shouting'", "('other'"), 'registered as "is_shouting" calls itself "other"'),
+        (SHOUTING.replace("decide)", "decide, ('volume',))"), "needs volume; a case has ideal, judge_prompt, schema"),
+    ],
+)
+def test_a_stranger_that_cannot_be_used_is_a_problem_at_its_place(
+    tmp_path: Path, stranger: Callable[[str], None], source: str, message: str
+) -> None:
+    stranger(source)
+    (problem,) = check_case(tmp_path)
+    assert problem.startswith("[0].assertion.type: ")
+    assert message in problem
+    assert suite_schema()
+    with pytest.raises(BrokenPlugin):
+        evaluate_assertion({"type": "is_shouting"}, "x")
+
+
+@pytest.mark.parametrize("body", ["raise KeyError('x')", "return True"])
+def test_a_stranger_that_fails_to_decide_is_errored(stranger: Callable[[str], None], body: str) -> None:
+    stranger(HEAD + f"def decide(*_): {body}\nis_shouting = AssertionType('is_shouting', '1', decide)\n")
+    check = evaluate_assertion({"type": "is_shouting"}, "x")
+    assert check.outcome == "errored"
+    assert check.reason.startswith("is_shouting could not decide: ")

@@ -34,6 +34,10 @@ __all__ = ["cases_of", "evaluate_assertion", "hash_output", "hash_result", "hash
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
         return getattr(import_module(_WHERE[name]), name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("pramana")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

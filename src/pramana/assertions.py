@@ -6,15 +6,17 @@ type carries the version of its meaning, which is stored with every check: raise
 differently. Types that need a model answer `unscored` here and name the scorer that can decide.
 """
 
+import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pramana.errors import InvalidInput, Problem, did_you_mean, quote
-from pramana.jsonl import BadLine, parse_rfc8259
+from pramana.errors import BrokenPlugin, InvalidInput, did_you_mean, quote
+from pramana.jsonl import BadLine, canonical, parse_rfc8259
 from pramana.model import Assertion, Check, Outcome
 from pramana.plugins import assertion_types
 
@@ -52,33 +54,67 @@ def evaluate_assertion(
     passed - found "PARIS" at character 7
     """
     stated = assertion if isinstance(assertion, Assertion) else _from_mapping(assertion)
-    kind: AssertionType = assertion_types.load(stated.type)
+    kind = assertion_type(stated.type)
     ideals = (ideal,) if isinstance(ideal, str) else tuple(ideal or ())
-    if message := missing_need(kind, stated, ideals):
+    if message := _misfit(stated, output, ideals):
         raise InvalidInput(message)
-    verdict = kind.decide(stated, output, ideals)
-    return Check(kind.name, kind.version, verdict.outcome, verdict.reason, evidence=verdict.evidence)
+    for _, message in missing_needs(kind, stated, ideals):
+        raise InvalidInput(message)
+    if flaw := kind.flaw(stated, ideals):
+        raise InvalidInput(flaw[1])
+    try:
+        verdict = kind.decide(stated, output, ideals)
+        return Check(kind.name, kind.version, verdict.outcome, verdict.reason, evidence=verdict.evidence)
+    except Exception as error:  # noqa: BLE001 - a type of another package must not end a run
+        reason = f"{kind.name} could not decide: {type(error).__name__}: {error}"
+        return Check(kind.name, kind.version, Outcome.ERRORED, reason)
 
 
-def missing_need(kind: AssertionType, assertion: Assertion, ideals: Sequence[str]) -> str | None:
-    """Say which field the assertion cannot do without, or None."""
-    if "ideal" in kind.needs and not (ideals and all(ideal.strip() for ideal in ideals)):
-        return f"{kind.name} needs an ideal: a string, or a list of strings"
-    if "judge_prompt" in kind.needs and not (assertion.judge_prompt or "").strip():
-        return f"{kind.name} needs a judge_prompt that can be answered YES or NO"
-    if "schema" in kind.needs and assertion.schema is None:
-        return f"{kind.name} needs a schema: an object of JSON Schema, or true or false"
+def assertion_type(name: str) -> AssertionType:
+    """Return the assertion type of that name, sound whoever registered it."""
+    kind = assertion_types.load(name)
+    if not isinstance(kind, AssertionType):
+        raise BrokenPlugin(f'the assertion type "{name}" is a {type(kind).__name__}, not an AssertionType')
+    if kind.name != name:
+        raise BrokenPlugin(f'the assertion type registered as "{name}" calls itself "{kind.name}"')
+    if unknown := [need for need in kind.needs if need not in get_args(Need)]:
+        raise BrokenPlugin(f'the assertion type "{name}" needs {unknown[0]}; a case has {", ".join(get_args(Need))}')
+    return kind
+
+
+def _misfit(assertion: Any, output: object, ideals: Sequence[object]) -> str | None:
+    """Say which argument is of a type it cannot be, or None."""
+    if not isinstance(output, str):
+        return f"the output must be text, found {type(output).__name__}"
+    if not all(isinstance(ideal, str) for ideal in ideals):
+        return "ideal must be text or a list of texts"
+    if not isinstance(assertion.case_sensitive, bool):
+        return f"case_sensitive must be true or false, found {assertion.case_sensitive!r}"
+    threshold = assertion.threshold
+    if threshold is not None and not (type(threshold) in (int, float) and 0 <= threshold <= 1):
+        return f"threshold must be a number from 0 to 1, found {threshold!r}"
+    if not isinstance(assertion.judge_prompt, str | None):
+        return "judge_prompt must be text"
     return None
 
 
-def _from_mapping(given: Mapping[str, Any]) -> Assertion:
+def missing_needs(kind: AssertionType, assertion: Assertion, ideals: Sequence[str]) -> Iterator[tuple[Need, str]]:
+    """Yield each field the assertion cannot do without and does not have."""
+    if "ideal" in kind.needs and not (ideals and all(ideal.strip() for ideal in ideals)):
+        yield "ideal", f"{kind.name} needs an ideal: a string, or a list of strings"
+    if "judge_prompt" in kind.needs and not (assertion.judge_prompt or "").strip():
+        yield "judge_prompt", f"{kind.name} needs a judge_prompt that can be answered YES or NO"
+    if "schema" in kind.needs and assertion.schema is None:
+        yield "schema", f"{kind.name} needs a schema: an object of JSON Schema, or true or false"
+
+
+def _from_mapping(given: Any) -> Assertion:
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f'an assertion is an object such as {{"type": "contains"}}, found {type(given).__name__}')
     known = [each.name for each in fields(Assertion)]
     for key in given:
         if key not in known:
-            raise InvalidInput(
-                f'unknown key "{key}" in the assertion{did_you_mean(key, known)}',
-                [Problem("unknown key", key)],
-            )
+            raise InvalidInput(f"unknown key {quote(str(key))} in the assertion{did_you_mean(str(key), known)}")
     if "type" not in given:
         raise InvalidInput(f"the assertion has no type; expected one of {', '.join(assertion_types.names())}")
     return Assertion(**given)
@@ -92,9 +128,9 @@ def _failed(reason: str, **evidence: object) -> Verdict:
     return Verdict(Outcome.FAILED, reason, evidence)
 
 
-def _alternatives(ideals: Sequence[str]) -> str:
-    shown = [quote(ideal) for ideal in ideals[:5]]
-    return " or ".join(shown) + (f" or {len(ideals) - 5} more" if len(ideals) > 5 else "")
+def _listed(texts: Sequence[str], word: str) -> str:
+    shown = [quote(each) for each in texts[:5]]
+    return f" {word} ".join([*shown, f"{len(texts) - 5} more"] if len(texts) > 5 else shown)
 
 
 # ── Text ──
@@ -123,6 +159,11 @@ def _at(match: Mapping[str, object]) -> str:
     return f"{quote(str(match['text']))} at character {int(str(match['start'])) + 1}"
 
 
+def _each_at(matches: Sequence[Mapping[str, object]]) -> str:
+    more = f" and {len(matches) - 5} more" if len(matches) > 5 else ""
+    return ", ".join(_at(match) for match in matches[:5]) + more
+
+
 def _decide_exact_match(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
     def form(text: str) -> str:
         return text.strip() if assertion.case_sensitive else text.strip().casefold()
@@ -138,7 +179,7 @@ def _decide_exact_match(assertion: Assertion, output: str, ideals: tuple[str, ..
                 "end": start + len(output.strip()),
             }
             return _passed(f"equals {quote(ideal.strip())}", matched=[match])
-    return _failed(f"expected exactly {_alternatives(ideals)}, got {quote(output.strip())}")
+    return _failed(f"expected exactly {_listed(ideals, 'or')}, got {quote(output.strip())}")
 
 
 def _decide_contains(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
@@ -147,12 +188,8 @@ def _decide_contains(assertion: Assertion, output: str, ideals: tuple[str, ...])
     found = [match for match in matches.values() if match]
     missing = [ideal for ideal, match in matches.items() if not match]
     if missing:
-        return _failed(
-            f"does not contain {' nor '.join(quote(each) for each in missing)}",
-            matched=found,
-            missing=missing,
-        )
-    return _passed("found " + ", ".join(_at(match) for match in found), matched=found)
+        return _failed(f"does not contain {_listed(missing, 'nor')}", matched=found, missing=missing)
+    return _passed("found " + _each_at(found), matched=found)
 
 
 def _decide_contains_any(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
@@ -160,20 +197,21 @@ def _decide_contains_any(assertion: Assertion, output: str, ideals: tuple[str, .
     for ideal in ideals:
         if match := text.find(ideal):
             return _passed(f"found {_at(match)}", matched=[match])
-    return _failed(f"contains none of {_alternatives(ideals)}", missing=list(ideals))
+    return _failed(f"contains none of {_listed(ideals, 'or')}", missing=list(ideals))
 
 
 def _decide_contains_none(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
     text = _Text(output, case_sensitive=assertion.case_sensitive)
     found = [match for ideal in ideals if (match := text.find(ideal))]
     if found:
-        return _failed("contains " + ", ".join(_at(match) for match in found), matched=found)
-    return _passed(f"contains none of {_alternatives(ideals)}")
+        return _failed("contains " + _each_at(found), matched=found)
+    return _passed(f"contains none of {_listed(ideals, 'or')}")
 
 
 # ── Patterns ──
 
 
+@lru_cache(maxsize=512)
 def _compile(pattern: str, *, case_sensitive: bool) -> Any:
     import re2
 
@@ -210,14 +248,13 @@ def _decide_regex(assertion: Assertion, output: str, ideals: tuple[str, ...]) ->
             start, end = found.span()
             match = {"ideal": pattern, "text": output[start:end], "start": start, "end": end}
             return _passed(f"{quote(pattern)} matches {_at(match)}", matched=[match])
-    return _failed(f"nothing matches {_alternatives(ideals)}", missing=list(ideals))
+    return _failed(f"nothing matches {_listed(ideals, 'or')}", missing=list(ideals))
 
 
 # ── JSON ──
 
-_tag = re.compile(r"[A-Za-z][\w+.-]*[ \t]+")
-# JSON by the grammar, but nothing this program could hold: an error of ours, not a failure of the model's.
-_BEYOND_US = ("nested too deeply", "digits", "too large")
+_tag = re.compile(r"[ \t]*[A-Za-z][\w+.-]*(?=\s)")
+_JSON_STARTS = '{["-0123456789tfn'
 
 
 def _json_text(output: str) -> tuple[str, str]:
@@ -228,8 +265,11 @@ def _json_text(output: str) -> tuple[str, str]:
     inside = body.rstrip(mark[:1])
     if len(mark) < 3 or len(body) - len(inside) < len(mark):
         return stripped, "in the output"
-    info, newline, rest = inside.partition("\n")
-    inside = rest if newline and not info.strip().startswith(("{", "[", '"')) else _tag.sub("", inside, count=1)
+    if tag := _tag.match(inside):
+        inside = inside[tag.end() :]
+        info, newline, rest = inside.partition("\n")
+        if newline and info.strip() and info.strip()[0] not in _JSON_STARTS:  # more words behind the tag
+            inside = rest
     if any(line.lstrip().startswith(mark) for line in inside.split("\n")):
         return stripped, "in the output"
     return inside.strip(), "inside the Markdown fence"
@@ -241,7 +281,7 @@ def _parsed(output: str, *, finite: bool) -> tuple[Any, Verdict]:
     try:
         value = parse_rfc8259(text, finite=finite)
     except BadLine as bad:
-        if any(each in bad.message for each in _BEYOND_US):
+        if bad.beyond_us:
             return None, Verdict(Outcome.ERRORED, f"cannot be decided: {bad.message}")
         if not text:
             return None, _failed("empty: no JSON")
@@ -261,12 +301,17 @@ def _decide_is_json(_assertion: Assertion, output: str, _ideals: tuple[str, ...]
 
 
 def _validator(schema: object) -> Any:
+    return _validator_of(canonical(schema))
+
+
+@lru_cache(maxsize=64)
+def _validator_of(schema: bytes) -> Any:
     from jsonschema_rs import Draft202012Validator, RegexOptions
 
     def refuse(address: str) -> Any:
         raise ValueError(f"{address} is another document, and schemas are never fetched")
 
-    return Draft202012Validator(schema, pattern_options=RegexOptions(), retriever=refuse)  # type: ignore[arg-type]
+    return Draft202012Validator(json.loads(schema), pattern_options=RegexOptions(), retriever=refuse)
 
 
 def _schema_flaw(assertion: Assertion, _ideals: tuple[str, ...]) -> tuple[Need, str] | None:

@@ -4,7 +4,15 @@ PramanaError                    something Pramana can explain; never a stack tra
 ├── InvalidInput                a file, text or argument does not fit; carries every problem found, with its place
 ├── NotFound                    a suite version, tier or file that was named does not exist
 ├── AlreadyExists               immutable means refused: the version is published already
-└── HashMismatch                content differs from its pin; carries both hashes
+├── HashMismatch                content differs from its pin; carries both hashes
+├── BrokenPlugin                a package registered something that cannot be used
+└── ProviderError               who was asked did not answer as hoped; says whether asking again may help
+    ├── AuthenticationFailed    the key is missing or wrong: stops the run at once
+    ├── UnknownModel            the provider knows no such model: stops the run at once
+    ├── RateLimited             too fast, or out of quota; may carry how long to wait
+    ├── Unavailable             a 5xx, a 529, no connection, no answer in time
+    ├── BrokenReply             cut off, or not what the wire format promises
+    └── Rejected                the request itself was refused; may name the parameter that was
 
 Problems are values (`Problem`): loaders collect them, and only a stage's border turns them into an exception.
 """
@@ -58,10 +66,12 @@ class InvalidInput(PramanaError):
         self.problems = tuple(problems)
 
     @classmethod
-    def of(cls, problems: Sequence[Problem]) -> "InvalidInput":
-        """Make one exception of the problems found, led by the first."""
-        more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
-        return cls(f"{problems[0]}{more}", problems)
+    def of(cls, problems: Sequence[Problem], total: int = 0) -> "InvalidInput":
+        """Make one exception of the problems found, led by the first; `total` counts those that were not kept too."""
+        ordered = sorted(problems, key=lambda each: (each.file, each.line, each.column))
+        others = max(total, len(ordered)) - 1
+        more = f" (and {others:,} more)" if others else ""
+        return cls(f"{ordered[0]}{more}", ordered)
 
 
 class NotFound(PramanaError):
@@ -95,6 +105,74 @@ class HashMismatch(PramanaError):
             "Restore the file, or publish the new content as a new version: pramana suite publish"
         )
         self.pinned, self.found = pinned, found
+
+
+class BrokenPlugin(PramanaError):
+    """Another package has registered something that cannot be used."""
+
+    code = "broken_plugin"
+
+
+class ProviderError(PramanaError):
+    """Who was asked did not answer."""
+
+    code = "provider_error"
+    http_status = 502
+    exit_code = 3
+    transient: ClassVar[bool] = False
+    """Asking again may help."""
+    fatal: ClassVar[bool] = False
+    """Asking anything else is pointless too: the run stops with this one sentence."""
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status, self.retry_after = status, retry_after
+
+
+class AuthenticationFailed(ProviderError):
+    """The key is missing or wrong."""
+
+    code = "authentication_failed"
+    fatal = True
+
+
+class UnknownModel(ProviderError):
+    """The provider knows no such model."""
+
+    code = "unknown_model"
+    fatal = True
+
+
+class RateLimited(ProviderError):
+    """Too many requests, or no quota left."""
+
+    code = "rate_limited"
+    transient = True
+
+
+class Unavailable(ProviderError):
+    """The provider cannot answer now."""
+
+    code = "unavailable"
+    transient = True
+
+
+class BrokenReply(ProviderError):
+    """What came back is cut off or not in the wire format."""
+
+    code = "broken_reply"
+    transient = True
+
+
+class Rejected(ProviderError):
+    """The request was refused for what it asks."""
+
+    code = "rejected"
+
+    def __init__(self, message: str, *, status: int | None = None, parameter: str | None = None) -> None:
+        super().__init__(message, status=status)
+        self.parameter = parameter
+        """The parameter the provider will not take, where it names one."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

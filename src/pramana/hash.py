@@ -8,7 +8,6 @@ A suite is never held in memory: sorting happens on disk, in one temporary file.
 import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
 from os import PathLike
 from struct import Struct
 from tempfile import TemporaryFile
@@ -16,7 +15,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
 from pramana.errors import InvalidInput, Problem, quote
-from pramana.jsonl import BadLine, canonical, decode, parse, read_lines
+from pramana.jsonl import BadLine, canonical, decode, open_file, parse, read_lines
 from pramana.model import Case
 
 PREFIX = "sha256:"
@@ -27,7 +26,7 @@ def hash_suite(path: str | PathLike[str]) -> str:
 
     Line order, blank lines, spaces and line ends do not matter; every character of every case does.
     """
-    with open(path, "rb") as file, SortedCases() as cases:  # noqa: PTH123 - any path-like is welcome
+    with open_file(path) as file, SortedCases() as cases:
         lines = (line for line in read_lines(file) if not line.blank)
         for index, line in enumerate(lines):
             try:
@@ -61,15 +60,41 @@ def hash_result(model_id: str, case_id: str, output: str) -> str:
 
 
 def case_digest(case: Case) -> str:
-    """Return the identity of a case: everything about it except where it was read."""
-    stated = case.assertion
-    value = {
-        **{each.name: getattr(case, each.name) for each in fields(case) if each.name != "source"},
+    """Return the identity of a case: everything about it except where it was read.
+
+    Fields are named one by one and left out where they say nothing, so that a field added later changes no digest of
+    a case that does not use it.
+    """
+    stated, facets = case.assertion, case.facets
+    said = {
+        "id": case.id,
+        "kind": case.kind,
         "turns": [[turn.role, turn.text] for turn in case.turns],
-        "facets": {each.name: getattr(case.facets, each.name) for each in fields(case.facets)},
-        "assertion": stated and {each.name: getattr(stated, each.name) for each in fields(stated)},
+        "category": facets.category,
+        "difficulty": facets.difficulty,
+        "language": facets.language,
+        "tags": list(facets.tags),
+        "assertion": stated
+        and _said(
+            {
+                "type": stated.type,
+                "case_sensitive": None if stated.case_sensitive else False,
+                "threshold": stated.threshold,
+                "judge_prompt": stated.judge_prompt,
+                "schema": stated.schema,
+            }
+        ),
+        "ideals": list(case.ideals),
+        "name": case.name,
+        "expected_outcome": case.expected_outcome,
+        "prompt_audio_url": case.prompt_audio_url,
+        "tokens_est": case.tokens_est,
     }
-    return PREFIX + hashlib.sha256(canonical(value)).hexdigest()
+    return PREFIX + hashlib.sha256(b"pramana case 1" + canonical(_said(said))).hexdigest()
+
+
+def _said(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None and value != []}
 
 
 def record_digest(
@@ -83,8 +108,10 @@ def record_digest(
 ) -> str:
     """Return the digest of one record of ours: each field prefixed by its length, so that no two records collide.
 
-    `case` is a case digest. An absent system prompt differs from an empty one.
+    `case` is a case digest. An absent system prompt differs from an empty one. Parameters are JSON: names are text.
     """
+    if not all(isinstance(name, str) for name in parameters):
+        raise TypeError("parameters are named by text")
     parts = [
         _bytes(model),
         canonical(dict(parameters)),
@@ -119,7 +146,8 @@ _Record = tuple[bytes, Standing, bytes]
 class SortedCases:
     """Cases in any order in, their hash and every id that stands twice out, in memory that does not grow with them.
 
-    Cases are gathered up to a budget, sorted and spilled to one temporary file as a run; the runs are then merged.
+    Cases are gathered up to a budget, sorted and spilled to one temporary file as a run; the runs are then merged,
+    which holds one case of each run: with lines of megabytes, that is the largest part.
     UTF-8 sorts as code points do, so ids are compared as bytes.
     """
 

@@ -7,14 +7,17 @@ line that fails is walked a second time, by a scanner that knows positions. This
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
+from os import PathLike
 from typing import Any, BinaryIO
 
-from pramana.errors import quote
+from pramana.errors import NotFound, quote
 
 MAX_LINE_BYTES = 10_000_000
+MAX_DEPTH = 200
+"""Deeper nesting is refused by count, not by the interpreter's stack: the answer must not depend on who is asking."""
 
 Path = tuple[str | int, ...]
 
@@ -37,9 +40,19 @@ class Line:
 class BadLine(ValueError):
     """A line that is not one JSON value; the column counts characters from one."""
 
-    def __init__(self, message: str, column: int = 1, path: Path = ()) -> None:
+    def __init__(self, message: str, column: int = 1, path: Path = (), *, beyond_us: bool = False) -> None:
         super().__init__(message)
         self.message, self.column, self.path = message, column, path
+        self.beyond_us = beyond_us
+        """JSON by the grammar, but nothing this program can hold: an error of ours, not of whoever wrote it."""
+
+
+def open_file(path: str | PathLike[str]) -> BinaryIO:
+    """Open a file to read its lines; one that is missing is an error of ours, with its name."""
+    try:
+        return open(path, "rb")  # noqa: PTH123 - any path-like; whoever opens closes
+    except FileNotFoundError:
+        raise NotFound(f"{path} does not exist") from None
 
 
 def read_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[Line]:
@@ -112,12 +125,11 @@ def parse(text: str) -> Any:
     Traceback (most recent call last):
     pramana.jsonl.BadLine: the key "id" stands twice in one object; the first is at column 2
     """
+    _bound_depth(text)
     try:
         return _strict.decode(text)
     except json.JSONDecodeError as error:
         raise _explain(text, error, "line") from None
-    except RecursionError:
-        raise BadLine("nested too deeply to be read") from None
     except ValueError:  # _Refused, or an integer beyond the interpreter's limit
         raise _first_refusal(text) from None
 
@@ -127,14 +139,30 @@ def parse_rfc8259(text: str, *, finite: bool = False) -> Any:
 
     The grammar knows no largest number; with `finite`, one that is infinite in this program is refused.
     """
+    _bound_depth(text)
     try:
         return (_rfc8259_finite if finite else _rfc8259).decode(text)
     except json.JSONDecodeError as error:
         raise _explain(text, error) from None
-    except RecursionError:
-        raise BadLine("nested too deeply to be read") from None
     except ValueError:
         raise _first_refusal(text, unique=False, finite=finite) from None
+
+
+_bracket = re.compile(r'"(?:[^"\\]|\\.)*"?|[{\[]|[}\]]', re.DOTALL)
+
+
+def _bound_depth(text: str) -> None:
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return  # as in nearly every line there is
+    depth = 0
+    for found in _bracket.finditer(text):
+        token = found.group()
+        if token in "{[":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise BadLine(f"nested more than {MAX_DEPTH} levels deep", found.start() + 1, beyond_us=True)
+        elif token in "}]":
+            depth -= 1
 
 
 def canonical(value: Any) -> bytes:
@@ -143,13 +171,10 @@ def canonical(value: Any) -> bytes:
     >>> canonical({"b": 1.0, "a": "é"})
     b'{"a":"\\\\u00e9","b":1.0}'
     """
-    try:
-        return _encode(value).encode("ascii")
-    except RecursionError:
-        raise BadLine("nested too deeply to be hashed") from None
+    return _encode(value).encode("ascii")
 
 
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
 def _explain(text: str, error: json.JSONDecodeError, what: str = "text") -> BadLine:
@@ -214,20 +239,30 @@ def _path(stack: list[str | int | None]) -> Path:
     return tuple(part for part in stack if part is not None)
 
 
-def column_of(text: str, path: Path, *, key: bool = False) -> int:
-    """Return the column of the value at a path (or of its key); of the nearest parent when it is not there.
+Wanted = tuple[Path, bool]
+"""A path, and whether its key is meant rather than its value."""
 
-    >>> column_of('{"a": {"b": 1}}', ("a", "b"))
-    13
+
+def columns_of(text: str, wanted: Iterable[Wanted]) -> dict[Wanted, int]:
+    """Find columns in one pass, however many are wanted; of what is not there, the column of its nearest parent.
+
+    >>> columns_of('{"a": {"b": 1}}', [(("a", "b"), False), (("a", "c"), False)])
+    {(('a', 'b'), False): 13, (('a', 'c'), False): 7}
     """
-    nearest, column = -1, 1
+    asked = list(wanted)
+    places_wanted = {*asked, *((path[:depth], False) for path, _ in asked for depth in range(len(path)))}
+    found: dict[Wanted, int] = {}
     for place in places(text):
-        if place.path == path and place.is_key == key:
-            return place.column
-        depth = len(place.path)
-        if not place.is_key and nearest < depth < len(path) and place.path == path[:depth]:
-            nearest, column = depth, place.column
-    return column
+        at = (place.path, place.is_key)
+        if at in places_wanted:
+            found.setdefault(at, place.column)
+    return {each: _nearest(found, each) for each in asked}
+
+
+def _nearest(found: Mapping[Wanted, int], wanted: Wanted) -> int:
+    path, _ = wanted
+    ancestors = ((path[:depth], False) for depth in range(len(path) - 1, -1, -1))
+    return next((found[each] for each in (wanted, *ancestors) if each in found), 1)
 
 
 _json_escape = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|.)", re.DOTALL)
@@ -277,7 +312,8 @@ def _first_refusal(text: str, *, unique: bool = True, finite: bool = True) -> Ba
                 message = f"not valid JSON: {number['constant']} is not a number of RFC 8259"
                 return BadLine(message, place.column, place.path)
             if not number["rest"] and len(number["digits"]) > 4300:
-                return BadLine("a number of more than 4,300 digits", place.column, place.path)
+                return BadLine("a number of more than 4,300 digits", place.column, place.path, beyond_us=True)
             if finite and number["rest"] and abs(float(number[0])) == float("inf"):
-                return BadLine(f"{number[0][:40]} is too large for a number", place.column, place.path)
+                message = f"{number[0][:40]} is too large for a number"
+                return BadLine(message, place.column, place.path, beyond_us=True)
     return BadLine("not valid JSON")

@@ -1,4 +1,4 @@
-"""The nouns every stage shares: a case, what is asserted of it, and one check of one reply.
+"""The nouns every stage shares: a case and what is asserted of it, a request and its reply, checks and the result.
 
 Standard library only. Frozen and slotted, because a run holds many; plain data, because they are stored and hashed.
 """
@@ -6,9 +6,10 @@ Standard library only. Frozen and slotted, because a run holds many; plain data,
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 Role = Literal["system", "user", "assistant"]
+Difficulty = Literal["easy", "medium", "hard"]
 CaseKind = Literal["test_case", "scenario"]
 
 
@@ -92,3 +93,172 @@ class Check:
     value: float | None = None
     evidence: Mapping[str, object] = field(default_factory=dict)
     """Plain data: what matched, and where."""
+
+
+Purpose = Literal["case", "judge"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One conversation put to one model."""
+
+    model: str
+    """The provider's own name of the model, without the provider's prefix."""
+    turns: tuple[Turn, ...]
+    """All of it, system turns included, in order."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Neutral names (temperature, seed, top_p, max_tokens, stop); any other goes to the wire as it is."""
+    purpose: Purpose = "case"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counted them; None is unknown, never zero."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    """Of the input tokens, those read from the provider's prompt cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back, and how long it took."""
+
+    text: str
+    usage: Usage = Usage()
+    served_model: str | None = None
+    """The model the provider says has answered."""
+    fingerprint: str | None = None
+    finish_reason: str | None = None
+    """In the provider's own word: stop, length, content_filter, end_turn …"""
+    first_token_s: float | None = None
+    """None when the answer came in one piece."""
+    total_s: float = 0.0
+    raw: Any = None
+    """The response as plain JSON data: an object, or the list of a stream's events."""
+    dropped: tuple[str, ...] = ()
+    """Parameters the model would not take, left out when it was asked again."""
+    cost_usd: float | None = None
+    """None is unknown, never zero."""
+    cached: bool = False
+    """Taken from the reply cache: nobody was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no reply."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What makes a result one of a kind within its run."""
+
+    case: str
+    """The case digest."""
+    model: str
+    """As the user typed it."""
+    variant: str = "text"
+    repeat: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One case asked of one model once: the reply, or why there is none, and its checks."""
+
+    key: Key
+    case_id: str
+    reply: Reply | None
+    failure: Failure | None
+    checks: tuple[Check, ...]
+    result_hash: str | None
+    """As the published format has it; None without a reply."""
+    digest: str | None
+    """Our own, which cannot be ambiguous."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of the checks; errored without a reply."""
+        if self.reply is None or not self.checks:
+            return Outcome.ERRORED
+        return max((check.outcome for check in self.checks), key=SEVERITY.index)
+
+
+SEVERITY = (Outcome.PASSED, Outcome.SKIPPED, Outcome.UNSCORED, Outcome.ERRORED, Outcome.FAILED)
+
+
+class Ask(Protocol):
+    """Put a request to its provider, through every limit there is; raises `ProviderError`."""
+
+    async def __call__(self, request: Request) -> Reply: ...
+
+
+class Provider(Protocol):
+    """Who is asked. It only translates: no retries, no limits, no cache."""
+
+    async def ask(self, request: Request) -> Reply: ...
+
+    async def models(self) -> list[str]:
+        """Return the names of the models on offer."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A model as it was asked for and as it is reached: recorded, so that a run can be resumed. Never a key."""
+
+    typed: str
+    """What the user wrote: `gpt-5`, `openai:gpt-5`, `http://localhost:8000/v1#llama`."""
+    provider: str
+    """The registered name: `openai`."""
+    model: str
+    """The provider's own name of the model."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """What else the provider needs and may be stored: a base URL, a command, a seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run does: enough to resume it, and to know whether two runs may be compared."""
+
+    suite: str
+    """`v1.0-cheap`; the file's stem for one's own; several joined by `+`."""
+    suite_hash: str | None
+    """None when cases were selected or come from several files: the whole was not asked."""
+    targets: tuple[Target, ...]
+    repeats: int = 1
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    system_prompt: str | None = None
+    judge: Target | None = None
+    """None: each model judges itself, as the published format has it."""
+    selection: Mapping[str, Any] = field(default_factory=dict)
+    """The filters that were given; empty when every case is asked."""
+    runner_version: str = ""
+
+
+RunStatus = Literal["running", "finished", "stopped", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A plan under way or done."""
+
+    id: str
+    plan: Plan
+    status: RunStatus
+    created: str
+    """ISO 8601, UTC."""
+    expected: int
+    """Results there will be: cases × models × repeats."""
+    stored: int
+    """Results there are."""
+    finished: str | None = None
+    reason: str | None = None
+    """Why it stopped, or why it is not reproducible: in words."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What else was recorded: the limiter's history, the version of the prices."""

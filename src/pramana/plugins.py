@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from pramana.errors import NotFound, did_you_mean
+from pramana.errors import BrokenPlugin, NotFound, did_you_mean
 
 
 class Registry:
@@ -38,7 +38,13 @@ class Registry:
                 module, _, attribute = target.partition(":")
                 self._loaded[name] = getattr(import_module(module), attribute)
             elif point := self._installed.get(name):
-                self._loaded[name] = point.load()
+                try:
+                    self._loaded[name] = point.load()
+                except Exception as error:  # whatever a stranger's module raises on import
+                    where = f"{point.value} of the package {point.dist.name if point.dist else '?'}"
+                    raise BrokenPlugin(
+                        f'the {self.kind} "{name}" cannot be loaded from {where}: {type(error).__name__}: {error}'
+                    ) from error
             else:
                 hint = did_you_mean(name, self.names())
                 raise NotFound(f'no {self.kind} is called "{name}"{hint}')

@@ -25,6 +25,8 @@ def test_every_claim_has_its_proof(claim: dict[str, Any], monkeypatch: pytest.Mo
         assert callable(module.main)
         proofs = (ROOT / "docs" / "proofs.md").read_text(encoding="utf-8")
         assert claim["command"] in proofs
+        for number in re.findall(r"\d[\d,.]*", claim["value"]):
+            assert number in proofs, f"{number} is claimed, but not in the table"
         assert claim["date"] in proofs
         assert claim["commit"] in proofs
 

@@ -21,7 +21,10 @@ CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the example files, where a reader would type."""
     folder = tmp_path / "desk"
-    shutil.copytree(DOCS / "examples", folder)
+    folder.mkdir()
+    for path in (DOCS / "examples").iterdir():
+        if path.is_file():  # a reader who has followed the README there left a folder of her own
+            shutil.copy(path, folder)
     monkeypatch.chdir(folder)
     return folder
 
@@ -41,6 +44,8 @@ def test_console_blocks(page: Path, desk: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}  # noqa: TID251
     ran = 0
     for command, output in sessions(page):
+        if command.startswith("cd docs/examples"):  # where these tests are already
+            continue
         if command.startswith("make "):
             target = command.split()[1]
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
@@ -71,22 +76,23 @@ def test_python_blocks(page: Path) -> None:
     assert result.failed == 0
 
 
-def test_the_command_reference_is_the_program_s_own() -> None:
+@pytest.mark.parametrize("name", ["cli.md", "claims.md"])
+def test_pages_made_from_the_program_are_up_to_date(name: str) -> None:
     spec = importlib.util.spec_from_file_location("reference", DOCS / "reference.py")
     assert spec is not None
     assert spec.loader is not None
     reference = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reference)
-    assert (DOCS / "cli.md").read_text(encoding="utf-8") == reference.page()
+    assert (DOCS / name).read_text(encoding="utf-8") == reference.PAGES[name]()
 
 
 def test_links_between_our_files_lead_somewhere() -> None:
-    pages = [path for path in ROOT.rglob("*.md") if not {".venv", "_build", "claims.md"} & {*path.parts}]
+    pages = [path for path in ROOT.rglob("*.md") if not {".venv", "_build"} & {*path.parts}]
     broken = [
         f"{page.relative_to(ROOT)}: {target}"
         for page in pages
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
-        if "://" not in target and target != "claims.md" and not (page.parent / target).exists()
+        if "://" not in target and not (page.parent / target).exists()
     ]
     assert len(pages) > 15
     assert broken == []

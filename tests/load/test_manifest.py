@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pramana import settings
-from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound
+from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound, Problem
 from pramana.hash import hash_suite
 from pramana.load.manifest import BUILT_IN, find_version, open_version, publish, verify, versions
 
@@ -189,8 +189,41 @@ def test_a_broken_manifest_says_where(tmp_path: Path, text: str, message: str) -
         open_version(tmp_path)
 
 
+def test_a_folder_that_calls_itself_otherwise_is_refused(smoke: Path) -> None:
+    folder = publish([smoke], "v1.1").folder
+    folder.rename(folder.with_name("v9"))
+    with pytest.raises(InvalidInput, match=r'says version "v1\.1", but the folder is called "v9"'):
+        find_version("v9")
+    broken: list[Problem] = []
+    assert [each.manifest.version for each in versions(broken)] == ["v1.0"]
+    assert len(broken) == 1
+
+
+def test_what_a_killed_publication_left_is_removed_in_time(smoke: Path) -> None:
+    left = settings.published_suites() / ".v1.1-abandoned"
+    left.mkdir(parents=True)
+    os.utime(left, (0, 0))
+    publish([smoke], "v1.1")
+    assert not left.exists()
+
+
+def test_a_broken_manifest_hides_no_other_version(smoke: Path) -> None:
+    (publish([smoke], "v1.1").folder / "manifest.toml").write_text("version = \n", encoding="utf-8")
+    broken: list[Problem] = []
+    assert [each.manifest.version for each in versions(broken)] == ["v1.0"]
+    assert [(each.line, each.column, each.message) for each in broken] == [(1, 11, "not valid TOML: Invalid value")]
+
+
+def test_a_tier_may_say_what_it_is_for_and_costs(smoke: Path) -> None:
+    version = publish([smoke], "v1.1", use_cases={"smoke": 'Before "every" merge'}, costs_usd={"smoke": 0.1})
+    tier = version.manifest.tiers["smoke"]
+    assert (tier.use_case, tier.estimated_cost_usd) == ('Before "every" merge', 0.1)
+    with pytest.raises(InvalidInput, match='no file is the tier "smok"; did you mean "smoke"'):
+        publish([smoke], "v1.2", use_cases={"smok": "x"})
+
+
 def test_what_is_not_there_suggests_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=r'no suite version "v1"; there is v1.0; did you mean "v1.0"\?'):
+    with pytest.raises(NotFound, match=r'no suite version "v1"; there is v1.0$'):
         find_version("v1")
     with pytest.raises(NotFound, match=r'v1.0 has no tier "cheep".*did you mean "cheap"\?'):
         find_version("v1.0").path("cheep")

@@ -1,6 +1,7 @@
 """Pramana suites: every rule of the format, every error at its line, column and path, in constant memory."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,7 @@ def test_good_cases(file: Path, good: dict[str, Any]) -> None:
         (case(threshold=0.5), "threshold", 'unknown key "threshold"; threshold belongs in assertion'),
         (case(metadata__difficulty="hardest"), "metadata.difficulty", 'Invalid difficulty "hardest": expected easy'),
         (case(metadata__tokens_est=-1), "metadata.tokens_est", "tokens_est must be at least 0, found -1"),
+        (case(metadata__tokens_est=2**31), "metadata.tokens_est", "tokens_est must be at most 2,147,483,647"),
         (case(metadata__tokens_est=3.0), "metadata.tokens_est", "tokens_est must be a whole number"),
         (case(metadata__tokens_est=True), "metadata.tokens_est", "tokens_est must be a whole number"),
         (case(metadata__tokens_est="3"), "metadata.tokens_est", "tokens_est must be a whole number"),
@@ -229,6 +231,24 @@ def test_errors_come_all_at_once_and_are_capped_with_the_total(file: Path) -> No
     problems = Problems(limit=10)
     check_suite(file, problems)
     assert (problems.errors, len(problems.kept), problems.not_shown) == (300, 10, 290)
+
+
+def test_many_problems_in_one_long_line_are_found_in_one_pass(file: Path) -> None:
+    start = time.process_time()
+    unknown = {f"k{number}": "x" * 100 for number in range(2000)}
+    _, problems = check(file, {**case(metadata__tags=["t"] * 9000), **unknown})
+    assert len(problems) == 1000
+    columns = [each.column for each in problems]
+    assert columns == sorted(columns)
+    assert time.process_time() - start < 5
+
+
+def test_a_list_without_end_is_one_problem(file: Path) -> None:
+    _, problems = check(file, case(metadata__tags=[1] * 20_000), case(id="coding-002", ideal=[2] * 10_001))
+    assert [each.message for each in problems] == [
+        "tags must hold at most 10,000 items, found a list of 20000",
+        "ideal must hold at most 10,000 items, found a list of 10001",
+    ]
 
 
 @pytest.mark.parametrize("wild", ["moderate-025", "coding_001", "coding-", "x", "safety-001"])

@@ -1,5 +1,6 @@
 """Validation of files and folders: everything found, in order, once."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,25 @@ def test_which_ids_are_vague(tmp_path: Path, name: str, *, vague: bool) -> None:
     write(tmp_path, a_dot_yaml=SCENARIO.format(id=name))
     warned = [each.path for each in validate([tmp_path], lint=True).problems]
     assert warned == (["id"] if vague else [])
+
+
+def test_lint_is_quick_whatever_the_id(tmp_path: Path) -> None:
+    start = time.process_time()
+    for name in ("1" * 5000 + "-booking", "x" * 5000 + "-booking", "test-" * 2000 + "booking"):
+        write(tmp_path, a_dot_yaml=SCENARIO.format(id=name))
+        assert [each.path for each in validate([tmp_path], lint=True).problems] == []
+    assert time.process_time() - start < 2
+
+
+def test_cases_of_a_suite_come_only_when_all_are_sound(tmp_path: Path) -> None:
+    write(tmp_path, a_dot_jsonl=CASE + CASE + "{}\n", b_dot_jsonl="", c_dot_py="x = 1\n")
+    with pytest.raises(InvalidInput, match=r"\(and 5 more\)") as caught:
+        next(cases_of(tmp_path / "a.jsonl"))
+    assert [each.line for each in caught.value.problems] == [2, 3, 3, 3, 3, 3]
+    with pytest.raises(InvalidInput, match="the file is empty"):
+        next(cases_of(tmp_path / "b.jsonl"))
+    with pytest.raises(InvalidInput, match="neither a suite"):
+        next(cases_of(tmp_path / "c.py"))
 
 
 def test_cases_of_a_file(tmp_path: Path) -> None:

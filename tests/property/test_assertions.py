@@ -279,6 +279,15 @@ def test_a_fence_around_json_changes_nothing(text: str, mark: str, tag: str) -> 
     assert check.outcome is (Outcome.PASSED if expected else Outcome.FAILED), (fenced, check)
 
 
+@given(json_texts(), st.sampled_from(("```", "~~~")), st.sampled_from(("", "json ", "JSON\t")))
+def test_a_fence_on_one_line_changes_nothing_either(text: str, mark: str, tag: str) -> None:
+    assume(mark not in text and text.strip())
+    assume(not text.strip()[0].isalpha())  # a bare word after the mark is the fence's tag, not the text
+    expected = is_rfc8259(text.strip())
+    check = evaluate_assertion({"type": "is_json"}, f"{mark}{tag}{text.strip()}{mark}")
+    assert check.outcome is (Outcome.PASSED if expected else Outcome.FAILED), check
+
+
 def test_a_refused_number_before_what_is_no_json_is_a_failure() -> None:
     check = evaluate_assertion({"type": "is_json"}, f"[-{'1' * 4300}, NaN]")
     assert check.outcome is Outcome.FAILED

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.load.lint import lint as lint_scenarios
-from pramana.load.problems import MAX_ERRORS, Problems
-from pramana.load.scenario import Located, read_scenarios
+from pramana.load.problems import MAX_ERRORS, Problems, with_source
+from pramana.load.scenario import Located, lines_of, read_scenarios
 from pramana.load.suite import check_suite, read_cases
 from pramana.model import Case, Source
 
@@ -28,7 +28,9 @@ class Report:
     problems: Problems
     files: int = 0
     test_cases: int = 0
+    """Those that are valid."""
     scenarios: int = 0
+    """Those that are valid."""
     hashes: dict[str, str] = field(default_factory=dict)
     """Of each suite file without errors."""
 
@@ -37,26 +39,28 @@ class Report:
         return self.problems.errors == 0
 
 
-def validate(paths: Sequence[str | Path], *, max_errors: int = MAX_ERRORS, lint: bool = False) -> Report:
+def validate(paths: str | Path | Sequence[str | Path], *, max_errors: int = MAX_ERRORS, lint: bool = False) -> Report:
     """Check every suite and scenario file among the paths; folders are searched to the bottom."""
+    paths = [paths] if isinstance(paths, str | Path) else paths
     report = Report(Problems(max_errors))
     first_seen: dict[str, str] = {}
     for path in find_files(paths):
         report.files += 1
         already = len(report.problems.kept)
         try:
-            if path.suffix in SUITE_ENDINGS:
+            if is_suite(path):
                 suite = check_suite(path, report.problems)
-                report.test_cases += suite.cases
+                report.test_cases += suite.valid
                 if suite.hash:
                     report.hashes[str(path)] = suite.hash
             else:
                 data = path.read_bytes()
                 located = read_scenarios(data, report.problems, str(path))
                 report.scenarios += len(located)
-                for advice in lint_scenarios(located, data.decode("utf-8-sig"), str(path)) if lint and located else ():
+                text = data.decode("utf-8-sig") if located else ""
+                for advice in lint_scenarios(located, text, str(path)) if lint else ():
                     report.problems.add(advice)
-                _warn_of_repeats(located, str(path), first_seen, report.problems)
+                _warn_of_repeats(located, text, str(path), first_seen, report.problems)
         except OSError as error:
             report.problems.add(Problem(f"cannot be read: {error.strerror}", file=str(path)))
         report.problems.kept[already:] = sorted(
@@ -71,7 +75,7 @@ def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
     for path in given:
         if not path.exists():
             raise NotFound(f"{path} does not exist")
-        if path.is_file() and path.suffix not in ENDINGS:
+        if path.is_file() and path.suffix.lower() not in ENDINGS:
             raise InvalidInput(f"{path} is neither a suite (.jsonl) nor scenarios (.yaml, .yml)")
         if not path.is_file() and not path.is_dir():
             raise InvalidInput(f"{path} is neither a file nor a folder")
@@ -91,33 +95,44 @@ def _below(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(parent, name)
-            if path.suffix in ENDINGS and not name.startswith(".") and path.is_file():
+            if path.suffix.lower() in ENDINGS and not name.startswith(".") and path.is_file():
                 yield path
 
 
-def _warn_of_repeats(located: Sequence[Located], file: str, seen: dict[str, str], problems: Problems) -> None:
+def _warn_of_repeats(
+    located: Sequence[Located], text: str, file: str, seen: dict[str, str], problems: Problems
+) -> None:
     """Warn where two files share an id: each is valid alone, but an import would keep only one."""
     for each in located:
-        place = f"{file}:{each.line}"
-        before = seen.setdefault(each.scenario.id, place)
-        if before != place:
+        place = each.at("id")
+        before = seen.setdefault(each.scenario.id, f"{file}:{place.line}")
+        if not before.startswith(f"{file}:"):
             path = f"{each.path}.id" if each.path else "id"
             message = f'id "{each.scenario.id}" also stands at {before}; importing both keeps one'
-            problems.add(Problem(message, path, each.line, 1, file, severity="warning"))
+            problem = Problem(message, path, place.line, place.column, file, severity="warning")
+            problems.add(with_source(problem, lines_of(text)[place.line - 1]))
 
 
 def cases_of(path: str | Path) -> Iterator[Case]:
     """Yield the cases of one suite or scenario file; what does not fit raises `InvalidInput` with every problem."""
-    path = Path(path)
-    if path.suffix in SUITE_ENDINGS:
-        yield from read_cases(path)
-        return
+    (file,) = find_files([path])
     problems = Problems()
-    located = read_scenarios(path.read_bytes(), problems, str(path))
+    if is_suite(file):
+        check_suite(file, problems)
+        located = []
+    else:
+        located = read_scenarios(file.read_bytes(), problems, str(file))
     if problems.errors:
-        raise InvalidInput.of(problems.kept)
+        raise InvalidInput.of([each for each in problems if each.severity == "error"], problems.errors)
+    if is_suite(file):
+        yield from read_cases(file)
     for each in located:
-        yield each.scenario.to_case(Source(str(path), each.line))
+        yield each.scenario.to_case(Source(str(file), each.line))
 
 
-__all__ = ["Report", "cases_of", "find_files", "validate"]
+def is_suite(path: Path) -> bool:
+    """Tell a suite from scenarios by its ending."""
+    return path.suffix.lower() in SUITE_ENDINGS
+
+
+__all__ = ["Report", "cases_of", "find_files", "is_suite", "validate"]

@@ -7,8 +7,8 @@ from pramana.errors import Problem
 from pramana.load.problems import found, with_source
 from pramana.load.scenario import Located, lines_of
 
-_EMPTY_WORDS = "my|test|tests|scenario|example|sample|case|foo|bar|baz|demo|new|temp|tmp|untitled|prompt|item|thing|x+"
-_VAGUE = re.compile(rf"(?:(?:{_EMPTY_WORDS}|\d+)-*)+|.{{1,2}}")
+_EMPTY_WORDS = "my|test|tests|scenario|example|sample|case|foo|bar|baz|demo|new|temp|tmp|untitled|prompt|item|thing|x"
+_VAGUE = re.compile(rf"(?:{_EMPTY_WORDS}|\d|-)+|.{{1,2}}")
 
 
 def lint(scenarios: Sequence[Located], text: str, file: str = "") -> Iterator[Problem]:

@@ -10,10 +10,12 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import tomllib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -21,21 +23,13 @@ from pramana import settings
 from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound, Problem, did_you_mean
 from pramana.hash import hash_suite
 from pramana.load.problems import Problems, found
-from pramana.load.suite import SuiteFile, check_suite
+from pramana.load.suite import Category, SuiteFile, check_suite
+from pramana.plugins import assertion_types
 
 BUILT_IN = Path(__file__).parent.parent / "suites"
 MANIFEST = "manifest.toml"
+ABANDONED_S = 3600
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-# The published format's own words for the kinds it names; other names in a manifest need none.
-CATEGORIES = {
-    "reasoning": "Logic, arithmetic and deduction in steps",
-    "factual": "Recall of facts, dates and numbers",
-    "instruction_following": "Keeping to a format or a constraint",
-    "coding": "Writing, reading and mending code; JSON output",
-    "safety": "Refusing harm, and not refusing the harmless",
-    "creative": "Open-ended writing, judged by a model",
-}
 
 
 class Tier(BaseModel):
@@ -44,10 +38,10 @@ class Tier(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: str = Field(pattern=r"^[^/\\]+\.jsonl$")
-    test_count: int = Field(ge=1)
+    test_count: int = Field(ge=1, le=2**63 - 1)
     estimated_cost_usd: float | None = Field(default=None, ge=0)
     """Unknown for what a user publishes: a cost depends on the model."""
-    estimated_tokens: int = Field(ge=0)
+    estimated_tokens: int = Field(ge=0, le=2**63 - 1)
     use_case: str | None = None
     hash: str = Field(pattern=r"^sha256:[0-9a-f]{64}$")
 
@@ -87,13 +81,16 @@ class Version:
         return path
 
 
-def versions() -> Iterator[Version]:
-    """Yield every version there is, built-in ones first; a folder that cannot be read raises with its place."""
+def versions(broken: list[Problem] | None = None) -> Iterator[Version]:
+    """Yield every version there is, built-in ones first; a manifest that cannot be read goes to `broken`."""
     for root, built_in in ((BUILT_IN, True), (settings.published_suites(), False)):
-        if root.is_dir():
-            for folder in sorted(root.iterdir()):
-                if (folder / MANIFEST).is_file():
+        for folder in sorted(root.iterdir()) if root.is_dir() else ():
+            if (folder / MANIFEST).is_file() and not folder.name.startswith("."):
+                try:
                     yield open_version(folder, built_in=built_in)
+                except InvalidInput as error:
+                    if broken is not None:
+                        broken.extend(error.problems)
 
 
 def find_version(name: str) -> Version:
@@ -102,7 +99,8 @@ def find_version(name: str) -> Version:
         if _NAME.fullmatch(name) and (root / name / MANIFEST).is_file():
             return open_version(root / name, built_in=built_in)
     known = [version.manifest.version for version in versions()]
-    raise NotFound(f'no suite version "{name}"; there is {", ".join(known)}{did_you_mean(name, known)}')
+    hint = did_you_mean(name, known) if len(known) > 1 else ""
+    raise NotFound(f'no suite version "{name}"; there is {", ".join(known)}{hint}')
 
 
 def open_version(folder: Path, *, built_in: bool = False) -> Version:
@@ -120,7 +118,8 @@ def open_version(folder: Path, *, built_in: bool = False) -> Version:
         place = re.search(r"line (\d+), column (\d+)", str(error))  # without one, it is the end of the document
         lines = text.split("\n")
         line, column = (int(place[1]), int(place[2])) if place else (len(lines), len(lines[-1]) + 1)
-        raise InvalidInput.of([Problem(f"not valid TOML: {error}", "", line, column, str(path))]) from None
+        what = str(error).partition(" (at ")[0]
+        raise InvalidInput.of([Problem(f"not valid TOML: {what}", "", line, column, str(path))]) from None
     except ValidationError as errors:
         problems = [
             Problem(
@@ -131,6 +130,9 @@ def open_version(folder: Path, *, built_in: bool = False) -> Version:
             for error in errors.errors(include_url=False)
         ]
         raise InvalidInput.of(problems) from None
+    if manifest.version != folder.resolve().name:
+        message = f"the manifest says version {found(manifest.version)}, but the folder is called {found(folder.name)}"
+        raise InvalidInput.of([Problem(message, "version", file=str(path))])
     return Version(folder, manifest, built_in)
 
 
@@ -142,11 +144,20 @@ class Verified:
     path: Path
     pinned: str
     found: str | None
+    """None when the file is missing or has no hash."""
     problems: tuple[Problem, ...]
+
+    @property
+    def verdict(self) -> str:
+        """In one word: verified, differs (from its pin), or invalid (whatever its hash)."""
+        if not self.problems:
+            return "verified"
+        return "differs" if self.found not in (None, self.pinned) else "invalid"
 
 
 def verify(version: Version, max_errors: int) -> Iterator[Verified]:
     """Compare every tier with its pin, its count and its estimate, and validate each case."""
+    listed = {*version.manifest.categories}, {*version.manifest.assertion_types}
     for name, tier in version.manifest.tiers.items():
         path = version.folder / tier.file
         problems = Problems(max_errors)
@@ -157,6 +168,13 @@ def verify(version: Version, max_errors: int) -> Iterator[Verified]:
         suite = check_suite(path, problems)
         if suite.hash and suite.hash != tier.hash:
             problems.add(Problem(f"differs from its pin\n  pinned {tier.hash}\n  found  {suite.hash}", file=str(path)))
+        for what, unlisted in (
+            ("categories", suite.categories - listed[0]),
+            ("assertion_types", suite.assertion_types - listed[1]),
+        ):
+            if suite.hash and unlisted:
+                message = f"the manifest's {what} lack {', '.join(sorted(unlisted))}"
+                problems.add(Problem(message, file=str(path)))
         for what, stated, actual in (
             ("test_count", tier.test_count, suite.cases),
             ("estimated_tokens", tier.estimated_tokens, suite.tokens_est),
@@ -166,7 +184,14 @@ def verify(version: Version, max_errors: int) -> Iterator[Verified]:
         yield Verified(name, path, tier.hash, suite.hash, tuple(each for each in problems if each.severity == "error"))
 
 
-def publish(files: Sequence[Path], version: str, into: Path | None = None) -> Version:
+def publish(
+    files: Sequence[Path],
+    version: str,
+    into: Path | None = None,
+    *,
+    use_cases: Mapping[str, str] | None = None,
+    costs_usd: Mapping[str, float] | None = None,
+) -> Version:
     """Write files as the tiers of a new version, pinned, in one step that happens wholly or not at all."""
     if not _NAME.fullmatch(version):
         raise InvalidInput(
@@ -185,14 +210,21 @@ def publish(files: Sequence[Path], version: str, into: Path | None = None) -> Ve
         if path.stem in tiers:
             raise InvalidInput(f'{path}: two files would both be the tier "{path.stem}"')
         tiers[path.stem] = path
+    for name in {**(use_cases or {}), **(costs_usd or {})}:
+        if name not in tiers:
+            raise InvalidInput(f'no file is the tier "{name}"{did_you_mean(name, tiers)}')
     root.mkdir(parents=True, exist_ok=True)
+    for abandoned in root.glob(f".{version}-*"):  # by a publication that was killed
+        if abandoned.stat().st_mtime < time.time() - ABANDONED_S:
+            shutil.rmtree(abandoned, ignore_errors=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{version}-", dir=root))
     try:
         checked = {}
         for name, path in tiers.items():  # copy first, then check the copy: what is pinned is what was read
             shutil.copyfile(path, staged / path.name)
             checked[name] = _check(staged / path.name, path)
-        (staged / MANIFEST).write_text(_manifest_text(version, checked), encoding="utf-8")
+        text = _manifest_text(version, checked, use_cases or {}, costs_usd or {})
+        (staged / MANIFEST).write_text(text, encoding="utf-8")
         for each in (*staged.iterdir(), staged):
             _flush(each)
         staged.chmod(0o755)
@@ -213,8 +245,6 @@ def _check(copy: Path, original: Path) -> SuiteFile:
     problems = Problems()
     suite = check_suite(copy, problems)
     if problems.errors:
-        from dataclasses import replace
-
         raise InvalidInput.of([replace(each, file=str(original)) for each in problems if each.severity == "error"])
     return suite
 
@@ -227,18 +257,24 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-def _manifest_text(version: str, tiers: dict[str, SuiteFile]) -> str:
-    categories = sorted({name for suite in tiers.values() for name in suite.categories}, key=list(CATEGORIES).index)
-    types = sorted({name for suite in tiers.values() for name in suite.assertion_types})
-    lines = [f"version = {json.dumps(version)}", f"categories = {json.dumps(categories)}"]
-    lines += [f"assertion_types = {json.dumps(types)}"]
+def _manifest_text(
+    version: str, tiers: Mapping[str, SuiteFile], use_cases: Mapping[str, str], costs_usd: Mapping[str, float]
+) -> str:
+    def in_order(names: set[str], order: Sequence[str]) -> str:
+        return json.dumps(sorted(names, key=order.index))  # a list of texts in JSON is one in TOML
+
+    categories = {name for suite in tiers.values() for name in suite.categories}
+    types = {name for suite in tiers.values() for name in suite.assertion_types}
+    lines = [f"version = {json.dumps(version)}"]
+    lines += [f"categories = {in_order(categories, get_args(Category))}"]
+    lines += [f"assertion_types = {in_order(types, assertion_types.names())}"]
     for name, suite in tiers.items():
-        lines += [
-            "",
-            f"[tiers.{json.dumps(name)}]",
-            f"file = {json.dumps(name + '.jsonl')}",
-            f"test_count = {suite.cases}",
-            f"estimated_tokens = {suite.tokens_est}",
-            f"hash = {json.dumps(suite.hash)}",
-        ]
+        key = json.dumps(name) if "." in name else name
+        lines += ["", f"[tiers.{key}]", f"file = {json.dumps(name + '.jsonl')}", f"test_count = {suite.cases}"]
+        if name in costs_usd:
+            lines += [f"estimated_cost_usd = {float(costs_usd[name])!r}"]
+        lines += [f"estimated_tokens = {suite.tokens_est}"]
+        if name in use_cases:
+            lines += [f"use_case = {json.dumps(use_cases[name], ensure_ascii=False)}"]
+        lines += [f"hash = {json.dumps(suite.hash)}"]
     return "\n".join(lines) + "\n"

@@ -34,6 +34,12 @@ class Problems:
     def __iter__(self) -> Iterator[Problem]:
         return iter(self.kept)
 
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __repr__(self) -> str:
+        return f"<{self.errors:,} errors, {self.warnings:,} warnings>"
+
     @property
     def not_shown(self) -> int:
         return self.errors + self.warnings - len(self.kept)

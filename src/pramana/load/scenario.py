@@ -26,16 +26,18 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from pramana.errors import Problem, did_you_mean
+from pramana.errors import Problem, did_you_mean, visible
 from pramana.load.problems import Problems, found, one_of, with_source
-from pramana.load.yaml12 import MAX_BYTES, At, BadYaml, Document, at, compose, entries, is_absent, odd_tag, position
-from pramana.model import Case, Facets, Source, Turn
+from pramana.load.yaml12 import MAX_BYTES, At, BadYaml, Document, at, compose, is_absent, odd_tag, position
+from pramana.model import Case, Difficulty, Facets, Source, Turn
 
 ScenarioType = Literal["task-completion", "information-retrieval", "conversation-flow"]
-Difficulty = Literal["easy", "medium", "hard"]
 
 _ID = re.compile(r"[a-z0-9-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+# The messages are part of the format: programs compare them. The line shown below each says what was found.
 
 
 def _wrong(message: str) -> PydanticCustomError:
@@ -50,7 +52,7 @@ def _required(value: Any, info: ValidationInfo) -> Any:
 
 def _text(value: Any, info: ValidationInfo) -> Any:
     if not isinstance(value, str):
-        raise _wrong(f"{info.field_name} must be text, found {found(value)}")
+        raise _wrong(f"{info.field_name} must be text")
     if not _is_unicode(value):
         raise _wrong(f"{info.field_name} holds half of a surrogate pair, which is not text")
     return value
@@ -68,13 +70,13 @@ def _id(value: str) -> str:
 
 def _name(value: str) -> str:
     if len(value) > 255:
-        raise _wrong(f"name must be 255 characters or less, found {len(value):,}")
+        raise _wrong("name must be 255 characters or less")
     return value
 
 
 def _language(value: str) -> str:
     if not 2 <= len(value) <= 10:
-        raise _wrong(f"language must be 2 to 10 characters, found {found(value)}")
+        raise _wrong("language must be 2 to 10 characters")
     return value
 
 
@@ -189,6 +191,42 @@ DOCUMENT_FIELDS = ("version", "name", "description", "scenarios")
 _KEYS = {**{field: field for field in FIELDS}, **CAMEL_CASE}
 
 
+def check_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[tuple[str, str]]]:
+    """Check the fields of one scenario, from a file or from a request: the scenario, or what is wrong with which key.
+
+    >>> check_scenario({"id": "a-b", "expectedOutcome": "x", "prompt": "p", "type": "task-completion"})[1]
+    [('name', 'name is required')]
+    """
+    wrong = []
+    fields: dict[str, Any] = {}
+    for name, value in values.items():
+        field = _KEYS.get(name)
+        if field is None:
+            wrong.append((name, _unknown(name, _KEYS)))
+        elif field in fields:
+            other = next(spelling for spelling in values if _KEYS.get(spelling) == field)
+            wrong.append((name, f"{other} and {name} are two spellings of one key"))
+        else:
+            fields[field] = value
+    try:
+        scenario = Scenario.model_validate(fields)
+    except ValidationError as errors:
+        spelled = {_KEYS[name]: name for name in values if name in _KEYS}
+        for error in errors.errors(include_url=False, include_input=False):
+            field = str(error["loc"][0])
+            message = f"{field} is required" if error["type"] == "missing" else error["msg"]
+            wrong.append((spelled.get(field, field), message))
+        return None, wrong
+    return (None if wrong else scenario), wrong
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    hint = did_you_mean(name, known)
+    if name == "<<":
+        hint = "; YAML 1.2 has no merge keys, so write the fields out"
+    return f"unknown key {found(name)}{hint}"
+
+
 @dataclass(frozen=True, slots=True)
 class Located:
     """A valid scenario and where it stands."""
@@ -278,25 +316,22 @@ class _Reader:
             return []
 
     def many(self, root: MappingNode) -> list[Located]:
-        top = [(name, key, value) for name, key, value in entries(self.document, root)]
-        lists = [value for name, _, value in top if name == "scenarios"]
+        keys = [(self.document.text(key), key, value) for key, value in root.value if isinstance(key, ScalarNode)]
+        lists = [value for name, _, value in keys if name == "scenarios"]
         if not lists:
-            for (
-                name,
-                key,
-                value,
-            ) in top:  # `scenario:` over a list is a slip of the key, not a scenario without fields
+            for name, key, value in keys:  # `scenario:` over a list is a slip of the key, not a scenario without fields
                 if name not in _KEYS and isinstance(value, SequenceNode) and did_you_mean(name, ["scenarios"]):
-                    self.problem(name, f'unknown key "{name}"{did_you_mean(name, ["scenarios"])}', at(key))
+                    self.problem(name, _unknown(name, ["scenarios"]), at(key))
                     return []
             single = self.one(root, "")
             return [single] if single else []
+        top = list(self.entries(root, ""))
         first: dict[str, ScalarNode] = {}
         for name, key, value in top:
             if name in first:
                 self.repeated(name, name, key, first[name])
             elif name not in DOCUMENT_FIELDS:
-                self.unknown(name, name, key, DOCUMENT_FIELDS)
+                self.problem(name, _unknown(name, DOCUMENT_FIELDS), at(key))
             elif name != "scenarios" and not isinstance(value, ScalarNode):
                 self.problem(name, f"{name} must be text, found {self.kind(value)}", at(key))
             first.setdefault(name, key)
@@ -317,34 +352,45 @@ class _Reader:
         prefix = f"{path}." if path else ""
         values: dict[str, Any] = {}
         keys: dict[str, ScalarNode] = {}
-        for name, key, value in entries(self.document, node):
-            field = _KEYS.get(name)
-            if field is None:
-                self.unknown(f"{prefix}{name}", name, key, (*FIELDS, *CAMEL_CASE))
-            elif field in keys:
-                self.repeated(f"{prefix}{name}", name, key, keys[field])
+        for name, key, value in self.entries(node, prefix):
+            if name in keys:
+                self.repeated(f"{prefix}{name}", name, key, keys[name])
             else:
-                keys[field] = key
-                values[field] = self.value(f"{prefix}{name}", key, value)
+                keys[name] = key
+                values[name] = self.value(f"{prefix}{name}", key, value)
+        scenario, wrong = check_scenario(values)
+        for name, message in wrong:
+            self.problem(f"{prefix}{name}", message, at(keys[name]) if name in keys else at(node))
+        fields = {_KEYS.get(name, name): key for name, key in keys.items()}
         if isinstance(case_id := values.get("id"), str):
-            first = self._first.setdefault(case_id, keys["id"])
-            if first is not keys["id"]:
-                lines = f"lines {at(first).line} and {at(keys['id']).line}"
-                self.problem(f"{prefix}id", f"duplicate id {found(case_id)}: {lines}", at(keys["id"]))
-        try:
-            scenario = Scenario.model_validate(values)
-        except ValidationError as errors:
-            for error in errors.errors(include_url=False, include_input=False):
-                field = str(error["loc"][0])
-                message = f"{field} is required" if error["type"] == "missing" else error["msg"]
-                self.problem(f"{prefix}{field}", message, at(keys[field]) if field in keys else at(node))
+            self.unique(case_id, f"{prefix}id", fields["id"])
+        if scenario is None or self.problems.errors > before:
             return None
-        if self.problems.errors > before:
-            return None
-        return Located(scenario, path, node.start_mark.line + 1, keys)
+        return Located(scenario, path, node.start_mark.line + 1, fields)
+
+    def unique(self, case_id: str, path: str, key: ScalarNode) -> None:
+        first = self._first.get(case_id)
+        if first is None:
+            self._first[case_id] = key
+        elif first is key:  # the very same node: an alias stands for a scenario that is there already
+            message = f"duplicate id {found(case_id)}: an alias repeats the scenario of line {at(key).line}"
+            self.problem(path, message, at(key))
+        else:
+            message = f"duplicate id {found(case_id)}: lines {at(first).line} and {at(key).line}"
+            self.problem(path, message, at(key))
+
+    def entries(self, mapping: MappingNode, prefix: str) -> Iterator[tuple[str, ScalarNode, Node]]:
+        """Yield key text, key node and value node; a key that is no text is a problem and passed over."""
+        for key, value in mapping.value:
+            if isinstance(key, ScalarNode):
+                yield self.document.text(key), key, value
+            else:
+                place = at(key)
+                self.problem(prefix.rstrip(".") or "yaml", "a key must be text, not a list or a mapping", place)
 
     def value(self, path: str, key: ScalarNode, node: Node) -> Any:
-        if tag := odd_tag(node):
+        items = node.value if isinstance(node, SequenceNode) else []
+        for tag in filter(None, map(odd_tag, (node, *items))):
             self.problem(path, f"the tag {tag} is not supported; write the value as it is", at(key))
         if is_absent(node):
             return None
@@ -364,19 +410,9 @@ class _Reader:
             return found(self.document.text(node))
         return found([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"
 
-    def unknown(self, path: str, name: str, key: ScalarNode, known: Sequence[str]) -> None:
-        hint = did_you_mean(name, known)
-        if name == "<<":
-            hint = "; YAML 1.2 has no merge keys, so write the fields out"
-        self.problem(path, f"unknown key {found(name)}{hint}", at(key))
-
     def repeated(self, path: str, name: str, key: ScalarNode, first: ScalarNode) -> None:
-        earlier = self.document.text(first)
-        if earlier == name:
-            message = f"the key {name} stands twice: lines {at(first).line} and {at(key).line}"
-        else:
-            message = f"{earlier} and {name} are two spellings of one key: lines {at(first).line} and {at(key).line}"
-        self.problem(path, message, at(key))
+        lines = f"lines {at(first).line} and {at(key).line}"
+        self.problem(path, f"the key {visible(name)} stands twice: {lines}", at(key))
 
 
 class _Dumper(yaml.CSafeDumper):

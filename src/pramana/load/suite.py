@@ -7,7 +7,7 @@ worse than none.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Annotated, Any, BinaryIO, Literal, get_args
@@ -15,6 +15,7 @@ from typing import Annotated, Any, BinaryIO, Literal, get_args
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -26,20 +27,29 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from pramana import jsonl
-from pramana.assertions import AssertionType, missing_need
-from pramana.errors import InvalidInput, Problem, Severity, did_you_mean
+from pramana.assertions import assertion_type, missing_needs
+from pramana.errors import BrokenPlugin, InvalidInput, Problem, Severity, did_you_mean
 from pramana.hash import SortedCases, Standing
 from pramana.load.problems import Problems, found, one_of, with_source
-from pramana.model import Assertion, Case, Facets, Role, Source, Turn
+from pramana.model import Assertion, Case, Difficulty, Facets, Role, Source, Turn
 from pramana.plugins import assertion_types
 
+MAX_ITEMS = 10_000
+"""Of a list in a case: what is wrong with each item of a longer one would fill the memory."""
+MAX_TOKENS = 2**31 - 1
+
 Category = Literal["reasoning", "factual", "instruction_following", "coding", "safety", "creative"]
-Difficulty = Literal["easy", "medium", "hard"]
 
 
 def _not_blank(value: str) -> str:
     if not value.strip():
         raise PydanticCustomError("blank", "must not be empty")
+    return value
+
+
+def _not_endless(value: Any) -> Any:
+    if isinstance(value, list) and len(value) > MAX_ITEMS:
+        raise PydanticCustomError("endless", "too many items")
     return value
 
 
@@ -62,6 +72,7 @@ def _shape(value: Any) -> str | None:
 Text = Annotated[str, Field(strict=True, json_schema_extra={"minLength": 1}), AfterValidator(_not_blank)]
 # After, not min_length: pydantic counts only the items that fit, and would call a list of misfits empty.
 _at_least_one, _min_items = AfterValidator(_not_empty), Field(json_schema_extra={"minItems": 1})
+_bounded = BeforeValidator(_not_endless)
 _either = {"custom_error_type": "text_or_list", "custom_error_message": "text or list"}
 
 
@@ -89,6 +100,10 @@ class StatedAssertion(BaseModel):
     )
     schema_: Any = Field(default=None, alias="schema", description="For json_schema: a JSON Schema (2020-12)")
 
+    def plain(self) -> Assertion:
+        """Return what every other stage knows."""
+        return Assertion(self.type, self.case_sensitive, self.threshold, self.judge_prompt, self.schema_)
+
 
 class Metadata(BaseModel):
     """What cases are chosen and counted by."""
@@ -96,8 +111,10 @@ class Metadata(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     difficulty: Difficulty
-    tokens_est: Annotated[StrictInt, Field(ge=0, description="Estimated tokens of prompt and expected answer")]
-    tags: tuple[Text, ...] = ()
+    tokens_est: Annotated[
+        StrictInt, Field(ge=0, le=MAX_TOKENS, description="Estimated tokens of prompt and expected answer")
+    ]
+    tags: Annotated[tuple[Text, ...], _bounded] = ()
 
 
 class TestCase(BaseModel):
@@ -109,13 +126,14 @@ class TestCase(BaseModel):
     id: Annotated[Text, Field(description="Unique in the suite; {category}-{num} by convention")]
     category: Category
     input: Annotated[
-        Annotated[Text, Tag("text")] | Annotated[tuple[Message, ...], _at_least_one, _min_items, Tag("list")],
+        Annotated[Text, Tag("text")] | Annotated[tuple[Message, ...], _at_least_one, _bounded, _min_items, Tag("list")],
         Discriminator(_shape, **_either),
         Field(description="The prompt, or a chat"),
     ]
     ideal: (
         Annotated[
-            Annotated[Text, Tag("text")] | Annotated[tuple[Text, ...], _at_least_one, _min_items, Tag("list")],
+            Annotated[Text, Tag("text")]
+            | Annotated[tuple[Text, ...], _at_least_one, _bounded, _min_items, Tag("list")],
             Discriminator(_shape, **_either),
         ]
         | None
@@ -126,15 +144,12 @@ class TestCase(BaseModel):
     def to_case(self, source: Source | None = None) -> Case:
         """Return the case a run asks; a string is a list of one."""
         messages = (Message(role="user", content=self.input),) if isinstance(self.input, str) else self.input
-        stated = self.assertion
         return Case(
             id=self.id,
             kind="test_case",
             turns=tuple(Turn(message.role, message.content) for message in messages),
             facets=Facets(self.category, self.metadata.difficulty, None, self.metadata.tags),
-            assertion=Assertion(
-                stated.type, stated.case_sensitive, stated.threshold, stated.judge_prompt, stated.schema_
-            ),
+            assertion=self.assertion.plain(),
             ideals=(self.ideal,) if isinstance(self.ideal, str) else self.ideal or (),
             tokens_est=self.metadata.tokens_est,
             source=source,
@@ -146,6 +161,8 @@ class SuiteFile:
     """What a whole suite file amounts to."""
 
     cases: int
+    """Lines that hold one, valid or not."""
+    valid: int
     tokens_est: int
     hash: str | None
     """None when a problem leaves the file without one."""
@@ -159,7 +176,7 @@ def read_cases(path: str | PathLike[str]) -> Iterator[Case]:
     Ids that stand twice are found by `check_suite`, which reads the whole file.
     """
     problems = Problems(limit=1)
-    with open(path, "rb") as file:  # noqa: PTH123 - any path-like is welcome
+    with jsonl.open_file(path) as file:
         reader = _Reader(str(path), problems)
         for line in jsonl.read_lines(file):
             case = None if line.blank else reader.read(line)
@@ -171,13 +188,14 @@ def read_cases(path: str | PathLike[str]) -> Iterator[Case]:
 
 def check_suite(path: str | PathLike[str], problems: Problems) -> SuiteFile:
     """Validate a suite file and compute its hash in one pass; what does not fit goes to `problems`."""
-    before, tokens = problems.errors, 0
+    before, valid, tokens = problems.errors, 0, 0
     categories: set[str] = set()
     types: set[str] = set()
-    with open(path, "rb") as file, SortedCases() as ordered:  # noqa: PTH123 - any path-like is welcome
+    with jsonl.open_file(path) as file, SortedCases() as ordered:
         reader = _Reader(str(path), problems, ordered)
         for line in jsonl.read_lines(file):
             if not line.blank and (case := reader.read(line)):
+                valid += 1
                 tokens += case.metadata.tokens_est
                 categories.add(case.category)
                 types.add(case.assertion.type)
@@ -186,11 +204,12 @@ def check_suite(path: str | PathLike[str], problems: Problems) -> SuiteFile:
 
         def repeat(first: Standing, again: Standing, case_id: str) -> None:
             message = f"duplicate id {found(case_id)}: lines {first.line} and {again.line}"
-            reader.report(again.case, again.line, reader.text_at(file, again.offset), ("id",), message, key=True)
+            text = reader.text_at(file, again.offset)
+            reader.report_all(again.case, again.line, text, [Finding("error", ("id",), message, key=True)])
 
         digest = ordered.digest(repeat)
     sound = digest if problems.errors == before else None
-    return SuiteFile(reader.cases, tokens, sound, frozenset(categories), frozenset(types))
+    return SuiteFile(reader.cases, valid, tokens, sound, frozenset(categories), frozenset(types))
 
 
 class _Reader:
@@ -225,25 +244,24 @@ class _Reader:
         if not isinstance(value, dict):
             self.report(index, line.number, text, (), f"a case must be an object, found {found(value)}", 1)
             return None
-        case, wrong = None, False
+        case: TestCase | None = None
+        findings: list[Finding] = []
         try:
             case = TestCase.model_validate(value)
         except ValidationError as errors:
-            wrong = True
-            for error in errors.errors(include_url=False):
-                path = _path(error["loc"])
-                self.report(
-                    index,
-                    line.number,
-                    text,
-                    path,
-                    _message(path, error),
-                    key=error["type"] == "extra_forbidden",
-                )
-        for severity, path, message in _across(value):
-            wrong = wrong or severity == "error"
-            self.report(index, line.number, text, path, message, severity=severity)
-        return None if wrong else case
+            findings = [_finding(error) for error in errors.errors(include_url=False)]
+        findings += _across(value)
+        if findings:
+            self.report_all(index, line.number, text, findings)
+        return None if any(each.severity == "error" for each in findings) else case
+
+    def report_all(self, index: int, line: int, text: str, findings: Sequence["Finding"]) -> None:
+        """Report what is wrong with one line; its columns are found in one pass, and only for what will be seen."""
+        seen = [each for each in findings if not self.problems.full(each.severity)][: 2 * self.problems.limit]
+        columns = jsonl.columns_of(text, ((each.path, each.key) for each in seen)) if seen else {}
+        for each in findings:
+            column = columns.get((each.path, each.key), 1)
+            self.report(index, line, text, each.path, each.message, column, severity=each.severity)
 
     def report(
         self,
@@ -252,16 +270,14 @@ class _Reader:
         text: str,
         path: jsonl.Path,
         message: str,
-        column: int | None = None,
+        column: int,
         *,
-        key: bool = False,
         severity: Severity = "error",
     ) -> None:
-        spelled = f"[{index}]" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
         if self.problems.full(severity):  # counted only: nobody will see where it stands
             self.problems.add(Problem(message, severity=severity))
             return
-        column = column or jsonl.column_of(text, path, key=key)
+        spelled = f"[{index}]" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
         problem = Problem(message, spelled, line, column, self.file, severity=severity)
         self.problems.add(with_source(problem, text))
 
@@ -276,39 +292,44 @@ def _parse(text: str) -> Any:
 
 # ── What one field demands of another ──
 
-Finding = tuple[Severity, jsonl.Path, str]
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something wrong in one case, before its column is known."""
+
+    severity: Severity
+    path: jsonl.Path
+    message: str
+    key: bool = False
+    """The key is meant, not its value."""
 
 
 def _across(value: dict[str, Any]) -> Iterator[Finding]:
     """Yield what only several fields together show; fields that are wrong by themselves are passed over."""
     case_id, category = value.get("id"), value.get("category")
     if isinstance(case_id, str) and category in _CATEGORIES and not re.fullmatch(rf"{category}-\d+", case_id):
-        yield (
-            "warning",
-            ("id",),
-            f"id {found(case_id)} does not follow {{category}}-{{num}}, such as {category}-001",
-        )
-    stated = value.get("assertion")
-    if not isinstance(stated, dict) or not isinstance(name := stated.get("type"), str) or name not in assertion_types:
+        message = f"id {found(case_id)} does not follow {{category}}-{{num}}, such as {category}-001"
+        yield Finding("warning", ("id",), message)
+    try:
+        stated = StatedAssertion.model_validate(value.get("assertion"))
+        kind = assertion_type(stated.type)
+    except ValidationError:
         return
-    kind: AssertionType = assertion_types.load(name)
-    judge_prompt = stated.get("judge_prompt")
-    if not isinstance(judge_prompt, str | None):
+    except BrokenPlugin as broken:
+        yield Finding("error", ("assertion", "type"), str(broken))
         return
-    assertion = Assertion(name, judge_prompt=judge_prompt, schema=stated.get("schema"))
     ideals = _ideals(value.get("ideal"))
-    if ideals is not None and (message := missing_need(kind, assertion, ideals)):
-        need = kind.needs[0]
-        yield "error", ("ideal",) if need == "ideal" else ("assertion", need), message
-    elif ideals is not None and (flaw := kind.flaw(assertion, ideals)):
-        yield "error", ("ideal",) if flaw[0] == "ideal" else ("assertion", flaw[0]), flaw[1]
-    for key, wanted in (
-        ("threshold", "semantic_similarity"),
-        ("judge_prompt", "llm_judge"),
-        ("schema", "json_schema"),
-    ):
-        if stated.get(key) is not None and name != wanted and name in assertion_types.builtin:
-            yield "warning", ("assertion", key), f"{key} has no effect with {name}; it belongs to {wanted}"
+    if ideals is None:
+        return
+    missing = list(missing_needs(kind, stated.plain(), ideals))
+    flaw = None if missing else kind.flaw(stated.plain(), ideals)
+    for need, message in [*missing, *([flaw] if flaw else [])]:
+        yield Finding("error", ("ideal",) if need == "ideal" else ("assertion", need), message)
+    for key, wanted in (("threshold", "semantic_similarity"), ("judge_prompt", "llm_judge"), ("schema", "json_schema")):
+        if value["assertion"].get(key) is not None and kind.name != wanted and kind.name in assertion_types.builtin:
+            yield Finding(
+                "warning", ("assertion", key), f"{key} has no effect with {kind.name}; it belongs to {wanted}"
+            )
 
 
 def _ideals(ideal: Any) -> tuple[str, ...] | None:
@@ -336,11 +357,15 @@ _EXPECTED = {
     "int_type": "a whole number of at least 0",
     "int_from_float": "a whole number of at least 0",
     "greater_than_equal": "at least 0",
-    "less_than_equal": "at most 1",
     "float_type": "a number from 0 to 1",
     "tuple_type": "a list",
     "model_type": "an object",
 }
+
+
+def _finding(error: ErrorDetails) -> Finding:
+    path = _path(error["loc"])
+    return Finding("error", path, _message(path, error), key=error["type"] == "extra_forbidden")
 
 
 def _path(loc: tuple[str | int, ...]) -> jsonl.Path:
@@ -369,7 +394,12 @@ def _message(path: jsonl.Path, error: ErrorDetails) -> str:
             return f"Invalid {name} {given}: expected {one_of(choices)}{did_you_mean(str(error['input']), choices)}"
         case "assertion_type":
             known = assertion_types.names()
-            return f"Invalid assertion type {given}: expected {one_of(known)}{did_you_mean(error['input'], known)}"
+            hint = did_you_mean(error["input"], known) or "; or install the package that provides it"
+            return f"Invalid assertion type {given}: expected {one_of(known)}{hint}"
+        case "less_than_equal":
+            return f"{name} must be at most {int(error['ctx']['le']):,}, found {given}"
+        case "endless":
+            return f"{name} must hold at most {MAX_ITEMS:,} items, found {given}"
         case "blank":
             return f"{name} must not be empty, found {given}"
         case "text_or_list":

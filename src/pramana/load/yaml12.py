@@ -6,7 +6,6 @@ overflows the stack on deep nesting. Only what the text says enters; nothing is 
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from yaml._yaml import (
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 MAX_BYTES = 32 << 20
+MAX_CHARACTERS = 32 << 20
 MAX_DEPTH = 40
 MAX_EXPANDED = 1_000_000
 
@@ -86,8 +86,9 @@ def compose(text: str) -> Document:
     ('no', At(line=1, column=1))
     """
     text = text.removeprefix("\ufeff")
-    if len(text) > MAX_BYTES:
-        raise BadYaml(f"the text is longer than {MAX_BYTES >> 20} MB; split it into several files", At(1, 1))
+    if len(text) > MAX_CHARACTERS:
+        limit = f"{MAX_CHARACTERS >> 20} million characters"
+        raise BadYaml(f"the text is longer than {limit}; split it into several files", At(1, 1))
     stand_ins: dict[int, str] = {}
     if not text.isascii() and any(each in text for each in _BREAKS_OF_1_1):
         text, stand_ins = _replace_breaks(text)
@@ -129,14 +130,6 @@ def odd_tag(node: Node) -> str | None:
     return None if node.tag in _KNOWN_TAGS[type(node)] else str(node.tag).replace("tag:yaml.org,2002:", "!!")
 
 
-def entries(document: Document, mapping: MappingNode) -> Iterator[tuple[str, ScalarNode, Node]]:
-    """Yield key text, key node and value node of each entry; a key that is no text raises."""
-    for key, value in mapping.value:
-        if not isinstance(key, ScalarNode):
-            raise BadYaml("a key must be text, not a list or a mapping", at(key))
-        yield document.text(key), key, value
-
-
 _escape = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))")
 
 
@@ -167,6 +160,8 @@ def _sentence(error: yaml.MarkedYAMLError, character: str) -> str:
             else f"a value cannot start with {character}; quote it"
         )
         return f"not valid YAML: {what}"
+    if "mapping values are not allowed" in problem:
+        return "not valid YAML: a colon and a space inside a plain text; put the text in quotes"
     context = f" {error.context}" if error.context else ""
     return f"not valid YAML: {problem}{context}"
 

@@ -1,17 +1,16 @@
 """The command line: a static table of commands, each imported only when it is typed.
 
 Exit codes: 0 good, 1 the answer is bad, 2 usage or invalid input, 3 the work could not be finished, 4 inconclusive,
-130 interrupted. Nothing heavy is imported here: `pramana --help` must answer at once.
+130 interrupted, 141 the reader of a pipe left. Nothing heavy is imported here: `pramana --help` must answer at once.
 """
 
-import os
 import sys
 from importlib import import_module
 from typing import NoReturn
 
 import click
 
-from pramana.errors import InvalidInput, PramanaError
+from pramana.errors import InvalidInput, PramanaError, did_you_mean
 
 COMMANDS = {
     "validate": (
@@ -23,7 +22,19 @@ COMMANDS = {
 }
 
 
-class CommandTable(click.Group):
+class HelpfulGroup(click.Group):
+    """A group that suggests the command that was meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in known:
+            ctx.fail(f'there is no command "{args[0]}"{did_you_mean(args[0], known)}')
+        return super().resolve_command(ctx, args)
+
+
+class CommandTable(HelpfulGroup):
     """A group that knows its commands by name and sentence, and imports one only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -37,15 +48,6 @@ class CommandTable(click.Group):
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            from pramana.errors import did_you_mean
-
-            ctx.fail(f'there is no command "{args[0]}"{did_you_mean(args[0], COMMANDS)}')
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -70,11 +72,18 @@ def main() -> NoReturn:
     ):  # a lone surrogate or an ASCII terminal must not end in a traceback
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    stdout = sys.stdout
     try:
         code = pramana.main(prog_name="pramana", standalone_mode=False) or 0
         sys.stdout.flush()
+    except SystemExit as stop:
+        # When the reader of a pipe has seen enough, click puts a wrapper around our output and leaves by exit 1.
+        code = 141 if sys.stdout is not stdout else stop.code or 0
     except click.ClickException as error:
-        error.show()
+        if _wants_json():
+            _print_json_error(error.format_message(), "usage", [])
+        else:
+            error.show()
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("Interrupted.", err=True)
@@ -82,21 +91,28 @@ def main() -> NoReturn:
     except PramanaError as error:
         _explain(error)
         code = error.exit_code
-    except BrokenPipeError:  # `pramana … | head`: the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except OSError as error:
         click.echo(f"pramana: {error.filename or ''}: {error.strerror or error}", err=True)
         code = 3
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _wants_json() -> bool:
+    return "--json" in sys.argv[1:]
+
+
+def _print_json_error(message: str, code: str, details: list[dict[str, object]]) -> None:
+    from pramana.show import terminal
+
+    terminal.print_json({"error": message, "code": code, "details": details})
+
+
 def _explain(error: PramanaError) -> None:
     from pramana.show import terminal
 
-    if "--json" in sys.argv[1:]:
+    if _wants_json():
         details = [terminal.as_data(problem) for problem in error.problems] if isinstance(error, InvalidInput) else []
-        terminal.print_json({"error": str(error), "code": error.code, "details": details})
+        _print_json_error(str(error), error.code, details)
     elif isinstance(error, InvalidInput) and error.problems:
         for problem in error.problems:
             terminal.print_problem(problem, err=True)

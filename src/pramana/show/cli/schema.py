@@ -10,7 +10,8 @@ from pramana.show import terminal
 def schema(format_: str) -> None:
     """Print JSON Schema (2020-12): of one line of a suite, or of a scenario document.
 
-    In VS Code: save it, then name the file under "yaml.schemas" for scenarios or "json.schemas" for suites.
+    For scenarios, name the file under "yaml.schemas" in your editor. Editors do not read JSONL by a schema yet: there,
+    `pramana validate` is the way, and the schema is for programs that write suites.
     """
     from pramana.load.schema import scenario_schema, suite_schema
 

@@ -4,33 +4,39 @@ from pathlib import Path
 
 import click
 
+from pramana.errors import Problem
 from pramana.hash import hash_suite
 from pramana.load import manifest
 from pramana.load.problems import MAX_ERRORS
 from pramana.show import terminal
+from pramana.show.cli import HelpfulGroup
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _files = click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
-@click.group()
+@click.group(cls=HelpfulGroup)
 def suite() -> None:
     """List, hash, verify and publish suites."""
 
 
-@suite.command("list")
+@suite.command("list", short_help="Show every suite version.")
 @_json_option
-def list_(*, as_json: bool) -> None:
+def list_(*, as_json: bool) -> int:
     """Show every suite version: built in, and published into the data folder."""
-    versions = list(manifest.versions())
+    broken: list[Problem] = []
+    versions = list(manifest.versions(broken))
     if as_json:
         terminal.print_json([_as_data(version) for version in versions])
-        return
-    for number, version in enumerate(versions):
-        click.echo(("\n" if number else "") + _described(version))
+    else:
+        for number, version in enumerate(versions):
+            click.echo(("\n" if number else "") + _described(version))
+    for problem in broken:
+        terminal.print_problem(problem, err=True)
+    return 2 if broken else 0
 
 
-@suite.command("hash")
+@suite.command("hash", short_help="Print the hash of suite files.")
 @_files
 @_json_option
 def hash_(files: tuple[Path, ...], *, as_json: bool) -> None:
@@ -43,17 +49,18 @@ def hash_(files: tuple[Path, ...], *, as_json: bool) -> None:
         click.echo(f"{digest}  {path}")
 
 
-@suite.command()
+@suite.command(short_help="Compare suites with their pins.")
 @click.argument("versions", nargs=-1)
 @_json_option
 def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
-    """Compare suites with their pins: VERSIONS by name or by folder, all without any.
+    """Compare suites with their pins. VERSIONS are names or folders; without any, all are verified.
 
     Exit code: 0 when every tier is what its manifest says, 2 when one is not.
     """
-    chosen = [_named(each) for each in versions] or list(manifest.versions())
+    broken: list[Problem] = []
+    chosen = [_named(each) for each in versions] or list(manifest.versions(broken))
     results = [(version, verified) for version in chosen for verified in manifest.verify(version, MAX_ERRORS)]
-    good = not any(verified.problems for _, verified in results)
+    good = not broken and not any(verified.problems for _, verified in results)
     if as_json:
         tiers = [
             {
@@ -62,21 +69,26 @@ def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
                 "file": str(verified.path),
                 "pinned": verified.pinned,
                 "found": verified.found,
+                "verdict": verified.verdict,
                 "problems": [terminal.as_data(each) for each in verified.problems],
             }
             for version, verified in results
         ]
-        terminal.print_json({"verified": good, "tiers": tiers})
+        problems = [terminal.as_data(each) for each in broken]
+        terminal.print_json({"verified": good, "tiers": tiers, "problems": problems})
         return 0 if good else 2
-    for version, verified in results:
-        mark = click.style("differs ", fg="red") if verified.problems else click.style("verified", fg="green")
-        click.echo(f"{mark} {version.manifest.version} {verified.tier:15} {(verified.found or verified.pinned)[:23]}…")
+    names = [f"{version.manifest.version} {verified.tier}" for version, verified in results]
+    for name, (_, verified) in zip(names, results, strict=True):
+        mark = click.style(f"{verified.verdict:8}", fg="red" if verified.problems else "green")
+        click.echo(f"{mark} {name:{max(map(len, names))}}  {(verified.found or verified.pinned)[:23]}…")
         for problem in verified.problems:
             terminal.print_problem(problem)
+    for problem in broken:
+        terminal.print_problem(problem)
     return 0 if good else 2
 
 
-@suite.command()
+@suite.command(short_help="Write files as a new, immutable version.")
 @_files
 @click.option("--version", required=True, help="The new version's name, such as v1.1; it must not exist.")
 @click.option(
@@ -84,19 +96,44 @@ def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of versions [default: data folder]",
 )
+@click.option("--use-case", "use_cases", multiple=True, metavar="TIER=TEXT", help="What a tier is for.")
+@click.option("--cost", "costs", multiple=True, metavar="TIER=USD", help="What one run of a tier costs, about.")
 @_json_option
-def publish(files: tuple[Path, ...], *, version: str, into: Path | None, as_json: bool) -> None:
+def publish(
+    files: tuple[Path, ...],
+    *,
+    version: str,
+    into: Path | None,
+    use_cases: tuple[str, ...],
+    costs: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Write FILES as a new, immutable suite version: each a tier named by its stem, pinned by its hash."""
-    published = manifest.publish(files, version, into)
+    described = dict(_pair(each, "--use-case") for each in use_cases)
+    try:
+        priced = {tier: float(usd.removeprefix("$")) for tier, usd in (_pair(each, "--cost") for each in costs)}
+    except ValueError as error:
+        raise click.BadParameter(f"{error}", param_hint="--cost") from None
+    published = manifest.publish(files, version, into, use_cases=described, costs_usd=priced)
     if as_json:
         terminal.print_json(_as_data(published))
         return
     click.echo(f"Published {published.folder}\n\n{_described(published)}")
 
 
+def _pair(text: str, option: str) -> tuple[str, str]:
+    tier, equals, value = text.partition("=")
+    if not equals or not value:
+        raise click.BadParameter(f"expected TIER=VALUE, found {text!r}", param_hint=option)
+    return tier, value
+
+
 def _named(name: str) -> manifest.Version:
+    """Take a name for a folder only where it can be nothing else, so that a stray folder hides no version."""
     folder = Path(name)
-    return manifest.open_version(folder) if folder.is_dir() else manifest.find_version(name)
+    if (folder / manifest.MANIFEST).is_file() or len(folder.parts) > 1:
+        return manifest.open_version(folder)
+    return manifest.find_version(name)
 
 
 def _as_data(version: manifest.Version) -> dict[str, object]:
@@ -114,9 +151,9 @@ def _described(version: manifest.Version) -> str:
         cost = "unknown" if tier.estimated_cost_usd is None else f"${tier.estimated_cost_usd:.2f}"
         use = tier.use_case or ""
         lines += [f"  {name:{width}}  {tier.test_count:5,}  {cost:>9}  {tier.estimated_tokens:11,}  {use}".rstrip()]
-    lines += ["", "  pinned hashes"]
+    lines += ["", "  files and their pinned hashes"]
     for name, tier in stated.tiers.items():
-        lines += [f"    {name}", f"      {tier.hash}"]
+        lines += [f"    {name}: {tier.file}", f"      {tier.hash}"]
     for title, names in (("categories", stated.categories), ("assertion types", stated.assertion_types)):
         lines += ["", *click.wrap_text(", ".join(names), 78, f"  {title}: ", "    ").splitlines()]
     return "\n".join(lines)

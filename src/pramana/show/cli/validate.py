@@ -28,6 +28,8 @@ def validate(paths: tuple[Path, ...], *, max_errors: int, lint: bool, as_json: b
     Without PATHS, the built-in suites and scenarios are checked. Exit code: 0 when all files are valid (warnings do not
     count), 2 on any error.
     """
+    if as_json and github:
+        raise click.UsageError("--json and --github are two forms of one output; choose one")
     report = load.validate(paths or (BUILT_IN, BUILT_IN.parent / "scenarios"), max_errors=max_errors, lint=lint)
     problems = report.problems
     if as_json:
@@ -52,8 +54,9 @@ def validate(paths: tuple[Path, ...], *, max_errors: int, lint: bool, as_json: b
     if problems.not_shown:
         click.echo(f"… and {problems.not_shown:,} more; --max-errors shows more of them")
     counts = [terminal.counted(report.files, "file")]
-    counts += [terminal.counted(report.scenarios, "scenario")] if report.scenarios else []
-    counts += [terminal.counted(report.test_cases, "test case")] if report.test_cases else []
+    if report.ok:
+        counts += [terminal.counted(report.scenarios, "scenario")] if report.scenarios else []
+        counts += [terminal.counted(report.test_cases, "test case")] if report.test_cases else []
     found = f"{terminal.counted(problems.errors, 'error')}, {terminal.counted(problems.warnings, 'warning')}"
     verdict = click.style("valid", fg="green") if report.ok else click.style("not valid", fg="red")
     click.echo(f"{verdict}: {', '.join(counts)}: {found}")
