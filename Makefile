@@ -1,5 +1,5 @@
 # From nothing but python3 (3.11 or newer) and make:
-#   make run    set up, then check and list what is built in
+#   make run    set up, then ask the embedded model the cheap tier
 #   make test   set up, then every check that CI makes
 PYTHON ?= python3
 VENV   ?= .venv
@@ -12,10 +12,8 @@ COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 16
 
-run: setup       ## set up, then verify and list the built-in suites and scenarios
-	$(BIN)/pramana validate
-	$(BIN)/pramana suite verify v1.0
-	$(BIN)/pramana suite list
+run: setup       ## set up, then the cheap tier on the embedded model: no key, no account
+	$(BIN)/pramana run
 
 test: setup-test system lint types layers docs tests  ## everything CI checks
 
@@ -65,6 +63,7 @@ benchmarks: setup-test  ## the slow proofs, one after another; docs/proofs.md ho
 	$(BIN)/python -m benchmarks.yaml_positions
 	$(BIN)/python -m benchmarks.suite_memory
 	$(BIN)/python -m benchmarks.mutations
+	$(BIN)/python -m benchmarks.similarity
 
 clean:           ## remove what was built, keep the sources
 	rm -rf $(VENV) docs/_build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -187,6 +187,8 @@ def test_what_needs_a_model_is_unscored_and_says_who_decides(
         ),
         ({}, "x", "has no type; expected one of exact_match"),
         ("contains", "x", "an assertion is an object such as"),
+        ({"type": 5}, "x", "type must be text"),
+        ({"type": "contains"}, 5, "ideal must be text or a list of texts"),
         ({"type": "contains", "case_sensitive": "no"}, "x", "case_sensitive must be true or false, found 'no'"),
         ({"type": "semantic_similarity", "threshold": 7}, "x", "threshold must be a number from 0 to 1, found 7"),
         ({"type": "llm_judge", "judge_prompt": 5}, None, "judge_prompt must be text"),
@@ -225,6 +227,42 @@ def test_no_output_can_hang_is_json(output: str) -> None:
     start = time.process_time()
     assert check("is_json", output).outcome == "failed"
     assert time.process_time() - start < 1
+
+
+def doubling(levels: int) -> dict[str, Any]:
+    links = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
+    return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{levels}": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "ideal", "fields", "message"),
+    [
+        ("regex", "[ab]?" * 20_000 + "c", {}, "a pattern of 100,001 characters"),
+        ("json_schema", None, {"schema": doubling(40)}, "grow it to more than 10,000 subschemas"),
+        ("json_schema", None, {"schema": {"enum": list(range(100_000))}}, "a schema of more than 100,000 characters"),
+        ("json_schema", None, {"schema": {1, 2}}, "not plain JSON"),
+    ],
+)
+def test_what_would_take_for_ever_is_refused_when_it_is_read(
+    kind: str, ideal: str | None, fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        check(kind, "1", ideal, **fields)
+
+
+def test_references_that_are_harmless_stay_allowed() -> None:
+    tree = {"type": "object", "properties": {"child": {"$ref": "#"}}, "additionalProperties": False}
+    assert check("json_schema", '{"child": {"child": {}}}', schema=tree).outcome == "passed"
+    assert check("json_schema", '{"child": {"x": {}}}', schema=tree).outcome == "failed"
+    assert check("json_schema", "1", schema=doubling(8)).outcome == "passed"
+
+
+def test_many_errors_cost_no_memory() -> None:
+    found = check("json_schema", "[" + "1," * 400_000 + "1]", schema={"items": {"type": "string"}})
+    assert found.outcome == "failed"
+    errors = found.evidence["errors"]
+    assert isinstance(errors, list)
+    assert len(errors) == 1
 
 
 def test_a_number_beyond_this_program_is_errored_against_a_schema_and_valid_json() -> None:

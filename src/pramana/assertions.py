@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Literal, get_args
+from urllib.parse import unquote
 
 from pramana.errors import BrokenPlugin, InvalidInput, did_you_mean, quote
 from pramana.jsonl import BadLine, canonical, parse_rfc8259
@@ -55,6 +56,8 @@ def evaluate_assertion(
     """
     stated = assertion if isinstance(assertion, Assertion) else _from_mapping(assertion)
     kind = assertion_type(stated.type)
+    if not isinstance(ideal, str | Sequence | None):
+        raise InvalidInput("ideal must be text or a list of texts")
     ideals = (ideal,) if isinstance(ideal, str) else tuple(ideal or ())
     if message := _misfit(stated, output, ideals):
         raise InvalidInput(message)
@@ -117,6 +120,8 @@ def _from_mapping(given: Any) -> Assertion:
             raise InvalidInput(f"unknown key {quote(str(key))} in the assertion{did_you_mean(str(key), known)}")
     if "type" not in given:
         raise InvalidInput(f"the assertion has no type; expected one of {', '.join(assertion_types.names())}")
+    if not isinstance(given["type"], str):
+        raise InvalidInput(f"the assertion's type must be text, found {type(given['type']).__name__}")
     return Assertion(**given)
 
 
@@ -142,6 +147,7 @@ class _Text:
     def __init__(self, text: str, *, case_sensitive: bool) -> None:
         self.text, self.fold = text, not case_sensitive
         self.folded = text.casefold() if self.fold else text
+        self._ends: list[int] = []
 
     def find(self, ideal: str) -> dict[str, object] | None:
         wanted = ideal.casefold() if self.fold else ideal
@@ -150,8 +156,9 @@ class _Text:
             return None
         end = start + len(wanted)
         if self.fold and len(self.folded) != len(self.text):  # ß folds to ss: count back to the original characters
-            ends = list(accumulate(len(character.casefold()) for character in self.text))
-            start, end = bisect_right(ends, start), bisect_right(ends, end - 1) + 1
+            if not self._ends:
+                self._ends = list(accumulate(len(character.casefold()) for character in self.text))
+            start, end = bisect_right(self._ends, start), bisect_right(self._ends, end - 1) + 1
         return {"ideal": ideal, "text": self.text[start:end], "start": start, "end": end}
 
 
@@ -210,6 +217,10 @@ def _decide_contains_none(assertion: Assertion, output: str, ideals: tuple[str, 
 
 # ── Patterns ──
 
+MAX_PATTERN = 1_000
+MAX_PROGRAM = 1 << 20
+"""RE2 takes time in proportion to pattern times text: both are bounded, so that no suite can hang a run."""
+
 
 @lru_cache(maxsize=512)
 def _compile(pattern: str, *, case_sensitive: bool) -> Any:
@@ -218,6 +229,7 @@ def _compile(pattern: str, *, case_sensitive: bool) -> Any:
     options = re2.Options()
     options.case_sensitive = case_sensitive
     options.log_errors = False
+    options.max_mem = MAX_PROGRAM
     return re2.compile(pattern, options)
 
 
@@ -225,6 +237,11 @@ def _pattern_flaw(_assertion: Assertion, ideals: tuple[str, ...]) -> tuple[Need,
     import re2
 
     for pattern in ideals:
+        if len(pattern) > MAX_PATTERN:
+            return (
+                "ideal",
+                f"a pattern of {len(pattern):,} characters; at most {MAX_PATTERN:,} are tried on every output",
+            )
         try:
             _compile(pattern, case_sensitive=True)
         except UnicodeEncodeError:
@@ -314,7 +331,50 @@ def _validator_of(schema: bytes) -> Any:
     return Draft202012Validator(json.loads(schema), pattern_options=RegexOptions(), retriever=refuse)
 
 
+MAX_SCHEMA = 100_000
+MAX_SUBSCHEMAS = 10_000
+MAX_JUDGED = 1_000_000
+"""Characters of a schema, subschemas it grows to through `$ref`, and characters of an output it is tried on."""
+
+
+def _grown(schema: Any) -> int:
+    """Count the subschemas there are when each reference is written out once; a circle counts as one."""
+    sizes: dict[str, int] = {}
+    open_references: set[str] = set()
+
+    def size(part: Any) -> int:
+        if isinstance(part, list):
+            return sum(map(size, part))
+        if not isinstance(part, dict):
+            return 0
+        total = 1 + sum(map(size, part.values()))
+        reference = part.get("$ref", part.get("$dynamicRef"))
+        if isinstance(reference, str) and reference.startswith("#") and reference not in open_references:
+            if reference not in sizes:
+                open_references.add(reference)
+                sizes[reference] = size(_pointed_at(schema, reference))
+                open_references.discard(reference)
+            total += sizes[reference]
+        return total
+
+    return size(schema)
+
+
+def _pointed_at(schema: Any, reference: str) -> Any:
+    part = schema
+    for name in reference.removeprefix("#").split("/")[1:]:
+        part = part.get(unquote(name).replace("~1", "/").replace("~0", "~")) if isinstance(part, dict) else None
+    return part if reference not in ("#", "#/") else None
+
+
 def _schema_flaw(assertion: Assertion, _ideals: tuple[str, ...]) -> tuple[Need, str] | None:
+    try:
+        if len(canonical(assertion.schema)) > MAX_SCHEMA:
+            return "schema", f"a schema of more than {MAX_SCHEMA:,} characters"
+        if _grown(assertion.schema) > MAX_SUBSCHEMAS:
+            return "schema", f"its references grow it to more than {MAX_SUBSCHEMAS:,} subschemas"
+    except (TypeError, RecursionError):
+        return "schema", "not a JSON Schema (2020-12) that can be used: not plain JSON, or nested too deeply"
     try:
         _validator(assertion.schema)
     except ValueError as error:  # the library's ValidationError is one; a schema nested too deeply gives a plain one
@@ -329,15 +389,17 @@ def _decide_json_schema(assertion: Assertion, output: str, _ideals: tuple[str, .
     value, verdict = _parsed(output, finite=True)
     if verdict.outcome is not Outcome.PASSED:
         return verdict
+    if len(output) > MAX_JUDGED:
+        return Verdict(Outcome.ERRORED, f"an output of more than {MAX_JUDGED:,} characters is not tried on a schema")
+    validator = _validator(assertion.schema)
     try:
-        errors = list(_validator(assertion.schema).iter_errors(value))
+        if validator.is_valid(value):
+            return _passed("valid JSON that fits the schema")
+        validator.validate(value)  # raises the first error; listing all of them may take all the memory there is
     except ValueError as error:
-        return Verdict(Outcome.ERRORED, f"the schema cannot be applied: {str(error).partition(chr(10))[0][:200]}")
-    if errors:
-        found = [{"path": _json_path(error.instance_path), "message": error.message[:200]} for error in errors[:20]]
-        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        return _failed(f"does not fit the schema: {found[0]['path']}: {found[0]['message']}{more}", errors=found)
-    return _passed("valid JSON that fits the schema")
+        path, message = _json_path(getattr(error, "instance_path", ())), getattr(error, "message", str(error))[:200]
+        return _failed(f"does not fit the schema: {path}: {message}", errors=[{"path": path, "message": message}])
+    return Verdict(Outcome.ERRORED, "the schema both fits and does not")
 
 
 def _json_path(parts: Sequence[str | int]) -> str:

@@ -10,11 +10,11 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from struct import Struct
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
-from pramana.errors import InvalidInput, Problem, quote
+from pramana.errors import InvalidInput, PramanaError, Problem, quote
 from pramana.jsonl import BadLine, canonical, decode, open_file, parse, read_lines
 from pramana.model import Case
 
@@ -209,9 +209,13 @@ class SortedCases:
             self._spill = TemporaryFile(prefix="pramana-sort-")  # noqa: SIM115 - closed on exit
         self._gathered.sort()
         start = self._spill.seek(0, 2)
-        for key, standing, case in self._gathered:
-            self._spill.write(self._header.pack(len(key), *standing, len(case)) + key + case)
-        self._runs.append((start, self._spill.tell()))
+        try:
+            for key, standing, case in self._gathered:
+                self._spill.write(self._header.pack(len(key), *standing, len(case)) + key + case)
+            self._runs.append((start, self._spill.tell()))
+        except OSError as error:
+            where = gettempdir()
+            raise PramanaError(f"sorting needs room in {where}: {error.strerror}; make some, or set TMPDIR") from None
         self._gathered, self._size = [], 0
 
     def _read_run(self, start: int, end: int) -> Iterator[_Record]:

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from os import PathLike
+from pathlib import Path as Path_
 from typing import Any, BinaryIO
 
-from pramana.errors import NotFound, quote
+from pramana.errors import InvalidInput, NotFound, quote
 
 MAX_LINE_BYTES = 10_000_000
 MAX_DEPTH = 200
@@ -49,6 +50,8 @@ class BadLine(ValueError):
 
 def open_file(path: str | PathLike[str]) -> BinaryIO:
     """Open a file to read its lines; one that is missing is an error of ours, with its name."""
+    if Path_(path).exists() and not Path_(path).is_file():
+        raise InvalidInput(f"{path} is no regular file")
     try:
         return open(path, "rb")  # noqa: PTH123 - any path-like; whoever opens closes
     except FileNotFoundError:
@@ -148,7 +151,7 @@ def parse_rfc8259(text: str, *, finite: bool = False) -> Any:
         raise _first_refusal(text, unique=False, finite=finite) from None
 
 
-_bracket = re.compile(r'"(?:[^"\\]|\\.)*"?|[{\[]|[}\]]', re.DOTALL)
+_bracket = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[]|[}\]]', re.DOTALL)
 
 
 def _bound_depth(text: str) -> None:
@@ -191,7 +194,7 @@ def _explain(text: str, error: json.JSONDecodeError, what: str = "text") -> BadL
 # ── The scanner: valid JSON in, the position of every key and value out ──
 
 _token = re.compile(
-    r'[ \t\r\n]*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<punctuation>[{}\[\]:,])|(?P<atom>[^\s{}\[\]:,"]+))',
+    r'[ \t\r\n]*(?:(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")|(?P<punctuation>[{}\[\]:,])|(?P<atom>[^\s{}\[\]:,"]+))',
     re.DOTALL,
 )
 

@@ -1,7 +1,12 @@
-"""The only reader of the environment: where Pramana keeps its data, and how providers are reached."""
+"""The only reader of the environment and of the configuration file: where data is kept, how providers are reached."""
 
 import os
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from pramana.errors import InvalidInput, Problem
 
 
 def variable(name: str) -> str | None:
@@ -12,7 +17,10 @@ def variable(name: str) -> str | None:
 def home() -> Path:
     """Return the data folder: `PRAMANA_HOME`, or the platform's usual place for a user's data."""
     if chosen := variable("PRAMANA_HOME"):
-        return Path(chosen).expanduser()
+        try:
+            return Path(chosen).expanduser()
+        except RuntimeError:
+            raise InvalidInput(f"PRAMANA_HOME is {chosen}, and there is no such user") from None
     from platformdirs import user_data_path
 
     return user_data_path("pramana", appauthor=False)
@@ -36,3 +44,24 @@ def prices_file() -> Path:
 def in_ci() -> bool:
     """Tell whether this is a continuous integration machine, whose cores are shared."""
     return variable("CI") is not None
+
+
+def commands() -> Mapping[str, Mapping[str, Any]]:
+    """Return the commands of `config.toml` in the data folder: `[commands.NAME]` with `argv` and perhaps `timeout_s`.
+
+    Only this file of this machine can name a command: nothing that arrives from elsewhere makes a machine run one.
+    """
+    path = home() / "config.toml"
+    try:
+        stated = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput.of([Problem(f"not valid TOML: {error}", file=str(path))]) from None
+    found = stated.get("commands", {})
+    for name, command in found.items() if isinstance(found, dict) else (("", None),):
+        argv = command.get("argv") if isinstance(command, dict) else None
+        if not (isinstance(argv, list) and argv and all(isinstance(each, str) for each in argv)):
+            message = 'a command is argv = ["program", "argument"], and perhaps timeout_s = 60'
+            raise InvalidInput.of([Problem(message, f"commands.{name}", file=str(path))])
+    return dict(found)

@@ -222,6 +222,34 @@ def test_a_tier_may_say_what_it_is_for_and_costs(smoke: Path) -> None:
         publish([smoke], "v1.2", use_cases={"smok": "x"})
 
 
+@pytest.mark.parametrize("cost", [-5.0, float("nan"), float("inf")])
+def test_what_could_not_be_read_back_is_never_published(smoke: Path, cost: float) -> None:
+    with pytest.raises(InvalidInput):
+        publish([smoke], "v1.1", costs_usd={"smoke": cost})
+    with pytest.raises(InvalidInput, match="is not text"):
+        publish([smoke], "v1.1", use_cases={"smoke": "\ud800"})
+    assert list(settings.published_suites().glob("*")) == []
+    tier = publish([smoke], "v1.1", use_cases={"smoke": "a\x7f\x1b\u2028"}).manifest.tiers["smoke"]
+    assert tier.use_case == "a\x7f\x1b\u2028"
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 3000, "a = " + "9" * 5000, "#" * (2 << 20)])
+def test_a_hostile_manifest_is_one_problem(tmp_path: Path, text: str) -> None:
+    (tmp_path / "manifest.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInput) as caught:
+        open_version(tmp_path)
+    assert len(caught.value.problems) == 1
+
+
+def test_only_regular_files_are_published_and_hashed(tmp_path: Path) -> None:
+    device = tmp_path / "zero.jsonl"
+    device.symlink_to("/dev/zero")
+    with pytest.raises(InvalidInput, match="no regular file"):
+        publish([device], "v1.1")
+    with pytest.raises(InvalidInput, match="no regular file"):
+        hash_suite(device)
+
+
 def test_what_is_not_there_suggests_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r'no suite version "v1"; there is v1.0$'):
         find_version("v1")

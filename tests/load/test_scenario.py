@@ -340,6 +340,23 @@ def test_one_checker_serves_files_and_requests() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("".join(f"%TAG !a{number}! x\n" for number in range(100_000)) + "--- \nid: a\n", "%TAG is not supported"),
+        ("scenarios: {" + "a," * 1_100_000 + "a}", "holds more than 1,000,000 values"),
+        ("a: &a '" + "é" * 200_000 + "'\nb: [" + "*a, " * 200 + "*a]\n", "aliases grow this node"),
+        ("id: " + "k" * 100_000 + "\n" + "x" * 100_000 + ": y\n", ""),
+    ],
+)
+def test_the_worst_within_the_size_limit_ends_soon(text: str, message: str) -> None:
+    start = time.process_time()
+    _, problems = read(text)
+    assert message in problems[0].message
+    assert max(len(str(each)) for each in problems) < 1000
+    assert time.process_time() - start < 6
+
+
 def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml12, "MAX_CHARACTERS", 1 << 20)
     assert "longer than 1 million characters" in wrong("# " + "x" * (1 << 20))[0][1]

@@ -8,6 +8,7 @@ import pytest
 from pramana.errors import InvalidInput, NotFound
 from pramana.load import cases_of, find_files, validate
 from pramana.load.manifest import BUILT_IN
+from pramana.load.scenario import read_bounded
 
 SCENARIO = """\
 id: {id}
@@ -68,14 +69,13 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_one_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, a_dot_yaml=SCENARIO.format(id="a-a"), b_dot_yaml=SCENARIO.format(id="b-b"))
-    whole = Path.read_bytes
 
-    def read_bytes(path: Path) -> bytes:
+    def read(path: Path) -> bytes:
         if path.name == "a.yaml":
             raise PermissionError(13, "Permission denied", str(path))
-        return whole(path)
+        return read_bounded(path)
 
-    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr("pramana.load.read_bounded", read)
     report = validate([tmp_path])
     assert [each.message for each in report.problems] == ["cannot be read: Permission denied"]
     assert report.scenarios == 1

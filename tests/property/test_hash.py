@@ -102,7 +102,7 @@ def text(value: str, random: Random) -> str:
 
 def file_of(cases: list[dict[str, Any]], seed: int) -> bytes:
     """Return a suite file with line order, blank lines, line ends, its mark and its last newline at random."""
-    random = Random(seed)  # noqa: S311 - chance, not a secret
+    random = Random(seed)
     lines = [spelled(case, random) for case in cases]
     for _ in range(random.randrange(3)):
         lines.insert(random.randrange(len(lines) + 1), random.choice(("", " ", "\t ", "\r")))

@@ -171,6 +171,15 @@ def test_the_caret_stands_under_wide_characters() -> None:
         (["valdate"], 2, 'there is no command "valdate"; did you mean "validate"?'),
         (["validate", "--nope"], 2, "No such option"),
         (["schema", "result"], 2, "'result' is not one of"),
+        (["run", "--judge", "local"], 2, "the embedded model is a subject, never a judge"),
+        (["run", "--model", "gtp-5"], 2, 'no provider is known for "gtp-5"'),
+        (["run", "--model", "fake", "--model", "fake"], 2, "a model is named twice"),
+        (["run", "--tier", "cheep"], 2, 'did you mean "cheap"'),
+        (["run", "--param", "x"], 2, "expected NAME=VALUE"),
+        (["run", "--fail-under", "90"], 2, "is not in the range"),
+        (["run", "--resume", "r1"], 2, "no run"),
+        (["show"], 2, "no run"),
+        (["export", "--format", "pdf"], 2, "'pdf' is not one of"),
         (["suite", "hash", "nowhere.jsonl"], 2, "does not exist"),
         (["suite", "verify", "v9"], 2, 'no suite version "v9"'),
         (["suite", "publish", "--version", "v2"], 2, "Missing argument"),
@@ -262,7 +271,7 @@ def test_publishing_what_does_not_fit_shows_every_problem(tmp_path: Path) -> Non
     assert f"{path}:2:2: [1]: not valid JSON" in result.stderr
 
 
-@pytest.mark.parametrize("name", ["suite", "scenario"])
+@pytest.mark.parametrize("name", ["suite", "scenario", "results"])
 def test_schema_prints_json_schema(name: str) -> None:
     result = pramana("schema", name)
     assert result.returncode == 0

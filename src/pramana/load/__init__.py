@@ -12,7 +12,7 @@ from pathlib import Path
 from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.load.lint import lint as lint_scenarios
 from pramana.load.problems import MAX_ERRORS, Problems, with_source
-from pramana.load.scenario import Located, lines_of, read_scenarios
+from pramana.load.scenario import Located, lines_of, read_bounded, read_scenarios
 from pramana.load.suite import check_suite, read_cases
 from pramana.model import Case, Source
 
@@ -54,7 +54,7 @@ def validate(paths: str | Path | Sequence[str | Path], *, max_errors: int = MAX_
                 if suite.hash:
                     report.hashes[str(path)] = suite.hash
             else:
-                data = path.read_bytes()
+                data = read_bounded(path)
                 located = read_scenarios(data, report.problems, str(path))
                 report.scenarios += len(located)
                 text = data.decode("utf-8-sig") if located else ""
@@ -81,7 +81,10 @@ def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
             raise InvalidInput(f"{path} is neither a file nor a folder")
     seen: set[Path] = set()
     for path in given:
-        found = [path] if path.is_file() else list(_below(path))
+        try:
+            found = [path] if path.is_file() else list(_below(path))
+        except RecursionError:
+            raise InvalidInput(f"{path} holds folders nested too deeply to be searched") from None
         if not found:
             raise NotFound(f"{path} holds no .jsonl, .yaml or .yml file")
         for each in found:
@@ -91,7 +94,7 @@ def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder, onerror=_unreadable):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(parent, name)
@@ -99,10 +102,15 @@ def _below(folder: Path) -> Iterator[Path]:
                 yield path
 
 
+def _unreadable(error: OSError) -> None:
+    raise error  # a folder that cannot be searched may hold what is wrong
+
+
 def _warn_of_repeats(
     located: Sequence[Located], text: str, file: str, seen: dict[str, str], problems: Problems
 ) -> None:
     """Warn where two files share an id: each is valid alone, but an import would keep only one."""
+    lines = lines_of(text)
     for each in located:
         place = each.at("id")
         before = seen.setdefault(each.scenario.id, f"{file}:{place.line}")
@@ -110,7 +118,7 @@ def _warn_of_repeats(
             path = f"{each.path}.id" if each.path else "id"
             message = f'id "{each.scenario.id}" also stands at {before}; importing both keeps one'
             problem = Problem(message, path, place.line, place.column, file, severity="warning")
-            problems.add(with_source(problem, lines_of(text)[place.line - 1]))
+            problems.add(with_source(problem, lines[place.line - 1]))
 
 
 def cases_of(path: str | Path) -> Iterator[Case]:
@@ -121,7 +129,7 @@ def cases_of(path: str | Path) -> Iterator[Case]:
         check_suite(file, problems)
         located = []
     else:
-        located = read_scenarios(file.read_bytes(), problems, str(file))
+        located = read_scenarios(read_bounded(file), problems, str(file))
     if problems.errors:
         raise InvalidInput.of([each for each in problems if each.severity == "error"], problems.errors)
     if is_suite(file):

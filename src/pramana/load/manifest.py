@@ -13,6 +13,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
@@ -29,6 +30,9 @@ from pramana.plugins import assertion_types
 BUILT_IN = Path(__file__).parent.parent / "suites"
 MANIFEST = "manifest.toml"
 ABANDONED_S = 3600
+MAX_MANIFEST = 1 << 20
+MAX_PROBLEMS = 100
+_DELETE = "\\u007f"  # the one control character that JSON leaves as it is and TOML does not take
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -39,7 +43,7 @@ class Tier(BaseModel):
 
     file: str = Field(pattern=r"^[^/\\]+\.jsonl$")
     test_count: int = Field(ge=1, le=2**63 - 1)
-    estimated_cost_usd: float | None = Field(default=None, ge=0)
+    estimated_cost_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Unknown for what a user publishes: a cost depends on the model."""
     estimated_tokens: int = Field(ge=0, le=2**63 - 1)
     use_case: str | None = None
@@ -106,14 +110,24 @@ def find_version(name: str) -> Version:
 def open_version(folder: Path, *, built_in: bool = False) -> Version:
     """Read the manifest of any folder."""
     path = folder / MANIFEST
-    text = ""
     try:
+        if path.stat().st_size > MAX_MANIFEST:
+            raise InvalidInput.of([Problem(f"larger than {MAX_MANIFEST >> 20} MB", "", 1, 1, str(path))])
         text = path.read_text(encoding="utf-8")
-        manifest = Manifest.model_validate(tomllib.loads(text))
     except FileNotFoundError:
         raise NotFound(f"{folder} holds no {MANIFEST}, so it is no suite version") from None
     except UnicodeDecodeError:
         raise InvalidInput.of([Problem("not UTF-8", "", 1, 1, str(path))]) from None
+    manifest = _read_manifest(text, path)
+    if manifest.version != folder.resolve().name:
+        message = f"the manifest says version {found(manifest.version)}, but the folder is called {found(folder.name)}"
+        raise InvalidInput.of([Problem(message, "version", file=str(path))])
+    return Version(folder, manifest, built_in)
+
+
+def _read_manifest(text: str, path: Path) -> Manifest:
+    try:
+        return Manifest.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line (\d+), column (\d+)", str(error))  # without one, it is the end of the document
         lines = text.split("\n")
@@ -124,16 +138,16 @@ def open_version(folder: Path, *, built_in: bool = False) -> Version:
         problems = [
             Problem(
                 f"{error['msg'][:1].lower()}{error['msg'][1:]}, found {found(error['input'])}",
-                ".".join(str(part) for part in error["loc"]),
+                ".".join(str(part)[:60] for part in error["loc"]),
                 file=str(path),
             )
-            for error in errors.errors(include_url=False)
+            for error in errors.errors(include_url=False)[:MAX_PROBLEMS]
         ]
-        raise InvalidInput.of(problems) from None
-    if manifest.version != folder.resolve().name:
-        message = f"the manifest says version {found(manifest.version)}, but the folder is called {found(folder.name)}"
-        raise InvalidInput.of([Problem(message, "version", file=str(path))])
-    return Version(folder, manifest, built_in)
+        raise InvalidInput.of(problems, errors.error_count()) from None
+    except (RecursionError, ValueError):  # nested beyond the parser, or a number of thousands of digits
+        raise InvalidInput.of(
+            [Problem("not a manifest: nested too deeply, or a number too long", "", 1, 1, str(path))]
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,16 +221,22 @@ def publish(
     for path in files:
         if not _NAME.fullmatch(path.stem) or path.suffix != ".jsonl":
             raise InvalidInput(f"{path}: a tier is named by its file, such as smoke.jsonl")
+        if not path.is_file():
+            raise InvalidInput(f"{path} is no regular file")
         if path.stem in tiers:
             raise InvalidInput(f'{path}: two files would both be the tier "{path.stem}"')
         tiers[path.stem] = path
+    for text in (use_cases or {}).values():
+        if not text.isprintable() and any("\ud800" <= each <= "\udfff" for each in text):
+            raise InvalidInput(f"the use case {found(text)} is not text")
     for name in {**(use_cases or {}), **(costs_usd or {})}:
         if name not in tiers:
             raise InvalidInput(f'no file is the tier "{name}"{did_you_mean(name, tiers)}')
     root.mkdir(parents=True, exist_ok=True)
     for abandoned in root.glob(f".{version}-*"):  # by a publication that was killed
-        if abandoned.stat().st_mtime < time.time() - ABANDONED_S:
-            shutil.rmtree(abandoned, ignore_errors=True)
+        with suppress(FileNotFoundError):  # someone else is publishing it right now
+            if abandoned.stat().st_mtime < time.time() - ABANDONED_S:
+                shutil.rmtree(abandoned, ignore_errors=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{version}-", dir=root))
     try:
         checked = {}
@@ -224,6 +244,7 @@ def publish(
             shutil.copyfile(path, staged / path.name)
             checked[name] = _check(staged / path.name, path)
         text = _manifest_text(version, checked, use_cases or {}, costs_usd or {})
+        _read_manifest(text, staged / MANIFEST)  # a version that cannot be read could never be replaced
         (staged / MANIFEST).write_text(text, encoding="utf-8")
         for each in (*staged.iterdir(), staged):
             _flush(each)
@@ -275,6 +296,6 @@ def _manifest_text(
             lines += [f"estimated_cost_usd = {float(costs_usd[name])!r}"]
         lines += [f"estimated_tokens = {suite.tokens_est}"]
         if name in use_cases:
-            lines += [f"use_case = {json.dumps(use_cases[name], ensure_ascii=False)}"]
+            lines += [f"use_case = {json.dumps(use_cases[name], ensure_ascii=False).replace(chr(127), _DELETE)}"]
         lines += [f"hash = {json.dumps(suite.hash)}"]
     return "\n".join(lines) + "\n"

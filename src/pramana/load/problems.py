@@ -57,6 +57,11 @@ def with_source(problem: Problem, text: str) -> Problem:
     return replace(problem, source=shown, caret=caret)
 
 
+def shortened(path: str, limit: int = 160) -> str:
+    """Return a path that a line of a report can hold: keys may be megabytes."""
+    return path if len(path) <= limit else path[: limit - 1] + "…"
+
+
 def found(value: object) -> str:
     """Name a value in a message, briefly and whatever it is.
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
@@ -27,13 +28,14 @@ from pydantic_core import PydanticCustomError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pramana.errors import Problem, did_you_mean, visible
-from pramana.load.problems import Problems, found, one_of, with_source
+from pramana.load.problems import Problems, found, one_of, shortened, with_source
 from pramana.load.yaml12 import MAX_BYTES, At, BadYaml, Document, at, compose, is_absent, odd_tag, position
 from pramana.model import Case, Difficulty, Facets, Source, Turn
 
 ScenarioType = Literal["task-completion", "information-retrieval", "conversation-flow"]
 
 _ID = re.compile(r"[a-z0-9-]+")
+_HALF = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -59,7 +61,7 @@ def _text(value: Any, info: ValidationInfo) -> Any:
 
 
 def _is_unicode(value: str) -> bool:
-    return value.isascii() or not any("\ud800" <= each <= "\udfff" for each in value)
+    return value.isascii() or not _HALF.search(value)
 
 
 def _id(value: str) -> str:
@@ -253,6 +255,12 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
+def read_bounded(path: Path) -> bytes:
+    """Read a file, but no more of it than shows that it is too large."""
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
 def read_scenarios(data: bytes, problems: Problems, file: str = "") -> list[Located]:
     """Read the scenarios of a file's bytes; what does not fit goes to `problems`."""
     if len(data) > MAX_BYTES:
@@ -292,7 +300,7 @@ class _Reader:
         self.document: Document
 
     def problem(self, path: str, message: str, place: At) -> None:
-        problem = Problem(message, path, place.line, place.column, self.file)
+        problem = Problem(message, shortened(path), place.line, place.column, self.file)
         if not self.problems.full():
             if self._lines is None:
                 self._lines = lines_of(self.text)

@@ -30,7 +30,7 @@ from pramana import jsonl
 from pramana.assertions import assertion_type, missing_needs
 from pramana.errors import BrokenPlugin, InvalidInput, Problem, Severity, did_you_mean
 from pramana.hash import SortedCases, Standing
-from pramana.load.problems import Problems, found, one_of, with_source
+from pramana.load.problems import Problems, found, one_of, shortened, with_source
 from pramana.model import Assertion, Case, Difficulty, Facets, Role, Source, Turn
 from pramana.plugins import assertion_types
 
@@ -246,13 +246,17 @@ class _Reader:
             return None
         case: TestCase | None = None
         findings: list[Finding] = []
+        uncounted = 0
         try:
             case = TestCase.model_validate(value)
         except ValidationError as errors:
-            findings = [_finding(error) for error in errors.errors(include_url=False)]
+            room = self.problems.limit  # what will not be shown is counted, and no sentence made of it
+            findings = [_finding(error) for error in errors.errors(include_url=False)[:room]]
+            uncounted = max(0, errors.error_count() - room)
         findings += _across(value)
         if findings:
             self.report_all(index, line.number, text, findings)
+        self.problems.errors += uncounted
         return None if any(each.severity == "error" for each in findings) else case
 
     def report_all(self, index: int, line: int, text: str, findings: Sequence["Finding"]) -> None:
@@ -278,7 +282,7 @@ class _Reader:
             self.problems.add(Problem(message, severity=severity))
             return
         spelled = f"[{index}]" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-        problem = Problem(message, spelled, line, column, self.file, severity=severity)
+        problem = Problem(message, shortened(spelled), line, column, self.file, severity=severity)
         self.problems.add(with_source(problem, text))
 
 

@@ -18,7 +18,9 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 MAX_BYTES = 32 << 20
 MAX_CHARACTERS = 32 << 20
 MAX_DEPTH = 40
-MAX_EXPANDED = 1_000_000
+MAX_NODES = 1_000_000
+MAX_EXPANDED = 10_000_000
+"""Characters and values that aliases may add to what is written out."""
 
 _PLAIN = "?"  # what YAML calls the tag of a plain scalar: neither quoted nor tagged
 _ABSENT = frozenset(("", "~", "null"))
@@ -50,10 +52,13 @@ class BadYaml(ValueError):
 class _Parser(CParser):
     """libyaml's composer, with its hooks put to use: no tag is guessed, and depth is counted on the way down."""
 
-    depth = 0
+    depth = nodes = 0
 
     def descend_resolver(self, parent: Any, _index: Any) -> None:
         self.depth += 1
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise BadYaml(f"holds more than {MAX_NODES:,} values; split it into several files", at(parent))
         if self.depth > MAX_DEPTH:
             raise BadYaml(f"nested more than {MAX_DEPTH} levels deep", at(parent))
 
@@ -89,6 +94,8 @@ def compose(text: str) -> Document:
     if len(text) > MAX_CHARACTERS:
         limit = f"{MAX_CHARACTERS >> 20} million characters"
         raise BadYaml(f"the text is longer than {limit}; split it into several files", At(1, 1))
+    if place := _tag_directive(text):
+        raise BadYaml("%TAG is not supported: no tag is", place)
     stand_ins: dict[int, str] = {}
     if not text.isascii() and any(each in text for each in _BREAKS_OF_1_1):
         text, stand_ins = _replace_breaks(text)
@@ -111,8 +118,20 @@ def compose(text: str) -> Document:
     finally:
         parser.dispose()
     if root is not None and "*" in text:
-        _bound_aliases(root, MAX_EXPANDED + len(text))  # what is written out in full is never too much
+        _bound_aliases(root, MAX_EXPANDED + 2 * len(text))  # what is written out in full is never too much
     return Document(root, stand_ins)
+
+
+def _tag_directive(text: str) -> At | None:
+    """Find a `%TAG` before the document: thousands of them take libyaml hours."""
+    if not text.lstrip().startswith(("%", "#")):
+        return None
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith("%TAG"):
+            return At(number, 1)
+        if line.strip() and not line.startswith(("%", "#")):
+            return None
+    return None
 
 
 def at(node: Node) -> At:
@@ -173,7 +192,7 @@ def _bound_aliases(root: Node, limit: int) -> None:
 
     def size(node: Node) -> int:
         if isinstance(node, ScalarNode):
-            return 1
+            return 1 + len(node.value)
         if id(node) in open_nodes:
             raise BadYaml("an alias makes this node contain itself", at(node))
         if id(node) not in sizes:
@@ -182,7 +201,7 @@ def _bound_aliases(root: Node, limit: int) -> None:
             sizes[id(node)] = 1 + sum(map(size, parts))
             open_nodes.discard(id(node))
             if sizes[id(node)] > limit:
-                raise BadYaml(f"aliases grow this node to more than {limit:,} values", at(node))
+                raise BadYaml(f"aliases grow this node to more than {limit:,} characters", at(node))
         return sizes[id(node)]
 
     size(root)

@@ -37,15 +37,24 @@ def print_problem(problem: Problem, *, err: bool = False) -> None:
 
 def _pointed(problem: Problem) -> str:
     gutter = f"{problem.line:5} | "
-    before, after = problem.source[: problem.caret - 1], problem.source[problem.caret - 1 :]
-    room = max(get_terminal_size().columns, 40) - len(gutter) - 1
-    before, after = _shown(before), _shown(after)
-    while _width(before) > room * 2 // 3:
-        before = "…" + before[2:]
-    while _width(before + after) > room and after:
-        after = after[:-2] + "…" if len(after) > 1 else ""
+    room = max(get_terminal_size().columns, 40) - len(gutter) - 2
+    before = _cut(_shown(problem.source[: problem.caret - 1]), room * 2 // 3, keep_end=True)
+    after = _cut(_shown(problem.source[problem.caret - 1 :]), room - _width(before))
     caret = " " * _width(before) + click.style("^", fg=_COLOURS[problem.severity], bold=True)
     return f"{gutter}{before}{after}\n{' ' * (len(gutter) - 2)}| {caret}"
+
+
+def _cut(text: str, room: int, *, keep_end: bool = False) -> str:
+    """Return as much of a text as fits, in one pass; three dots stand for the rest."""
+    kept: list[str] = []
+    taken = 0
+    for each in reversed(text) if keep_end else text:
+        taken += _width(each)
+        if taken > room:
+            kept[-1:] = ["…"]
+            break
+        kept.append(each)
+    return "".join(reversed(kept) if keep_end else kept)
 
 
 def _shown(text: str) -> str:

@@ -10,9 +10,16 @@ from typing import NoReturn
 
 import click
 
-from pramana.errors import InvalidInput, PramanaError, did_you_mean
+from pramana.errors import InvalidInput, PramanaError, did_you_mean, visible
 
 COMMANDS = {
+    "run": ("pramana.show.cli.run:run", "Ask models, check every reply, lose nothing."),
+    "runs": ("pramana.show.cli.runs:runs", "List runs, newest first."),
+    "show": ("pramana.show.cli.runs:show", "Show the summary of a run."),
+    "compare": ("pramana.show.cli.compare:compare", "Say which of two runs is better, or that it is not proven."),
+    "export": ("pramana.show.cli.runs:export", "Write a run as JSON, CSV, JUnit, Markdown or HTML."),
+    "rescore": ("pramana.show.cli.rescore:rescore", "Judge a run again without asking again."),
+    "models": ("pramana.show.cli.models:models", "List whom you may ask; pull the embedded models."),
     "validate": (
         "pramana.show.cli.validate:validate",
         "Check suite and scenario files; every error with its place.",
@@ -75,7 +82,8 @@ def main() -> NoReturn:
     stdout = sys.stdout
     try:
         code = pramana.main(prog_name="pramana", standalone_mode=False) or 0
-        sys.stdout.flush()
+        if sys.stdout is not None:  # a parent may have closed it
+            sys.stdout.flush()
     except SystemExit as stop:
         # When the reader of a pipe has seen enough, click puts a wrapper around our output and leaves by exit 1.
         code = 141 if sys.stdout is not stdout else stop.code or 0
@@ -92,7 +100,8 @@ def main() -> NoReturn:
         _explain(error)
         code = error.exit_code
     except OSError as error:
-        click.echo(f"pramana: {error.filename or ''}: {error.strerror or error}", err=True)
+        where = f"{visible(str(error.filename))}: " if error.filename else ""
+        click.echo(f"pramana: {where}{error.strerror or error}", err=True)
         code = 3
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -117,4 +126,4 @@ def _explain(error: PramanaError) -> None:
         for problem in error.problems:
             terminal.print_problem(problem, err=True)
     else:
-        click.echo(f"pramana: {error}", err=True)
+        click.echo("pramana: " + "\n".join(visible(line) for line in str(error).split("\n")), err=True)

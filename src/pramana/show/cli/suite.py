@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from pramana.errors import Problem
+from pramana.errors import Problem, visible
 from pramana.hash import hash_suite
 from pramana.load import manifest
 from pramana.load.problems import MAX_ERRORS
@@ -46,7 +46,7 @@ def hash_(files: tuple[Path, ...], *, as_json: bool) -> None:
         terminal.print_json(hashes)
         return
     for path, digest in hashes.items():
-        click.echo(f"{digest}  {path}")
+        click.echo(f"{digest}  {visible(path)}")
 
 
 @suite.command(short_help="Compare suites with their pins.")
@@ -77,7 +77,7 @@ def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
         problems = [terminal.as_data(each) for each in broken]
         terminal.print_json({"verified": good, "tiers": tiers, "problems": problems})
         return 0 if good else 2
-    names = [f"{version.manifest.version} {verified.tier}" for version, verified in results]
+    names = [visible(f"{version.manifest.version} {verified.tier}") for version, verified in results]
     for name, (_, verified) in zip(names, results, strict=True):
         mark = click.style(f"{verified.verdict:8}", fg="red" if verified.problems else "green")
         click.echo(f"{mark} {name:{max(map(len, names))}}  {(verified.found or verified.pinned)[:23]}…")
@@ -118,7 +118,7 @@ def publish(
     if as_json:
         terminal.print_json(_as_data(published))
         return
-    click.echo(f"Published {published.folder}\n\n{_described(published)}")
+    click.echo(f"Published {visible(str(published.folder))}\n\n{_described(published)}")
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
@@ -145,15 +145,17 @@ def _described(version: manifest.Version) -> str:
     stated = version.manifest
     width = max(4, *(len(name) for name in stated.tiers))
     origin = "built in" if version.built_in else str(version.folder)
-    lines = [f"{click.style(stated.version, bold=True)}  {origin}"]
+    lines = [f"{click.style(visible(stated.version), bold=True)}  {visible(origin)}"]
     lines += [f"  {'tier':{width}}  tests  est. cost  est. tokens  use case"]
     for name, tier in stated.tiers.items():
         cost = "unknown" if tier.estimated_cost_usd is None else f"${tier.estimated_cost_usd:.2f}"
-        use = tier.use_case or ""
-        lines += [f"  {name:{width}}  {tier.test_count:5,}  {cost:>9}  {tier.estimated_tokens:11,}  {use}".rstrip()]
+        use = visible(tier.use_case or "")
+        lines += [
+            f"  {visible(name):{width}}  {tier.test_count:5,}  {cost:>9}  {tier.estimated_tokens:11,}  {use}".rstrip()
+        ]
     lines += ["", "  files and their pinned hashes"]
     for name, tier in stated.tiers.items():
-        lines += [f"    {name}: {tier.file}", f"      {tier.hash}"]
+        lines += [f"    {visible(name)}: {visible(tier.file)}", f"      {tier.hash}"]
     for title, names in (("categories", stated.categories), ("assertion types", stated.assertion_types)):
-        lines += ["", *click.wrap_text(", ".join(names), 78, f"  {title}: ", "    ").splitlines()]
+        lines += ["", *click.wrap_text(visible(", ".join(names)), 78, f"  {title}: ", "    ").splitlines()]
     return "\n".join(lines)

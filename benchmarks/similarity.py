@@ -1,0 +1,97 @@
+"""How far can a cosine be trusted? The default threshold of `semantic_similarity`, chosen and then measured.
+
+`tests/score/pairs.jsonl` holds pairs of a reference and an answer, each labelled by hand: does the answer say the same?
+Each kind of pair is split in two halves by a fixed field. The threshold that separates the labels of the *choose* half
+best (balanced accuracy, in steps of 0.01; of equals the middle one) becomes the default; the *report* half, which had
+no say, tells how often it is right. Kinds that keep the words and change the meaning (negation, word order, another
+number or name) are in the set on purpose: an embedding hardly sees them.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from pramana.embedded import minilm
+from pramana.score.similarity import DEFAULT_THRESHOLD, cosine
+
+PAIRS = Path(__file__).parent.parent / "tests" / "score" / "pairs.jsonl"
+STEPS = [step / 100 for step in range(101)]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One labelled pair and how similar its texts are."""
+
+    kind: str
+    same: bool
+    half: str
+    similarity: float
+
+    def is_right(self, threshold: float) -> bool:
+        """Say whether the threshold gives this pair its label."""
+        return (self.similarity >= threshold) == self.same
+
+
+def measured(path: Path = PAIRS) -> list[Pair]:
+    """Read the pairs and embed their texts."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    vectors = minilm.encoder().encode([line[side] for line in lines for side in ("reference", "answer")]).tolist()
+    return [
+        Pair(line["kind"], line["label"] == "same", line["half"], cosine(vectors[2 * row], vectors[2 * row + 1]))
+        for row, line in enumerate(lines)
+    ]
+
+
+def accuracy(pairs: Iterable[Pair], threshold: float) -> float:
+    """Return the share of pairs the threshold gives their label."""
+    return fmean(pair.is_right(threshold) for pair in pairs)
+
+
+def balanced(pairs: Sequence[Pair], threshold: float) -> float:
+    """Return the mean of the accuracies on both labels, so that the more frequent one has no more say."""
+    return fmean(accuracy([pair for pair in pairs if pair.same is same], threshold) for same in (True, False))
+
+
+def chosen(pairs: Sequence[Pair]) -> float:
+    """Return the threshold that is best on the *choose* half."""
+    choose = half(pairs, "choose")
+    scores = [round(balanced(choose, step), 9) for step in STEPS]
+    best = [step for step, score in zip(STEPS, scores, strict=True) if score == max(scores)]
+    return best[len(best) // 2]
+
+
+def half(pairs: Iterable[Pair], name: str) -> list[Pair]:
+    """Return the pairs of one half."""
+    return [pair for pair in pairs if pair.half == name]
+
+
+def main() -> int:
+    """Print the tables; exit 1 when the constant in the scorer is not what is chosen here."""
+    pairs = measured()
+    threshold = chosen(pairs)
+    report = half(pairs, "report")
+    print(f"{len(pairs)} pairs; threshold {threshold} chosen on {len(half(pairs, 'choose'))} of them.\n")
+    print(f"On the other {len(report)}: balanced accuracy {balanced(report, threshold):.3f}.\n")
+    print("| kind | says the same | pairs | mean similarity | judged rightly |")
+    print("| --- | --- | --- | --- | --- |")
+    for kind, same in dict.fromkeys((pair.kind, pair.same) for pair in report):
+        group = [pair for pair in report if (pair.kind, pair.same) == (kind, same)]
+        right = accuracy(group, threshold)
+        mean = fmean(pair.similarity for pair in group)
+        print(f"| {kind} | {'yes' if same else 'no'} | {len(group)} | {mean:.2f} | {right:.0%} |")
+    print("\n| threshold | right when the same | right when different | balanced |")
+    print("| --- | --- | --- | --- |")
+    for other in sorted({0.4, 0.5, 0.6, 0.7, 0.8, 0.9, threshold}):
+        sides = [accuracy([pair for pair in report if pair.same is same], other) for same in (True, False)]
+        print(f"| {other} | {sides[0]:.0%} | {sides[1]:.0%} | {balanced(report, other):.3f} |")
+    if threshold != DEFAULT_THRESHOLD:
+        print(f"\nThe scorer's DEFAULT_THRESHOLD is {DEFAULT_THRESHOLD}, but {threshold} is chosen here.")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,346 @@
+"""What a run amounts to: results in one at a time, counts, rates with intervals, times and money out.
+
+`Tally` takes each result once, in any order, and keeps counters, two arrays of times and a bounded list of reasons: its
+memory does not grow with the texts, and hardly with the number of results. An error is not a failure: the pass rate is
+passed / (passed + failed), and whatever has no verdict stands beside it, with the reason in words. Nothing is rounded
+here, and an unknown price or token count stays unknown.
+"""
+
+import re
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pramana.analyse.intervals import Interval, percentile, wilson
+from pramana.model import Case, Outcome, Result
+
+Dimension = Literal["category", "difficulty", "tag", "language", "check", "model"]
+DIMENSIONS: tuple[Dimension, ...] = ("category", "difficulty", "tag", "language", "check", "model")
+
+MAX_REASONS = 50
+"""Kinds of reasons kept apart; the rest are counted together."""
+NAMED_CASES = 10
+"""Ids kept of the cases that share a reason."""
+MAX_REASON_LENGTH = 300
+OTHER_REASONS = "other reasons"
+
+_ORDER = tuple(Outcome)
+_PLACE = {outcome: place for place, outcome in enumerate(_ORDER)}
+_HARDER = {"easy": 1, "medium": 2, "hard": 3}
+_NUMBERS = re.compile(r"\d+(?:\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How many results ended how, and the pass rate of those that have a verdict.
+
+    >>> rate = Rate(passed=9, failed=1, errored=5)
+    >>> rate.value, rate.undecided, rate.total
+    (0.9, 5, 15)
+    """
+
+    passed: int = 0
+    failed: int = 0
+    errored: int = 0
+    unscored: int = 0
+    skipped: int = 0
+    per_case: int = 1
+    """Results there are of one case: repeats times models."""
+
+    @property
+    def scored(self) -> int:
+        return self.passed + self.failed
+
+    @property
+    def undecided(self) -> int:
+        """Results without a verdict."""
+        return self.errored + self.unscored + self.skipped
+
+    @property
+    def total(self) -> int:
+        return self.scored + self.undecided
+
+    @property
+    def value(self) -> float | None:
+        """The pass rate; None when nothing has a verdict."""
+        return self.passed / self.scored if self.scored else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """Wilson's 95 % interval of the pass rate, with cases as the units.
+
+        Several results of one case are not several cases. They are counted here as if they always agreed, which at
+        temperature 0 they nearly do and which otherwise errs on the wide side: repeats never narrow this interval.
+        """
+        return wilson(self.passed / self.per_case, self.scored / self.per_case) if self.scored else None
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """A sum of what is known, and of how many replies it is not."""
+
+    known: float = 0
+    unknown: int = 0
+
+    @property
+    def value(self) -> float | None:
+        """The sum; None when any part of it is unknown."""
+        return None if self.unknown else self.known
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Percentiles in seconds, of replies that were not taken from the cache; None of none."""
+
+    count: int = 0
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why results have no verdict, in words: how many, and which cases first."""
+
+    outcome: Outcome
+    text: str
+    count: int
+    cases: tuple[str, ...]
+    more: bool = False
+    """There are other cases beside those named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run amounts to."""
+
+    overall: Rate
+    by: Mapping[Dimension, Mapping[str, Rate]]
+    input_tokens: Total
+    output_tokens: Total
+    cost_usd: Total
+    """Of replies and judges together."""
+    judge_cost_usd: Total
+    """The judges' part of it."""
+    latency: Times
+    first_token: Times
+    reasons: tuple[Reason, ...]
+    """Most frequent first."""
+    cached: int
+    """Replies that came from the cache: not asked, not paid, not timed."""
+    not_reproducible: tuple[str, ...]
+    """One sentence for each parameter a model would not take."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data, for `--json`, the API and pages."""
+        return {
+            "overall": _rate_data(self.overall),
+            "by": {name: {value: _rate_data(rate) for value, rate in rows.items()} for name, rows in self.by.items()},
+            "tokens": {"input": _total_data(self.input_tokens), "output": _total_data(self.output_tokens)},
+            "cost_usd": _total_data(self.cost_usd),
+            "judge_cost_usd": _total_data(self.judge_cost_usd),
+            "latency_s": _times_data(self.latency),
+            "first_token_s": _times_data(self.first_token),
+            "reasons": [
+                {"outcome": each.outcome.value, "reason": each.text, "count": each.count, "cases": list(each.cases)}
+                for each in self.reasons
+            ],
+            "cached": self.cached,
+            "not_reproducible": list(self.not_reproducible),
+        }
+
+
+def _rate_data(rate: Rate) -> dict[str, Any]:
+    interval = rate.interval
+    return {
+        "total": rate.total,
+        **{outcome.value: getattr(rate, outcome.value) for outcome in _ORDER},
+        "pass_rate": rate.value,
+        "interval": [interval.low, interval.high] if interval else None,
+    }
+
+
+def _total_data(total: Total) -> dict[str, Any]:
+    return {"total": total.value, "known": total.known, "unknown": total.unknown}
+
+
+def _times_data(times: Times) -> dict[str, Any]:
+    return {"count": times.count, "p50": times.p50, "p95": times.p95, "p99": times.p99}
+
+
+class _Sum:
+    """A running total that remembers how often it was not told."""
+
+    __slots__ = ("known", "unknown")
+
+    def __init__(self) -> None:
+        self.known: float = 0
+        self.unknown = 0
+
+    def add(self, value: float | None) -> None:
+        if value is None:
+            self.unknown += 1
+        else:
+            self.known += value
+
+    def total(self) -> Total:
+        return Total(self.known, self.unknown)
+
+
+class _Kind:
+    """One kind of reason as it is met."""
+
+    __slots__ = ("cases", "count", "more", "outcome", "text")
+
+    def __init__(self, outcome: Outcome, text: str) -> None:
+        self.outcome, self.text = outcome, text
+        self.count, self.more = 0, False
+        self.cases: dict[str, None] = {}
+
+    def add(self, case: str) -> None:
+        self.count += 1
+        if case not in self.cases:
+            if len(self.cases) < NAMED_CASES:
+                self.cases[case] = None
+            else:
+                self.more = True
+
+
+class _Reasons:
+    """Reasons by kind: the same words with other numbers in them are the same reason."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[tuple[Outcome, str], _Kind] = {}
+
+    def add(self, outcome: Outcome, text: str, case: str) -> None:
+        text = text[:MAX_REASON_LENGTH]
+        name = (outcome, _NUMBERS.sub("#", text))
+        if name not in self.kinds:
+            if len(self.kinds) >= MAX_REASONS:
+                name, text = (outcome, OTHER_REASONS), OTHER_REASONS
+            self.kinds.setdefault(name, _Kind(outcome, text))
+        self.kinds[name].add(case)
+
+    def listed(self) -> tuple[Reason, ...]:
+        return tuple(
+            Reason(kind.outcome, kind.text, kind.count, tuple(kind.cases), kind.more)
+            for kind in sorted(self.kinds.values(), key=lambda kind: -kind.count)
+        )
+
+
+class Tally:
+    """Counts results as they come.
+
+    >>> from pramana.model import Check, Facets, Key, Reply
+    >>> case = Case("a-1", "test_case", (), Facets("factual", "easy"))
+    >>> check = Check("contains", "1", Outcome.PASSED, "found")
+    >>> tally = Tally()
+    >>> tally.add(case, Result(Key("sha256:…", "gpt-5"), "a-1", Reply("Paris"), None, (check,), None, None))
+    >>> tally.summary().by["category"]["factual"].value
+    1.0
+    """
+
+    def __init__(self, *, repeats: int = 1, models: int = 1) -> None:
+        """Say how many results of each case will come: they are not that many cases."""
+        self._repeats, self._models = max(1, repeats), max(1, models)
+        self._overall = [0] * len(_ORDER)
+        self._by: dict[Dimension, dict[str, list[int]]] = {name: {} for name in DIMENSIONS}
+        self._input, self._output, self._cost, self._judge_cost = _Sum(), _Sum(), _Sum(), _Sum()
+        self._latency, self._first_token = array("d"), array("d")
+        self._reasons = _Reasons()
+        self._dropped: Counter[tuple[str, str]] = Counter()
+        self._cached = 0
+
+    def add(self, case: Case, result: Result) -> None:
+        """Count one result."""
+        outcome = result.outcome
+        place, facets, by = _PLACE[outcome], case.facets, self._by
+        self._overall[place] += 1
+        _count(by["category"], facets.category, place)
+        _count(by["difficulty"], facets.difficulty, place)
+        _count(by["model"], result.key.model, place)
+        if facets.language is not None:
+            _count(by["language"], facets.language, place)
+        for tag in set(facets.tags):
+            _count(by["tag"], tag, place)
+        for check in result.checks:
+            _count(by["check"], check.name, _PLACE[check.outcome])
+            if check.evidence.get("answers"):  # a judge was asked
+                cost = check.evidence.get("cost_usd")
+                self._judge_cost.add(cost if isinstance(cost, float | int) else None)
+        if outcome not in (Outcome.PASSED, Outcome.FAILED):
+            self._reasons.add(outcome, why(result), result.case_id)
+        reply = result.reply
+        if reply is None:
+            return
+        for parameter in reply.dropped:
+            self._dropped[result.key.model, parameter] += 1
+        if reply.cached:
+            self._cached += 1
+            return
+        self._input.add(reply.usage.input_tokens)
+        self._output.add(reply.usage.output_tokens)
+        self._cost.add(reply.cost_usd)
+        self._latency.append(reply.total_s)
+        if reply.first_token_s is not None:
+            self._first_token.append(reply.first_token_s)
+
+    def summary(self) -> Summary:
+        """Return what has been counted so far; more may be added after."""
+        each = self._repeats * self._models
+        return Summary(
+            overall=_rate(self._overall, each),
+            by={
+                name: {
+                    value: _rate(counts, self._repeats if name == "model" else each)
+                    for value, counts in sorted(rows.items(), key=lambda row: (_HARDER.get(row[0], 0), row[0]))
+                }
+                for name, rows in self._by.items()
+            },
+            input_tokens=self._input.total(),
+            output_tokens=self._output.total(),
+            cost_usd=Total(self._cost.known + self._judge_cost.known, self._cost.unknown + self._judge_cost.unknown),
+            judge_cost_usd=self._judge_cost.total(),
+            latency=_times(self._latency),
+            first_token=_times(self._first_token),
+            reasons=self._reasons.listed(),
+            cached=self._cached,
+            not_reproducible=tuple(
+                f"{model} would not take {parameter}: asked without it {count:,} time{'s' if count > 1 else ''}, "
+                "so its replies may differ when asked again"
+                for (model, parameter), count in sorted(self._dropped.items())
+            ),
+        )
+
+
+def why(result: Result) -> str:
+    """Say in words why a result ended as it did: the failure, or the reasons of the checks that decided it.
+
+    >>> from pramana.model import Failure, Key
+    >>> why(Result(Key("sha256:…", "m"), "a-1", None, Failure("unavailable", "no answer in 60 s"), (), None, None))
+    'no answer in 60 s'
+    """
+    if result.reply is None:
+        return result.failure.message if result.failure else "no reply, and no reason was recorded"
+    if not result.checks:
+        return result.failure.message if result.failure else "nothing checked the reply"
+    outcome = result.outcome
+    return "; ".join(dict.fromkeys(check.reason for check in result.checks if check.outcome is outcome))
+
+
+def _count(rows: dict[str, list[int]], value: str, place: int) -> None:
+    counts = rows.get(value)
+    if counts is None:
+        counts = rows[value] = [0] * len(_ORDER)
+    counts[place] += 1
+
+
+def _rate(counts: list[int], per_case: int) -> Rate:
+    return Rate(**dict(zip((outcome.value for outcome in _ORDER), counts, strict=True)), per_case=per_case)
+
+
+def _times(values: "array[float]") -> Times:
+    ordered = sorted(values)
+    return Times(len(ordered), *(percentile(ordered, share) for share in (0.5, 0.95, 0.99)))

@@ -1,0 +1,207 @@
+"""SmolLM2-135M in this process, by llama.cpp: a conversation goes in, a reply comes out. No key, no network.
+
+One engine a process, loaded on first use, answering one conversation at a time: the same conversation and parameters
+then give the same text in any order, process and number of threads. It always has a system message, since without one
+this model answers wildly; a reply ends after 256 tokens. Nothing is written to the terminal. A weak model, good as a
+subject that fails visibly: never a judge.
+"""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from pramana.embedded import weights
+from pramana.errors import BrokenReply, Rejected, Unavailable
+from pramana.model import Reply, Turn, Usage
+
+NAME = "SmolLM2-135M-Instruct"
+WEIGHTS = "smollm2-135m"
+SYSTEM = "You are a helpful assistant."
+CONTEXT = 2048
+"""Tokens of a prompt and its reply together."""
+REPLY_CAP = 256
+_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_LENGTHS = ("max_tokens", "max_completion_tokens", "n_predict")
+_OURS = ("messages", "model", "stream", "stream_options")
+
+
+class EngineMissing(weights.WeightsMissing):
+    """The runtime is not installed."""
+
+    code = "engine_missing"
+
+
+class Engine:
+    """The loaded model and the one thread that works it."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._queue = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pramana-language")
+        self._server: Any = None
+        self.runtime = ""
+        """`xllamacpp 2026.10.11549`, once loaded."""
+
+    def submit(
+        self, turns: Sequence[Turn], parameters: Mapping[str, Any], is_cancelled: Callable[[], bool]
+    ) -> "Future[Reply]":
+        """Ask for a reply; conversations are answered in the order they came.
+
+        A reply under way ends early, as `BrokenReply`, once `is_cancelled` says so. Times are those of this
+        conversation alone: neither loading nor waiting for others counts.
+        """
+        return self._queue.submit(self._reply, turns, parameters, is_cancelled)
+
+    def _reply(self, turns: Sequence[Turn], parameters: Mapping[str, Any], is_cancelled: Callable[[], bool]) -> Reply:
+        if is_cancelled():
+            raise BrokenReply("cancelled before it was answered")
+        body = _body(turns, parameters)
+        server = self._loaded()
+        heard = _Stream(is_cancelled)
+        try:
+            server.handle_chat_completions(body, heard)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise Rejected(f"{NAME} cannot take this conversation: {error}") from None
+        return heard.reply(self.runtime)
+
+    def _loaded(self) -> Any:
+        if self._server is not None:
+            return self._server
+        weights.pull(WEIGHTS)
+        folder = weights.verified(WEIGHTS)
+        try:
+            import xllamacpp  # type: ignore[import-untyped]
+        except ImportError as error:
+            raise EngineMissing(
+                f"the embedded model needs its runtime ({error}): pip install 'pramana[local]'"
+            ) from error
+        given = xllamacpp.CommonParams()
+        given.model.path = str(folder / _FILE)
+        given.model_alias = {NAME}  # else the path on this machine stands in every reply
+        given.n_ctx, given.n_parallel = CONTEXT, 1
+        given.cpuparams.n_threads = given.cpuparams_batch.n_threads = self.threads
+        given.n_gpu_layers = 0  # other arithmetic gives other text
+        given.warmup = False
+        given.verbosity = -1  # llama.cpp writes to standard error itself; this is its own word for silence
+        given.cache_ram_mib = 0  # finished prompts would be kept, up to 8 GB
+        # The library opens a port on loopback, and offers no way not to: nobody else gets in.
+        given.api_keys = [secrets.token_hex(32)]
+        given.cors_origins = ""
+        given.ui = given.endpoint_slots = False
+        try:
+            self._server = xllamacpp.Server(given)
+        except RuntimeError as error:
+            raise Unavailable(f"{NAME} could not be loaded from {folder}: {error}") from error
+        self.runtime = f"xllamacpp {xllamacpp.__version__}"
+        return self._server
+
+
+_engine: Engine | None = None
+_engine_lock = threading.Lock()
+
+
+def engine(threads: int = 1) -> Engine:
+    """Return this process's engine. The first caller decides the number of threads; it changes speed, not text.
+
+    One thread is the safe choice: beside other work, two ran five times slower than one.
+    """
+    global _engine  # noqa: PLW0603 - one a process is the point: the weights take 200 MB
+    with _engine_lock:
+        if _engine is None:
+            _engine = Engine(threads)
+        return _engine
+
+
+def _body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+    if not any(turn.role == "system" for turn in turns):
+        messages.insert(0, {"role": "system", "content": SYSTEM})
+    for turn in turns:
+        if any("\ud800" <= character <= "\udfff" for character in turn.text):
+            raise Rejected(
+                f"{NAME} reads UTF-8: a {turn.role} message holds half of a surrogate pair, which is no text"
+            )
+    length = REPLY_CAP
+    for name in _LENGTHS:
+        given = parameters.get(name)
+        if given is None:
+            continue
+        if type(given) is not int or given < 1:
+            raise Rejected(f"{name} must be a whole number above 0, not {given!r}", parameter=name)
+        length = min(length, given)
+    return {
+        "cache_prompt": False,  # a reply's times and text must not depend on who was asked before
+        **{name: value for name, value in parameters.items() if name not in (*_LENGTHS, *_OURS)},
+        "messages": messages,
+        "max_tokens": length,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+class _Stream:
+    """Hears the events of one reply; called by the runtime, which swallows exceptions: none leaves from here."""
+
+    def __init__(self, is_cancelled: Callable[[], bool]) -> None:
+        self._is_cancelled = is_cancelled
+        self._began = time.perf_counter()
+        self._first: float | None = None
+        self._parts: list[str] = []
+        self._finish: str | None = None
+        self._last: Mapping[str, Any] = {}
+        self._cancelled = False
+
+    def __call__(self, event: Mapping[str, Any]) -> bool:
+        """Take one event; True ends the reply."""
+        self._last = event
+        for choice in event.get("choices", ()):
+            if part := choice["delta"].get("content"):
+                self._first = self._first or time.perf_counter()
+                self._parts.append(part)
+            self._finish = choice.get("finish_reason") or self._finish
+        self._cancelled = self._is_cancelled()
+        return self._cancelled
+
+    def reply(self, runtime: str) -> Reply:
+        ended = time.perf_counter()
+        if error := self._last.get("error"):
+            raise _refused(error)
+        if self._cancelled:
+            raise BrokenReply("cancelled before the reply was complete")
+        if self._finish is None:
+            raise BrokenReply(f"{NAME} stopped in the middle of its reply")
+        pinned = weights.pinned(WEIGHTS)
+        sha256 = pinned.files[_FILE].sha256
+        usage = self._last.get("usage", {})
+        text = "".join(self._parts)
+        return Reply(
+            text,
+            Usage(usage.get("prompt_tokens"), usage.get("completion_tokens"), 0),
+            served_model=NAME,
+            fingerprint=f"{runtime}; {_FILE.removesuffix('.gguf').replace('.', ' ')} sha256:{sha256[:8]}…",
+            finish_reason=self._finish,
+            first_token_s=None if self._first is None else self._first - self._began,
+            total_s=ended - self._began,
+            raw={
+                "model": NAME,
+                "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": self._finish}],
+                "usage": usage,
+                "timings": self._last.get("timings"),
+                "runtime": runtime,
+                "weights": {"package": f"{pinned.project} {pinned.version}", "file": _FILE, "sha256": sha256},
+            },
+            cost_usd=0.0,  # known, and nothing
+        )
+
+
+def _refused(error: Mapping[str, Any]) -> Rejected:
+    if error.get("type") == "exceed_context_size_error":
+        return Rejected(
+            f"the conversation is {error.get('n_prompt_tokens', 'too many')} tokens long; {NAME} takes {CONTEXT}, "
+            "its reply included: shorten it, or ask another model"
+        )
+    message = str(error.get("message"))
+    field = message.partition("Field '")[2].partition("'")[0]
+    return Rejected(f"{NAME} refused the request: {message}", parameter=field or None)

@@ -1,0 +1,317 @@
+"""all-MiniLM-L6-v2 in numpy: texts go in, one vector of 384 numbers and length 1 a text comes out.
+
+The published model read from its safetensors file, with BERT's uncased word pieces as sentence-transformers uses them:
+at most 256 a text, the rest is cut. Float32 throughout; a text's vector does not depend on its neighbours beyond
+rounding (under 1e-6). Text is data: "[SEP]" in it is four characters and a word, never the special token. Never torch,
+never the network. Safe from several threads, which take turns.
+"""
+
+import json
+import math
+import struct
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pramana.embedded import weights
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+
+NAME = "all-MiniLM-L6-v2"
+WEIGHTS = "minilm-l6-v2"
+DIMENSIONS = 384
+MAX_PIECES = 256
+"""Of one text, with the two special ones around it: sentence-transformers' setting for this model."""
+_LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
+_LONGEST_WORD = 100
+_BATCH = 32
+
+
+@lru_cache(maxsize=1)
+def encoder() -> "MiniLM":
+    """Return this process's encoder, loaded and verified on the first call."""
+    return MiniLM(weights.verified(WEIGHTS) / "model")
+
+
+class WordPieces:
+    """BERT's uncased tokenizer: clean, space out Chinese, lower, strip accents, split punctuation, longest match."""
+
+    def __init__(self, vocabulary: Path) -> None:
+        lines = vocabulary.read_text(encoding="utf-8").split("\n")
+        self.ids = {piece.removesuffix("\r"): number for number, piece in enumerate(lines)}
+        self.pieces = lines
+        self._unknown, self._start, self._end = (self.ids[piece] for piece in ("[UNK]", "[CLS]", "[SEP]"))
+
+    def __call__(self, text: str) -> list[int]:
+        """Return the ids of the text's pieces between the start and the end mark, `MAX_PIECES` at most."""
+        found = [self._start]
+        for word in _words(text):
+            found += self._split(word)
+            if len(found) >= MAX_PIECES:
+                break
+        return [*found[: MAX_PIECES - 1], self._end]
+
+    def _split(self, word: str) -> list[int]:
+        if len(word) > _LONGEST_WORD:
+            return [self._unknown]
+        found, start = [], 0
+        while start < len(word):
+            prefix = "##" if start else ""
+            for end in range(len(word), start, -1):
+                piece = self.ids.get(prefix + word[start:end])
+                if piece is not None:
+                    found.append(piece)
+                    start = end
+                    break
+            else:
+                return [self._unknown]
+        return found
+
+
+def _words(text: str) -> list[str]:
+    if not text.isascii():
+        spaced = "".join(f" {each} " if _is_chinese(ord(each)) else each for each in text)
+        bare = unicodedata.normalize("NFD", "".join(_cleaned(each) for each in spaced).lower())
+        text = "".join(each for each in bare if unicodedata.category(each) != "Mn")
+    else:
+        text = "".join(_cleaned(each) for each in text).lower()
+    return "".join(f" {each} " if _is_punctuation(each) else each for each in text).split()
+
+
+_CONTROL = ("Cc", "Cf", "Co", "Cs")  # not the unassigned: which those are depends on Python's version
+
+
+@lru_cache(maxsize=4096)
+def _cleaned(character: str) -> str:
+    if character in "\t\n\r":
+        return " "
+    category = unicodedata.category(character)
+    if character == "\ufffd" or category in _CONTROL:
+        return ""
+    return " " if category == "Zs" else character
+
+
+@lru_cache(maxsize=4096)
+def _is_punctuation(character: str) -> bool:
+    # BERT counts every ASCII mark as punctuation, those that Unicode calls symbols too: $ + < = > ^ ` | ~
+    mark = character.isascii() and character.isprintable() and not character.isalnum() and character != " "
+    return mark or unicodedata.category(character).startswith("P")
+
+
+_CHINESE = (
+    (0x4E00, 0x9FFF),
+    (0x3400, 0x4DBF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0xF900, 0xFAFF),
+    (0x2F800, 0x2FA1F),
+)
+
+
+def _is_chinese(code: int) -> bool:
+    return code >= 0x3400 and any(first <= code <= last for first, last in _CHINESE)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let numpy's matrix library use one thread meanwhile.
+
+    Its threads wait for each other by spinning: on a machine with anything else to do, two were five times slower than
+    one. Only the library inside numpy's own wheels is known; with another, nothing is changed.
+    """
+    threads = _openblas()
+    if threads is None:
+        yield
+        return
+    before = threads.get()
+    threads.set(1)
+    try:
+        yield
+    finally:
+        threads.set(before)
+
+
+class _Threads(NamedTuple):
+    get: Callable[[], int]
+    set: Callable[[int], None]
+
+
+@lru_cache(maxsize=1)
+def _openblas() -> _Threads | None:
+    import ctypes
+
+    import numpy as np
+
+    for path in Path(np.__file__).parent.with_name("numpy.libs").glob("*openblas*"):
+        library = ctypes.CDLL(str(path))
+        for suffix in ("64_", ""):
+            try:
+                return _Threads(
+                    getattr(library, f"scipy_openblas_get_num_threads{suffix}"),
+                    getattr(library, f"scipy_openblas_set_num_threads{suffix}"),
+                )
+            except AttributeError:
+                continue
+    return None
+
+
+class MiniLM:
+    """The encoder: six transformer layers, the mean of the last one's vectors, length 1."""
+
+    def __init__(self, folder: Path) -> None:
+        import numpy as np
+
+        tensors = _read_safetensors(folder / "model.safetensors")
+
+        def pair(name: str, *, turned: bool = False) -> "tuple[Floats, Floats]":
+            weight, bias = tensors[f"{name}.weight"], tensors[f"{name}.bias"]
+            return np.ascontiguousarray(weight.T if turned else weight), np.array(bias)
+
+        def joined(parts: "Sequence[tuple[Floats, Floats]]") -> "tuple[Floats, Floats]":
+            return np.concatenate([part[0] for part in parts], axis=1), np.concatenate([part[1] for part in parts])
+
+        self._turn = Lock()
+        self.tokenize = WordPieces(folder / "vocab.txt")
+        self._words = tensors["embeddings.word_embeddings.weight"]
+        self._places = (
+            tensors["embeddings.position_embeddings.weight"] + tensors["embeddings.token_type_embeddings.weight"][0]
+        )
+        self._norm = pair("embeddings.LayerNorm")
+        self._layers = []
+        for number in range(_LAYERS):
+            layer = f"encoder.layer.{number}"
+            attention = [pair(f"{layer}.attention.self.{part}", turned=True) for part in ("query", "key", "value")]
+            self._layers.append(
+                (
+                    joined(attention),
+                    pair(f"{layer}.attention.output.dense", turned=True),
+                    pair(f"{layer}.attention.output.LayerNorm"),
+                    pair(f"{layer}.intermediate.dense", turned=True),
+                    pair(f"{layer}.output.dense", turned=True),
+                    pair(f"{layer}.output.LayerNorm"),
+                )
+            )
+
+    def encode(self, texts: Sequence[str]) -> "Floats":
+        """Return one row a text, in their order. One call at a time, on one processor."""
+        with self._turn, _one_thread():
+            return self._encode(texts)
+
+    def _encode(self, texts: Sequence[str]) -> "Floats":
+        import numpy as np
+
+        pieces = [self.tokenize(text) for text in texts]
+        rows = np.zeros((len(texts), DIMENSIONS), np.float32)
+        by_length = sorted(range(len(texts)), key=lambda row: len(pieces[row]))  # neighbours need little padding
+        for start in range(0, len(texts), _BATCH):
+            batch = by_length[start : start + _BATCH]
+            rows[batch] = self._encode_batch([pieces[row] for row in batch])
+        return rows
+
+    def _encode_batch(self, batch: Sequence[Sequence[int]]) -> "Floats":
+        import numpy as np
+
+        count, length = len(batch), max(map(len, batch))
+        ids = np.zeros((count, length), np.int64)
+        present = np.zeros((count, length), np.float32)
+        for row, pieces in enumerate(batch):
+            ids[row, : len(pieces)] = pieces
+            present[row, : len(pieces)] = 1
+        hide = ((1 - present) * np.float32(-1e9))[:, None, None]
+        scale = np.float32(1 / math.sqrt(DIMENSIONS / _HEADS))
+
+        state = _normalised(self._words[ids] + self._places[:length], self._norm)
+        for attention, out, first_norm, widen, narrow, second_norm in self._layers:
+            heads = _applied(state, attention).reshape(count, length, 3, _HEADS, -1).transpose(2, 0, 3, 1, 4)
+            query, key, value = heads
+            looks = _softmax(query @ key.transpose(0, 1, 3, 2) * scale + hide)
+            seen = (looks @ value).transpose(0, 2, 1, 3).reshape(count, length, DIMENSIONS)
+            state += _applied(seen, out)
+            state = _normalised(state, first_norm)
+            state += _applied(_gelu(_applied(state, widen)), narrow)
+            state = _normalised(state, second_norm)
+        mean = (state * present[:, :, None]).sum(1) / present.sum(1)[:, None]
+        vectors: Floats = mean / np.linalg.norm(mean, axis=1, keepdims=True)
+        return vectors
+
+
+# These work in place: half the time of a small encoder is spent on moving numbers about.
+
+
+def _applied(state: "Floats", dense: "tuple[Floats, Floats]") -> "Floats":
+    # One flat product: numpy takes a stack of matrices one by one.
+    flat = state.reshape(-1, state.shape[-1]) @ dense[0]
+    flat += dense[1]
+    return flat.reshape(*state.shape[:-1], -1)
+
+
+def _normalised(state: "Floats", norm: "tuple[Floats, Floats]") -> "Floats":
+    import numpy as np
+
+    state -= state.mean(-1, keepdims=True)
+    variance = np.einsum("...i,...i->...", state, state)[..., None] / np.float32(DIMENSIONS)
+    state /= np.sqrt(variance + np.float32(_EPSILON))
+    state *= norm[0]
+    state += norm[1]
+    return state
+
+
+def _softmax(scores: "Floats") -> "Floats":
+    import numpy as np
+
+    scores -= scores.max(-1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(-1, keepdims=True)
+    return scores
+
+
+def _gelu(values: "Floats") -> "Floats":
+    """Return x Φ(x); the error function by Abramowitz and Stegun 7.1.26, right to 1.5e-7: numpy has none."""
+    import numpy as np
+
+    for row in values:  # a text at a time stays in the processor's cache
+        size = np.abs(row)
+        size *= np.float32(math.sqrt(0.5))
+        near = size * np.float32(0.3275911)
+        near += 1
+        np.reciprocal(near, out=near)
+        series = np.full_like(near, 1.061405429)
+        for factor in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
+            series *= near
+            series += np.float32(factor)
+        series *= near
+        size *= size
+        np.negative(size, out=size)
+        np.exp(size, out=size)
+        series *= size
+        np.subtract(1, series, out=series)
+        np.copysign(series, row, out=series)
+        series += 1
+        series *= np.float32(0.5)
+        np.multiply(row, series, out=row)
+    return values
+
+
+def _read_safetensors(path: Path) -> "dict[str, Floats]":
+    """Read the tensors of numbers by name: eight bytes of length, a JSON header, then the numbers themselves."""
+    import numpy as np
+
+    raw = np.memmap(path, dtype=np.uint8, mode="r")
+    (size,) = struct.unpack("<Q", raw[:8].tobytes())
+    header: dict[str, Any] = json.loads(raw[8 : 8 + size].tobytes())
+    tensors: dict[str, Floats] = {}
+    for name, about in header.items():
+        if name != "__metadata__" and about["dtype"] == "F32":
+            first, last = (8 + size + offset for offset in about["data_offsets"])
+            tensors[name] = raw[first:last].view(np.float32).reshape(about["shape"])
+    return tensors

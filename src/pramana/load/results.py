@@ -1,0 +1,212 @@
+"""Results that a run left behind: a `results.json` in the published shape in, blocks of outcomes out.
+
+Files of other and older programs are welcome: a single block instead of a list, no `repeat`, no `result_hash`, no
+`score`, unknown keys beside the known. What a comparison needs must be there and must make sense; what does not is
+reported with file, line, column and path. Nothing is written, and no output is judged again.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from pramana import jsonl
+from pramana.errors import InvalidInput, NotFound, Problem
+from pramana.load.problems import found, one_of
+from pramana.model import Outcome
+
+MAX_PROBLEMS = 100
+"""Nobody reads more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedResult:
+    """One answer as the file has it."""
+
+    test_id: str
+    repeat: int
+    outcome: Outcome
+    output: str
+    reason: str | None = None
+    score: float | None = None
+    latency_ms: float | None = None
+    result_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One model's results."""
+
+    model_id: str
+    suite_version: str
+    suite_hash: str | None
+    """None when the suite was not asked as a whole, or the file does not say."""
+    results: tuple[RecordedResult, ...] = field(repr=False)
+    timestamp: str | None = None
+    temperature: float | None = None
+    seed: int | None = None
+    runner_version: str | None = None
+
+    def outcomes(self) -> dict[str, list[Outcome]]:
+        """Return the outcomes of each test by its id, in the order of the repeats."""
+        ordered = sorted(self.results, key=lambda each: each.repeat)
+        gathered: dict[str, list[Outcome]] = {}
+        for each in ordered:
+            gathered.setdefault(each.test_id, []).append(each.outcome)
+        return gathered
+
+
+def read_results(path: str | PathLike[str]) -> list[Block]:
+    """Return the blocks of a results file; what does not fit raises `InvalidInput` with the first problems."""
+    file = str(path)
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise NotFound(f"{file} does not exist") from None
+    except UnicodeDecodeError as error:
+        message = f"not UTF-8: byte 0x{error.object[error.start]:02x} cannot stand here"
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InvalidInput.of([Problem(message, "", line, 1, file)]) from None
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}") from None
+    try:
+        value = jsonl.parse_rfc8259(text, finite=True)
+    except jsonl.BadLine as bad:
+        raise InvalidInput.of([_at(file, text, bad.column, bad.message, bad.path)]) from None
+    reader = _Reader()
+    blocks = reader.blocks(value)
+    if reader.findings:
+        columns = jsonl.columns_of(text, ((path, False) for path, _ in reader.findings))
+        ordered = sorted(reader.findings, key=lambda finding: columns[finding[0], False])
+        raise InvalidInput.of([_at(file, text, columns[path, False], message, path) for path, message in ordered])
+    return blocks
+
+
+def _at(file: str, text: str, position: int, message: str, path: jsonl.Path) -> Problem:
+    before = text[: position - 1]
+    spelled = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+    return Problem(message, spelled, before.count("\n") + 1, position - (before.rfind("\n") + 1), file)
+
+
+_NOTHING: Any = object()
+_KINDS: dict[str, tuple[type, ...]] = {
+    "text": (str,),
+    "a number": (int, float),
+    "a whole number": (int,),
+    "true or false": (bool,),
+    "an object": (dict,),
+    "a list": (list,),
+}
+
+
+class _Reader:
+    """Walks one document; collects what is wrong, and where."""
+
+    def __init__(self) -> None:
+        self.findings: list[tuple[jsonl.Path, str]] = []
+
+    def wrong(self, path: jsonl.Path, message: str) -> None:
+        if len(self.findings) < MAX_PROBLEMS:
+            self.findings.append((path, message))
+
+    def get(self, record: dict[str, Any], path: jsonl.Path, kind: str, default: Any = _NOTHING) -> Any:
+        """Return a field of the right kind; without a default it must be there, with one it may also be null."""
+        name = path[-1]
+        value = record.get(str(name))
+        if value is None and default is not _NOTHING:
+            return default
+        if str(name) not in record:
+            self.wrong(path, f"{name} is required")
+        elif not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "true or false"):
+            self.wrong(path, f"{name} must be {kind}, found {found(value)}")
+        else:
+            return value
+        return None
+
+    def blocks(self, value: Any) -> list[Block]:
+        if isinstance(value, dict):  # older programs wrote a single block
+            return [self.block(value, ())]
+        if not isinstance(value, list):
+            self.wrong((), f"a results file is a list with one block a model, found {found(value)}")
+            return []
+        if not value:
+            self.wrong((), "the list is empty: no model was asked")
+        return [block for number, each in enumerate(value) for block in self.element(each, (number,))]
+
+    def element(self, value: Any, path: jsonl.Path) -> Iterator[Block]:
+        if isinstance(value, dict):
+            yield self.block(value, path)
+        else:
+            self.wrong(path, f"a block must be an object with suite_version and results, found {found(value)}")
+
+    def block(self, value: dict[str, Any], path: jsonl.Path) -> Block:
+        metadata = self.get(value, (*path, "run_metadata"), "an object") or {}
+        below = (*path, "run_metadata")
+        listed = self.get(value, (*path, "results"), "a list") or []
+        seen: Counter[str] = Counter()
+        results = [self.result(each, (*path, "results", number), seen) for number, each in enumerate(listed)]
+        self.unique(results, (*path, "results"))
+        model = self.get(metadata, (*below, "model_id"), "text") if "run_metadata" in value else ""
+        return Block(
+            model_id=model or "",
+            suite_version=self.get(value, (*path, "suite_version"), "text") or "",
+            suite_hash=self.get(value, (*path, "suite_hash"), "text", None),
+            results=tuple(each for each in results if each),
+            timestamp=self.get(metadata, (*below, "timestamp"), "text", None),
+            temperature=self.get(metadata, (*below, "temperature"), "a number", None),
+            seed=self.get(metadata, (*below, "seed"), "a whole number", None),
+            runner_version=self.get(metadata, (*below, "runner_version"), "text", None),
+        )
+
+    def unique(self, results: list[RecordedResult | None], path: jsonl.Path) -> None:
+        seen: set[tuple[str, int]] = set()
+        for number, each in enumerate(results):
+            if each and (each.test_id, each.repeat) in seen:
+                message = f"test_id {found(each.test_id)} has repeat {each.repeat} twice"
+                self.wrong((*path, number, "repeat"), message)
+            elif each:
+                seen.add((each.test_id, each.repeat))
+
+    def result(self, value: Any, path: jsonl.Path, seen: Counter[str]) -> RecordedResult | None:
+        if not isinstance(value, dict):
+            self.wrong(path, f"a result must be an object, found {found(value)}")
+            return None
+        test_id = self.get(value, (*path, "test_id"), "text")
+        stated = self.get(value, (*path, "assertion_result"), "an object")
+        repeat = self.get(value, (*path, "repeat"), "a whole number", seen[test_id or ""])
+        seen[test_id or ""] += 1
+        if isinstance(repeat, int) and repeat < 0:
+            self.wrong((*path, "repeat"), f"repeat must be at least 0, found {repeat}")
+        score = self.get(value, (*path, "score"), "a number", None)
+        output = self.get(value, (*path, "output"), "text", "")
+        latency = self.get(value, (*path, "latency_ms"), "a number", None)
+        fingerprint = self.get(value, (*path, "result_hash"), "text", None)
+        if stated is None:
+            return None
+        below = (*path, "assertion_result")
+        passed = self.get(stated, (*below, "passed"), "true or false")
+        details = self.get(stated, (*below, "details"), "an object", {}) or {}
+        if passed is None or test_id is None or repeat is None:
+            return None
+        outcome = self.outcome(passed, details, below)
+        reason = details.get("reason")
+        reason = reason if isinstance(reason, str) else None
+        return RecordedResult(test_id, repeat, outcome, output or "", reason, score, latency, fingerprint)
+
+    def outcome(self, passed: bool, details: dict[str, Any], path: jsonl.Path) -> Outcome:
+        """Return how it ended: as the file says, or as older files imply it."""
+        skipped = details.get("skipped") is True
+        stated = details.get("outcome")
+        implied = Outcome.SKIPPED if skipped else Outcome.PASSED if passed else Outcome.FAILED
+        if skipped and passed:
+            self.wrong((*path, "passed"), "passed is true although details.skipped says that there is no verdict")
+        if not skipped or stated is None:
+            return implied
+        undecided = (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
+        if stated not in undecided:
+            expected = one_of([each.value for each in undecided])
+            self.wrong((*path, "details", "outcome"), f"outcome must be {expected}, found {found(stated)}")
+            return implied
+        return Outcome(stated)

@@ -1,0 +1,151 @@
+"""Anthropic's messages: a request goes out, the streamed reply comes back.
+
+Only translation. System turns before the first other turn go out as `system`, later ones in their place. The format has
+no seed, and since its version of 2026-10-21 no temperature and no top_p either: they are left out, and the reply lists
+them as dropped. It requires `max_tokens`: 1,024 when the request has none. `stream=false` asks for one piece.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import aclosing
+from itertools import takewhile
+from typing import Any
+from urllib.parse import quote as quoted
+
+from pramana.errors import ProviderError, Rejected
+from pramana.model import Reply, Request, Target, Usage
+from pramana.providers.http import Account, Http
+from pramana.providers.openai import MISFITS, in_our_words
+
+BASE_URL = "https://api.anthropic.com"
+VERSION = "2026-10-21"
+DEFAULT_MAX_TOKENS = 1024
+ABSENT = ("temperature", "top_p", "seed")
+"""Neutral parameters the format does not have."""
+_RENAMED = {"stop": "stop_sequences"}
+_ENDS = ("message_stop", "error")
+_STATUS: Mapping[str, int] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "conflict_error": 409,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+class Anthropic:
+    """An account at Anthropic."""
+
+    def __init__(self, account: Account) -> None:
+        self._http = Http("Anthropic", account)
+        self._headers = {"Accept": "application/json", "anthropic-version": VERSION}
+        if account.key:
+            self._headers["Authorization"] = f"Bearer {account.key}"
+        self._posting = {**self._headers, "Content-Type": "application/json"}
+
+    @classmethod
+    def open(cls, target: Target, account: Account | None) -> "Anthropic":  # noqa: ARG003 - every factory is called alike
+        """Return the provider for the target."""
+        return cls(account or Account(BASE_URL))
+
+    async def ask(self, request: Request) -> Reply:
+        """Put the conversation to the model and return its reply."""
+        start = time.perf_counter()
+        parts: list[str] = []
+        raw: list[Any] = []
+        counted: dict[str, Any] = {}
+        first = served = finish = last = None
+        complete = False
+        stream = self._http.stream("/v1/messages", headers=self._posting, body=_body(request), last=_ENDS)
+        try:
+            async with aclosing(stream) as events:
+                async for last in events:
+                    data = last.data
+                    raw.append(data)
+                    kind = data["type"]
+                    if kind == "content_block_delta":
+                        if text := data["delta"].get("text"):  # thoughts, signatures and tools have no text
+                            first = first or last.at
+                            parts.append(text)
+                    elif kind in ("message_start", "message"):
+                        message = data if last.whole else data["message"]
+                        served, finish = message["model"], message["stop_reason"]
+                        counted.update(message["usage"])
+                        parts += [each["text"] for each in message["content"] if each["type"] == "text"]
+                        complete = last.whole
+                    elif kind == "message_delta":
+                        finish = data["delta"].get("stop_reason") or finish
+                        # Cumulative; a count it leaves out stays what `message_start` said.
+                        counted.update((name, count) for name, count in data["usage"].items() if count is not None)
+                    elif kind == "error":
+                        raise self._failed(data)
+                    complete = complete or kind == "message_stop"
+            text = "".join(parts)
+            used = _usage(counted)
+        except Rejected as refused:
+            raise in_our_words(refused, _RENAMED) from None
+        except MISFITS:
+            raise self._http.broken("does not fit the format of messages") from None
+        if last is None or not complete or served is None:
+            raise self._http.broken()
+        return Reply(
+            text,
+            used,
+            served_model=served,
+            finish_reason=finish,
+            first_token_s=None if last.whole or first is None else first - start,
+            total_s=last.at - start,
+            raw=data if last.whole else raw,
+            dropped=tuple(name for name in ABSENT if request.parameters.get(name) is not None),
+        )
+
+    async def models(self) -> list[str]:
+        """Return the names of the models on offer."""
+        names: list[str] = []
+        after = ""
+        while True:
+            page = await self._http.get(f"/v1/models?limit=1000{after}", headers=self._headers)
+            try:
+                names += [str(each["id"]) for each in page["data"]]
+                if not page["has_more"] or not page["data"]:
+                    return sorted(names)
+                after = f"&after_id={quoted(page['last_id'], safe='')}"
+            except MISFITS:
+                raise self._http.broken("is no list of models") from None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    def _failed(self, data: Any) -> ProviderError:
+        return self._http.refusal(_STATUS.get(data["error"]["type"], 500), data)
+
+
+def _body(request: Request) -> dict[str, Any]:
+    parameters = {name: value for name, value in request.parameters.items() if name not in ABSENT}
+    if isinstance(stop := parameters.pop("stop", None), str):
+        stop = [stop]
+    leading = [turn.text for turn in takewhile(lambda turn: turn.role == "system", request.turns)]
+    several = [{"type": "text", "text": text} for text in leading]
+    body = {
+        "max_tokens": DEFAULT_MAX_TOKENS,
+        "stream": True,
+        "stop_sequences": stop,
+        "system": several if len(leading) > 1 else "".join(leading) or None,
+        **{name: value for name, value in parameters.items() if value is not None},
+        "model": request.model,
+        "messages": [{"role": turn.role, "content": turn.text} for turn in request.turns[len(leading) :]],
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _usage(counted: Mapping[str, Any]) -> Usage:
+    # The vendor counts what its cache read and wrote beside the input; ours has all input in one number.
+    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    asked, answered, read, written = (each if type(each := counted.get(name)) is int else None for name in names)
+    return Usage(None if asked is None else asked + (read or 0) + (written or 0), answered, read)

@@ -1,0 +1,186 @@
+"""A provider that asks nobody: a request comes in, a made-up reply goes out, the same one every time.
+
+For tests, documentation and trying things out without a key. What is said depends on the seed and the request alone;
+whether it fails depends on them and on how often this very request has failed before, so that a retry can succeed.
+Nothing is random in any other way, and without a latency nothing waits.
+
+| written | answers with |
+| --- | --- |
+| `fake` | words chosen by seed and request |
+| `fake:echo` | the last user turn |
+| `fake:fixed=TEXT` | TEXT, to the end of what was written: commas are part of it |
+
+Options stand before the answer, separated by commas: `fake:latency=0.2,jitter=0.1,rate_limited=0.05,echo`.
+`seed`, `tokens` (words of an answer), `latency` and `jitter` (seconds; the jitter is added, between none and all of
+it), and the share of requests, 0 to 1, that end in each error: `rate_limited`, `unavailable`, `broken_reply`,
+`rejected`, `authentication_failed`, `unknown_model`.
+"""
+
+import asyncio
+import hashlib
+import json
+import random
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pramana.errors import (
+    AuthenticationFailed,
+    BrokenReply,
+    InvalidInput,
+    ProviderError,
+    RateLimited,
+    Rejected,
+    Unavailable,
+    UnknownModel,
+    did_you_mean,
+    quote,
+)
+from pramana.model import Reply, Request, Target, Usage
+
+ERRORS: Mapping[str, type[ProviderError]] = {
+    each.code: each for each in (RateLimited, Unavailable, BrokenReply, Rejected, AuthenticationFailed, UnknownModel)
+}
+NUMBERS = ("seed", "tokens", "latency", "jitter", *ERRORS)
+# fmt: off
+WORDS = (
+    "amber", "autumn", "basin", "birch", "candle", "canyon", "cedar", "cinder", "clover", "coral", "dawn", "delta",
+    "ember", "falcon", "fern", "field", "garnet", "glacier", "harbor", "hazel", "heron", "indigo", "island",
+    "juniper", "lantern", "lichen", "maple", "meadow", "mist", "moss", "ochre", "orchard", "pebble", "pine",
+    "prairie", "quartz", "raven", "reed", "ridge", "river", "saffron", "shore", "silver", "slate", "sparrow",
+    "spruce", "summit", "thistle", "tide", "timber", "tundra", "umber", "valley", "violet", "willow", "winter",
+)
+# fmt: on
+_VERSION = "fake-1"
+
+
+class Fake:
+    """The provider; its arguments are those of `parse`."""
+
+    def __init__(
+        self,
+        *,
+        answer: str = "words",
+        text: str = "",
+        seed: int = 0,
+        tokens: int = 12,
+        latency: float = 0.0,
+        jitter: float = 0.0,
+        errors: Mapping[str, float] | None = None,
+    ) -> None:
+        self._answer, self._text, self._seed, self._tokens = answer, text, int(seed), int(tokens)
+        self._latency, self._jitter, self._errors = latency, jitter, dict(errors or {})
+        self._chancy = bool(self._jitter or self._errors)
+        self._failed: dict[bytes, int] = {}
+        """How often each request has failed since it last succeeded."""
+
+    @classmethod
+    def open(cls, target: Target, account: object = None) -> "Fake":  # noqa: ARG003 - it has no account
+        """Return the provider for the target."""
+        return cls(**target.arguments)
+
+    async def ask(self, request: Request) -> Reply:
+        """Make up a reply."""
+        start = time.perf_counter()
+        if self._chancy or self._answer == "words":
+            digest = _digest(self._seed, request)
+        if self._chancy:
+            chance = random.Random(digest + bytes([self._failed.get(digest, 0) % 256]))
+            await asyncio.sleep(self._latency + self._jitter * chance.random())
+            self._perhaps_fail(digest, chance)
+        elif self._latency:
+            await asyncio.sleep(self._latency)
+        if self._answer == "words":
+            chosen = random.Random(digest)
+            text = " ".join(chosen.choice(WORDS) for _ in range(self._tokens))
+        elif self._answer == "echo":
+            text = next((turn.text for turn in reversed(request.turns) if turn.role == "user"), "")
+        else:
+            text = self._text
+        words = text.split()
+        limit = request.parameters.get("max_tokens")
+        finish = "stop"
+        if isinstance(limit, int) and len(words) > limit:
+            text, words, finish = " ".join(words[:limit]), words[:limit], "length"
+        total = time.perf_counter() - start
+        return Reply(
+            text,
+            Usage(sum(len(turn.text.split()) for turn in request.turns), len(words), 0),
+            served_model=_VERSION,
+            fingerprint=f"seed-{self._seed}",
+            finish_reason=finish,
+            first_token_s=total if words else None,
+            total_s=total,
+            raw={"text": text, "finish_reason": finish},
+        )
+
+    async def models(self) -> list[str]:
+        """Return the kinds of answers there are."""
+        return ["echo", "fixed", "words"]
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    def _perhaps_fail(self, digest: bytes, chance: random.Random) -> None:
+        drawn = chance.random()
+        for code, share in self._errors.items():
+            if drawn < share:
+                self._failed[digest] = self._failed.get(digest, 0) + 1
+                raise ERRORS[code](f"the fake provider fails on purpose: {code}")
+            drawn -= share
+        self._failed.pop(digest, None)  # memory stays flat: only what is failing now is remembered
+
+
+def parse(written: str) -> dict[str, Any]:
+    """Return the arguments of `Fake` for what was written after `fake:`.
+
+    >>> parse("seed=7,rate_limited=0.5,echo")
+    {'seed': 7, 'errors': {'rate_limited': 0.5}, 'answer': 'echo'}
+    >>> parse("fixed=yes, surely")
+    {'answer': 'fixed', 'text': 'yes, surely'}
+    """
+    found: dict[str, Any] = {}
+    errors: dict[str, float] = {}
+    rest = written
+    while rest:
+        if rest.startswith("fixed="):
+            found |= {"answer": "fixed", "text": rest.removeprefix("fixed=")}
+            break
+        option, _, rest = rest.partition(",")
+        name, equals, value = option.strip().partition("=")
+        if name in ("echo", "words") and not equals:
+            found["answer"] = name
+        elif name in NUMBERS and equals:
+            number = _number(name, value)
+            if name in ERRORS:
+                errors = found.setdefault("errors", errors)
+                errors[name] = number
+            else:
+                found[name] = number
+        else:
+            hint = did_you_mean(name, ("echo", "words", "fixed", *NUMBERS))
+            raise InvalidInput(
+                f"fake: {quote(option)} is no option of the fake provider{hint}; "
+                "write fake, fake:echo, fake:fixed=TEXT, or options first: fake:latency=0.1,echo"
+            )
+    if sum(errors.values()) > 1:
+        raise InvalidInput(f"fake: the shares of errors add up to {sum(errors.values()):g}; at most 1 is possible")
+    return found
+
+
+def _number(name: str, value: str) -> float:
+    whole = name in ("seed", "tokens")
+    try:
+        number = int(value) if whole else float(value)
+    except ValueError:
+        number = -1
+    top = 1 if name in ERRORS else 10**9 if whole else 3600
+    if 0 <= number <= top:
+        return number
+    kind = "a whole number" if whole else "a number"
+    raise InvalidInput(f"fake: {name} is {quote(value)}; expected {kind} between 0 and {top:,}")
+
+
+def _digest(seed: int, request: Request) -> bytes:
+    asked = [seed, request.model, [[turn.role, turn.text] for turn in request.turns], dict(request.parameters)]
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).digest()

@@ -1,0 +1,127 @@
+"""A user's Python function as a provider: a request comes in, the function is called, its text goes out.
+
+`python:package.module:function`. The function is given the prompt as text; when it has a parameter called `messages`,
+it is given them instead, as a list of `{"role", "content"}`; with one called `parameters`, also temperature, seed and
+whatever else was asked for, which otherwise the reply lists as dropped. It may be a coroutine; any other runs in a
+thread. What it raises ends as a `ProviderError` with type and message: one of ours passes as it is, so that a function
+can say `RateLimited`. A module in the current folder is found, after all that are installed.
+"""
+
+import asyncio
+import inspect
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pramana.errors import InvalidInput, ProviderError, quote, visible
+from pramana.model import Reply, Request, Target, Turn
+
+THREADS = 64
+"""Of one function at once; the limiter's ceiling is usually lower."""
+MESSAGE_LIMIT = 300
+
+
+class Function:
+    """A function, found by its path."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._function = path, _find(path)
+        takes = _parameters(self._function)
+        self._messages, self._parameters = "messages" in takes, "parameters" in takes
+        called = self._function if inspect.isroutine(self._function) else getattr(self._function, "__call__", None)  # noqa: B004
+        self._asynchronous = inspect.iscoroutinefunction(called)
+        self._threads: ThreadPoolExecutor | None = None
+
+    @classmethod
+    def open(cls, target: Target, account: object = None) -> "Function":  # noqa: ARG003 - it has no account
+        """Return the provider for the target."""
+        return cls(target.model)
+
+    async def ask(self, request: Request) -> Reply:
+        """Call the function and return what it says."""
+        start = time.perf_counter()
+        call = self._call(request)
+        try:
+            if self._asynchronous:
+                said = await call()
+            else:
+                said = await asyncio.get_running_loop().run_in_executor(self._pool(), call)
+                if inspect.isawaitable(said):
+                    said = await said
+        except ProviderError:
+            raise
+        except (Exception, SystemExit) as error:
+            why = visible(str(error))[:MESSAGE_LIMIT]
+            raise ProviderError(f"{self._path} raised {type(error).__name__}{f': {why}' if why else ''}") from error
+        if not isinstance(said, str):
+            raise ProviderError(f"{self._path} returned {type(said).__name__}; expected text (str)")
+        dropped = (
+            () if self._parameters else tuple(name for name, value in request.parameters.items() if value is not None)
+        )
+        return Reply(
+            said, served_model=self._path, total_s=time.perf_counter() - start, raw={"text": said}, dropped=dropped
+        )
+
+    async def models(self) -> list[str]:
+        """Return the path: it is the only model there is."""
+        return [self._path]
+
+    async def close(self) -> None:
+        """Let the threads end; a function that still runs is not waited for."""
+        if self._threads:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+
+    def _call(self, request: Request) -> Callable[[], Any]:
+        more = {"parameters": dict(request.parameters)} if self._parameters else {}
+        if self._messages:
+            messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
+            return partial(self._function, messages=messages, **more)
+        return partial(self._function, prompt_text(request.turns), **more)
+
+    def _pool(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pramana-function")
+        return self._threads
+
+
+def prompt_text(turns: Iterable[Turn]) -> str:
+    """Return a conversation as one text: the turns, with an empty line between them.
+
+    >>> prompt_text([Turn("system", "Be brief."), Turn("user", "Is it so?")])
+    'Be brief.\\n\\nIs it so?'
+    """
+    return "\n\n".join(turn.text for turn in turns)
+
+
+def _find(path: str) -> Callable[..., Any]:
+    module, colon, attribute = path.partition(":")
+    if not module or not colon or not attribute:
+        raise InvalidInput(f"python:{path} names no function; write python:package.module:function")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # last, so that no file of the folder hides an installed module
+    try:
+        found: Any = import_module(module)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except Exception as error:
+        raise InvalidInput(
+            f"python:{path} cannot be loaded: {type(error).__name__}: {visible(str(error))[:MESSAGE_LIMIT]}; "
+            "check the name, and that the module is installed or in the current folder"
+        ) from error
+    if not callable(found):
+        raise InvalidInput(f"python:{path} is {quote(type(found).__name__)}, which cannot be called")
+    function: Callable[..., Any] = found
+    return function
+
+
+def _parameters(function: Callable[..., Any]) -> Iterable[str]:
+    try:
+        return inspect.signature(function).parameters.keys()
+    except (TypeError, ValueError):  # some built-ins say nothing of themselves
+        return ()

@@ -1,0 +1,240 @@
+"""From what a user types to who is asked: a name comes in, a `Target` goes out, and of that an open provider.
+
+A bare name finds its provider by its beginning; `provider:model` says it; a URL with `#model` is a server that speaks
+OpenAI's chat completions. A target never holds a key: keys and base URLs are looked up when a provider is opened, by
+the names in `VARIABLES`. Nothing here reads the environment or asks anyone.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pramana.errors import AuthenticationFailed, InvalidInput, did_you_mean, quote
+from pramana.model import Provider, Target
+from pramana.plugins import Registry
+
+if TYPE_CHECKING:
+    from pramana.providers.http import Account
+
+providers = Registry(
+    "provider",
+    "pramana.providers",
+    {
+        "openai": "pramana.providers.openai:OpenAI",
+        "openai-responses": "pramana.providers.responses:Responses",
+        "anthropic": "pramana.providers.anthropic:Anthropic",
+        "google": "pramana.providers.google:Google",
+        "compatible": "pramana.providers.openai:OpenAI",
+        "local": "pramana.providers.local:Local",
+        "fake": "pramana.providers.fake:Fake",
+        "python": "pramana.providers.function:Function",
+        "command": "pramana.providers.command:Command",
+    },
+)
+ALIASES: Mapping[str, str] = {
+    "opus": "claude-opus-4-6",
+    "sonnet": "claude-sonnet-4-6",
+    "haiku": "claude-haiku-4-5",
+}
+BEGINNINGS: Mapping[str, re.Pattern[str]] = {
+    "openai": re.compile(r"gpt-|chatgpt-|o[134](-|$)|ft:(gpt-|o[134]-)"),
+    "anthropic": re.compile(r"claude-"),
+    "google": re.compile(r"gemini-|gemma-"),
+}
+_OPENERS: Mapping[str, Callable[[Any, "Account"], Provider]] = {
+    # Classes without an `open` of their own.
+    "openai": lambda make, account: make(account),
+    "openai-responses": lambda make, account: make(account),
+    "compatible": lambda make, account: make(account, compatible=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """Which environment variables tell how a provider is reached; of several, the first that is set."""
+
+    keys: tuple[str, ...]
+    base_urls: tuple[str, ...]
+    base_url: str | None = None
+    """The vendor's own; None: there is none to fall back on."""
+    key_required: bool = True
+
+
+VARIABLES: Mapping[str, Variables] = {
+    "openai": Variables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), "https://api.openai.com/v1"),
+    "openai-responses": Variables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), "https://api.openai.com/v1"),
+    "anthropic": Variables(
+        ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), ("ANTHROPIC_BASE_URL",), "https://api.anthropic.com"
+    ),
+    "google": Variables(
+        ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        ("GOOGLE_GEMINI_BASE_URL",),
+        "https://generativelanguage.googleapis.com",
+    ),
+    # Its own variable: a key of OpenAI's must not travel to whichever server was named.
+    "compatible": Variables(("COMPATIBLE_API_KEY",), ("COMPATIBLE_BASE_URL",), key_required=False),
+}
+WITHOUT_ACCOUNT = ("local", "fake", "python", "command")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """A command of the local configuration."""
+
+    argv: tuple[str, ...]
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Where keys, base URLs and commands come from."""
+
+    lookup: Callable[[str], str | None] = field(repr=False)
+    """Returns an environment variable. Never shown: what is looked into may hold every key there is."""
+    timeout_s: float = 120.0
+    commands: Mapping[str, CommandLine] = field(default_factory=dict)
+    code: bool = True
+    """Whether providers that run code of this machine may be opened; a server says no."""
+
+    def account(self, target: Target) -> "Account | None":
+        """Return how the target's provider is reached; None for one that needs no account."""
+        name = target.provider
+        if name in WITHOUT_ACCOUNT:
+            return None
+        known = VARIABLES.get(name)
+        if known is None:
+            stem = re.sub(r"\W+", "_", name.upper())
+            known = Variables((f"{stem}_API_KEY",), (f"{stem}_BASE_URL",), "", key_required=False)
+        variable = next((each for each in known.keys if self.lookup(each)), None)
+        if variable is None and known.key_required:
+            raise AuthenticationFailed(f"{name} needs a key, and none is set; set {' or '.join(known.keys)}")
+        base_url = target.arguments.get("base_url") if name == "compatible" else None
+        base_url = base_url or next((url for each in known.base_urls if (url := self.lookup(each))), known.base_url)
+        if base_url is None:
+            raise InvalidInput(
+                f"{quote(target.typed)} does not say which server is meant; write http://HOST:PORT/v1#{target.model}, "
+                f"or set {known.base_urls[0]}"
+            )
+        from pramana.providers.http import Account
+
+        key = self.lookup(variable) if variable else None
+        return Account(base_url, key, self.timeout_s, variable=variable or known.keys[0])
+
+    def configured(self) -> list[str]:
+        """Return the built-in providers that can be asked as things are: key or server are set, or not needed."""
+        found = [
+            name
+            for name, known in VARIABLES.items()
+            if any(map(self.lookup, known.keys if known.key_required else known.base_urls))
+        ]
+        return [*found, "local"]
+
+
+def resolve(typed: str, *, commands: Mapping[str, CommandLine] | None = None) -> Target:
+    """Return who is meant by what a user typed; raises `InvalidInput` with what to type instead.
+
+    >>> resolve("gpt-5")
+    Target(typed='gpt-5', provider='openai', model='gpt-5', arguments={})
+    >>> resolve("opus").model
+    'claude-opus-4-6'
+    """
+    typed = typed.strip()
+    if re.match(r"https?://", typed):
+        return _at_url(typed)
+    if typed in ALIASES:
+        return Target(typed, "anthropic", ALIASES[typed])
+    for name, beginning in BEGINNINGS.items():
+        if beginning.match(typed):
+            return Target(typed, name, typed)
+    name, colon, model = typed.partition(":")
+    match name:
+        case "fake":
+            from pramana.providers.fake import parse
+
+            arguments = parse(model)
+            return Target(typed, name, arguments.get("answer", "words"), arguments)
+        case "local":
+            return Target(typed, name, model or "local")
+        case "python" if colon:
+            module, _, function = model.partition(":")
+            if not module or not function:
+                raise InvalidInput(f"{quote(typed)} names no function; write python:package.module:function")
+        case "command" if colon:
+            return _command(typed, model, commands or {})
+        case "anthropic":
+            model = ALIASES.get(model, model)
+    if not colon or name not in providers:
+        raise _unknown(typed)
+    if not model:
+        raise InvalidInput(f"{quote(typed)} names no model; write {name}:MODEL, and see what there is: pramana models")
+    return Target(typed, name, model)
+
+
+def open_provider(target: Target, accounts: Accounts) -> Provider:
+    """Return the provider of a target, ready to be asked; whoever opens closes.
+
+    Every provider is opened alike: what is registered has `open(target, account)`.
+    """
+    name = target.provider
+    if name in ("python", "command") and not accounts.code:
+        raise InvalidInput(f"{quote(target.typed)} runs code on this machine, which only its own command line may")
+    if name == "command":
+        # A stored target must not make this machine run what its configuration does not name.
+        configured = _command(target.typed, target.model, accounts.commands)
+        if list(target.arguments.get("argv", ())) != configured.arguments["argv"]:
+            raise InvalidInput(
+                f"the command {quote(target.model)} is now another than recorded; start a new run with it"
+            )
+    factory = providers.load(name)
+    account = accounts.account(target)
+    opener = getattr(factory, "open", None)
+    provider: Provider
+    if opener is not None and name != "compatible":
+        provider = opener(target, account)
+    elif name in _OPENERS and account is not None:
+        provider = _OPENERS[name](factory, account)
+    else:
+        raise InvalidInput(f"the provider {quote(name)} has no open(target, account), so it cannot be opened")
+    return provider
+
+
+def _at_url(typed: str) -> Target:
+    address, _, model = typed.partition("#")
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        parts = urlsplit("")
+    if not parts.hostname:
+        raise InvalidInput("the address of the server is no URL; write http://HOST:PORT/v1#MODEL")
+    if parts.username or parts.password or parts.query:
+        raise InvalidInput(
+            f"the address of {parts.hostname} holds a user, a password or a query, and addresses are stored; "
+            "leave them out and set COMPATIBLE_API_KEY"
+        )
+    if not model:
+        raise InvalidInput(f"{quote(typed)} names no model; write {address.rstrip('/')}#MODEL")
+    return Target(typed, "compatible", model, {"base_url": address.rstrip("/")})
+
+
+def _command(typed: str, name: str, commands: Mapping[str, CommandLine]) -> Target:
+    if (found := commands.get(name)) is None:
+        hint = did_you_mean(name, commands)
+        known = f"; there are {', '.join(sorted(commands))}" if commands else "; there is none"
+        raise InvalidInput(f"{quote(typed)}: no command of this name stands in the local configuration{hint}{known}")
+    return Target(typed, "command", name, {"argv": list(found.argv), "timeout_s": found.timeout_s})
+
+
+def _unknown(typed: str) -> InvalidInput:
+    from pramana.providers.prices import published_models
+
+    name, colon, model = typed.partition(":")
+    hint = did_you_mean(name, providers.names()) if colon else did_you_mean(typed, [*ALIASES, *providers.names()])
+    hint = hint or ("" if colon else did_you_mean(typed, published_models()))
+    found = f"no provider is called {quote(name)}" if colon else f"no provider is known for {quote(typed)}"
+    return InvalidInput(
+        f"{found}{hint}; name one explicitly, as in openai:{model or typed or 'MODEL'} (there are "
+        f"{', '.join(providers.names())}), or give a server: http://HOST:PORT/v1#{typed or 'MODEL'}"
+    )

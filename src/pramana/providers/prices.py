@@ -1,0 +1,243 @@
+"""What a reply costs: a target and its usage come in, dollars go out, or None when the price is not known.
+
+Prices are those of genai-prices, as installed: nothing is fetched. A file of the user's goes before them:
+
+    [prices."openai:gpt-5"]
+    input_per_million = 1.25
+    output_per_million = 10.0
+    cached_per_million = 0.125    # of input read from the provider's cache; as input when left out
+
+A name is what was typed, or `provider:model`. An unknown price is never 0; `local` and `fake` cost nothing.
+"""
+
+import hashlib
+import math
+import re
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pramana.errors import InvalidInput, Problem, did_you_mean, quote
+from pramana.model import Target, Usage
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelPrice
+
+FREE = ("local", "fake")
+VENDORS: Mapping[str, str] = {
+    "openai": "openai",
+    "openai-responses": "openai",
+    "anthropic": "anthropic",
+    "google": "google",
+}
+"""Our providers by the name genai-prices has for them."""
+FRESH_S = 600.0
+"""How long a price found holds: some change with the hour or the date."""
+_FIELDS = ("input_per_million", "output_per_million", "cached_per_million")
+_PLACE = re.compile(r"(?s)(?P<message>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Dollars a million tokens of each kind, above some number of input tokens; None is unknown."""
+
+    above: int
+    input: float | None
+    output: float | None
+    cached: float | None
+    request: float = 0.0
+    """Dollars a request, whatever its tokens."""
+
+
+_Key = tuple[str, str, str, str | None]
+
+
+class Prices:
+    """Prices as they stood when loaded; what was found is kept, so that a cost takes about a microsecond."""
+
+    def __init__(self, own: Mapping[str, Rates] | None = None, digest: str | None = None) -> None:
+        self._own, self._digest = dict(own or {}), digest
+        self._found: dict[_Key, tuple[Rates, ...]] = {}
+        self._until = 0.0
+
+    @classmethod
+    def load(cls, path: Path | None) -> "Prices":
+        """Return the prices, those of the file before all others; a file that is not there has none."""
+        if path is None or not path.exists():
+            return cls()
+        try:
+            data = path.read_bytes()
+            text = data.decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput.of([Problem(f"cannot be read: {error}", file=str(path))]) from None
+        return cls(_read(text, str(path)), hashlib.sha256(data).hexdigest()[:12])
+
+    @property
+    def version(self) -> str:
+        """What the prices are, for the record of a run."""
+        from importlib.metadata import version
+
+        own = f" and own prices {self._digest}" if self._digest else ""
+        return f"genai-prices {version('genai-prices')}{own}"
+
+    def known(self, target: Target) -> bool:
+        """Tell whether what the target costs is known before it is asked."""
+        return target.provider in FREE or bool(self._rates(target, None))
+
+    def cost(self, target: Target, served_model: str | None, usage: Usage) -> float | None:
+        """Return dollars; None when the price or the tokens are unknown."""
+        if target.provider in FREE:
+            return 0.0
+        steps = self._rates(target, served_model)
+        if not steps:
+            return None
+        asked, answered, cached = usage.input_tokens, usage.output_tokens, usage.cached_tokens or 0
+        rates = steps[0]
+        if len(steps) > 1:
+            for step in steps[1:]:
+                if asked is not None and asked > step.above:
+                    rates = step
+        if rates.input == rates.output == rates.cached == 0:
+            return rates.request  # tokens nobody pays for need not be counted
+        if asked is None or (answered is None and rates.output is not None):
+            return None
+        if (asked and rates.input is None) or (answered and rates.output is None):
+            return None
+        cached = min(cached, asked)
+        plain = (asked - cached) * (rates.input or 0.0)
+        return rates.request + (plain + cached * (rates.cached or 0.0) + (answered or 0) * (rates.output or 0.0)) / 1e6
+
+    def _rates(self, target: Target, served: str | None) -> tuple[Rates, ...]:
+        now = time.monotonic()
+        if now > self._until:
+            self._found.clear()
+            self._until = now + FRESH_S
+        key = (target.typed, target.provider, target.model, served)
+        if (found := self._found.get(key)) is None:
+            found = self._found[key] = self._look(target, served)
+        return found
+
+    def _look(self, target: Target, served: str | None) -> tuple[Rates, ...]:
+        vendor = VENDORS.get(target.provider, target.provider)
+        models = [model for model in (target.model, served) if model]
+        for name in (target.typed, *(f"{who}:{model}" for model in models for who in (target.provider, vendor))):
+            if name in self._own:
+                return (self._own[name],)
+        where = (
+            {"provider_api_url": target.arguments.get("base_url")}
+            if vendor == "compatible"
+            else {"provider_id": vendor}
+        )
+        if not all(where.values()) or vendor in ("python", "command"):
+            return ()
+        for model in reversed(models):  # the served name is the more exact one
+            if steps := _published(model, **where):
+                return steps
+        return ()
+
+
+def published_models() -> list[str]:
+    """Return the names of the models that genai-prices knows of our vendors: for suggestions."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    wanted = set(VENDORS.values())
+    return [model.id for provider in get_snapshot().providers if provider.id in wanted for model in provider.models]
+
+
+def _published(model: str, provider_id: str | None = None, provider_api_url: str | None = None) -> tuple[Rates, ...]:
+    from datetime import UTC, datetime
+
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        _, found = get_snapshot().find_provider_model(model, None, provider_id, provider_api_url)
+    except LookupError:
+        return ()
+    return _steps(found.get_prices(datetime.now(UTC)))
+
+
+def _steps(price: "ModelPrice") -> tuple[Rates, ...]:
+    from genai_prices.types import TieredPrices
+
+    prices = [price.input_mtok, price.output_mtok, price.cache_read_mtok]
+    if prices[0] is None and prices[1] is None:
+        return ()  # a model that is known, at a price that is not
+    starts = {0, *(tier.start for each in prices if isinstance(each, TieredPrices) for tier in each.tiers)}
+
+    def at(start: int, of: Any) -> float | None:
+        if isinstance(of, TieredPrices):
+            reached = [tier.price for tier in of.tiers if tier.start <= start] if start else []
+            of = reached[-1] if reached else of.base
+        return None if of is None else float(of)
+
+    request = price.requests_kcount
+    each_request = float(request) / 1000 if request is not None and not isinstance(request, TieredPrices) else 0.0
+    steps = []
+    for start in sorted(starts):
+        asked, answered, cached = (at(start, each) for each in prices)
+        steps.append(Rates(start, asked, answered, asked if cached is None else cached, each_request))
+    return tuple(steps)
+
+
+def _read(text: str, file: str) -> dict[str, Rates]:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = _PLACE.fullmatch(str(error))
+        message = place["message"] if place else str(error)
+        line, column = (int(place["line"]), int(place["column"])) if place and place["line"] else (0, 0)
+        raise InvalidInput.of([Problem(f"is no TOML: {message}", line=line, column=column, file=file)]) from None
+    lines = text.splitlines()
+    problems = [
+        Problem(
+            f'unknown name{did_you_mean(name, ["prices"])}; expected [prices."provider:model"]',
+            name,
+            _line(lines, name),
+            1,
+            file,
+        )
+        for name in document
+        if name != "prices"
+    ]
+    rates: dict[str, Rates] = {}
+    entries = document.get("prices", {})
+    for name, entry in entries.items() if isinstance(entries, dict) else ():
+        wrong = _misfits(name, entry, lines, file)
+        problems += wrong
+        if not wrong:
+            asked = float(entry["input_per_million"])
+            rates[name] = Rates(
+                0, asked, float(entry["output_per_million"]), float(entry.get("cached_per_million", asked))
+            )
+    if not isinstance(entries, dict):
+        problems.append(
+            Problem('is no table; expected [prices."provider:model"]', "prices", _line(lines, "prices"), 1, file)
+        )
+    if problems:
+        raise InvalidInput.of(problems)
+    return rates
+
+
+def _misfits(name: str, entry: Any, lines: Sequence[str], file: str) -> list[Problem]:
+    path, top = f'prices."{name}"', _line(lines, name)
+    if not isinstance(entry, dict):
+        return [Problem(f"is no table; expected {', '.join(_FIELDS)}", path, top, 1, file)]
+    problems = []
+    for field, value in entry.items():
+        if field not in _FIELDS:
+            message = f"unknown field{did_you_mean(field, _FIELDS)}; there are {', '.join(_FIELDS)}"
+        elif type(value) not in (int, float) or not math.isfinite(value) or value < 0:
+            message = f"is {quote(str(value))}; expected dollars a million tokens, 0 or more"
+        else:
+            continue
+        problems.append(Problem(message, f"{path}.{field}", _line(lines, field, top), 1, file))
+    problems += [Problem(f"{field} is missing", path, top, 1, file) for field in _FIELDS[:2] if field not in entry]
+    return problems
+
+
+def _line(lines: Sequence[str], word: str, after: int = 0) -> int:
+    # tomllib keeps no positions: the first line that has the word, from where its table begins.
+    return next((number for number, line in enumerate(lines, 1) if number >= after and word in line), after)

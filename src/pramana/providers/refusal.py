@@ -1,0 +1,88 @@
+"""What a refusal says: an error body of any vendor and the answer's headers in; message, code, parameter and wait out.
+
+It never raises: a body of a shape nobody documents still gives what can be read from it. What follows from a refusal
+is decided in `http.py`.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+_NAMES_PARAMETER = re.compile(
+    r"(?i:unsupported|unknown|unrecognized|unexpected|invalid)[\w ]*?\b(?i:parameter|argument|field|value|name)s?\b"
+    r"[^'\"`]{0,30}['\"`]([A-Za-z_][\w.]*)['\"`]"
+    r"|^['\"`]?([A-Za-z_][\w.]*)['\"`]?:? (?:Extra inputs are not permitted|is not supported|is deprecated)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What an error body says, whichever vendor wrote it."""
+
+    message: str
+    code: str | None = None
+    parameter: str | None = None
+    wait: float | None = None
+
+    @classmethod
+    def of(cls, body: Any) -> "Refusal":
+        """Read the body: parsed JSON, or text that is none."""
+        if isinstance(body, list) and body:  # Google's streams answer with a list of one
+            body = body[0]
+        if isinstance(body, str):
+            return cls(body, parameter=_parameter(body))
+        if not isinstance(body, dict):
+            return cls("")
+        error = body.get("error") or body.get("detail") or body
+        if not isinstance(error, dict):
+            text = error if isinstance(error, str) else json.dumps(error)
+            return cls(text, parameter=_parameter(text))
+        message = error.get("message") or body.get("message") or ""
+        message = message if isinstance(message, str) else json.dumps(message)
+        named, code, wait = error.get("param"), error.get("code"), None
+        for detail in error.get("details") or () if isinstance(error.get("details"), list) else ():
+            if isinstance(detail, dict) and isinstance(delay := detail.get("retryDelay"), str):
+                wait = _number(delay.removesuffix("s"))
+        return cls(
+            message,
+            code if isinstance(code, str) else None,
+            named if isinstance(named, str) and named else _parameter(message),
+            wait,
+        )
+
+
+def _parameter(message: str) -> str | None:
+    found = _NAMES_PARAMETER.search(message[:2000])
+    return (found[1] or found[2]) if found else None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+    """Return the seconds a server asks us to wait, or None.
+
+    >>> retry_after({"retry-after": "7"}), retry_after({"retry-after-ms": "250", "retry-after": "1"})
+    (7.0, 0.25)
+    >>> retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, now=datetime(2015, 10, 21, 7, 27, tzinfo=UTC))
+    60.0
+    """
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        if (seconds := _number(headers.get(name))) is not None:
+            return seconds * unit
+    try:
+        until = parsedate_to_datetime(headers.get("retry-after", ""))
+    except (ValueError, OverflowError):
+        return None
+    until = until if until.tzinfo else until.replace(tzinfo=UTC)
+    return max(0.0, (until - (now or datetime.now(UTC))).total_seconds())

@@ -1,0 +1,54 @@
+"""Which judge decides which case: a case and its reply in, its checks out, whatever it takes to make them.
+
+Offline assertions are decided here and now, in a thread where the output is long; `llm_judge`, `semantic_similarity`
+and scenarios go to their scorers. What cannot be judged is `unscored` and says why; a scorer that fails is `errored`.
+"""
+
+import asyncio
+from typing import Protocol
+
+from pramana.assertions import evaluate_assertion
+from pramana.errors import ProviderError
+from pramana.model import Case, Check, Outcome, Reply
+from pramana.score.judge import Judge, score_by_judge
+from pramana.score.rubric import score_by_rubric
+
+LONG_OUTPUT = 50_000
+"""Characters from which on an offline assertion may take over a millisecond, and so leaves the event loop."""
+NO_JUDGE = "the embedded model is a subject, never a judge; name a judge with --judge"
+
+
+class ScoresSimilarity(Protocol):
+    """Decides `semantic_similarity`."""
+
+    async def score(self, case: Case, reply: Reply) -> Check: ...
+
+
+class Scoring:
+    """Everything that can judge the replies of one model."""
+
+    def __init__(self, judge: Judge | None, similarity: ScoresSimilarity) -> None:
+        self.judge, self.similarity = judge, similarity
+
+    async def checks(self, case: Case, reply: Reply) -> tuple[Check, ...]:
+        """Return the checks of one reply; only what ends a run raises."""
+        name = "rubric" if case.assertion is None else case.assertion.type
+        try:
+            return (await self._check(name, case, reply),)
+        except ProviderError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad scorer must not end a run, nor read as a wrong answer
+            reason = f"{name} could not be judged: {type(error).__name__}: {error}"
+            return (Check(name, "1", Outcome.ERRORED, reason),)
+
+    async def _check(self, name: str, case: Case, reply: Reply) -> Check:
+        if name in ("rubric", "llm_judge"):
+            if self.judge is None:
+                return Check(name, "1", Outcome.UNSCORED, NO_JUDGE)
+            return await (score_by_rubric if name == "rubric" else score_by_judge)(self.judge, case, reply)
+        if name == "semantic_similarity":
+            return await self.similarity.score(case, reply)
+        assert case.assertion is not None  # noqa: S101 - only scenarios have none, and they are judged by rubric
+        if len(reply.text) < LONG_OUTPUT:
+            return evaluate_assertion(case.assertion, reply.text, case.ideals)
+        return await asyncio.to_thread(evaluate_assertion, case.assertion, reply.text, case.ideals)

@@ -1,0 +1,365 @@
+"""A run as a file: its plan and its results, one by one, in; JSON, CSV, JUnit XML, Markdown or HTML out.
+
+`export()` is the one entry. Results are taken as they come and never held together: what a format wants in another
+order waits in temporary files. Model text is data and stays data: no cell becomes a formula, no output a tag, a link or
+a mention, and what XML cannot hold is written as an escape. Nothing here asks, scores or decides.
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from html import escape
+from tempfile import SpooledTemporaryFile
+from typing import Any, Literal, TextIO, cast, get_args
+
+from pramana.analyse.summary import Tally, why
+from pramana.hash import hash_result
+from pramana.model import Case, Outcome, Result, Run
+from pramana.show.figures import printable
+
+Format = Literal["json", "csv", "junit", "markdown", "html"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+Results = Iterable[tuple[Case, Result]]
+
+_IN_MEMORY = 1 << 20
+
+
+def export(kind: Format, run: Run, results: Results, out: TextIO) -> None:
+    """Write a run in one of the formats. Open files as UTF-8 with `newline=""`."""
+    match kind:
+        case "json":
+            write_json(run, results, out)
+        case "csv":
+            write_csv(results, out)
+        case "junit":
+            write_junit(run, results, out)
+        case "markdown":
+            from pramana.show.report_markdown import write_markdown
+
+            write_markdown(run, results, out)
+        case "html":
+            from pramana.show.report_html import write_html
+
+            write_html(run, results, out)
+
+
+def tally_for(run: Run) -> Tally:
+    """Return a tally that knows how many results each case of the run has."""
+    return Tally(repeats=run.plan.repeats, models=len(run.plan.targets))
+
+
+@contextmanager
+def spools(names: Iterable[str]) -> Iterator[dict[str, TextIO]]:
+    """Give a temporary text file to each name, gone at the end."""
+    with ExitStack() as stack:
+        yield {
+            name: cast(
+                "TextIO",
+                stack.enter_context(SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="utf-8", newline="")),
+            )
+            for name in names
+        }
+
+
+def pour(spool: TextIO, out: TextIO) -> None:
+    """Write all of a temporary file."""
+    spool.seek(0)
+    while piece := spool.read(_IN_MEMORY):
+        out.write(piece)
+
+
+def models_of(run: Run) -> list[str]:
+    """Return the models as the user typed them, in order."""
+    return [target.typed for target in run.plan.targets]
+
+
+# ── JSON, in the shape the existing community uses ──
+
+
+def write_json(run: Run, results: Results, out: TextIO) -> None:
+    """Write a list with one block a model, one result a line.
+
+    What has no verdict is `passed: false, score: null` with `details.skipped`, and counted in `skipped`. Where the
+    published shape wants a value that does not exist it gets the one its own runner writes: no reply is the output ""
+    with latency 0, and a block without any verdict has the pass rate 0.0 (its `skipped` equals its `total`).
+    """
+    plan, names = run.plan, models_of(run)
+    rates = {name: dict.fromkeys(Outcome, 0) for name in names}
+    with spools(names) as blocks:
+        for case, result in results:
+            name = result.key.model
+            rates[name][result.outcome] += 1
+            blocks[name].write(f"{',' if sum(rates[name].values()) > 1 else ''}\n{json.dumps(as_entry(case, result))}")
+        for number, name in enumerate(names):
+            head = {
+                "suite_version": plan.suite,
+                "suite_hash": plan.suite_hash,
+                "run_metadata": {
+                    "timestamp": run.created,
+                    "model_id": name,
+                    "temperature": plan.parameters.get("temperature"),
+                    "seed": plan.parameters.get("seed"),
+                    "runner_version": plan.runner_version,
+                },
+            }
+            out.write(f'{"," if number else "["}\n{json.dumps(head)[:-1]}, "results": [')
+            pour(blocks[name], out)
+            out.write(f'\n], "summary": {json.dumps(_block_summary(rates[name]))}}}')
+    out.write("\n]\n" if names else "[]\n")
+
+
+def _block_summary(counts: Mapping[Outcome, int]) -> dict[str, Any]:
+    passed, scored = counts[Outcome.PASSED], counts[Outcome.PASSED] + counts[Outcome.FAILED]
+    total = sum(counts.values())
+    pass_rate = passed / scored if scored else 0.0
+    return {"total": total, "passed": passed, "skipped": total - scored, "pass_rate": pass_rate}
+
+
+def as_entry(case: Case, result: Result) -> dict[str, Any]:
+    """Return one element of `results`."""
+    outcome, output = result.outcome, result.reply.text if result.reply else ""
+    decided = outcome in (Outcome.PASSED, Outcome.FAILED)
+    details: dict[str, Any] = {"reason": why(result)}
+    if decided:
+        details["checks"] = [
+            {
+                "name": each.name,
+                "version": each.version,
+                "outcome": each.outcome.value,
+                "reason": each.reason,
+                "value": each.value,
+                "evidence": dict(each.evidence),
+            }
+            for each in result.checks
+        ]
+    else:
+        details = {"skipped": True, "outcome": outcome.value, **details}
+    return {
+        "test_id": case.id,
+        "output": output,
+        "assertion_result": {"passed": outcome is Outcome.PASSED, "details": details},
+        "latency_ms": _milliseconds(result.reply.total_s if result.reply else 0.0),
+        "result_hash": result.result_hash or hash_result(result.key.model, case.id, output),
+        "score": score_of(case, result),
+        "repeat": result.key.repeat,
+    }
+
+
+def score_of(case: Case, result: Result) -> float | None:
+    """Return a result's score: what its check measured, from 0 to 1, else 1.0 or 0.0; None without a verdict."""
+    outcome = result.outcome
+    if outcome not in (Outcome.PASSED, Outcome.FAILED):
+        return None
+    stated = case.assertion.type if case.assertion else None
+    deciding = next((each for each in result.checks if each.name == stated), result.checks[0])
+    if deciding.outcome is outcome and deciding.value is not None and 0 <= deciding.value <= 1:
+        return deciding.value
+    return 1.0 if outcome is Outcome.PASSED else 0.0
+
+
+def results_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of `results.json`."""
+    text, count = {"type": "string"}, {"type": "integer", "minimum": 0}
+    digest = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
+
+    def record(description: str, properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+        required = [name for name in properties if name not in optional]
+        return {"type": "object", "description": description, "properties": properties, "required": required}
+
+    undecided = {
+        "properties": {
+            "assertion_result": {
+                "properties": {
+                    "passed": {"const": False},
+                    "details": {
+                        "properties": {"outcome": {"enum": ["errored", "unscored", "skipped"]}, "reason": text},
+                        "required": ["skipped", "outcome", "reason"],
+                    },
+                }
+            },
+            "score": {"const": None},
+        }
+    }
+    skipped = {"details": {"properties": {"skipped": {"const": True}}, "required": ["skipped"]}}
+    result = record(
+        "One case asked once",
+        {
+            "test_id": text,
+            "output": {**text, "description": "The reply; empty when there is none"},
+            "assertion_result": record(
+                "The verdict",
+                {
+                    "passed": {"type": "boolean"},
+                    "details": {
+                        "type": "object",
+                        "description": "The reason and the checks; {skipped: true, outcome, reason} without a verdict",
+                    },
+                },
+            ),
+            "latency_ms": {**count, "description": "0 when there is no reply"},
+            "result_hash": {**digest, "description": "SHA-256 of model_id|test_id|output"},
+            "score": {
+                "type": ["number", "null"],
+                "minimum": 0,
+                "maximum": 1,
+                "description": "What the check measured, else 1.0 or 0.0; null without a verdict",
+            },
+            "repeat": {**count, "description": "Counted from 0"},
+        },
+    )
+    result |= {
+        "if": {"properties": {"assertion_result": {"properties": skipped}}},
+        "then": undecided,
+        "else": {"properties": {"score": {"type": "number"}}},
+    }
+    block = record(
+        "One model",
+        {
+            "suite_version": {**text, "description": "v1.0-cheap, or the name of one's own file"},
+            "suite_hash": {
+                "anyOf": [digest, {"type": "null"}],
+                "description": "null when the suite was not asked as a whole",
+            },
+            "run_metadata": record(
+                "How the model was asked",
+                {
+                    "timestamp": {"type": "string", "format": "date-time"},
+                    "model_id": text,
+                    "temperature": {"type": ["number", "null"]},
+                    "seed": {"type": ["integer", "null"]},
+                    "runner_version": text,
+                },
+            ),
+            "results": {"type": "array", "items": {"$ref": "#/$defs/Result"}},
+            "summary": record(
+                "Counts",
+                {
+                    "total": count,
+                    "passed": count,
+                    "skipped": {**count, "description": "Errored, unscored and skipped: no verdict"},
+                    "pass_rate": {
+                        "type": "number",
+                        "minimum": 0,
+                        "maximum": 1,
+                        "description": "passed / (total - skipped); 0.0 when nothing has a verdict",
+                    },
+                },
+            ),
+        },
+    )
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Pramana results",
+        "type": "array",
+        "items": {"$ref": "#/$defs/Block"},
+        "$defs": {"Block": block, "Result": result},
+    }
+
+
+# ── CSV ──
+
+COLUMNS = (
+    "test_id", "model", "variant", "repeat", "outcome", "score", "reason", "category", "difficulty", "language", "tags",
+    "output", "latency_ms", "first_token_ms", "input_tokens", "output_tokens", "cost_usd", "finish_reason",
+    "served_model", "cached", "result_hash", "case_digest",
+)  # fmt: skip
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def write_csv(results: Results, out: TextIO) -> None:
+    """Write one row a result. A text that a spreadsheet would run as a formula gets an apostrophe in front."""
+    rows = csv.writer(out)
+    rows.writerow(COLUMNS)
+    for case, result in results:
+        reply, facets, key = result.reply, case.facets, result.key
+        cells: tuple[str | float | None, ...] = (
+            case.id, key.model, key.variant, key.repeat, result.outcome.value, score_of(case, result), why(result),
+            facets.category, facets.difficulty, facets.language, " ".join(facets.tags),
+        )  # fmt: skip
+        if reply:
+            cells += (
+                reply.text, _milliseconds(reply.total_s),
+                None if reply.first_token_s is None else _milliseconds(reply.first_token_s),
+                reply.usage.input_tokens, reply.usage.output_tokens, reply.cost_usd, reply.finish_reason,
+                reply.served_model, "yes" if reply.cached else "no",
+            )  # fmt: skip
+        else:
+            cells += (None,) * 9
+        rows.writerow(
+            [_cell(each) if isinstance(each, str) else each for each in (*cells, result.result_hash, key.case)]
+        )
+
+
+def _cell(text: str) -> str:
+    text = printable(text)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+# ── JUnit XML ──
+
+
+def write_junit(run: Run, results: Results, out: TextIO) -> None:
+    """Write one test suite a model; a failure, an error and what has no verdict are three different things."""
+    names = models_of(run)
+    counts = {name: dict.fromkeys(Outcome, 0) for name in names}
+    seconds = dict.fromkeys(names, 0.0)
+    with spools(names) as suites:
+        for case, result in results:
+            name = result.key.model
+            counts[name][result.outcome] += 1
+            seconds[name] += result.reply.total_s if result.reply else 0.0
+            suites[name].write(_test_case(run, case, result))
+        everything = {outcome: sum(counts[name][outcome] for name in names) for outcome in Outcome}
+        out.write('<?xml version="1.0" encoding="UTF-8"?>\n')
+        out.write(f"<testsuites name={_xml(run.plan.suite)}{_counted(everything, sum(seconds.values()))}>\n")
+        for name in names:
+            when = f" timestamp={_xml(run.created)}"
+            title = _xml(f"{run.plan.suite} on {name}")
+            out.write(f"  <testsuite name={title}{_counted(counts[name], seconds[name])}{when}>\n")
+            pour(suites[name], out)
+            out.write("  </testsuite>\n")
+        out.write("</testsuites>\n")
+
+
+def _counted(counts: Mapping[Outcome, int], seconds: float) -> str:
+    skipped = counts[Outcome.UNSCORED] + counts[Outcome.SKIPPED]
+    return (
+        f' tests="{sum(counts.values())}" failures="{counts[Outcome.FAILED]}" errors="{counts[Outcome.ERRORED]}"'
+        f' skipped="{skipped}" time="{seconds:.3f}"'
+    )
+
+
+def _test_case(run: Run, case: Case, result: Result) -> str:
+    name = case.id + (f" (repeat {result.key.repeat + 1})" if run.plan.repeats > 1 else "")
+    seconds = result.reply.total_s if result.reply else 0.0
+    opening = f"    <testcase classname={_xml(f'{run.plan.suite}.{case.facets.category}')} name={_xml(name)}"
+    opening += f' time="{seconds:.3f}"'
+    reason, output = why(result), result.reply.text if result.reply else ""
+    match result.outcome:
+        case Outcome.PASSED:
+            return f"{opening}/>\n"
+        case Outcome.FAILED:
+            kind = next(each.name for each in result.checks if each.outcome is Outcome.FAILED)
+            shown = _xml_text(f"{reason}\n\n{output}")
+            body = f"<failure message={_xml(reason)} type={_xml(kind)}>{shown}</failure>"
+        case Outcome.ERRORED:
+            kind = result.failure.code if result.failure else "check"
+            body = f"<error message={_xml(reason)} type={_xml(kind)}>{_xml_text(reason)}</error>"
+        case Outcome.UNSCORED | Outcome.SKIPPED:
+            body = f"<skipped message={_xml(f'{result.outcome.value}: {reason}')}/>"
+    return f"{opening}>\n      {body}\n    </testcase>\n"
+
+
+def _xml_text(text: str) -> str:
+    return escape(printable(text), quote=False).replace("\r", "&#13;")
+
+
+def _xml(text: str) -> str:
+    """Return text as an attribute's value, quotes included; line ends survive as references."""
+    value = escape(printable(text)).replace("\r", "&#13;").replace("\n", "&#10;").replace("\t", "&#9;")
+    return f'"{value}"'
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(0, round(seconds * 1000))

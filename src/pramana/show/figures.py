@@ -1,0 +1,109 @@
+"""Numbers and foreign text as people read them: shares, sums, times and outputs in, short safe words out.
+
+Every page, table and export takes its words from here, so that one number reads the same everywhere. An unknown sum is
+called unknown, and nothing is rounded up to all or down to none.
+"""
+
+import re
+
+from pramana.analyse.summary import Rate, Summary, Total
+from pramana.model import Run
+
+_NOT_IN_XML = re.compile(
+    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd"
+    + "".join(f"{chr(plane + 0x10000)}-{chr(plane + 0x1FFFD)}" for plane in range(0, 0x100000, 0x10000))
+    + "]"
+)
+
+
+def printable(text: str) -> str:
+    """Return text in which every character may stand in XML 1.0, HTML and UTF-8; others become escapes.
+
+    >>> printable("a\\x00b \\ud800 \\x1b[31m")
+    'a\\\\x00b \\\\ud800 \\\\x1b[31m'
+    """
+    return _NOT_IN_XML.sub(lambda found: _escaped(ord(found[0])), text)
+
+
+def _escaped(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def percent(share: float | None) -> str:
+    """Return a share for people; one that is not all never reads as all, nor one that is not none as none.
+
+    >>> percent(0.875), percent(0.9999), percent(1.0), percent(None)
+    ('87.5 %', '> 99.9 %', '100 %', 'no verdict')
+    """
+    if share is None:
+        return "no verdict"
+    if 0 < share < 0.0005:
+        return "< 0.1 %"
+    if 0.9995 <= share < 1:
+        return "> 99.9 %"
+    return f"{share:.0%}".replace("%", " %") if share in (0, 1) else f"{share * 100:.1f} %"
+
+
+def title_of(run: Run, summary: Summary) -> str:
+    """Return a heading: the suite, and the pass rate where there is one model; over several it would be nobody's."""
+    if len(run.plan.targets) > 1:
+        return f"{run.plan.suite} on {len(run.plan.targets)} models"
+    return f"{run.plan.suite}: {percent(summary.overall.value)}{' passed' if summary.overall.scored else ''}"
+
+
+def span(rate: Rate) -> str:
+    """Return the interval of a rate for people."""
+    interval = rate.interval
+    return f"{interval.low * 100:.1f}–{interval.high * 100:.1f} %" if interval else "–"
+
+
+def spent(summary: Summary) -> str:
+    """Return tokens, cost and times in one line."""
+    times = summary.latency
+    parts = [
+        f"Tokens: {whole(summary.input_tokens)} in, {whole(summary.output_tokens)} out",
+        f"cost: {money(summary.cost_usd)}",
+        f"latency p50/p95/p99: {'/'.join(duration(each) for each in (times.p50, times.p95, times.p99))}",
+    ]
+    if summary.first_token.count:
+        parts.append(f"first token p50/p95: {duration(summary.first_token.p50)}/{duration(summary.first_token.p95)}")
+    if summary.cached:
+        parts.append(f"{summary.cached:,} from the cache")
+    return "; ".join(parts) + "."
+
+
+def whole(total: Total) -> str:
+    """Return a count for people.
+
+    >>> whole(Total(1200, 0)), whole(Total(1200, 3)), whole(Total(0, 3))
+    ('1,200', 'at least 1,200', 'unknown')
+    """
+    return _known(total, f"{total.known:,.0f}")
+
+
+def money(total: Total) -> str:
+    """Return a sum of dollars for people.
+
+    >>> money(Total(0.0123, 0)), money(Total(0, 2)), money(Total(0, 0))
+    ('$0.0123', 'unknown', '$0.00')
+    """
+    digits = 2 if total.known >= 1 or not total.known else 4
+    shown = f"${total.known:,.{digits}f}" if total.known >= 0.0001 or not total.known else "under $0.0001"
+    return _known(total, shown)
+
+
+def _known(total: Total, shown: str) -> str:
+    return shown if not total.unknown else f"at least {shown}" if total.known else "unknown"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time for people.
+
+    >>> duration(0.0123), duration(1.5), duration(95), duration(None)
+    ('12 ms', '1.50 s', '95.0 s', '–')
+    """
+    if seconds is None:
+        return "–"
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"

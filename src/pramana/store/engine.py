@@ -1,0 +1,184 @@
+"""A database URL in, a database at the newest schema out: connections, transactions, clock, and nothing about runs.
+
+One SQLite file is shared by processes from the first day: write-ahead log, `synchronous=FULL`, and write transactions
+that begin IMMEDIATE, so that two writers wait for each other instead of failing. No exception of a driver leaves this
+stage: what the database says becomes a `PramanaError`.
+"""
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from pramana.errors import InvalidInput, PramanaError
+from pramana.store.schema import HEAD
+
+_Each = TypeVar("_Each")
+
+BUSY_SECONDS = 30
+CHUNK = 256
+"""Rows a query: small enough that an event loop hardly notices, large enough that the query hardly counts."""
+_BAD_URL = "the database URL is neither sqlite:////path/to/file nor postgresql://user@host/name"
+_MIGRATING, _SHARING_CASES = 0x5072616D, 0x5072616E
+"""Keys of PostgreSQL's advisory locks; SQLite needs none, it has one writer at a time."""
+
+
+class Database:
+    """An engine and how it is read and written."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._writer = engine.execution_options(pramana_writes=True)
+        self.is_sqlite = engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Give a connection in a read transaction: keep it short, a long one stops the log from shrinking."""
+        with _explained(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Give a connection in a write transaction, committed when the block ends and undone when it raises."""
+        with _explained(), self._writer.begin() as connection:
+            yield connection
+
+    def run_many(self, connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Run a statement with `?` for values once for each row, by the driver itself: nothing is faster."""
+        if rows:
+            connection.exec_driver_sql(statement if self.is_sqlite else statement.replace("?", "%s"), list(rows))
+
+    def lock_cases(self, connection: Connection) -> None:
+        """Wait until no other transaction adds or removes shared cases."""
+        self._lock(connection, _SHARING_CASES)
+
+    def _lock(self, connection: Connection, key: int) -> None:
+        if not self.is_sqlite:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
+
+    def now(self, connection: Connection) -> float:
+        """Return the time leases are measured by: of the database server, where machines share one."""
+        if self.is_sqlite:
+            return time.time()
+        return float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+
+    def migrate(self) -> None:
+        """Bring the schema to the newest version, once, however many processes open the store at the same time."""
+        with self.reading() as connection:
+            if _version(connection) == HEAD:
+                return
+        with self.writing() as connection:
+            self._lock(connection, _MIGRATING)
+            if _version(connection) != HEAD:
+                _upgrade(connection)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def open_database(url: str) -> Database:
+    """Connect, create the folder of an SQLite file, and migrate."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise InvalidInput(_BAD_URL) from None
+    make = {"sqlite": _sqlite, "postgresql": _postgresql, "postgres": _postgresql}.get(parsed.get_backend_name())
+    if make is None:
+        raise InvalidInput(_BAD_URL)
+    database = Database(make(parsed))
+    try:
+        database.migrate()
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _sqlite(url: URL) -> Engine:
+    if not url.database or url.database == ":memory:":
+        raise InvalidInput("a store needs a file that processes can share: sqlite:////path/to/file")
+    path = Path(url.database)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PramanaError(f"the folder {path.parent} cannot be made: {error.strerror}") from error
+    engine = create_engine(url.set(drivername="sqlite+pysqlite"), connect_args={"timeout": BUSY_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None  # the driver must not begin transactions of its own
+        _write_ahead(connection)
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("pramana_writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch the file to a write-ahead log. SQLite does not wait here as it does elsewhere, so we do."""
+    give_up = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _postgresql(url: URL) -> Engine:
+    try:
+        return create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+    except ModuleNotFoundError as error:
+        raise PramanaError("PostgreSQL needs one more package: pip install 'pramana[postgres]'") from error
+
+
+def _version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config()
+    folder = Path(__file__).parent / "migrations"
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        message = "the store was written by a newer Pramana than this one; update it: pip install --upgrade pramana"
+        raise PramanaError(message) from error
+
+
+def chunks(things: Iterable[_Each]) -> Iterator[list[_Each]]:
+    """Yield things by the chunk."""
+    iterator = iter(things)
+    while some := list(islice(iterator, CHUNK)):
+        yield some
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except SQLAlchemyError as error:
+        said = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        raise PramanaError(f"the store could not do that: {said}") from error

@@ -1,0 +1,247 @@
+"""The model's nouns to columns and back: plain functions, one pair a noun, no pickle and no reflection.
+
+Whatever text enters, in a column of its own or inside JSON, passes the rule of `text.py`. A result becomes a tuple in
+the order of `RESULT_COLUMNS`, because a run writes many; a raw response over a kilobyte is compressed.
+"""
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pramana.model import (
+    Assertion,
+    Case,
+    Check,
+    Facets,
+    Failure,
+    Key,
+    Outcome,
+    Plan,
+    Reply,
+    Result,
+    Source,
+    Target,
+    Turn,
+    Usage,
+)
+from pramana.store.text import restored, restored_or_none, stored, stored_row
+
+RESULT_COLUMNS = (
+    "model",
+    "variant",
+    "repeat",
+    "case_id",
+    "outcome",
+    "output",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "served_model",
+    "fingerprint",
+    "finish_reason",
+    "first_token_s",
+    "total_s",
+    "raw",
+    "dropped",
+    "cost_usd",
+    "cached",
+    "failure_code",
+    "failure_message",
+    "result_hash",
+    "digest",
+)
+"""What a result row holds besides its run and its case."""
+
+CHECK_COLUMNS = ("name", "version", "outcome", "reason", "value", "evidence")
+"""What a check row holds besides its result, its scoring and its position."""
+
+COMPRESS_OVER = 1024
+_LEVEL, _WINDOW, _MEMORY = 1, 13, 6
+"""An eighth of zlib's usual tables: to clear those costs 50 µs a response, eight times what small ones need."""
+_ZLIB_FIRST_BYTE = 0x58
+_NO_REPLY = (None,) * 13
+
+_encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+"""Not ASCII: two halves of a pair that stand side by side but apart must not be read back as one character."""
+
+
+def to_json(value: Any) -> str:
+    """Return plain data as the text of a JSON column."""
+    return stored(_encode(value))
+
+
+def from_json(text: str) -> Any:
+    """Return the plain data of a JSON column."""
+    return json.loads(restored(text))
+
+
+def case_to_json(case: Case) -> str:
+    """Return a case as JSON, without where it was read."""
+    facets, stated = case.facets, case.assertion
+    value: dict[str, Any] = {
+        "id": case.id,
+        "kind": case.kind,
+        "turns": [[turn.role, turn.text] for turn in case.turns],
+        "facets": [facets.category, facets.difficulty, facets.language, facets.tags],
+    }
+    if stated is not None:
+        value["assertion"] = [
+            stated.type,
+            stated.case_sensitive,
+            stated.threshold,
+            stated.judge_prompt,
+            stated.schema,
+        ]
+    for name in ("ideals", "name", "expected_outcome", "prompt_audio_url", "tokens_est"):
+        given = getattr(case, name)
+        if given is not None and given != ():
+            value[name] = given
+    return to_json(value)
+
+
+def case_from_json(text: str, source_file: str | None = None, source_line: int | None = None) -> Case:
+    """Return the case that `case_to_json` was given."""
+    value = from_json(text)
+    category, difficulty, language, tags = value["facets"]
+    stated = value.get("assertion")
+    return Case(
+        id=value["id"],
+        kind=value["kind"],
+        turns=tuple([Turn(role, said) for role, said in value["turns"]]),
+        facets=Facets(category, difficulty, language, tuple(tags)),
+        assertion=None if stated is None else Assertion(*stated),
+        ideals=tuple(value.get("ideals", ())),
+        name=value.get("name"),
+        expected_outcome=value.get("expected_outcome"),
+        prompt_audio_url=value.get("prompt_audio_url"),
+        tokens_est=value.get("tokens_est"),
+        source=None if source_file is None else Source(restored(source_file), source_line or 0),
+    )
+
+
+def plan_to_plain(plan: Plan) -> dict[str, Any]:
+    """Return a plan as plain data, for its column and its digest."""
+    return {
+        "suite": plan.suite,
+        "suite_hash": plan.suite_hash,
+        "targets": [_target_to_plain(target) for target in plan.targets],
+        "repeats": plan.repeats,
+        "parameters": dict(plan.parameters),
+        "system_prompt": plan.system_prompt,
+        "judge": None if plan.judge is None else _target_to_plain(plan.judge),
+        "selection": dict(plan.selection),
+        "runner_version": plan.runner_version,
+    }
+
+
+def plan_from_json(text: str) -> Plan:
+    """Return the plan whose plain data was stored."""
+    value = from_json(text)
+    judge = value.pop("judge")
+    targets = tuple(Target(**target) for target in value.pop("targets"))
+    return Plan(targets=targets, judge=None if judge is None else Target(**judge), **value)
+
+
+def _target_to_plain(target: Target) -> dict[str, Any]:
+    return {
+        "typed": target.typed,
+        "provider": target.provider,
+        "model": target.model,
+        "arguments": dict(target.arguments),
+    }
+
+
+def result_to_row(result: Result) -> tuple[Any, ...]:
+    """Return the values of `RESULT_COLUMNS`."""
+    key, reply, failure = result.key, result.reply, result.failure
+    if reply is None:
+        answered: tuple[Any, ...] = _NO_REPLY
+    else:
+        usage, raw = reply.usage, reply.raw
+        answered = (
+            reply.text,
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cached_tokens,
+            reply.served_model,
+            reply.fingerprint,
+            reply.finish_reason,
+            reply.first_token_s,
+            reply.total_s,
+            None if raw is None else _pack(raw),
+            _encode(reply.dropped) if reply.dropped else None,
+            reply.cost_usd,
+            reply.cached,
+        )
+    return stored_row(
+        (
+            key.model,
+            key.variant,
+            key.repeat,
+            result.case_id,
+            result.outcome.value,
+            *answered,
+            None if failure is None else failure.code,
+            None if failure is None else failure.message,
+            result.result_hash,
+            result.digest,
+        )
+    )
+
+
+def result_from_row(case: str, row: Sequence[Any], checks: tuple[Check, ...]) -> Result:
+    """Return the result of a case digest, the values of `RESULT_COLUMNS`, and its checks."""
+    model, variant, repeat, case_id, _ = row[:5]
+    code, message, result_hash, digest = row[18:]
+    return Result(
+        key=Key(case, restored(model), restored(variant), repeat),
+        case_id=restored(case_id),
+        reply=None if row[5] is None else _reply_from(row[5:18]),
+        failure=None if code is None else Failure(restored(code), restored(message)),
+        checks=checks,
+        result_hash=restored_or_none(result_hash),
+        digest=restored_or_none(digest),
+    )
+
+
+def _reply_from(row: Sequence[Any]) -> Reply:
+    text, tokens_in, tokens_out, tokens_cached, served, fingerprint, finish, first, total, raw, dropped, cost, hit = row
+    return Reply(
+        text=restored(text),
+        usage=Usage(tokens_in, tokens_out, tokens_cached),
+        served_model=restored_or_none(served),
+        fingerprint=restored_or_none(fingerprint),
+        finish_reason=restored_or_none(finish),
+        first_token_s=first,
+        total_s=total,
+        raw=None if raw is None else _unpack(raw),
+        dropped=() if dropped is None else tuple(from_json(dropped)),
+        cost_usd=cost,
+        cached=bool(hit),
+    )
+
+
+def check_to_row(check: Check) -> tuple[Any, ...]:
+    """Return the values of `CHECK_COLUMNS`."""
+    evidence = _encode(dict(check.evidence)) if check.evidence else None
+    return stored_row((check.name, check.version, check.outcome.value, check.reason, check.value, evidence))
+
+
+def check_from_row(row: Sequence[Any]) -> Check:
+    """Return the check of the values of `CHECK_COLUMNS`."""
+    name, version, outcome, reason, value, evidence = row
+    found: Mapping[str, object] = {} if evidence is None else from_json(evidence)
+    return Check(restored(name), restored(version), Outcome(outcome), restored(reason), value, found)
+
+
+def _pack(raw: Any) -> bytes:
+    data = to_json(raw).encode()
+    if len(data) <= COMPRESS_OVER:
+        return data
+    stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY)
+    return stream.compress(data) + stream.flush()
+
+
+def _unpack(data: bytes) -> Any:
+    return from_json((zlib.decompress(data) if data[0] == _ZLIB_FIRST_BYTE else data).decode())

@@ -1,0 +1,145 @@
+"""The tables, once for both engines: SQLAlchemy Core metadata, and nothing that runs.
+
+A case is stored once by its digest; a run points at its cases by position. A result is one row, written once and never
+changed; its checks are rows of their own, numbered by scoring, so that judging again adds rows beside the old ones.
+Rows meet by short integers: the unique index of the results then grows at its end instead of all over, which is what
+keeps a group commit small.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+HEAD = "0001"
+"""The migration that makes the tables below; a store that has it is opened without loading Alembic."""
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(referred_table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+_Number = BigInteger().with_variant(Integer, "sqlite")
+"""64 bits on both: SQLite counts rows by INTEGER only, which is as wide."""
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("run_no", _Number, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("owner", Text, nullable=False),  # cli or server: who may resume it
+    Column("status", Text, nullable=False),
+    Column("created", Text, nullable=False),
+    Column("finished", Text),
+    Column("reason", Text),
+    Column("notes", Text, nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("plan_digest", Text, nullable=False),
+    Column("expected", BigInteger, nullable=False),
+    Column("stored", BigInteger, nullable=False),
+    Column("lease_holder", Text),
+    Column("lease_until", Double),  # seconds of the Unix clock
+    Column("heartbeat", Double),
+    Column("attempts", Integer, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+cases = Table(
+    "cases",
+    metadata,
+    Column("case_no", _Number, primary_key=True),
+    Column("digest", Text, nullable=False, unique=True),
+    Column("body", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+run_cases = Table(
+    "run_cases",
+    metadata,
+    Column("run_no", _Number, ForeignKey("runs.run_no"), nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("case_no", _Number, ForeignKey("cases.case_no"), nullable=False),
+    Column("source_file", Text),
+    Column("source_line", BigInteger),
+    PrimaryKeyConstraint("run_no", "position"),
+    UniqueConstraint("case_no", "run_no"),
+    sqlite_with_rowid=False,
+)
+
+results = Table(
+    "results",
+    metadata,
+    Column("seq", _Number, primary_key=True),
+    Column("run_no", _Number, nullable=False),
+    Column("case_no", _Number, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("variant", Text, nullable=False),
+    Column("repeat", Integer, nullable=False),
+    Column("case_id", Text, nullable=False),
+    Column("outcome", Text, nullable=False),  # of the scoring that came with the reply
+    Column("output", Text),  # the reply's text; null when there is no reply
+    Column("input_tokens", BigInteger),
+    Column("output_tokens", BigInteger),
+    Column("cached_tokens", BigInteger),
+    Column("served_model", Text),
+    Column("fingerprint", Text),
+    Column("finish_reason", Text),
+    Column("first_token_s", Double),
+    Column("total_s", Double),
+    Column("raw", LargeBinary),  # JSON in UTF-8, or the zlib stream of it: no JSON begins with zlib's first byte
+    Column("dropped", Text),
+    Column("cost_usd", Double),
+    Column("cached", Boolean),
+    Column("failure_code", Text),
+    Column("failure_message", Text),
+    Column("result_hash", Text),
+    Column("digest", Text),
+    ForeignKeyConstraint(["case_no", "run_no"], ["run_cases.case_no", "run_cases.run_no"]),
+    UniqueConstraint("run_no", "case_no", "model", "variant", "repeat"),
+    Index(None, "run_no", "seq", "outcome"),
+    sqlite_autoincrement=True,
+)
+
+scorings = Table(
+    "scorings",
+    metadata,
+    Column("run_no", _Number, ForeignKey("runs.run_no"), nullable=False),
+    Column("scoring", Integer, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("created", Text, nullable=False),
+    Column("finished", Text),  # null while checks are still being added: nobody reads them yet
+    PrimaryKeyConstraint("run_no", "scoring"),
+    sqlite_with_rowid=False,
+)
+
+checks = Table(
+    "checks",
+    metadata,
+    Column("seq", _Number, ForeignKey("results.seq"), nullable=False),
+    Column("scoring", Integer, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("value", Double),
+    Column("evidence", Text),
+    PrimaryKeyConstraint("seq", "scoring", "position"),
+    sqlite_with_rowid=False,
+)

@@ -1,0 +1,172 @@
+"""The one writer of a run: results in from the event loop, groups committed in a thread, sequence numbers out.
+
+A result is committed at most 100 ms after it was put, in groups of at most 500, each group one transaction; only then
+is it reported. Putting waits while 2,000 are queued. A second result of the same key is ignored and never reported.
+What the database could not do surfaces at the next put and at the end; it is never swallowed, nothing is retried here.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Row, and_, bindparam, func, select, update
+
+from pramana.errors import PramanaError
+from pramana.model import Key, Result
+from pramana.store import records
+from pramana.store.engine import Database
+from pramana.store.schema import cases, results, runs
+from pramana.store.scoring import INSERT_CHECKS
+from pramana.store.text import restored
+
+QUEUE = 2_000
+GROUP = 500
+LINGER_SECONDS = 0.05
+"""How long the first of a group waits for company: half of what is promised, the commit has the other half."""
+
+Stored = list[tuple[int, Result]]
+
+_INSERT_RESULTS = (
+    f"INSERT INTO results (run_no, case_no, {', '.join(records.RESULT_COLUMNS)})"  # noqa: S608 - names of ours
+    f" VALUES (?, (SELECT case_no FROM cases WHERE digest = ?), {', '.join('?' for _ in records.RESULT_COLUMNS)})"
+    " ON CONFLICT DO NOTHING"
+)
+
+_run = bindparam("run", type_=results.c.run_no.type)
+_LOCK_RUN = select(runs.c.run_no).where(runs.c.run_no == _run).with_for_update()
+_LAST = select(func.coalesce(func.max(results.c.seq), 0)).where(results.c.run_no == _run)
+_new = and_(results.c.run_no == _run, results.c.seq > bindparam("before"))
+_NEW_RANGE = select(func.count(), func.min(results.c.seq), func.max(results.c.seq)).where(_new)
+_NEW_SEQS = select(results.c.seq).where(_new).order_by(results.c.seq)
+_NEW_KEYS = (
+    select(cases.c.digest, results.c.model, results.c.variant, results.c.repeat)
+    .join_from(results, cases, cases.c.case_no == results.c.case_no)
+    .where(_new)
+    .order_by(results.c.seq)
+)
+_COUNT = update(runs).where(runs.c.run_no == _run).values(stored=runs.c.stored + bindparam("more"))
+
+_Kept = tuple[Result, list[tuple[Any, ...]]]
+"""A result and the rows of its checks."""
+
+
+class Writer:
+    """Takes the results of one run; leaving its context stores what is still queued."""
+
+    def __init__(self, database: Database, run_no: int, on_stored: Callable[[Stored], None]) -> None:
+        self._database, self._run_no, self._on_stored = database, run_no, on_stored
+        self._queue: list[Result] = []
+        self._error: Exception | None = None
+        self._closing = False
+        self._something, self._enough, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "pramana-store")
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._work())
+        return self
+
+    async def put(self, result: Result) -> None:
+        """Queue a result; waits only while the queue is full."""
+        queue = self._queue
+        while len(queue) >= QUEUE and self._error is None:
+            self._room.clear()
+            await self._room.wait()
+        if self._error is not None:
+            raise self._error
+        queue.append(result)
+        if len(queue) == 1:
+            self._something.set()
+        elif len(queue) == GROUP:
+            self._enough.set()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing = True
+        self._something.set()
+        self._enough.set()
+        cancelled: asyncio.CancelledError | None = None
+        while self._task and not self._task.done():
+            try:
+                await asyncio.wait({self._task})
+            except asyncio.CancelledError as again:  # what was put is stored first, however often we are told to stop
+                cancelled = again
+        self._thread.shutdown()
+        if self._error is not None and self._error is not error:
+            raise self._error
+        if cancelled:
+            raise cancelled
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        queue, oldest = self._queue, 0.0
+        try:
+            while self._error is None:
+                if not queue:
+                    await self._something.wait()
+                    if not queue:
+                        return
+                    oldest = loop.time()
+                if len(queue) < GROUP and not self._closing:
+                    self._enough.clear()
+                    alarm = loop.call_at(oldest + LINGER_SECONDS, self._enough.set)
+                    await self._enough.wait()
+                    alarm.cancel()
+                oldest = loop.time()  # of what is left or comes while this group is committed
+                group = queue[:GROUP]
+                stored, self._error = await loop.run_in_executor(self._thread, self._commit, group)
+                del queue[: len(group)]  # only now: until it is stored it counts as queued
+                if not queue and not self._closing:
+                    self._something.clear()
+                self._room.set()
+                if stored:
+                    self._on_stored(stored)
+        except Exception as error:  # noqa: BLE001 - handed to whoever puts next, and to whoever leaves
+            self._error = error
+        finally:
+            self._room.set()
+
+    def _commit(self, group: Sequence[Result]) -> tuple[Stored, Exception | None]:
+        """Store a group, but for those that are no plain data; return what was stored, and what was wrong."""
+        error: Exception | None = None
+        kept, rows = [], []
+        for result in group:
+            try:
+                row = (self._run_no, result.key.case, *records.result_to_row(result))
+                made = [records.check_to_row(check) for check in result.checks]
+            except (TypeError, ValueError, RecursionError) as found:
+                error = PramanaError(f"the result of {result.key} is not plain data and was not stored: {found}")
+                error.__cause__ = found
+                continue
+            rows.append(row)
+            kept.append((result, made))
+        return self._store(kept, rows), error
+
+    def _store(self, kept: Sequence[_Kept], rows: Sequence[tuple[Any, ...]]) -> Stored:
+        with self._database.writing() as connection:
+            # The run's row is locked first: with one writer at a time, whatever is new afterwards is ours.
+            connection.execute(_LOCK_RUN, {"run": self._run_no})
+            this = {"run": self._run_no, "before": connection.execute(_LAST, {"run": self._run_no}).scalar_one()}
+            self._database.run_many(connection, _INSERT_RESULTS, rows)
+            number, first, last = connection.execute(_NEW_RANGE, this).one()
+            whole = number > 0 and last - first + 1 == number
+            seqs = range(first, last + 1) if whole else connection.scalars(_NEW_SEQS, this).all()
+            if number != len(kept):
+                by_key = {each[0].key: each for each in reversed(kept)}  # of two that are alike the first was stored
+                kept = [by_key[_key(row)] for row in connection.execute(_NEW_KEYS, this)]
+            made = [
+                (seq, 0, position, *check)
+                for seq, (_, of_it) in zip(seqs, kept, strict=True)
+                for position, check in enumerate(of_it)
+            ]
+            self._database.run_many(connection, INSERT_CHECKS, made)
+            connection.execute(_COUNT, {"run": self._run_no, "more": number})
+        return [(seq, result) for seq, (result, _) in zip(seqs, kept, strict=True)]
+
+
+def _key(row: Row[Any, Any, Any, Any]) -> Key:
+    case, model, variant, repeat = row
+    return Key(case, restored(model), restored(variant), repeat)

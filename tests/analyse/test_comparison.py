@@ -1,0 +1,246 @@
+"""Two runs compared: what flipped, what it proves, and what nobody can know."""
+
+import random
+from collections.abc import Sequence
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from statsmodels.stats.contingency_tables import mcnemar as referee  # type: ignore[import-untyped]
+
+from pramana.analyse import compare
+from pramana.analyse.comparison import EXIT_CODES, Excluded, Pair
+from pramana.model import Outcome
+
+P, F, E, U, S = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED
+Outcomes = dict[str, Sequence[Outcome]]
+
+
+def table(both: int = 0, lost: int = 0, gained: int = 0, neither: int = 0) -> tuple[Outcomes, Outcomes]:
+    rows = [(P, P)] * both + [(P, F)] * lost + [(F, P)] * gained + [(F, F)] * neither
+    base: Outcomes = {f"c-{number}": [before] for number, (before, _) in enumerate(rows)}
+    new: Outcomes = {f"c-{number}": [after] for number, (_, after) in enumerate(rows)}
+    return base, new
+
+
+@pytest.mark.parametrize(
+    ("counts", "verdict", "sentence"),
+    [
+        (
+            {"both": 80, "lost": 15, "gained": 3, "neither": 2},
+            "regression",
+            "Regression: of 100 cases, 15 that passed now fail and 3 that failed now pass.",
+        ),
+        (
+            {"both": 80, "lost": 1, "gained": 15, "neither": 4},
+            "improvement",
+            "Improvement: of 100 cases, 1 that passed now fails and 15 that failed now pass.",
+        ),
+        (
+            {"both": 900, "lost": 10, "gained": 12, "neither": 78},
+            "no_change",
+            "No change: of 1,000 cases, 10 that passed now fail and 12 that failed now pass, "
+            "no more than chance would do.",
+        ),
+        ({"both": 8, "neither": 2}, "no_change", "No change: all 10 cases ended as before."),
+        ({"both": 1}, "no_change", "No change: the case ended as before."),
+        (
+            {"both": 7, "lost": 2, "neither": 1},
+            "inconclusive",
+            "Not enough evidence: of 10 cases, 2 that passed now fail and none that failed now passes; "
+            "chance could do this, and so could a real change.",
+        ),
+        (
+            {"both": 7, "gained": 1, "neither": 2},
+            "inconclusive",
+            "Not enough evidence: of 10 cases, none that passed now fails and 1 that failed now passes; "
+            "chance could do this, and so could a real change.",
+        ),
+        ({}, "inconclusive", "Not enough evidence: no case has a verdict on both sides."),
+    ],
+)
+def test_the_verdict_and_its_first_sentence(counts: dict[str, int], verdict: str, sentence: str) -> None:
+    found = compare(*table(**counts))
+    assert (found.verdict, found.sentence) == (verdict, sentence)
+    assert found.exit_code == {"regression": 1, "improvement": 0, "no_change": 0, "inconclusive": 4}[verdict]
+
+
+def test_the_numbers_are_those_of_the_pairs() -> None:
+    found = compare(*table(both=80, lost=15, gained=3, neither=2))
+    assert (found.pairs, found.base_rate, found.new_rate) == (100, 0.95, 0.83)
+    assert found.difference == pytest.approx(-0.12)
+    assert found.p_value == pytest.approx(referee([[80, 15], [3, 2]], exact=True).pvalue)
+    assert found.test == "exact McNemar"
+    assert found.interval.low < -0.12 < found.interval.high < 0
+    assert found.detail == (
+        "Pass rate 95.0 % before, 83.0 % now: -12.0 points, 95 % interval -20.9 to -4.1; exact McNemar, p = 0.0075."
+    )
+    assert found.needed is None
+
+
+def test_what_flipped_is_listed_with_its_case() -> None:
+    base = {"a": [P], "b": [P], "c": [F], "d": [F]}
+    new = {"a": [F], "b": [P], "c": [P], "d": [F]}
+    found = compare(base, new)
+    assert found.lost == (Pair("a", 1, 0, 1),)
+    assert found.gained == (Pair("c", 0, 1, 1),)
+
+
+def test_a_proven_loss_is_never_called_none_however_small() -> None:
+    found = compare(*table(both=50_000, lost=200, gained=120))
+    assert abs(found.difference or 0) < found.margin
+    assert found.interval.within(found.margin)
+    assert found.verdict == "regression"
+
+
+def test_no_change_needs_an_interval_within_the_margin_once_anything_flipped() -> None:
+    counts = {"both": 190, "lost": 5, "gained": 5}
+    assert compare(*table(**counts), margin=0.05).verdict == "no_change"
+    narrow = compare(*table(**counts), margin=0.01)
+    assert narrow.verdict == "inconclusive"
+    assert narrow.needed is not None
+    assert narrow.needed > 200
+
+
+def test_few_cases_without_a_flip_say_how_little_they_show() -> None:
+    found = compare(*table(both=9, neither=1))
+    assert found.verdict == "no_change"
+    assert found.interval.low < -0.25
+    assert found.interval.high > 0.25
+
+
+@pytest.mark.parametrize(("before", "after"), [(P, E), (E, F), (U, U), (S, P), (F, U)])
+def test_what_has_no_verdict_is_excluded_and_named_never_counted_as_wrong(before: Outcome, after: Outcome) -> None:
+    base, new = table(both=200, lost=2, gained=2)
+    base["x"], new["x"] = [before], [after]
+    found = compare(base, new)
+    assert found.excluded == (Excluded("x", (before,), (after,)),)
+    assert (found.pairs, len(found.lost)) == (204, 2)
+    assert found.verdict == "no_change"
+
+
+def test_cases_of_one_side_are_named_and_not_compared() -> None:
+    base, new = table(both=100)
+    base["old"], new["young"] = [F], [F]
+    found = compare(base, new)
+    assert (found.only_base, found.only_new, found.pairs) == (("old",), ("young",), 100)
+    assert found.verdict == "no_change"
+
+
+def test_losses_cannot_hide_by_not_ending() -> None:
+    base, new = table(both=100)
+    for number in range(30):
+        base[f"x-{number}"], new[f"x-{number}"] = [P], [E]
+    found = compare(base, new)
+    assert found.verdict == "inconclusive"
+    assert found.sentence == (
+        "Not enough evidence: 30 cases that passed before have no verdict now, "
+        "and counted as failed they would change the answer."
+    )
+    unasked = {case: outcomes for case, outcomes in new.items() if not case.startswith("x-")}
+    assert compare(base, unasked).verdict == "inconclusive"
+    assert compare(base, unasked, same_cases=False).verdict == "no_change"
+
+
+def test_an_improvement_that_outweighs_what_did_not_end_stands() -> None:
+    base, new = table(both=50, gained=40)
+    base["x"], new["x"] = [P], [E]
+    assert compare(base, new).verdict == "improvement"
+
+
+def test_judgeless_runs_are_compared_on_what_both_have() -> None:
+    base, new = table(both=100)
+    for number in range(30):
+        base[f"x-{number}"] = new[f"x-{number}"] = [U]
+    found = compare(base, new)
+    assert (found.verdict, len(found.excluded)) == ("no_change", 30)
+
+
+def test_repeats_are_compared_case_by_case() -> None:
+    base = {f"c-{number}": [P, P, P] for number in range(12)}
+    new = {f"c-{number}": [P, F, F] if number < 8 else [P, P, P] for number in range(12)}
+    found = compare(base, new)
+    assert found.test == "sign flips by case"
+    assert found.p_value == 2 * 2 / 2**9  # all eight changed cases went one way
+    assert found.difference == pytest.approx(-8 / 12 * 2 / 3)
+    assert found.lost[0] == Pair("c-0", 3, 1, 3)
+    assert found.sentence == "Regression: of 12 cases, 8 pass less often now and none more often."
+
+
+def test_more_repeats_of_the_same_answer_prove_nothing_more() -> None:
+    base, new = table(both=20, lost=5)
+    once = compare(base, new)
+    often = compare(
+        {case: list(each) * 9 for case, each in base.items()}, {case: list(each) * 9 for case, each in new.items()}
+    )
+    assert often.p_value == pytest.approx(once.p_value)
+    assert (once.verdict, often.verdict) == ("inconclusive", "inconclusive")
+
+
+def test_as_many_repeats_are_taken_from_both_sides() -> None:
+    found = compare({"a": [P], "b": [P, E, P]}, {"a": [P, F, F], "b": [F, P, E]})
+    assert found.pairs == 2
+    assert found.lost == (Pair("b", 2, 1, 2),)
+    assert found.unpaired == 4
+
+
+def _brute_force(base: Outcomes, new: Outcomes) -> float:
+    differences = [sum(each is P for each in new[case]) - sum(each is P for each in base[case]) for case in base]
+    seen = abs(sum(differences))
+    sums = [
+        abs(sum(sign * each for sign, each in zip(signs, differences, strict=True)))
+        for signs in product((-1, 1), repeat=len(differences))
+    ]
+    return sum(each >= seen for each in sums) / len(sums)
+
+
+outcome = st.sampled_from([P, F])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.lists(outcome, min_size=3, max_size=3), st.lists(outcome, min_size=3, max_size=3)),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_the_p_value_is_the_share_of_all_swaps(rows: list[tuple[list[Outcome], list[Outcome]]]) -> None:
+    base: Outcomes = {str(number): before for number, (before, _) in enumerate(rows)}
+    new: Outcomes = {str(number): after for number, (_, after) in enumerate(rows)}
+    assert compare(base, new).p_value == pytest.approx(_brute_force(base, new))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.lists(st.sampled_from(Outcome), max_size=3), st.lists(st.sampled_from(Outcome), max_size=3)),
+        max_size=30,
+    )
+)
+def test_swapping_the_runs_swaps_the_answer(rows: list[tuple[list[Outcome], list[Outcome]]]) -> None:
+    base: Outcomes = {str(number): before for number, (before, _) in enumerate(rows)}
+    new: Outcomes = {str(number): after for number, (_, after) in enumerate(rows)}
+    there, back = compare(base, new), compare(new, base)
+    assert there.p_value == back.p_value
+    assert there.interval.low == pytest.approx(-back.interval.high, abs=1e-9)
+    assert [pair.case for pair in there.lost] == [pair.case for pair in back.gained]
+    assert len(there.excluded) == len(back.excluded)
+    assert there.exit_code == EXIT_CODES[there.verdict]
+    if there.verdict == "regression":
+        assert back.verdict in ("improvement", "inconclusive")
+        assert there.interval.high < 0
+
+
+def test_two_runs_of_the_same_model_are_seldom_called_different() -> None:
+    """Cases differ, answers vary: at most 1 in 20 comparisons may cry wolf, losses and gains together."""
+    chance, rounds, alarms = random.Random(11), 300, 0
+    for _ in range(rounds):
+        shares = [chance.uniform(0, 1) for _ in range(75)]
+        runs: list[Outcomes] = [
+            {str(number): [P if chance.uniform(0, 1) < share else F] for number, share in enumerate(shares)}
+            for _ in range(2)
+        ]
+        alarms += compare(*runs).verdict in ("regression", "improvement")
+    assert alarms / rounds <= 0.05

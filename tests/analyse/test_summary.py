@@ -1,0 +1,198 @@
+"""What a run amounts to, counted one result at a time."""
+
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from pramana.analyse import Tally
+from pramana.analyse.intervals import wilson
+from pramana.analyse.summary import MAX_REASONS, NAMED_CASES, OTHER_REASONS, Rate, Times, Total, why
+from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Reply, Result, Usage
+
+
+def case(case_id: str = "a-1", **facets: Any) -> Case:
+    return Case(case_id, "test_case", (), Facets(**{"category": "factual", "difficulty": "easy", **facets}))
+
+
+def result(
+    outcome: Outcome = Outcome.PASSED,
+    *,
+    case_id: str = "a-1",
+    model: str = "m",
+    reason: str = "because",
+    check: str = "contains",
+    reply: Reply | None = None,
+    **evidence: object,
+) -> Result:
+    key = Key("sha256:1", model)
+    if outcome is Outcome.ERRORED and reply is None:
+        return Result(key, case_id, None, Failure("unavailable", reason), (), None, None)
+    checks = (Check(check, "1", outcome, reason, evidence=evidence),)
+    return Result(key, case_id, reply or Reply("x"), None, checks, None, None)
+
+
+def test_the_pass_rate_leaves_out_what_has_no_verdict() -> None:
+    tally = Tally()
+    for outcome, count in zip(Outcome, (6, 2, 3, 1, 4), strict=True):
+        for _ in range(count):
+            tally.add(case(), result(outcome))
+    rate = tally.summary().overall
+    assert rate == Rate(6, 2, 3, 1, 4)
+    assert (rate.value, rate.scored, rate.undecided, rate.total) == (0.75, 8, 8, 16)
+    assert rate.interval == wilson(6, 8)
+
+
+def test_nothing_scored_is_no_rate_and_no_zero() -> None:
+    tally = Tally()
+    tally.add(case(), result(Outcome.UNSCORED))
+    rate = tally.summary().overall
+    assert rate.value is None
+    assert rate.interval is None
+
+
+def test_every_facet_has_its_own_rate() -> None:
+    tally = Tally()
+    tally.add(case(category="coding", difficulty="hard", language="de", tags=("x", "y", "x")), result(Outcome.FAILED))
+    tally.add(case(tags=("x",)), result(model="n", check="is_json"))
+    tally.add(case(difficulty="medium"), result(Outcome.ERRORED))
+    by = tally.summary().by
+    assert by["category"] == {"coding": Rate(failed=1), "factual": Rate(passed=1, errored=1)}
+    assert list(by["difficulty"]) == ["easy", "medium", "hard"]
+    assert by["language"] == {"de": Rate(failed=1)}
+    assert by["tag"] == {"x": Rate(passed=1, failed=1), "y": Rate(failed=1)}
+    assert by["check"] == {"contains": Rate(failed=1), "is_json": Rate(passed=1)}
+    assert by["model"] == {"m": Rate(failed=1, errored=1), "n": Rate(passed=1)}
+
+
+def test_repeats_and_models_are_not_more_cases() -> None:
+    tally = Tally(repeats=5, models=2)
+    for number in range(10):
+        for model in ("m", "n"):
+            for _ in range(5):
+                tally.add(case(f"a-{number}"), result(Outcome.PASSED if number < 8 else Outcome.FAILED, model=model))
+    summary = tally.summary()
+    assert summary.overall.total == 100
+    assert summary.overall.interval == wilson(8, 10)
+    assert summary.by["model"]["m"].interval == wilson(8, 10)
+
+
+def test_tokens_times_and_cost() -> None:
+    tally = Tally()
+    for number in range(101):
+        reply = Reply("x", Usage(10, 2), first_token_s=number / 1000, total_s=number / 100, cost_usd=0.25)
+        tally.add(case(), result(reply=reply))
+    summary = tally.summary()
+    assert (summary.input_tokens.value, summary.output_tokens.value) == (1010, 202)
+    assert summary.cost_usd.value == 25.25
+    assert summary.latency == Times(101, 0.5, 0.95, 0.99)
+    first = summary.first_token
+    assert [first.count, first.p50, first.p95, first.p99] == pytest.approx([101, 0.05, 0.095, 0.099])
+
+
+def test_an_unknown_price_is_unknown_and_the_known_part_stays() -> None:
+    tally = Tally()
+    tally.add(case(), result(reply=Reply("x", Usage(5, None), cost_usd=0.5)))
+    tally.add(case(), result(reply=Reply("x", Usage(5, 1), cost_usd=None)))
+    summary = tally.summary()
+    assert summary.cost_usd == Total(0.5, 1)
+    assert summary.cost_usd.value is None
+    assert summary.output_tokens == Total(1, 1)
+    assert summary.first_token == Times()
+
+
+def test_what_judges_cost_counts() -> None:
+    tally = Tally()
+    tally.add(case(), result(reply=Reply("x", cost_usd=0.5), answers=["YES"], cost_usd=0.25))
+    assert tally.summary().cost_usd == Total(0.75, 0)
+    assert tally.summary().judge_cost_usd == Total(0.25, 0)
+    tally.add(case(), result(reply=Reply("x", cost_usd=0.5), answers=["YES"]))
+    assert tally.summary().cost_usd == Total(1.25, 1)
+
+
+def test_replies_from_the_cache_are_counted_apart() -> None:
+    tally = Tally()
+    tally.add(case(), result(reply=Reply("x", Usage(5, 5), total_s=9, cost_usd=1, cached=True)))
+    summary = tally.summary()
+    assert (summary.cached, summary.overall.passed) == (1, 1)
+    assert (summary.latency.count, summary.cost_usd, summary.input_tokens) == (0, Total(), Total())
+
+
+def test_reasons_are_grouped_in_words_whatever_numbers_they_hold() -> None:
+    tally = Tally()
+    for number in range(12):
+        tally.add(case(), result(Outcome.ERRORED, case_id=f"a-{number}", reason=f"no answer in {number}.5 s"))
+    tally.add(case(), result(Outcome.UNSCORED, case_id="b-1", reason="no judge"))
+    tally.add(case(), result(Outcome.FAILED, reason="wrong"))
+    errors, unscored = tally.summary().reasons
+    assert (errors.outcome, errors.text, errors.count) == (Outcome.ERRORED, "no answer in 0.5 s", 12)
+    assert errors.cases == tuple(f"a-{number}" for number in range(NAMED_CASES))
+    assert errors.more
+    assert (unscored.text, unscored.count, unscored.cases, unscored.more) == ("no judge", 1, ("b-1",), False)
+
+
+def test_kinds_of_reasons_are_bounded() -> None:
+    tally = Tally()
+    for number in range(3 * MAX_REASONS):
+        words = "".join(chr(ord("a") + int(digit)) for digit in str(number))
+        tally.add(case(), result(Outcome.ERRORED, reason=f"odd {words} " + "x" * 10_000))
+    reasons = tally.summary().reasons
+    assert len(reasons) == MAX_REASONS + 1
+    assert (reasons[0].text, reasons[0].count) == (OTHER_REASONS, 2 * MAX_REASONS)
+    assert sum(each.count for each in reasons) == 3 * MAX_REASONS
+
+
+def test_parameters_that_were_dropped_are_said() -> None:
+    tally = Tally()
+    for _ in range(2):
+        tally.add(case(), result(reply=Reply("x", dropped=("temperature",))))
+    assert tally.summary().not_reproducible == (
+        "m would not take temperature: asked without it 2 times, so its replies may differ when asked again",
+    )
+
+
+def test_why_speaks_for_the_check_that_decided() -> None:
+    checks = (
+        Check("contains", "1", Outcome.PASSED, "found it"),
+        Check("is_json", "1", Outcome.FAILED, "not JSON"),
+        Check("judge", "1", Outcome.UNSCORED, "no judge"),
+    )
+    found = Result(Key("sha256:1", "m"), "a-1", Reply("x"), None, checks, None, None)
+    assert why(found) == "not JSON"
+    assert (
+        why(Result(Key("sha256:1", "m"), "a-1", None, None, (), None, None)) == "no reply, and no reason was recorded"
+    )
+    assert why(Result(Key("sha256:1", "m"), "a-1", Reply("x"), None, (), None, None)) == "nothing checked the reply"
+
+
+def test_the_summary_is_plain_data() -> None:
+    tally = Tally()
+    tally.add(case(tags=("x",)), result(reply=Reply("x", Usage(1, 2), first_token_s=0.1, total_s=0.5)))
+    tally.add(case(), result(Outcome.ERRORED))
+    data = tally.summary().as_data()
+    assert json.loads(json.dumps(data)) == data
+    assert data["overall"]["pass_rate"] == 1.0
+    assert data["overall"]["interval"] == [pytest.approx(0.2065, abs=1e-4), 1.0]
+    assert data["cost_usd"] == {"total": None, "known": 0, "unknown": 1}
+    assert data["by"]["tag"]["x"]["passed"] == 1
+    assert data["reasons"] == [{"outcome": "errored", "reason": "because", "count": 1, "cases": ["a-1"]}]
+
+
+def test_memory_does_not_grow_with_the_results() -> None:
+    """Two arrays of eight bytes a result, and nothing else: the texts are not kept."""
+    tally, text = Tally(), "x" * 2_000
+
+    def count(results: int) -> int:
+        for number in range(results):
+            reply = Reply(f"{text}{number}", Usage(1, 1), first_token_s=0.1, total_s=0.5, cost_usd=0.1)
+            tally.add(case(f"a-{number}"), result(Outcome.UNSCORED, case_id=f"a-{number}", reply=reply))
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        few = count(1_000)
+        many = count(9_000)
+    finally:
+        tracemalloc.stop()
+    assert many - few < 9_000 * 20 + 50_000

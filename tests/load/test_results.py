@@ -1,0 +1,202 @@
+"""Reading results.json: ours, the community's older files, and every kind of broken file at its place."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pramana.errors import InvalidInput, NotFound
+from pramana.load.results import MAX_PROBLEMS, read_results
+from pramana.model import (
+    Case,
+    Check,
+    Facets,
+    Failure,
+    Key,
+    Outcome,
+    Plan,
+    Reply,
+    Result,
+    Run,
+    Target,
+)
+from pramana.show.exports import write_json
+
+OLD: dict[str, Any] = {
+    "suite_version": "v1.0-cheap",
+    "suite_hash": "sha256:" + "0" * 64,
+    "run_metadata": {
+        "timestamp": "2026-02-01T10:00:00Z",
+        "model_id": "gpt-4o",
+        "temperature": 0.0,
+        "seed": 42,
+        "runner_version": "0.1.0",
+        "user_id": None,
+        "is_authenticated": False,
+    },
+    "results": [
+        {"test_id": "a-1", "output": "x", "assertion_result": {"passed": True, "details": {}}, "latency_ms": 12},
+        {"test_id": "a-2", "output": "y", "assertion_result": {"passed": False}, "latency_ms": 12},
+        {
+            "test_id": "a-3",
+            "output": "z",
+            "assertion_result": {"passed": False, "details": {"skipped": True, "reason": "not implemented"}},
+            "latency_ms": 7,
+        },
+    ],
+    "summary": {"total": 3, "passed": 1, "skipped": 1, "pass_rate": 0.5},
+}
+
+
+def written(tmp_path: Path, value: Any) -> Path:
+    path = tmp_path / "results.json"
+    path.write_text(value if isinstance(value, str) else json.dumps(value, indent=1), encoding="utf-8")
+    return path
+
+
+def changed(path: list[str | int], value: Any) -> dict[str, Any]:
+    copy: dict[str, Any] = json.loads(json.dumps(OLD))
+    place: Any = copy
+    for part in path[:-1]:
+        place = place[part]
+    if value is ...:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return copy
+
+
+@pytest.mark.parametrize("shape", [OLD, [OLD]])
+def test_an_older_file_is_read_whether_a_list_or_a_single_block(tmp_path: Path, shape: Any) -> None:
+    (block,) = read_results(written(tmp_path, shape))
+    assert (block.model_id, block.suite_version, block.seed) == ("gpt-4o", "v1.0-cheap", 42)
+    assert block.suite_hash == OLD["suite_hash"]
+    assert block.outcomes() == {"a-1": [Outcome.PASSED], "a-2": [Outcome.FAILED], "a-3": [Outcome.SKIPPED]}
+    assert [each.reason for each in block.results] == [None, None, "not implemented"]
+
+
+def test_repeats_without_numbers_are_counted_in_the_order_of_the_file(tmp_path: Path) -> None:
+    block = json.loads(json.dumps(OLD))
+    block["results"] = [block["results"][0], block["results"][1] | {"test_id": "a-1"}]
+    (read,) = read_results(written(tmp_path, [block]))
+    assert [each.repeat for each in read.results] == [0, 1]
+    assert read.outcomes() == {"a-1": [Outcome.PASSED, Outcome.FAILED]}
+
+
+def test_what_we_export_is_what_we_read(tmp_path: Path) -> None:
+    plan = Plan("mine", None, (Target("m", "fake", "m"), Target("n", "fake", "n")), 2, {"temperature": 0, "seed": 42})
+    run = Run("r", plan, "finished", "2026-01-02T03:04:05Z", 20, 20)
+    rows = []
+    for number, outcome in enumerate(Outcome):
+        case = Case(f"a-{number}", "test_case", (), Facets("factual", "easy"))
+        for model in ("m", "n"):
+            for repeat in (1, 0):
+                check = Check("contains", "1", outcome, f"because {number}")
+                reply = None if outcome is Outcome.ERRORED else Reply("text \ud800 \x00", total_s=0.25)
+                failure = None if reply else Failure("unavailable", f"because {number}")
+                key = Key(f"sha256:{number}", model, "text", repeat)
+                rows.append((case, Result(key, case.id, reply, failure, (check,) if reply else (), None, None)))
+    out = io.StringIO()
+    write_json(run, rows, out)
+    blocks = read_results(written(tmp_path, out.getvalue()))
+    assert [block.model_id for block in blocks] == ["m", "n"]
+    for block in blocks:
+        assert block.suite_hash is None
+        assert block.outcomes() == {f"a-{number}": [outcome] * 2 for number, outcome in enumerate(Outcome)}
+        assert {each.reason for each in block.results} == {f"because {number}" for number in range(5)}
+        assert {each.output for each in block.results} == {"text \ud800 \x00", ""}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place", "message"),
+    [
+        (["suite_version"], ..., "suite_version", "suite_version is required"),
+        (["suite_version"], 5, "suite_version", "suite_version must be text, found 5"),
+        (["suite_hash"], [], "suite_hash", "suite_hash must be text, found an empty list"),
+        (["results"], {}, "results", "results must be a list, found an empty object"),
+        (["results"], ..., "results", "results is required"),
+        (["run_metadata"], ..., "run_metadata", "run_metadata is required"),
+        (["run_metadata", "model_id"], ..., "run_metadata.model_id", "model_id is required"),
+        (["run_metadata", "seed"], "x", "run_metadata.seed", 'seed must be a whole number, found "x"'),
+        (["results", 1], "x", "results[1]", 'a result must be an object, found "x"'),
+        (["results", 1, "test_id"], ..., "results[1].test_id", "test_id is required"),
+        (["results", 1, "assertion_result"], ..., "results[1].assertion_result", "assertion_result is required"),
+        (
+            ["results", 1, "assertion_result", "passed"],
+            "yes",
+            "results[1].assertion_result.passed",
+            'passed must be true or false, found "yes"',
+        ),
+        (["results", 1, "repeat"], True, "results[1].repeat", "repeat must be a whole number, found true"),
+        (["results", 1, "repeat"], -1, "results[1].repeat", "repeat must be at least 0, found -1"),
+        (["results", 1, "test_id"], "a-1", None, None),
+        (
+            ["results", 2, "assertion_result", "passed"],
+            True,
+            "results[2].assertion_result.passed",
+            "passed is true although details.skipped says that there is no verdict",
+        ),
+        (
+            ["results", 2, "assertion_result", "details", "outcome"],
+            "passed",
+            "results[2].assertion_result.details.outcome",
+            'outcome must be errored, unscored or skipped, found "passed"',
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named_with_its_place(
+    tmp_path: Path, path: list[str | int], value: Any, place: str | None, message: str | None
+) -> None:
+    file = written(tmp_path, changed(path, value))
+    if message is None:
+        assert read_results(file)
+        return
+    with pytest.raises(InvalidInput) as refused:
+        read_results(file)
+    (problem,) = refused.value.problems
+    assert (problem.message, problem.path, problem.file) == (message, place, str(file))
+    if value is not ...:
+        line = file.read_text(encoding="utf-8").splitlines()[problem.line - 1]
+        assert line[problem.column - 1 :].startswith(json.dumps(value)[:1])
+
+
+def test_the_same_repeat_twice_is_refused(tmp_path: Path) -> None:
+    block = json.loads(json.dumps(OLD))
+    block["results"] = [block["results"][0] | {"repeat": 3}, block["results"][0] | {"repeat": 3}]
+    with pytest.raises(InvalidInput, match=r'results\[1\]\.repeat: test_id "a-1" has repeat 3 twice'):
+        read_results(written(tmp_path, block))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", ":1:1: not valid JSON: the text ends too early"),
+        ("[\n{]", ":2:2: not valid JSON"),
+        ("[]", ":1:1: the list is empty: no model was asked"),
+        ("5", ":1:1: a results file is a list with one block a model, found 5"),
+        ("[5]", r":1:2: \[0\]: a block must be an object"),
+        ('[{"suite_version": NaN}]', "NaN is not a number"),
+        ("[" * 100_000, "nested"),
+    ],
+)
+def test_what_is_no_results_file_is_refused_in_words(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        read_results(written(tmp_path, text))
+
+
+def test_a_missing_file_and_other_encodings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="does not exist"):
+        read_results(tmp_path / "no.json")
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read_results(tmp_path)
+    (tmp_path / "latin.json").write_bytes(b'[\n"caf\xe9"]')
+    with pytest.raises(InvalidInput, match=":2:1: not UTF-8: byte 0xe9"):
+        read_results(tmp_path / "latin.json")
+
+
+def test_problems_are_bounded(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        read_results(written(tmp_path, [1] * 1000))
+    assert len(refused.value.problems) == MAX_PROBLEMS

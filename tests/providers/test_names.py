@@ -1,0 +1,284 @@
+"""Names: what a user types finds who is meant; a provider opens with the right account, and never shows a key."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pramana.errors import AuthenticationFailed, InvalidInput
+from pramana.model import Provider, Request, Target, Turn
+from pramana.plugins import Registry
+from pramana.providers import names
+from pramana.providers.anthropic import Anthropic
+from pramana.providers.command import Command
+from pramana.providers.fake import Fake
+from pramana.providers.function import Function
+from pramana.providers.google import Google
+from pramana.providers.names import VARIABLES, Accounts, CommandLine, open_provider, providers, resolve
+from pramana.providers.openai import OpenAI
+from pramana.providers.responses import Responses
+
+EXTENSION = Path(__file__).parent.parent / "extension"
+KEY = "sk-secret-0123456789"
+COMMANDS = {"shout": CommandLine((sys.executable, "-c", "print(input().upper())"), 30.0)}
+
+
+@pytest.mark.parametrize(
+    ("typed", "provider", "model"),
+    [
+        ("gpt-5", "openai", "gpt-5"),
+        ("chatgpt-4o-latest", "openai", "chatgpt-4o-latest"),
+        ("o1", "openai", "o1"),
+        ("o3-mini", "openai", "o3-mini"),
+        ("o4-mini-2025-04-16", "openai", "o4-mini-2025-04-16"),
+        ("ft:gpt-4o-mini:org::id", "openai", "ft:gpt-4o-mini:org::id"),
+        ("claude-opus-4-6", "anthropic", "claude-opus-4-6"),
+        ("gemini-2.5-pro", "google", "gemini-2.5-pro"),
+        ("gemma-3-27b-it", "google", "gemma-3-27b-it"),
+        ("opus", "anthropic", "claude-opus-4-6"),
+        ("sonnet", "anthropic", "claude-sonnet-4-6"),
+        ("haiku", "anthropic", "claude-haiku-4-5"),
+        ("anthropic:opus", "anthropic", "claude-opus-4-6"),
+        (" openai:gpt-5 ", "openai", "gpt-5"),
+        ("openai:anything:at-all", "openai", "anything:at-all"),
+        ("openai-responses:gpt-5", "openai-responses", "gpt-5"),
+        ("anthropic:claude-x", "anthropic", "claude-x"),
+        ("google:learnlm", "google", "learnlm"),
+        ("compatible:llama", "compatible", "llama"),
+        ("local", "local", "local"),
+        ("local:SmolLM2-135M-Instruct", "local", "SmolLM2-135M-Instruct"),
+        ("fake", "fake", "words"),
+        ("fake:echo", "fake", "echo"),
+        ("fake:seed=3,fixed=yes, it is: so", "fake", "fixed"),
+        ("python:package.module:function", "python", "package.module:function"),
+        ("command:shout", "command", "shout"),
+    ],
+)
+def test_a_name_finds_its_provider(typed: str, provider: str, model: str) -> None:
+    target = resolve(typed, commands=COMMANDS)
+    assert (target.typed, target.provider, target.model) == (typed.strip(), provider, model)
+
+
+def test_a_url_is_a_compatible_server() -> None:
+    target = resolve("http://localhost:8000/v1/#meta/llama:8b#q4")
+    assert (target.provider, target.model) == ("compatible", "meta/llama:8b#q4")
+    assert target.arguments == {"base_url": "http://localhost:8000/v1"}
+
+
+def test_arguments_are_plain_data_that_can_be_stored() -> None:
+    assert resolve("fake:seed=3,fixed=a, b").arguments == {"seed": 3, "answer": "fixed", "text": "a, b"}
+    assert resolve("command:shout", commands=COMMANDS).arguments == {
+        "argv": [sys.executable, "-c", "print(input().upper())"],
+        "timeout_s": 30.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("opsu", r'no provider is known for "opsu"; did you mean "opus"\?; name one explicitly, as in openai:opsu'),
+        ("gtp-5-mini", r'did you mean "gpt-5-mini"\?'),
+        ("fak", r'did you mean "fake"\?'),
+        ("llama3", r"or give a server: http://HOST:PORT/v1#llama3"),
+        (
+            "opena:gpt-5",
+            r'no provider is called "opena"; did you mean "openai"\?; .*as in openai:gpt-5 \(there are openai,',
+        ),
+        ("", "no provider is known"),
+        ("o1x", "no provider is known"),
+        ("openai:", "names no model; write openai:MODEL"),
+        ("openai", "no provider is known"),
+        ("http://localhost:8000/v1", r"names no model; write http://localhost:8000/v1#MODEL"),
+        ("http://#m", "is no URL"),
+        ("http://host:notaport/v1#m", "is no URL"),
+        ("https://host/v1?key=abc#m", "COMPATIBLE_API_KEY"),
+        ("python:", "names no function"),
+        ("python:module", "names no function"),
+        ("command:shot", r'local configuration; did you mean "shout"\?; there are shout'),
+        ("fake:latensy=1", r'is no option of the fake provider; did you mean "latency"\?'),
+    ],
+)
+def test_what_is_not_known_says_what_to_type(typed: str, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        resolve(typed, commands=COMMANDS)
+
+
+def test_a_command_exists_only_in_the_configuration() -> None:
+    with pytest.raises(InvalidInput, match="there is none"):
+        resolve("command:shout")
+
+
+def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        resolve(f"https://me:{KEY}@host/v1#m")
+    assert KEY not in str(caught.value)
+
+
+def environment(**variables: str) -> Accounts:
+    return Accounts(variables.get, commands=COMMANDS)
+
+
+FULL = {
+    "OPENAI_API_KEY": "sk-openai",
+    "ANTHROPIC_API_KEY": "sk-anthropic",
+    "GEMINI_API_KEY": "sk-gemini",
+    "COMPATIBLE_BASE_URL": "http://localhost:1/v1",
+}
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind"),
+    [
+        ("gpt-5", OpenAI),
+        ("openai-responses:gpt-5", Responses),
+        ("opus", Anthropic),
+        ("gemini-2.5-pro", Google),
+        ("compatible:llama", OpenAI),
+        ("http://localhost:2/v1#llama", OpenAI),
+        ("fake:echo", Fake),
+        ("python:textwrap:dedent", Function),
+        ("command:shout", Command),
+    ],
+)
+def test_each_opens_as_what_it_is(typed: str, kind: type) -> None:
+    async def use() -> Provider:
+        provider = open_provider(resolve(typed, commands=COMMANDS), environment(**FULL))
+        await provider.close()
+        return provider
+
+    assert type(asyncio.run(use())) is kind
+
+
+def test_every_builtin_provider_can_be_loaded() -> None:
+    for name in providers.builtin:
+        assert callable(providers.load(name))
+
+
+@pytest.mark.parametrize(
+    ("typed", "variables", "base_url", "key", "variable"),
+    [
+        ("gpt-5", {"OPENAI_API_KEY": "k"}, "https://api.openai.com/v1", "k", "OPENAI_API_KEY"),
+        ("gpt-5", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://p/v1"}, "http://p/v1", "k", "OPENAI_API_KEY"),
+        ("opus", {"ANTHROPIC_AUTH_TOKEN": "t"}, "https://api.anthropic.com", "t", "ANTHROPIC_AUTH_TOKEN"),
+        (
+            "gemini-2.5-pro",
+            {"GEMINI_API_KEY": "g", "GOOGLE_API_KEY": "first"},
+            "https://generativelanguage.googleapis.com",
+            "first",
+            "GOOGLE_API_KEY",
+        ),
+        ("http://h:1/v1#m", {"OPENAI_API_KEY": "k"}, "http://h:1/v1", None, "COMPATIBLE_API_KEY"),
+        ("http://h:1/v1#m", {"COMPATIBLE_API_KEY": "c"}, "http://h:1/v1", "c", "COMPATIBLE_API_KEY"),
+        ("compatible:m", {"COMPATIBLE_BASE_URL": "http://b/v1"}, "http://b/v1", None, "COMPATIBLE_API_KEY"),
+    ],
+)
+def test_an_account_comes_from_its_variables(
+    typed: str, variables: dict[str, str], base_url: str, key: str | None, variable: str
+) -> None:
+    account = environment(**variables).account(resolve(typed))
+    assert account is not None
+    assert (account.base_url, account.key, account.variable) == (base_url, key, variable)
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("gpt-5", "openai needs a key, and none is set; set OPENAI_API_KEY"),
+        ("openai-responses:gpt-5", "set OPENAI_API_KEY"),
+        ("opus", "set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN"),
+        ("gemini-2.5-pro", "set GOOGLE_API_KEY or GEMINI_API_KEY"),
+    ],
+)
+def test_a_missing_key_names_the_variable_to_set(typed: str, says: str) -> None:
+    with pytest.raises(AuthenticationFailed) as caught:
+        open_provider(resolve(typed), environment())
+    assert says in str(caught.value)
+
+
+def test_a_compatible_model_without_a_server_says_so() -> None:
+    with pytest.raises(InvalidInput, match=r"write http://HOST:PORT/v1#llama, or set COMPATIBLE_BASE_URL"):
+        open_provider(resolve("compatible:llama"), environment())
+
+
+def test_a_base_url_recorded_for_a_vendor_gets_no_key() -> None:
+    target = Target("gpt-5", "openai", "gpt-5", {"base_url": "http://elsewhere/v1"})
+    account = environment(OPENAI_API_KEY=KEY).account(target)
+    assert account is not None
+    assert account.base_url == "https://api.openai.com/v1"
+
+
+def test_what_is_configured() -> None:
+    assert environment().configured() == ["local"]
+    assert environment(**FULL).configured() == [*VARIABLES, "local"]
+
+
+def test_keys_never_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    lookup = os.environ.get  # noqa: TID251 - whose repr shows every variable there is
+    assert KEY in repr(lookup)
+    accounts = Accounts(lookup)
+    target = resolve("gpt-5")
+    assert KEY not in f"{accounts!r} {accounts.account(target)!r} {target!r} {open_provider(target, accounts)!r}"
+
+
+def test_code_of_this_machine_is_not_for_a_server() -> None:
+    accounts = Accounts(lambda _: None, commands=COMMANDS, code=False)
+    for typed in ("python:textwrap:dedent", "command:shout"):
+        with pytest.raises(InvalidInput, match="runs code on this machine"):
+            open_provider(resolve(typed, commands=COMMANDS), accounts)
+
+
+def test_a_recorded_command_runs_only_as_the_configuration_has_it() -> None:
+    other = Target("command:shout", "command", "shout", {"argv": ["rm", "-rf", "/nowhere"]})
+    with pytest.raises(InvalidInput, match="is now another than recorded"):
+        open_provider(other, environment())
+    with pytest.raises(InvalidInput, match="no command of this name"):
+        open_provider(Target("command:gone", "command", "gone", {"argv": ["true"]}), environment())
+
+
+def test_resolving_a_name_imports_no_http_library() -> None:
+    code = "import sys; from pramana.providers.names import resolve; resolve('gpt-5'); print('aiohttp' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
+
+
+# A third party's package
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The extension as an installation leaves it: its module and its metadata on the path."""
+    monkeypatch.syspath_prepend(str(EXTENSION))
+    monkeypatch.setattr(names, "providers", Registry("provider", "pramana.providers", providers.builtin))
+    yield
+    sys.modules.pop("parrot", None)
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_third_partys_provider_is_asked_exactly_as_a_built_in() -> None:
+    async def use(typed: str) -> tuple[str, str | None, list[str]]:
+        provider: Any = open_provider(resolve(typed), environment(PARROT_API_KEY=KEY, PARROT_BASE_URL="http://p"))
+        try:
+            reply = await provider.ask(Request(resolve(typed).model, (Turn("user", "hello"),)))
+            if typed.startswith("parrot"):
+                assert (provider.account.key, provider.account.base_url) == (KEY, "http://p")
+            return reply.text, reply.served_model, await provider.models()
+        finally:
+            await provider.close()
+
+    assert asyncio.run(use("parrot:loud")) == ("HELLO", "loud", ["loud", "quiet"])
+    assert asyncio.run(use("fake:echo"))[0] == "hello"
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_third_party_is_listed_and_one_without_open_is_refused() -> None:
+    assert names.providers.names()[-2:] == ["parrot", "shapeless"]
+    with pytest.raises(InvalidInput, match=r'the provider "shapeless" has no open\(target, account\)'):
+        open_provider(resolve("shapeless:x"), environment())
+    with pytest.raises(InvalidInput, match=r'did you mean "parrot"\?'):
+        resolve("parot:loud")

@@ -1,0 +1,167 @@
+"""The limiter: slow start, growth only when used, one cut for a burst, and everyone waits when told to."""
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from pramana.run.limiter import START, Limiter
+
+
+class Clock:
+    """Time that only a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(work, 20))
+
+
+async def full_round(limiter: Limiter) -> None:
+    """Use all that is allowed at once, and answer every one cleanly."""
+
+    async def one(gate: asyncio.Event) -> None:
+        async with limiter:
+            await gate.wait()
+            limiter.succeeded()
+
+    gate = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(limiter.limit):
+            group.create_task(one(gate))
+        await asyncio.sleep(0)
+        gate.set()
+
+
+def test_it_doubles_each_clean_round_up_to_the_ceiling() -> None:
+    async def work() -> None:
+        limiter = Limiter(50)
+        limits = [limiter.limit]
+        for _ in range(4):
+            await full_round(limiter)
+            limits.append(limiter.limit)
+        assert limits == [START, 16, 32, 50, 50]
+
+    run(work())
+
+
+def test_never_more_under_way_than_allowed() -> None:
+    async def work() -> None:
+        limiter, most = Limiter(5), 0
+
+        async def one() -> None:
+            nonlocal most
+            async with limiter:
+                most = max(most, limiter.in_use)
+                await asyncio.sleep(0)
+                limiter.succeeded()
+
+        await asyncio.gather(*(one() for _ in range(200)))
+        assert most == 5
+        assert limiter.in_use == 0
+
+    run(work())
+
+
+def test_unused_room_does_not_grow() -> None:
+    async def work() -> None:
+        limiter = Limiter(100)
+        for _ in range(200):
+            async with limiter:
+                limiter.succeeded()
+        assert limiter.limit == START
+
+    run(work())
+
+
+def test_a_burst_of_rate_limits_cuts_once_then_growth_is_slow() -> None:
+    async def work() -> None:
+        clock = Clock()
+        limiter = Limiter(64, clock)
+        for _ in range(3):
+            await full_round(limiter)
+        assert limiter.limit == 64
+        for _ in range(10):
+            limiter.rate_limited(None)
+        assert limiter.limit == 42
+        clock.now += 2
+        limiter.rate_limited(None)
+        assert limiter.limit == 28
+        await full_round(limiter)
+        assert limiter.limit == 29
+        assert [change.cause for change in limiter.history][-3:] == ["rate limit", "rate limit", "clean round"]
+
+    run(work())
+
+
+def test_it_never_falls_below_one() -> None:
+    async def work() -> None:
+        clock = Clock()
+        limiter = Limiter(4, clock)
+        for _ in range(20):
+            clock.now += 5
+            limiter.rate_limited(None)
+        assert limiter.limit == 1
+
+    run(work())
+
+
+def test_trouble_pauses_growth_and_cuts_nothing() -> None:
+    async def work() -> None:
+        limiter = Limiter(64)
+        for _ in range(START - 1):
+            limiter.succeeded()
+        limiter.troubled()
+        limiter.succeeded()
+        assert limiter.limit == START
+
+    run(work())
+
+
+def test_retry_after_holds_everyone_back() -> None:
+    async def work() -> None:
+        limiter = Limiter(4)
+        start = time.monotonic()
+        limiter.rate_limited(0.2)
+        waited = []
+
+        async def one() -> None:
+            async with limiter:
+                waited.append(time.monotonic() - start)
+
+        await asyncio.gather(*(one() for _ in range(6)))
+        assert min(waited) >= 0.2
+
+    run(work())
+
+
+@pytest.mark.parametrize("when", ["waiting", "let in"])
+def test_who_gives_up_waiting_takes_no_place(when: str) -> None:
+    async def work() -> None:
+        limiter = Limiter(1)
+        await limiter.__aenter__()
+
+        async def one() -> None:
+            async with limiter:
+                pass
+
+        waiting = asyncio.create_task(one())
+        await asyncio.sleep(0)
+        if when == "let in":
+            await limiter.__aexit__(None, None, None)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        if when == "waiting":
+            await limiter.__aexit__(None, None, None)
+        assert limiter.in_use == 0
+        async with asyncio.timeout(1):
+            await one()
+
+    run(work())

@@ -1,0 +1,433 @@
+"""Exports: each format read back by a program that is not ours, whatever a model wrote."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import socket
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pramana.analyse.summary import Total
+from pramana.hash import case_digest, hash_result
+from pramana.model import (
+    Assertion,
+    Case,
+    Check,
+    Facets,
+    Failure,
+    Key,
+    Outcome,
+    Plan,
+    Reply,
+    Result,
+    Run,
+    Target,
+    Turn,
+    Usage,
+)
+from pramana.show.exports import FORMATS, Format, export, results_schema, score_of
+from pramana.show.figures import duration, money, percent, printable
+
+NASTY = [
+    "<script>document.title='owned'</script>",
+    "<img src=http://127.0.0.1:{port}/x onerror=document.title='owned'>",
+    '=HYPERLINK("http://127.0.0.1")',
+    "@team please | look ``` at [this](http://127.0.0.1) <b>",
+    "NUL \x00 bell \x07 escape \x1b[31m half \ud800 not \ufffe end ]]> & \" ' \r\n last \x85\u2028",
+    "مرحبا \u202e 世界 👩🏽‍🚀",
+    "",
+]
+Rows = list[tuple[Case, Result]]
+
+
+def row(
+    text: str = "x",
+    outcome: Outcome = Outcome.PASSED,
+    *,
+    case_id: str = "factual-001",
+    model: str = "m",
+    repeat: int = 0,
+    reason: str = "because",
+    value: float | None = None,
+    **facets: Any,
+) -> tuple[Case, Result]:
+    turns = (Turn("user", "Where is " + text),)
+    kept = Facets(**{"category": "factual", "difficulty": "easy", **facets})
+    case = Case(case_id, "test_case", turns, kept, Assertion("contains"), (text,))
+    key = Key(case_digest(case), model, "text", repeat)
+    if outcome is Outcome.ERRORED:
+        return case, Result(key, case_id, None, Failure("unavailable", reason), (), None, None)
+    reply = Reply(text, Usage(10, 3), first_token_s=0.1, total_s=0.25, cost_usd=0.001)
+    check = Check("contains", "1", outcome, reason, value, {"at": 7})
+    return case, Result(key, case_id, reply, None, (check,), hash_result(model, case_id, text), None)
+
+
+def a_run(
+    *models: str, repeats: int = 1, status: Any = "finished", suite_hash: str | None = "sha256:" + "0" * 64
+) -> Run:
+    targets = tuple(Target(model, "fake", model) for model in models or ("m",))
+    plan = Plan("v1.0-cheap", suite_hash, targets, repeats, {"temperature": 0, "seed": 42}, runner_version="0.1.0")
+    return Run("run-1", plan, status, "2026-01-02T03:04:05Z", 5, 5)
+
+
+def exported(kind: Format, run: Run, rows: Rows) -> str:
+    out = io.StringIO(newline="")
+    export(kind, run, iter(rows), out)
+    text = out.getvalue()
+    assert text.encode("utf-8")  # every format can be written to a file
+    return text
+
+
+ALL = [
+    row(f"said {outcome.value}", outcome, case_id=f"a-{number}", reason=f"why {number}")
+    for number, outcome in enumerate(Outcome)
+]
+SCHEMA = jsonschema.Draft202012Validator(results_schema())
+
+
+# ── JSON ──
+
+
+def test_the_schema_is_json_schema_2020_12() -> None:
+    assert results_schema()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema.Draft202012Validator.check_schema(results_schema())
+
+
+def test_results_have_the_published_shape() -> None:
+    (block,) = json.loads(exported("json", a_run(), ALL))
+    SCHEMA.validate([block])
+    assert list(block) == ["suite_version", "suite_hash", "run_metadata", "results", "summary"]
+    assert block["run_metadata"] == {
+        "timestamp": "2026-01-02T03:04:05Z",
+        "model_id": "m",
+        "temperature": 0,
+        "seed": 42,
+        "runner_version": "0.1.0",
+    }
+    first = block["results"][0]
+    assert list(first) == ["test_id", "output", "assertion_result", "latency_ms", "result_hash", "score", "repeat"]
+    assert (first["assertion_result"]["passed"], first["score"], first["latency_ms"]) == (True, 1.0, 250)
+    assert first["result_hash"] == hash_result("m", "a-0", "said passed")
+    assert first["assertion_result"]["details"]["checks"] == [
+        {
+            "name": "contains",
+            "version": "1",
+            "outcome": "passed",
+            "reason": "why 0",
+            "value": None,
+            "evidence": {"at": 7},
+        }
+    ]
+    assert block["summary"] == {"total": 5, "passed": 1, "skipped": 3, "pass_rate": 0.5}
+
+
+def test_what_has_no_verdict_is_skipped_with_outcome_and_reason() -> None:
+    (block,) = json.loads(exported("json", a_run(), ALL))
+    for number, outcome in ((2, "errored"), (3, "unscored"), (4, "skipped")):
+        entry = block["results"][number]
+        details = {"skipped": True, "outcome": outcome, "reason": f"why {number}"}
+        assert entry["assertion_result"] == {"passed": False, "details": details}
+        assert entry["score"] is None
+    errored = block["results"][2]
+    assert (errored["output"], errored["latency_ms"]) == ("", 0)
+    assert errored["result_hash"] == hash_result("m", "a-2", "")
+
+
+def test_there_is_one_block_a_model_in_the_order_they_were_named() -> None:
+    rows = [
+        row(case_id=f"a-{number}", model=model, repeat=repeat)
+        for number in range(3)
+        for repeat in (0, 1)
+        for model in ("z", "m")
+    ]
+    blocks = json.loads(exported("json", a_run("z", "m", repeats=2), rows))
+    assert [block["run_metadata"]["model_id"] for block in blocks] == ["z", "m"]
+    for block in blocks:
+        assert [(each["test_id"], each["repeat"]) for each in block["results"]] == [
+            (f"a-{number}", repeat) for number in range(3) for repeat in (0, 1)
+        ]
+    SCHEMA.validate(blocks)
+
+
+def test_a_run_without_results_and_one_without_verdicts_are_still_of_the_shape() -> None:
+    for rows in ([], [row(outcome=Outcome.UNSCORED)]):
+        blocks = json.loads(exported("json", a_run(suite_hash=None), rows))
+        SCHEMA.validate(blocks)
+        assert blocks[0]["summary"]["pass_rate"] == 0.0
+        assert blocks[0]["suite_hash"] is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "value", "score"),
+    [
+        (Outcome.PASSED, None, 1.0),
+        (Outcome.FAILED, None, 0.0),
+        (Outcome.PASSED, 0.83, 0.83),
+        (Outcome.FAILED, 0.41, 0.41),
+        (Outcome.PASSED, 7.0, 1.0),
+        (Outcome.UNSCORED, 0.5, None),
+    ],
+)
+def test_the_score_is_what_the_check_measured(outcome: Outcome, value: float | None, score: float | None) -> None:
+    assert score_of(*row(outcome=outcome, value=value)) == score
+
+
+def test_the_schema_refuses_a_score_without_a_verdict_and_a_verdict_without_a_score() -> None:
+    blocks = json.loads(exported("json", a_run(), ALL))
+    blocks[0]["results"][2]["score"] = 0.0
+    assert not SCHEMA.is_valid(blocks)
+    blocks[0]["results"][2]["score"] = None
+    assert SCHEMA.is_valid(blocks)
+    blocks[0]["results"][0]["score"] = None
+    assert not SCHEMA.is_valid(blocks)
+
+
+# ── CSV ──
+
+
+def test_csv_has_one_row_a_result() -> None:
+    rows = list(csv.DictReader(io.StringIO(exported("csv", a_run(), ALL), newline="")))
+    assert [each["outcome"] for each in rows] == ["passed", "failed", "errored", "unscored", "skipped"]
+    assert [each["score"] for each in rows] == ["1.0", "0.0", "", "", ""]
+    assert (rows[0]["latency_ms"], rows[0]["cost_usd"], rows[0]["input_tokens"]) == ("250", "0.001", "10")
+    assert (rows[2]["output"], rows[2]["latency_ms"], rows[2]["reason"]) == ("", "", "why 2")
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", "＝"])
+def test_no_cell_becomes_a_formula(start: str) -> None:
+    rows = [row(f"{start}cmd|' /C calc'!A0", reason=f"{start}x", case_id=f"{start}id", tags=(f"{start}tag",))]
+    (read,) = csv.DictReader(io.StringIO(exported("csv", a_run(), rows), newline=""))
+    for column in ("output", "reason", "test_id", "tags"):
+        assert read[column].startswith(f"'{start}")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=5))
+def test_csv_gives_back_what_was_said(texts: list[str]) -> None:
+    read = list(csv.DictReader(io.StringIO(exported("csv", a_run(), [row(text) for text in texts]), newline="")))
+    assert [each["output"].removeprefix("'") for each in read] == [printable(text).removeprefix("'") for text in texts]
+
+
+# ── JUnit ──
+
+
+def test_junit_tells_failures_errors_and_skipped_apart() -> None:
+    rows = [*ALL, row(case_id="b-1", model="n")]
+    root = ET.fromstring(exported("junit", a_run("m", "n"), rows))  # noqa: S314 - ours
+    assert root.tag == "testsuites"
+    assert {key: root.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "6", "failures": "1", "errors": "1", "skipped": "2",
+    }  # fmt: skip
+    first, second = root
+    assert (first.get("name"), second.get("name")) == ("v1.0-cheap on m", "v1.0-cheap on n")
+    assert (first.get("tests"), second.get("tests"), second.get("failures")) == ("5", "1", "0")
+    kinds = Counter(child.tag for test in root.iter("testcase") for child in test)
+    assert kinds == {"failure": 1, "error": 1, "skipped": 2}
+    failure = root.find(".//failure")
+    assert failure is not None
+    assert (failure.get("message"), failure.get("type"), failure.text) == ("why 1", "contains", "why 1\n\nsaid failed")
+    test = root.find(".//testcase")
+    assert test is not None
+    assert (test.get("classname"), test.get("name"), test.get("time")) == ("v1.0-cheap.factual", "a-0", "0.250")
+    assert [each.get("message") for each in root.iter("skipped")] == ["unscored: why 3", "skipped: why 4"]
+
+
+def test_repeats_have_names_of_their_own() -> None:
+    rows = [row(case_id="a-1", repeat=repeat) for repeat in (0, 1)]
+    root = ET.fromstring(exported("junit", a_run(repeats=2), rows))  # noqa: S314 - ours
+    assert [test.get("name") for test in root.iter("testcase")] == ["a-1 (repeat 1)", "a-1 (repeat 2)"]
+
+
+everything = st.text(st.characters(exclude_categories=()), max_size=40)
+
+
+@settings(max_examples=200, deadline=None)
+@given(everything, everything, everything)
+def test_junit_is_xml_whatever_the_texts_hold(text: str, reason: str, name: str) -> None:
+    rows = [row(text, outcome, reason=reason, case_id=name, category=name) for outcome in Outcome]
+    written = exported("junit", a_run(name), [(case, result) for case, result in _as(rows, name)])
+    root = ET.fromstring(written.encode())  # noqa: S314 - ours
+    failure, error = root.find(".//failure"), root.find(".//error")
+    assert failure is not None
+    assert error is not None
+    assert failure.text == printable(f"{reason}\n\n{text}")
+    assert error.get("message") == printable(reason)
+    assert [test.get("name") for test in root.iter("testcase")] == [printable(name)] * 5
+
+
+def _as(rows: Rows, model: str) -> Iterator[tuple[Case, Result]]:
+    from dataclasses import replace
+
+    for case, result in rows:
+        yield case, replace(result, key=replace(result.key, model=model))
+
+
+# ── Markdown ──
+
+
+def test_markdown_says_what_a_reviewer_wants_to_know() -> None:
+    text = exported("markdown", a_run(), ALL)
+    assert text.startswith("### v1.0-cheap: 50.0 % passed\n")
+    assert "| m | 50.0 % | 9.5–90.5 % | 1 | 1 | 1 | 1 | 1 |" in text
+    assert "**1 failed**\n\n- `a-1`: `why 1`; said `said failed`\n" in text
+    assert "- 1 errored: `why 2`" in text
+    assert "cost: $0.0040" in text
+
+
+def test_markdown_stays_short_and_says_what_it_leaves_out() -> None:
+    rows = [row("long " * 1000, Outcome.FAILED, case_id=f"a-{number}", category=f"c{number}") for number in range(300)]
+    text = exported("markdown", a_run(), rows)
+    assert "- and 280 more\n" in text
+    assert len(text) < 40_000
+
+
+def test_markdown_of_an_unfinished_run_says_so() -> None:
+    assert "**5 of 5 results; the run is stopped**" in exported("markdown", a_run(status="stopped"), ALL)
+
+
+def test_no_output_becomes_markup_a_link_or_a_mention() -> None:
+    rows = [row(text, Outcome.FAILED, reason=text, case_id=text or "x", category=text or "x") for text in NASTY]
+    text = exported("markdown", a_run(), rows)
+    outside = re.sub(r"(?s)(`+)(?!`).*?(?<!`)\1(?!`)|<code>.*?</code>", "", text)
+    assert "@" not in outside
+    assert "http" not in outside
+    assert set(re.findall(r"<[^>]*>", outside)) <= {
+        "<details>",
+        "</details>",
+        "<summary>",
+        "</summary>",
+        "<sub>",
+        "</sub>",
+    }
+    for inside in re.findall(r"<code>(.*?)</code>", text):
+        assert not re.search(r"[<>|`*\[\]@/]", inside)
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert line.count("|") == 9
+
+
+# ── HTML ──
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+class Listener:
+    """A server that only notices that somebody knocked."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.knocks = 0
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            self.knocks += 1
+            connection.close()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    listening = Listener()
+    yield listening
+    listening.socket.close()
+
+
+def dump(page: Path, profile: Path) -> str:
+    assert CHROMIUM, "Chromium is needed: install chromium"
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync",
+        "--no-first-run", f"--user-data-dir={profile}", "--dump-dom", page.as_uri(),
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, timeout=120, check=True).stdout.decode()
+
+
+def test_in_a_real_browser_nothing_runs_and_nothing_is_fetched(tmp_path: Path, listener: Listener) -> None:
+    nasty = [text.replace("{port}", str(listener.port)) for text in NASTY]
+    rows = [
+        row(text, outcome, case_id=f"{text}{number}", reason=text, category=text or "x", tags=(text or "x",))
+        for number, outcome in enumerate(Outcome)
+        for text in nasty
+    ]
+    page = tmp_path / "report.html"
+    page.write_text(exported("html", a_run(), rows), encoding="utf-8")
+    control = tmp_path / "control.html"
+    control.write_text(f"<title>mine</title>{nasty[0]}{nasty[1]}", encoding="utf-8")
+    assert "<title>owned</title>" in dump(control, tmp_path / "one")  # the browser does run and fetch such things
+    knocks = listener.knocks
+    assert knocks
+    shown = dump(page, tmp_path / "two")
+    assert "<title>v1.0-cheap: 50.0 % passed</title>" in shown
+    assert "&lt;script&gt;document.title='owned'&lt;/script&gt;" in shown
+    assert not re.search(r"<(script|img|iframe|link|object|embed|form|a|base)\b", shown)
+    assert listener.knocks == knocks
+    assert shown.count("<details") == len(rows)
+
+
+def test_the_page_holds_no_address_and_forbids_to_load_anything() -> None:
+    page = exported("html", a_run(), ALL)
+    assert "default-src 'none'; style-src 'unsafe-inline'" in page
+    assert not re.search(r"(?i)https?:|url\(|@import|\bsrc=|\bhref=", page)
+    assert "prefers-color-scheme: dark" in page
+
+
+def test_the_page_shows_rates_with_intervals_and_reasons() -> None:
+    page = exported("html", a_run(), ALL)
+    assert "<p class=big>50.0 %</p>" in page
+    assert "With 95 % confidence the true rate is 9.5–90.5 %." in page
+    assert "<path class=whisker d='M9.45 2.5V7.5M9.45 5H90.55M90.55 2.5V7.5' />" in page
+    for number, outcome in enumerate(Outcome):
+        assert page.count(f"<details class={outcome.value}>") == 1
+        assert f"why {number}" in page
+
+
+def test_several_models_are_not_averaged() -> None:
+    rows = [row(case_id="a-1", model="m"), row(case_id="a-1", model="n", outcome=Outcome.FAILED)]
+    page = exported("html", a_run("m", "n"), rows)
+    assert "class=big" not in page
+    assert "<title>v1.0-cheap on 2 models</title>" in page
+    assert exported("markdown", a_run("m", "n"), rows).startswith("### v1.0-cheap on 2 models\n")
+
+
+def test_a_long_run_shows_its_first_results_and_counts_the_rest() -> None:
+    rows = [row("y" * 20_000 if number == 0 else "y", Outcome.FAILED, case_id=f"a-{number}") for number in range(503)]
+    page = exported("html", a_run(), rows)
+    assert page.count("<details") == 500
+    assert "and 3 more: the JSON and CSV exports have them all." in page
+    assert "… and 12,000 more characters" in page
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_run_without_results_can_be_exported(kind: Format) -> None:
+    assert exported(kind, a_run(), [])
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@settings(max_examples=25, deadline=None)
+@given(text=everything, name=everything)
+def test_every_format_takes_every_text(kind: Format, text: str, name: str) -> None:
+    rows = [row(text, outcome, reason=text, case_id=name, category=name, tags=(text,)) for outcome in Outcome]
+    assert exported(kind, a_run(), rows)
+
+
+def test_numbers_never_claim_more_than_they_are() -> None:
+    assert (percent(0.99999), percent(0.00001), percent(1), percent(0)) == ("> 99.9 %", "< 0.1 %", "100 %", "0 %")
+    assert (money(Total(0.00001, 0)), money(Total(12.345, 2))) == ("under $0.0001", "at least $12.35")
+    assert duration(0.0012) == "1.2 ms"

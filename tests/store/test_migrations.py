@@ -1,0 +1,114 @@
+"""The schema's history leads to the schema, once, whoever opens the store, and never backwards."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, make_url, text
+
+from pramana.errors import PramanaError
+from pramana.store import engine as engine_module
+from pramana.store import open_store
+from pramana.store.engine import Database, _postgresql, _sqlite
+from pramana.store.schema import HEAD, metadata
+
+
+@contextmanager
+def bare(url: str) -> Iterator[Connection]:
+    """Open the database without migrating it."""
+    parsed = make_url(url)
+    database = Database(_sqlite(parsed) if url.startswith("sqlite") else _postgresql(parsed))
+    try:
+        with database.writing() as connection:
+            yield connection
+    finally:
+        database.close()
+
+
+def described(connection: Connection) -> dict[str, Any]:
+    """Return everything the engine tells about the tables but Alembic's own."""
+    engine = inspect(connection)
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(each) for name, each in value.items() if name != "comment"}
+        if isinstance(value, list):
+            return sorted((plain(each) for each in value), key=str)
+        return value if isinstance(value, str | int | None) else str(value)
+
+    tables = {
+        name: plain(
+            {
+                "columns": engine.get_columns(name),
+                "key": engine.get_pk_constraint(name),
+                "foreign": engine.get_foreign_keys(name),
+                "unique": engine.get_unique_constraints(name),
+                "indexes": engine.get_indexes(name),
+                "checks": engine.get_check_constraints(name),
+            }
+        )
+        for name in engine.get_table_names()
+        if name != "alembic_version"
+    }
+    if connection.dialect.name == "sqlite":
+        query = "SELECT name, sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'alembic%' ORDER BY name"
+        tables["statements"] = {
+            name: sorted(re.split(r",?\s*\n\s*", sql)) for name, sql in connection.execute(text(query))
+        }
+    return tables
+
+
+def test_an_upgraded_schema_equals_a_fresh_one(url: str) -> None:
+    with bare(url) as connection:
+        metadata.create_all(connection)
+        fresh = described(connection)
+        metadata.drop_all(connection)
+        assert described(connection).keys() <= {"statements"}
+    open_store(url).close()
+    with bare(url) as connection:
+        assert set(fresh) >= {"runs", "cases", "run_cases", "results", "checks", "scorings"}
+        assert described(connection) == fresh
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, metadata) == []
+
+
+def test_the_newest_step_is_the_one_the_program_expects() -> None:
+    script = ScriptDirectory(str(Path(engine_module.__file__).parent / "migrations"))
+    assert script.get_heads() == [HEAD]
+
+
+def test_opening_again_changes_nothing_and_needs_no_alembic(url: str) -> None:
+    open_store(url).close()
+    code = "import sys; from pramana.store import open_store; open_store(sys.argv[1]).close(); sys.exit('alembic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code, url], check=False).returncode == 0
+
+
+def test_a_store_of_a_newer_program_is_left_alone(url: str) -> None:
+    open_store(url).close()
+    with bare(url) as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(PramanaError, match="written by a newer Pramana"):
+        open_store(url)
+
+
+def test_many_processes_may_open_a_new_store_at_once(url: str) -> None:
+    code = "import sys; from pramana.store import open_store; sys.stdin.readline(); open_store(sys.argv[1]).close()"
+    command = [sys.executable, "-W", "error", "-c", code, url]
+    opening = [subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(5)]
+    for process in opening:
+        assert process.stdin
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in opening:
+        assert process.communicate()[1] == ""
+        assert process.returncode == 0
+    with bare(url) as connection:
+        assert connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all() == [HEAD]

@@ -1,0 +1,101 @@
+"""One file, many processes, and SIGKILL: no failure to lock, nothing lost that was reported, the file stays whole."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pramana.store import open_store
+
+from .samples import plan, some_cases
+
+WRITE = """
+import asyncio, sys
+from pramana.model import Check, Outcome, Reply, Result
+from pramana.store import open_store
+
+store = open_store(sys.argv[1])
+
+def stored(group):
+    print("\\n".join(result.key.case for _, result in group), flush=True)
+
+async def main():
+    async with store.writer(sys.argv[2], stored) as writer:
+        for number, (key, case) in enumerate(store.pending(sys.argv[2])):
+            reply = Reply(case.turns[0].text * 20, raw=[case.id] * 300)
+            check = Check("c", "1", Outcome.PASSED, "yes")
+            await writer.put(Result(key, case.id, reply, None, (check,), None, None))
+            if number % 20 == 0:
+                await asyncio.sleep(0.002)
+
+asyncio.run(main())
+"""
+
+
+def start(url: str, run_id: str, output: Path) -> subprocess.Popen[bytes]:
+    with output.open("wb") as file:
+        return subprocess.Popen([sys.executable, "-c", WRITE, url, run_id], stdout=file, stderr=subprocess.PIPE)
+
+
+def test_three_processes_write_one_file_at_once(tmp_path: Path) -> None:
+    """Each to its own run, while this process reads and makes runs."""
+    url = f"sqlite:///{tmp_path}/pramana.sqlite3"
+    store = open_store(url)
+    ids = [store.create_run(plan(), some_cases(2000)).id for _ in range(3)]
+    outputs = [tmp_path / run_id for run_id in ids]
+    writing = [start(url, run_id, output) for run_id, output in zip(ids, outputs, strict=True)]
+    while any(process.poll() is None for process in writing):
+        store.create_run(plan(), some_cases(20))
+        assert all(store.run(run_id).stored >= 0 for run_id in ids)
+        time.sleep(0.01)
+    for process in writing:
+        assert process.communicate()[1].decode() == ""
+        assert process.returncode == 0
+    for run_id, output in zip(ids, outputs, strict=True):
+        there = [result.key.case for _, result in store.results(run_id)]
+        assert len(set(there)) == len(there) == store.run(run_id).stored == 2000
+        assert output.read_text().split() == there
+        assert list(store.pending(run_id)) == []
+    store.close()
+
+
+def test_what_was_reported_survives_sigkill(tmp_path: Path) -> None:
+    """Kill a writing process at random moments and go on, until the run is done."""
+    url, moments = f"sqlite:///{tmp_path}/pramana.sqlite3", random.Random(7)
+    store = open_store(url)
+    run_id = store.create_run(plan(), some_cases(8000)).id
+    store.close()
+    reported: set[str] = set()
+    killed = 0
+    for number in range(100):
+        output = tmp_path / f"{number}.txt"
+        process = start(url, run_id, output)
+        if number % 4:  # the fourth is killed at any moment, while it starts or opens the file
+            while process.poll() is None and not output.stat().st_size:
+                time.sleep(0.002)
+        time.sleep(moments.uniform(0, 0.12 if number % 4 else 0.6))
+        if process.poll() is None and number < 12:
+            os.kill(process.pid, signal.SIGKILL)
+            killed += 1
+        error = process.communicate()[1].decode()
+        assert process.returncode in (0, -signal.SIGKILL), error
+        lines = output.read_text().splitlines(keepends=True)
+        reported |= {line.strip() for line in lines if line.endswith("\n")}
+
+        with sqlite3.connect(tmp_path / "pramana.sqlite3") as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+        connection.close()
+        store = open_store(url)
+        there = [result.key.case for _, result in store.results(run_id)]
+        assert reported <= set(there), "a result that was reported is gone"
+        assert len(there) == len(set(there)) == store.run(run_id).stored
+        store.close()
+        if process.returncode == 0:
+            break
+    assert killed >= 3, "the process was never killed while it wrote"
+    assert len(there) == 8000

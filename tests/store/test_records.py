@@ -1,0 +1,204 @@
+"""What enters a column leaves it: any text, any case, plan and result, through the functions and through both engines."""
+
+import asyncio
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from hypothesis import example, given
+from sqlalchemy import Text, select
+
+from pramana.errors import PramanaError
+from pramana.hash import case_digest
+from pramana.jsonl import canonical
+from pramana.model import (
+    Assertion,
+    Case,
+    Check,
+    Facets,
+    Failure,
+    Key,
+    Outcome,
+    Plan,
+    Reply,
+    Result,
+    Source,
+    Target,
+    Turn,
+    Usage,
+)
+from pramana.store import records, schema
+from pramana.store.runs import Store
+from pramana.store.text import restored, stored
+
+from .samples import AWKWARD, case, cases, key, long_or_short, plan, plans, result, results_of, texts
+
+A_KEY = key(case(1))
+
+
+@given(texts)
+@example(AWKWARD)
+def test_any_text_is_storable_and_comes_back(text: str) -> None:
+    kept = stored(text)
+    kept.encode("utf-8", "strict")
+    assert "\0" not in kept
+    assert restored(kept) == text
+
+
+def test_ordinary_text_is_stored_as_it_is() -> None:
+    assert stored("caf\u00e9 语 😀 \\u0000") == "caf\u00e9 语 😀 \\u0000"
+
+
+@given(texts, texts)
+def test_two_texts_are_never_stored_alike(one: str, other: str) -> None:
+    assert (stored(one) == stored(other)) == (one == other)
+
+
+@given(cases)
+def test_a_case_keeps_its_digest(some: Case) -> None:
+    source = some.source and (stored(some.source.file), some.source.line)
+    back = records.case_from_json(records.case_to_json(some), *(source or (None, None)))
+    assert back == some
+    assert back.source == some.source
+    assert case_digest(back) == case_digest(some)
+
+
+@given(plans)
+def test_a_plan_comes_back(some: Plan) -> None:
+    assert records.plan_from_json(records.to_json(records.plan_to_plain(some))) == some
+
+
+@given(results_of(A_KEY))
+def test_a_result_comes_back(some: Result) -> None:
+    row = records.result_to_row(some)
+    assert len(row) == len(records.RESULT_COLUMNS)
+    made = tuple(records.check_from_row(records.check_to_row(check)) for check in some.checks)
+    assert records.result_from_row(A_KEY.case, row, made) == some
+
+
+@given(long_or_short)
+def test_a_raw_response_keeps_its_very_json(raw: object) -> None:
+    packed = records._pack(raw)
+    assert len(packed) <= records.COMPRESS_OVER or packed[0] == records._ZLIB_FIRST_BYTE
+    assert canonical(records._unpack(packed)) == canonical(raw)
+
+
+def test_a_long_raw_response_is_compressed() -> None:
+    assert len(records._pack([{"delta": "word"}] * 1000)) < 1000
+    assert records._pack({"short": 1}) == b'{"short":1}'
+
+
+def put_all(store: Store, run_id: str, results: list[Result]) -> list[tuple[int, Result]]:
+    reported: list[tuple[int, Result]] = []
+
+    async def write() -> None:
+        async with store.writer(run_id, reported.extend) as writer:
+            for each in results:
+                await writer.put(each)
+
+    asyncio.run(write())
+    return reported
+
+
+def test_random_results_come_back_from_the_engine(store: Store) -> None:
+    """One run and one transaction an example: hypothesis gathers, the engine then holds all of them at once."""
+    gathered: dict[Key, Result] = {}
+
+    @given(results_of(A_KEY))
+    def gather(some: Result) -> None:
+        gathered.setdefault(some.key, some)
+
+    gather()
+    run = store.create_run(plan(), [case(1)])
+    reported = put_all(store, run.id, list(gathered.values()))
+    assert [each for _, each in reported] == list(gathered.values())
+    assert list(store.results(run.id)) == reported
+
+
+def test_random_cases_and_plans_come_back_from_the_engine(store: Store) -> None:
+    gathered: dict[str, Case] = {}
+
+    @given(cases)
+    def gather(some: Case) -> None:
+        gathered.setdefault(case_digest(some), some)
+
+    gather()
+
+    @given(plans)
+    def check(some: Plan) -> None:
+        run = store.create_run(some, gathered.values())
+        assert run.plan == some
+        assert run == store.run(run.id)
+        store.delete_run(run.id)
+
+    check()
+    run = store.create_run(plan(), gathered.values())
+    assert list(store.cases(run.id)) == list(gathered.values())
+    assert [each.source for each in store.cases(run.id)] == [each.source for each in gathered.values()]
+
+
+def test_nul_and_half_pairs_stand_in_every_text_column(store: Store) -> None:
+    """Fill each text column with text that neither engine can hold, and look at the columns themselves."""
+    number = count()
+
+    def awkward() -> str:
+        return f"{next(number)} {AWKWARD}"
+
+    one = Case(
+        id=awkward(),
+        kind="scenario",
+        turns=(Turn("user", awkward()),),
+        facets=Facets(awkward(), awkward(), awkward(), (awkward(),)),
+        assertion=Assertion(awkward(), judge_prompt=awkward(), schema={awkward(): awkward()}),
+        ideals=(awkward(),),
+        name=awkward(),
+        expected_outcome=awkward(),
+        prompt_audio_url=awkward(),
+        source=Source(awkward(), 1),
+    )
+    target = Target(awkward(), awkward(), awkward(), {awkward(): awkward()})
+    whole = Plan(
+        awkward(), awkward(), (target,), 1, {awkward(): awkward()}, awkward(), target, {awkward(): 1}, awkward()
+    )
+    run = store.create_run(whole, [one])
+    assert [found for _, found in store.pending(run.id)] == [one]
+    reply = Reply(awkward(), Usage(1), awkward(), awkward(), awkward(), 1, 2, {awkward(): awkward()}, (awkward(),), 0.5)
+    check = Check(awkward(), awkward(), Outcome.FAILED, awkward(), 0.5, {awkward(): [awkward()]})
+    a_key = Key(case_digest(one), target.typed, awkward(), 0)
+    some = Result(a_key, awkward(), reply, Failure(awkward(), awkward()), (check,), awkward(), awkward())
+    assert [each for _, each in put_all(store, run.id, [some])] == [some]
+    assert [each for _, each in store.results(run.id)] == [some]
+    assert store.claim(run.id, awkward(), 60)
+    label = awkward()
+    assert store.add_scoring(run.id, label, [(a_key, (check,))]) == 1
+    assert store.scorings(run.id)[1] == label
+    holder = read_columns(store, "runs", ["lease_holder"])
+    store.finish(run.id, "stopped", awkward(), {awkward(): awkward()})
+    done = store.run("latest")
+    assert (done.plan, done.reason and "side by side \ud83d\ude00" in done.reason) == (whole, True)
+
+    ours = {"id", "owner", "status", "created", "finished", "plan_digest", "outcome", "lease_holder"}
+    for table in schema.metadata.sorted_tables:
+        names = [column.name for column in table.columns if isinstance(column.type, Text) and column.name not in ours]
+        if table.name == "cases":
+            names.remove("digest")
+        for name, value in {**read_columns(store, table.name, names), **holder}.items():
+            assert "\ufdd0d83d" in value, f"{table.name}.{name} holds {value!r}"
+            assert AWKWARD in restored(value).replace('\\"', '"').replace("\\u0000", "\0")
+
+
+def read_columns(store: Store, table: str, names: list[str]) -> dict[str, str]:
+    columns = [schema.metadata.tables[table].c[name] for name in names]
+    with store._database.reading() as connection:
+        last = select(*columns).order_by(*(column.desc() for column in schema.metadata.tables[table].primary_key))
+        return dict(connection.execute(last).mappings().first() or {}) if columns else {}
+
+
+def test_what_is_no_plain_data_is_refused_and_the_rest_is_stored(store: Store) -> None:
+    run = store.create_run(plan(), [case(1), case(2), case(3)])
+    good, bad, fine = (result(key(case(number))) for number in (1, 2, 3))
+    assert bad.reply
+    bad = replace(bad, reply=replace(bad.reply, raw={"a set": {1}}))
+    with pytest.raises(PramanaError, match="is not plain data and was not stored: Object of type set"):
+        put_all(store, run.id, [good, bad, fine])
+    assert [each for _, each in store.results(run.id)] == [good, fine]

@@ -1,0 +1,214 @@
+"""The writer: groups, order, waiting, and what happens when something goes wrong."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pramana.errors import PramanaError
+from pramana.model import Result
+from pramana.store import open_store, writer
+from pramana.store.runs import Store
+
+from .samples import case, key, plan, result, some_cases
+
+Reported = list[tuple[int, Result]]
+
+
+def results_of(store: Store, count: int) -> tuple[str, list[Result]]:
+    run = store.create_run(plan(), some_cases(count))
+    return run.id, [result(found) for found, _ in store.pending(run.id)]
+
+
+def test_a_result_is_reported_soon_after_it_was_put_and_only_when_it_is_stored(store: Store) -> None:
+    run_id, results = results_of(store, 10)
+    waited: list[float] = []
+    seen: list[int] = []
+
+    async def write() -> None:
+        arrived = asyncio.Event()
+
+        def stored(_: Reported) -> None:
+            seen.append(sum(1 for _ in store.results(run_id)))
+            arrived.set()
+
+        async with store.writer(run_id, stored) as opened:
+            for each in results:
+                arrived.clear()
+                started = time.perf_counter()
+                await opened.put(each)
+                await asyncio.wait_for(arrived.wait(), 30)
+                waited.append(time.perf_counter() - started)
+
+    asyncio.run(write())
+    assert seen == list(range(1, 11))
+    assert min(waited) < 0.1, f"no group was committed within 100 ms: {waited}"
+
+
+def test_groups_are_bounded_and_nothing_is_lost_while_more_arrives(store: Store) -> None:
+    """Results trickle in while groups of every size are being committed."""
+    run_id, results = results_of(store, 3000)
+    groups: list[Reported] = []
+
+    async def write() -> None:
+        async with store.writer(run_id, groups.append) as opened:
+            for number, each in enumerate(results):
+                await opened.put(each)
+                if number % 97 == 0:
+                    await asyncio.sleep(0.002 if number < 1500 else 0)
+
+    asyncio.run(write())
+    assert max(map(len, groups)) <= writer.GROUP
+    reported = [each for group in groups for each in group]
+    assert [each for _, each in reported] == results
+    assert list(store.results(run_id)) == reported
+
+
+def test_putting_waits_while_the_queue_is_full(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "QUEUE", 20)
+    monkeypatch.setattr(writer, "GROUP", 10)
+    run_id, results = results_of(store, 300)
+    longest = 0
+    reported: Reported = []
+
+    async def write() -> None:
+        nonlocal longest
+        async with store.writer(run_id, reported.extend) as opened:
+
+            async def put(mine: list[Result]) -> None:
+                nonlocal longest
+                for each in mine:
+                    await opened.put(each)
+                    longest = max(longest, len(opened._queue))
+
+            await asyncio.gather(*(put(results[number::7]) for number in range(7)))
+
+    asyncio.run(write())
+    assert longest == 20
+    assert len(reported) == 300
+
+
+def test_what_was_put_is_stored_when_the_work_is_cancelled_or_fails(store: Store) -> None:
+    run_id, results = results_of(store, 5)
+    reported: Reported = []
+
+    async def cancelled() -> None:
+        async with store.writer(run_id, reported.extend) as opened:
+            for each in results[:4]:
+                await opened.put(each)
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(cancelled())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    async def failing() -> None:
+        async with store.writer(run_id, reported.extend) as opened:
+            await opened.put(results[4])
+            raise KeyError("of the caller")
+
+    asyncio.run(main())
+    with pytest.raises(KeyError, match="of the caller"):
+        asyncio.run(failing())
+    assert [each for _, each in reported] == results
+    assert list(store.results(run_id)) == reported
+
+
+@pytest.mark.parametrize("leave_by", ["exit", "put"])
+def test_an_error_of_the_database_surfaces_at_the_next_put_and_at_exit(store: Store, leave_by: str) -> None:
+    run_id, results = results_of(store, 2)
+    reported: Reported = []
+
+    async def write() -> None:
+        async with store.writer(run_id, reported.extend) as opened:
+            await opened.put(result(key(case(99))))
+            while leave_by == "put":
+                await opened.put(results[0])
+                await asyncio.sleep(0.01)
+
+    with pytest.raises(PramanaError, match="the store could not do that"):
+        asyncio.run(write())
+    assert reported == []
+    assert list(store.results(run_id)) == []
+
+
+def test_whoever_waits_for_room_is_woken_by_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "QUEUE", 2)
+    run_id, results = results_of(store, 4)
+    woken: list[str] = []
+
+    async def write() -> None:
+        async with store.writer(run_id, lambda _: None) as opened:
+            await opened.put(result(key(case(99))))
+
+            async def put(each: Result) -> None:
+                try:
+                    await opened.put(each)
+                except PramanaError as error:
+                    woken.append(str(error))
+
+            await asyncio.gather(*map(put, results))
+
+    with pytest.raises(PramanaError):
+        asyncio.run(write())
+    assert len(woken) == 3
+
+
+def test_an_error_of_the_listener_is_not_swallowed(store: Store) -> None:
+    run_id, results = results_of(store, 1)
+
+    def broken(_: Reported) -> None:
+        raise ValueError("the display broke")
+
+    async def write() -> None:
+        async with store.writer(run_id, broken) as opened:
+            await opened.put(results[0])
+
+    with pytest.raises(ValueError, match="the display broke"):
+        asyncio.run(write())
+    assert len(list(store.results(run_id))) == 1
+
+
+def test_two_writers_of_one_run_never_report_the_same_result(url: str) -> None:
+    """A lease may be lost while a writer still writes: each result is reported by exactly one of them."""
+    stores = [open_store(url), open_store(url)]
+    run_id, results = results_of(stores[0], 1200)
+    reported: list[Reported] = [[], []]
+
+    async def write(store: Store, listen: Callable[[Reported], None], mine: list[Result]) -> None:
+        async with store.writer(run_id, listen) as opened:
+            for number, each in enumerate(mine):
+                await opened.put(each)
+                if number % 50 == 0:
+                    await asyncio.sleep(0.005)
+
+    async def main() -> None:
+        orders = (results, results[300:] + results[:300])
+        await asyncio.gather(
+            *(write(store, to.extend, order) for store, to, order in zip(stores, reported, orders, strict=True))
+        )
+
+    asyncio.run(main())
+    both = sorted(reported[0] + reported[1], key=lambda each: each[0])
+    assert list(stores[0].results(run_id)) == both
+    assert {each.key for _, each in both} == {each.key for each in results}
+    assert len(both) == stores[0].run(run_id).stored == 1200
+    for store in stores:
+        store.close()
+
+
+def test_every_commit_waits_for_the_disk(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/x.sqlite3")
+    with store._database.writing() as connection:
+        said = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in (
+            "journal_mode", "synchronous", "foreign_keys", "busy_timeout")}  # fmt: skip
+    store.close()
+    assert said == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
