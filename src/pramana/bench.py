@@ -96,7 +96,7 @@ def evaluate(
     if len({target.typed for target in targets}) < len(targets):
         raise InvalidInput("a model is named twice; ask one model several times with --repeat")
     plan = Plan(
-        suite=sources.name,
+        suite=f"{sources.name} (selection)" if sources.selection else sources.name,
         suite_hash=None if sources.selection else sources.hash,
         targets=targets,
         repeats=repeats,

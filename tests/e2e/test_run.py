@@ -221,3 +221,62 @@ def test_killed_at_fifty_random_moments_nothing_counted_is_lost(tmp_path: Path) 
     reported = counted.read_text(encoding="ascii").split("\n")[:-1]
     assert set(reported) <= kept
     assert len(reported) == len(set(reported))
+
+
+def test_a_run_is_judged_again_without_asking_again() -> None:
+    assert pramana("run", "--category", "creative", "--model", "fake:echo", "--quiet").returncode == 0
+    before = data(pramana("show", "--json"))
+    assert (before["overall"]["unscored"], before["overall"]["passed"]) == (1, 0)
+    with serving("--says", "The words decide it.\nYES") as url:
+        again = pramana("rescore", "latest", "--judge", f"{url}#judge", "--json")
+        assert again.returncode == 0, again.stderr
+    assert data(again)["overall"]["passed"] == 1
+    (block,) = data(pramana("export"))
+    assert block["summary"] == {"total": 1, "passed": 1, "skipped": 0, "pass_rate": 1.0}
+    refused = pramana("rescore", "latest", "--judge", "local")
+    assert (refused.returncode, "never a judge" in refused.stderr) == (2, True)
+
+
+def test_scenarios_are_judged_by_another_model(tmp_path: Path) -> None:
+    ratings = '{"completed": "yes", "accuracy": 9, "helpfulness": 8, "naturalness": 7, "efficiency": 6, "reasons": {}}'
+    scenario = tmp_path / "one.yaml"
+    scenario.write_text(
+        "id: booking-ferry\nname: Ferry\ntype: task-completion\nprompt: Two adults, please.\n"
+        "expected_outcome: Repeats the two adults and asks for the date\n",
+        encoding="utf-8",
+    )
+    with serving("--says", f"It does.\n{ratings}") as url:
+        done = pramana("run", scenario, "--model", "fake:echo", "--judge", f"{url}#judge", "--json")
+    assert (done.returncode, data(done)["overall"]["passed"]) == (0, 1)
+
+
+def test_a_command_of_the_configuration_is_asked(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "mine.jsonl", 3, ideal="SAY YES")
+    home = settings.home()
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "config.toml").write_text('[commands.loud]\nargv = ["tr", "a-z", "A-Z"]\n', encoding="utf-8")
+    done = pramana("run", suite, "--model", "command:loud", "--json")
+    assert (done.returncode, data(done)["overall"]["passed"]) == (0, 3), done.stderr
+    (home / "config.toml").write_text('[commands.loud]\nargv = "tr"\n', encoding="utf-8")
+    refused = pramana("run", suite, "--model", "command:loud")
+    assert (refused.returncode, "commands.loud: a command is argv" in refused.stderr) == (2, True)
+
+
+def test_models_are_listed_and_kept_for_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as url:
+        monkeypatch.setenv("COMPATIBLE_BASE_URL", url)
+        offers = data(pramana("models", "--json"))
+        assert offers["compatible"]["models"]
+        assert offers["local"] == {"models": ["SmolLM2-135M-Instruct"], "problem": None}
+    kept = data(pramana("models", "--json"))
+    assert kept == offers
+    anew = pramana("models", "--refresh")
+    assert anew.returncode == 0
+    assert "compatible" in anew.stdout
+    assert pramana("models", "pull").returncode == 0
+
+
+def test_a_selection_carries_neither_the_tier_s_name_nor_its_hash() -> None:
+    assert pramana("run", "--model", "fake:echo", "--difficulty", "easy", "--limit", "2", "--quiet").returncode == 0
+    (run,) = data(pramana("runs", "--json"))
+    assert (run["suite"], run["suite_hash"], run["expected"]) == ("v1.0-cheap (selection)", None, 2)
