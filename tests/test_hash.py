@@ -50,10 +50,14 @@ def test_order_spacing_line_ends_and_escapes_do_not_matter(tmp_path: Path) -> No
     assert hash_suite(write(tmp_path / "a.jsonl", text)) == published(CASES)
 
 
+@pytest.mark.parametrize("long", [10, 100, 1 << 16])
 @pytest.mark.parametrize("budget", [1, 2_000, 1 << 24])
-def test_sorting_on_disk_gives_the_same_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
+def test_sorting_on_disk_gives_the_same_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: int, long: int
+) -> None:
     monkeypatch.setattr(SortedCases, "BUDGET", budget)
     monkeypatch.setattr(SortedCases, "BLOCK", 64)
+    monkeypatch.setattr(SortedCases, "LONG", long)
     cases = [{"id": f"x-{number * 7919 % 101:03}", "input": "y" * number} for number in range(101)]
     text = "\n".join(json.dumps(case) for case in cases)
     assert hash_suite(write(tmp_path / "a.jsonl", text)) == published(cases)

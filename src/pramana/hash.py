@@ -140,23 +140,31 @@ class Standing(NamedTuple):
     offset: int
 
 
-_Record = tuple[bytes, Standing, bytes]
+class _Spilled(NamedTuple):
+    """A long case left where it is on disk: its first byte and its size."""
+
+    start: int
+    size: int
+
+
+_Record = tuple[bytes, Standing, "bytes | _Spilled"]
 
 
 class SortedCases:
     """Cases in any order in, their hash and every id that stands twice out, in memory that does not grow with them.
 
     Cases are gathered up to a budget, sorted and spilled to one temporary file as a run; the runs are then merged,
-    which holds one case of each run: with lines of megabytes, that is the largest part.
+    which holds one case of each run, of a long one only its place.
     UTF-8 sorts as code points do, so ids are compared as bytes.
     """
 
     BUDGET = 16 << 20
     BLOCK = 1 << 15
+    LONG = 1 << 16
     _header = Struct("<IQQQI")
 
     def __init__(self) -> None:
-        self._gathered: list[_Record] = []
+        self._gathered: list[tuple[bytes, Standing, bytes]] = []
         self._size = 0
         self._spill: BinaryIO | None = None
         self._runs: list[tuple[int, int]] = []
@@ -191,7 +199,8 @@ class SortedCases:
                 first = standing
             if previous is not None:
                 digest.update(b",")
-            digest.update(case)
+            for part in (case,) if isinstance(case, bytes) else self._parts(case):
+                digest.update(part)
             previous = key
         digest.update(b"]")
         return PREFIX + digest.hexdigest()
@@ -211,7 +220,8 @@ class SortedCases:
         start = self._spill.seek(0, 2)
         try:
             for key, standing, case in self._gathered:
-                self._spill.write(self._header.pack(len(key), *standing, len(case)) + key + case)
+                self._spill.write(self._header.pack(len(key), *standing, len(case)) + key)
+                self._spill.write(case)
             self._runs.append((start, self._spill.tell()))
         except OSError as error:
             where = gettempdir()
@@ -233,5 +243,17 @@ class SortedCases:
 
         while header := take(self._header.size):
             key_size, line, number, offset, case_size = self._header.unpack(header)
-            key = take(key_size)
-            yield key, Standing(line, number, offset), take(case_size)
+            key, standing = take(key_size), Standing(line, number, offset)
+            if case_size <= self.LONG:
+                yield key, standing, take(case_size)
+                continue
+            place = _Spilled(at - len(block), case_size)
+            at += max(0, case_size - len(block))
+            block = block[case_size:]
+            yield key, standing, place
+
+    def _parts(self, place: _Spilled) -> Iterator[bytes]:
+        for start in range(place.start, place.start + place.size, self.LONG):
+            if self._spill:
+                self._spill.seek(start)
+                yield self._spill.read(min(self.LONG, place.start + place.size - start))
