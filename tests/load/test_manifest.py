@@ -197,6 +197,8 @@ def test_a_folder_that_calls_itself_otherwise_is_refused(smoke: Path) -> None:
     broken: list[Problem] = []
     assert [each.manifest.version for each in versions(broken)] == ["v1.0"]
     assert len(broken) == 1
+    (verified,) = verify(open_version(folder.with_name("v9")), 10)  # any folder can be verified, whatever its name
+    assert verified.verdict == "verified"
 
 
 def test_what_a_killed_publication_left_is_removed_in_time(smoke: Path) -> None:

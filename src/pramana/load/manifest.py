@@ -91,7 +91,7 @@ def versions(broken: list[Problem] | None = None) -> Iterator[Version]:
         for folder in sorted(root.iterdir()) if root.is_dir() else ():
             if (folder / MANIFEST).is_file() and not folder.name.startswith("."):
                 try:
-                    yield open_version(folder, built_in=built_in)
+                    yield _open_named(folder, built_in=built_in)
                 except InvalidInput as error:
                     if broken is not None:
                         broken.extend(error.problems)
@@ -101,7 +101,7 @@ def find_version(name: str) -> Version:
     """Return the version of that name."""
     for root, built_in in ((BUILT_IN, True), (settings.published_suites(), False)):
         if _NAME.fullmatch(name) and (root / name / MANIFEST).is_file():
-            return open_version(root / name, built_in=built_in)
+            return _open_named(root / name, built_in=built_in)
     known = [version.manifest.version for version in versions()]
     hint = did_you_mean(name, known) if len(known) > 1 else ""
     raise NotFound(f'no suite version "{name}"; there is {", ".join(known)}{hint}')
@@ -119,10 +119,17 @@ def open_version(folder: Path, *, built_in: bool = False) -> Version:
     except UnicodeDecodeError:
         raise InvalidInput.of([Problem("not UTF-8", "", 1, 1, str(path))]) from None
     manifest = _read_manifest(text, path)
-    if manifest.version != folder.resolve().name:
-        message = f"the manifest says version {found(manifest.version)}, but the folder is called {found(folder.name)}"
-        raise InvalidInput.of([Problem(message, "version", file=str(path))])
     return Version(folder, manifest, built_in)
+
+
+def _open_named(folder: Path, *, built_in: bool) -> Version:
+    """Read a version that is found by its folder's name, and so must call itself by it."""
+    version = open_version(folder, built_in=built_in)
+    if version.manifest.version != folder.name:
+        says = found(version.manifest.version)
+        message = f"the manifest says version {says}, but the folder is called {found(folder.name)}"
+        raise InvalidInput.of([Problem(message, "version", file=str(folder / MANIFEST))])
+    return version
 
 
 def _read_manifest(text: str, path: Path) -> Manifest:
