@@ -64,6 +64,9 @@ benchmarks: setup-test  ## the slow proofs, one after another; docs/proofs.md ho
 	$(BIN)/python -m benchmarks.suite_memory
 	$(BIN)/python -m benchmarks.mutations
 	$(BIN)/python -m benchmarks.similarity
+	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.run_memory
+	$(BIN)/python -m benchmarks.overhead
 
 clean:           ## remove what was built, keep the sources
 	rm -rf $(VENV) docs/_build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
