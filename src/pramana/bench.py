@@ -106,7 +106,11 @@ def evaluate(
         selection=sources.selection.recorded(),
         runner_version=version("pramana"),
     )
-    return store.create_run(plan, sources.cases())
+    run = store.create_run(plan, sources.cases())
+    if not run.expected:
+        store.delete_run(run.id)
+        raise InvalidInput(f"no case of {sources.name} passes the filters {sources.selection.recorded()}")
+    return run
 
 
 @dataclass(frozen=True, slots=True)

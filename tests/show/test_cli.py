@@ -176,6 +176,7 @@ def test_the_caret_stands_under_wide_characters() -> None:
         (["run", "--model", "fake", "--model", "fake"], 2, "a model is named twice"),
         (["run", "--tier", "cheep"], 2, 'did you mean "cheap"'),
         (["run", "--param", "x"], 2, "expected NAME=VALUE"),
+        (["run", "--tag", "nowhere"], 2, "no case of v1.0-cheap passes the filters"),
         (["run", "--fail-under", "90"], 2, "is not in the range"),
         (["run", "--resume", "r1"], 2, "no run"),
         (["show"], 2, "no run"),
