@@ -60,7 +60,8 @@ class Live:
         took = max(time.monotonic() - self.start, 0.001)
         rate = (self.stored - self.begun_with) / took
         known = [f"{self.counts[each]:,} {each}" for each in Outcome if self.counts.get(each)]
-        cost = f"${cost_usd:.4f}{' + unknown' if unknown_cost else ''}" if cost_usd or unknown_cost else ""
+        spent = f"${cost_usd:.4f}" if cost_usd else ""
+        cost = f"{spent} + unknown" if spent and unknown_cost else "cost unknown" if unknown_cost else spent
         return "  ".join(part for part in (", ".join(known), f"{rate:,.1f}/s", cost) if part)
 
     def _failure(self, result: Result) -> None:
