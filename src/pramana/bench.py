@@ -20,7 +20,7 @@ from pramana.hash import hash_result, record_digest
 from pramana.load.manifest import find_version
 from pramana.load.problems import Problems
 from pramana.load.selection import Selection
-from pramana.load.suite import check_suite
+from pramana.load.suite import check_suite, read_cases
 from pramana.model import (
     Case,
     Check,
@@ -146,7 +146,10 @@ class Sources:
 
     def cases(self) -> Iterator[Case]:
         """Yield the cases that are wanted, streaming."""
-        every: Iterable[Case] = (case for path in self.paths for case in load.cases_of(path))
+        # Suites were checked when they were taken; to check them again would read each file once more.
+        every: Iterable[Case] = (
+            case for path in self.paths for case in (read_cases(path) if load.is_suite(path) else load.cases_of(path))
+        )
         return self.selection.pick(every)
 
 
