@@ -26,7 +26,8 @@ Written from the program by `make reference`. `--json` makes a command print JSO
 | 130 | interrupted |
 | 141 | the reader of a pipe left early, as other commands have it |
 
-`PRAMANA_HOME` moves the data folder.
+`PRAMANA_HOME` moves the data folder, `PRAMANA_DATABASE_URL` the store alone; [configuration](configuration.md) has the
+rest. A defect of Pramana itself ends with 3 and one sentence; `PRAMANA_DEBUG=1` prints its traceback.
 """
 
 

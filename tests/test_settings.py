@@ -8,6 +8,7 @@ import pytest
 from pramana import settings
 from pramana.errors import InvalidInput
 
+GOOD = '[commands.a]\nargv = ["ls", "-l"]\n'
 SOURCE = Path(settings.__file__).parent
 
 
@@ -29,17 +30,47 @@ def test_the_data_folder_is_where_the_user_wants_it(tmp_path: Path, monkeypatch:
     [
         ("[commands", "not valid TOML"),
         ("commands = 5", "a command is argv"),
-        ("[commands.a]\nargv = []", "commands.a: a command is argv"),
-        ("[commands.a]\nargv = [1]", "commands.a: a command is argv"),
+        ("[commands.a]\nargv = []", "commands.a.argv: a command is argv"),
+        ("[commands.a]\nargv = [1]", "commands.a.argv: a command is argv"),
         ("[commands]\na = 5", "commands.a: a command is argv"),
+        ("[commands.a]", "commands.a: a command is argv"),
+        ('[commands.a]\nargv = "ls"', "commands.a.argv: a command is argv"),
+        ('[commands.a]\nargv = ["l\\u0000s"]', "commands.a.argv: a command is argv"),
+        (GOOD + 'timeout_s = "abc"', 'commands.a.timeout_s: is "abc"; expected seconds'),
+        (GOOD + "timeout_s = true", 'commands.a.timeout_s: is "True"'),
+        (GOOD + "timeout_s = -1", 'commands.a.timeout_s: is "-1"'),
+        (GOOD + "timeout_s = 0", 'commands.a.timeout_s: is "0"'),
+        (GOOD + "timeout_s = nan", 'commands.a.timeout_s: is "nan"'),
+        (GOOD + "timeout_s = inf", 'commands.a.timeout_s: is "inf"'),
+        (GOOD + "timeout = 5", r'commands.a.timeout: unknown key "timeout"; did you mean "timeout_s"\?'),
+        ("[command.a]\nargv = []", r'command: unknown key "command"; did you mean "commands"\?'),
+        ("x = " + "9" * 5000, "not valid TOML"),
+        ("x = " + "[" * 5000, "not valid TOML"),
     ],
 )
 def test_a_bad_configuration_says_where(text: str, message: str) -> None:
     settings.home().mkdir(parents=True)
     assert settings.commands() == {}
     (settings.home() / "config.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInput, match=message) as caught:
         settings.commands()
+    assert all(problem.file == str(settings.home() / "config.toml") for problem in caught.value.problems)
+
+
+def test_every_problem_of_the_configuration_comes_at_once() -> None:
+    settings.home().mkdir(parents=True)
+    text = '[commands.a]\nargv = []\ntimeout_s = 0\n[commands.b]\nshell = "x"\n[commands.c]\nargv = ["c"]\n[other]'
+    (settings.home() / "config.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInput) as caught:
+        settings.commands()
+    paths = {problem.path for problem in caught.value.problems}
+    assert paths == {"commands.a.argv", "commands.a.timeout_s", "commands.b", "commands.b.shell", "other"}
+
+
+def test_a_good_configuration_is_taken() -> None:
+    settings.home().mkdir(parents=True)
+    (settings.home() / "config.toml").write_text(GOOD + "timeout_s = 2.5", encoding="utf-8")
+    assert settings.commands() == {"a": {"argv": ["ls", "-l"], "timeout_s": 2.5}}
 
 
 def test_nobody_else_reads_the_environment() -> None:

@@ -6,11 +6,20 @@ PramanaError                    something Pramana can explain; never a stack tra
 ├── AlreadyExists               immutable means refused: the version is published already
 ├── HashMismatch                content differs from its pin; carries both hashes
 ├── BrokenPlugin                a package registered something that cannot be used
+├── WeightsMissing              an embedded model's weights are not here, and could not be brought here
+│   └── EngineMissing           the runtime that would work them is not installed
+├── StoreFailed                 the database could not do what was asked of it
+├── AlreadyRunning              another process is working on this run
+├── BudgetSpent                 the run may spend no more: stops it at once
+├── Stopped                     the run was told to stop before this was asked
 └── ProviderError               who was asked did not answer as hoped; says whether asking again may help
     ├── AuthenticationFailed    the key is missing or wrong: stops the run at once
+    ├── OutOfCredit             the account has no money left: stops the run at once
     ├── UnknownModel            the provider knows no such model: stops the run at once
-    ├── RateLimited             too fast, or out of quota; may carry how long to wait
-    ├── Unavailable             a 5xx, a 529, no connection, no answer in time
+    ├── RateLimited             too fast; may carry how long to wait
+    ├── Unavailable             a 5xx, a 529, no answer in time
+    │   └── Unreachable         no connection: stops the run at once while nobody has answered yet
+    ├── NothingThere            a 404 that is not about the model: likewise
     ├── BrokenReply             cut off, or not what the wire format promises
     └── Rejected                the request itself was refused; may name the parameter that was
 
@@ -113,6 +122,45 @@ class BrokenPlugin(PramanaError):
     code = "broken_plugin"
 
 
+class WeightsMissing(PramanaError):
+    """The weights are not here, and could not be brought here."""
+
+    code = "weights_missing"
+    http_status = 503
+
+
+class EngineMissing(WeightsMissing):
+    """The runtime is not installed."""
+
+    code = "engine_missing"
+
+
+class StoreFailed(PramanaError):
+    """The database could not do what was asked of it."""
+
+    code = "store_failed"
+    http_status = 503
+
+
+class AlreadyRunning(PramanaError):
+    """Another process is working on this run."""
+
+    code = "already_running"
+    http_status = 409
+
+
+class BudgetSpent(PramanaError):
+    """The run may spend no more."""
+
+    code = "budget_spent"
+
+
+class Stopped(PramanaError):
+    """The run was told to stop before this was asked."""
+
+    code = "stopped"
+
+
 class ProviderError(PramanaError):
     """Who was asked did not answer."""
 
@@ -121,7 +169,7 @@ class ProviderError(PramanaError):
     exit_code = 3
     transient: ClassVar[bool] = False
     """Asking again may help."""
-    fatal: ClassVar[bool] = False
+    fatal: bool = False
     """Asking anything else is pointless too: the run stops with this one sentence."""
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
@@ -136,6 +184,13 @@ class AuthenticationFailed(ProviderError):
     fatal = True
 
 
+class OutOfCredit(ProviderError):
+    """The account has no money left, or may spend none."""
+
+    code = "out_of_credit"
+    fatal = True
+
+
 class UnknownModel(ProviderError):
     """The provider knows no such model."""
 
@@ -144,7 +199,7 @@ class UnknownModel(ProviderError):
 
 
 class RateLimited(ProviderError):
-    """Too many requests, or no quota left."""
+    """Too many requests."""
 
     code = "rate_limited"
     transient = True
@@ -155,6 +210,18 @@ class Unavailable(ProviderError):
 
     code = "unavailable"
     transient = True
+
+
+class Unreachable(Unavailable):
+    """There is no connection to the provider."""
+
+    code = "unreachable"
+
+
+class NothingThere(ProviderError):
+    """Whoever answers at that address is not the API."""
+
+    code = "nothing_there"
 
 
 class BrokenReply(ProviderError):

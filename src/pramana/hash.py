@@ -97,6 +97,29 @@ def _said(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None and value != []}
 
 
+class RecordDigest:
+    """Digests the records of one model in one run: each field prefixed by its length, so that no two records collide.
+
+    An absent system prompt differs from an empty one. Parameters are JSON: names are text. What all records share is
+    hashed once.
+    """
+
+    def __init__(
+        self, *, model: str, parameters: Mapping[str, Any], suite_hash: str, system_prompt: str | None
+    ) -> None:
+        if not all(isinstance(name, str) for name in parameters):
+            raise TypeError("parameters are named by text")
+        shared = (_bytes(model), canonical(dict(parameters)), _bytes(suite_hash))
+        self._begun = hashlib.sha256(b"pramana record 1" + b"".join(map(_measured, shared)))
+        self._prompt = _measured(b"absent" if system_prompt is None else b"given " + _bytes(system_prompt))
+
+    def __call__(self, case: str, output: str) -> str:
+        """Return the digest of what the model said to the case of that digest."""
+        digest = self._begun.copy()
+        digest.update(_measured(_bytes(case)) + self._prompt + _measured(_bytes(output)))
+        return PREFIX + digest.hexdigest()
+
+
 def record_digest(
     *,
     model: str,
@@ -106,25 +129,13 @@ def record_digest(
     system_prompt: str | None,
     output: str,
 ) -> str:
-    """Return the digest of one record of ours: each field prefixed by its length, so that no two records collide.
+    """Return the digest of one record of ours; `case` is a case digest. For many, see `RecordDigest`."""
+    shared = RecordDigest(model=model, parameters=parameters, suite_hash=suite_hash, system_prompt=system_prompt)
+    return shared(case, output)
 
-    `case` is a case digest. An absent system prompt differs from an empty one. Parameters are JSON: names are text.
-    """
-    if not all(isinstance(name, str) for name in parameters):
-        raise TypeError("parameters are named by text")
-    parts = [
-        _bytes(model),
-        canonical(dict(parameters)),
-        _bytes(suite_hash),
-        _bytes(case),
-        b"absent" if system_prompt is None else b"given " + _bytes(system_prompt),
-        _bytes(output),
-    ]
-    digest = hashlib.sha256(b"pramana record 1")
-    for each in parts:
-        digest.update(len(each).to_bytes(8))
-        digest.update(each)
-    return PREFIX + digest.hexdigest()
+
+def _measured(field: bytes) -> bytes:
+    return len(field).to_bytes(8) + field
 
 
 def _bytes(text: str) -> bytes:

@@ -3,7 +3,8 @@
 Standard library only. Frozen and slotted, because a run holds many; plain data, because they are stored and hashed.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
@@ -95,7 +96,7 @@ class Check:
     """Plain data: what matched, and where."""
 
 
-Purpose = Literal["case", "judge"]
+Purpose = Literal["case", "judge", "embedding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,8 @@ class Request:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """Neutral names (temperature, seed, top_p, max_tokens, stop); any other goes to the wire as it is."""
     purpose: Purpose = "case"
+    sample: int = 0
+    """Which of several askings alike this is; never on the wire, but no cache may take one for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,13 @@ class Usage:
     output_tokens: int | None = None
     cached_tokens: int | None = None
     """Of the input tokens, those read from the provider's prompt cache."""
+
+
+def total(tokens: int | None, more: Usage) -> int | None:
+    """Return tokens with those of a usage added; unknown when either is."""
+    if tokens is None or (more.input_tokens is None and more.output_tokens is None):
+        return None
+    return tokens + (more.input_tokens or 0) + (more.output_tokens or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +145,27 @@ class Reply:
     first_token_s: float | None = None
     """None when the answer came in one piece."""
     total_s: float = 0.0
-    raw: Any = None
-    """The response as plain JSON data: an object, or the list of a stream's events."""
+    raw: bytes | None = None
+    """The response as JSON, as it came: an object, or the array of a stream's events. See `raw_json`."""
     dropped: tuple[str, ...] = ()
     """Parameters the model would not take, left out when it was asked again."""
     cost_usd: float | None = None
     """None is unknown, never zero."""
     cached: bool = False
     """Taken from the reply cache: nobody was asked."""
+    vectors: tuple[Sequence[float], ...] = ()
+    """Of an embedding: one a turn, in their order."""
+
+    def response(self) -> Any:
+        """Return the raw response as plain data; a number that JSON does not have is None."""
+        if self.raw is None:
+            return None
+        return json.loads(self.raw.decode("utf-8", "surrogatepass"), parse_constant=lambda _: None)
+
+
+def raw_json(response: Any) -> bytes:
+    """Return plain data as the JSON of a `Reply.raw`; halves of surrogate pairs, which models do emit, are kept."""
+    return json.dumps(response, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +231,12 @@ class Provider(Protocol):
     async def close(self) -> None: ...
 
 
+class Embeds(Protocol):
+    """A provider that can also embed: each turn of a request is a text, and the reply has a vector for each."""
+
+    async def embed(self, request: Request) -> Reply: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A model as it was asked for and as it is reached: recorded, so that a run can be resumed. Never a key."""
@@ -239,9 +268,22 @@ class Plan:
     selection: Mapping[str, Any] = field(default_factory=dict)
     """The filters that were given; empty when every case is asked."""
     runner_version: str = ""
+    embedder: Target | None = None
+    """Who embeds for `semantic_similarity`; None: all-MiniLM-L6-v2 in this process."""
 
 
 RunStatus = Literal["running", "finished", "stopped", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a run has cost until now, judges and embedders included."""
+
+    cost_usd: float = 0.0
+    tokens: int = 0
+    unknown_cost: bool = False
+    """Some reply's cost is unknown, so the sum is a lower bound."""
+    unknown_tokens: bool = False
 
 
 @dataclass(frozen=True, slots=True)

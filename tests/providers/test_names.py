@@ -19,7 +19,15 @@ from pramana.providers.command import Command
 from pramana.providers.fake import Fake
 from pramana.providers.function import Function
 from pramana.providers.google import Google
-from pramana.providers.names import VARIABLES, Accounts, CommandLine, open_provider, providers, resolve
+from pramana.providers.names import (
+    VARIABLES,
+    Accounts,
+    CommandLine,
+    open_provider,
+    providers,
+    resolve,
+    resolve_embedder,
+)
 from pramana.providers.openai import OpenAI
 from pramana.providers.responses import Responses
 
@@ -273,6 +281,14 @@ def test_a_third_partys_provider_is_asked_exactly_as_a_built_in() -> None:
 
     assert asyncio.run(use("parrot:loud")) == ("HELLO", "loud", ["loud", "quiet"])
     assert asyncio.run(use("fake:echo"))[0] == "hello"
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_third_party_may_embed_too() -> None:
+    target = resolve_embedder("parrot:loud")
+    provider: Any = open_provider(target, environment())
+    reply = asyncio.run(provider.embed(Request(target.model, (Turn("user", "a"), Turn("user", "bcd")))))
+    assert reply.vectors == ([1.0], [3.0])
 
 
 @pytest.mark.usefixtures("installed")

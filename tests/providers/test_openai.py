@@ -116,7 +116,7 @@ def test_the_referee_completes_a_plain_call() -> None:
 def test_every_answer_has_the_referees_shape() -> None:
     async def raws(server: Loopback) -> list[Any]:
         plain = Request("gpt-5", TURNS, {"stream": False})
-        return [(await ask(server)).raw, (await ask(server, plain)).raw]
+        return [(await ask(server)).response(), (await ask(server, plain)).response()]
 
     for kind in (None, "filtered", "empty", "refusal", "long_line"):
         events, whole = serve(raws, faults=[Fault(kind)] if kind else [])
@@ -194,7 +194,7 @@ def test_a_streamed_reply() -> None:
     assert reply.usage == Usage(13, 3, 0)
     assert reply.first_token_s is not None
     assert 0 < reply.first_token_s < reply.total_s
-    assert [len(event["choices"]) for event in reply.raw] == [1, 1, 1, 1, 1, 0]
+    assert [len(event["choices"]) for event in reply.response()] == [1, 1, 1, 1, 1, 0]
 
 
 def test_the_first_token_is_the_first_text_and_not_the_first_event() -> None:
@@ -209,7 +209,7 @@ def test_plain_json_in_answer_to_a_streaming_request(make: Make) -> None:
     assert (reply.text, reply.first_token_s) == ("It is so.", None)
     assert reply.total_s > 0
     assert reply.usage == Usage(13, 3, 0)
-    assert isinstance(reply.raw, dict)
+    assert isinstance(reply.response(), dict)
 
 
 @BOTH
@@ -383,7 +383,7 @@ def test_the_key_shows_nowhere() -> None:
         return f"you are {KEY} and said {messages[-1]['content']}"
 
     reply = asked(wire=OpenAIWire(echo, key=KEY))
-    assert "[key]" in json.dumps(reply.raw)
+    assert "[key]" in json.dumps(reply.response())
     assert KEY not in repr(reply)
     provider = OpenAI(Account("http://host/v1", KEY))
     assert KEY not in f"{provider!r} {provider._http!r} {provider._http.account!r}"

@@ -96,7 +96,7 @@ def test_the_referee_completes_a_plain_call() -> None:
 def test_every_answer_has_the_referees_shape(kind: Any) -> None:
     async def raws(server: Loopback) -> list[Any]:
         plain = Request("gpt-5", TURNS, {"stream": False})
-        return [(await ask(server)).raw, (await ask(server, plain)).raw]
+        return [(await ask(server)).response(), (await ask(server, plain)).response()]
 
     events, whole = serve(raws, faults=[Fault(kind)] if kind else [])
     for number, event in enumerate(events):
@@ -147,7 +147,7 @@ def test_a_streamed_reply() -> None:
     assert reply.usage == Usage(13, 3, 0)
     assert reply.first_token_s is not None
     assert 0.03 <= reply.first_token_s < reply.total_s
-    assert [event["sequence_number"] for event in reply.raw] == list(range(len(reply.raw)))
+    assert [event["sequence_number"] for event in reply.response()] == list(range(len(reply.response())))
 
 
 def test_a_reply_cut_by_its_limit_says_so() -> None:

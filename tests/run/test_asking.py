@@ -10,15 +10,21 @@ import pytest
 from pramana.errors import (
     AuthenticationFailed,
     BrokenReply,
+    BudgetSpent,
+    NothingThere,
+    OutOfCredit,
     ProviderError,
     RateLimited,
     Rejected,
+    Stopped,
     Unavailable,
+    Unreachable,
 )
 from pramana.model import Reply, Request, Target, Turn, Usage
 from pramana.run import asking
-from pramana.run.asking import ATTEMPTS, Asking, Budget, BudgetSpent
+from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, Asking, Budget
 from pramana.run.limiter import Limiter
+from pramana.run.stop import Stop
 
 TARGET = Target("fake:x", "fake", "x")
 REQUEST = Request("x", (Turn("user", "hi"),), {"temperature": 0, "seed": 42})
@@ -74,10 +80,166 @@ def test_what_may_pass_is_asked_again(error: ProviderError) -> None:
 
 
 def test_retries_are_bounded() -> None:
-    provider = Scripted(*[Unavailable("down")] * 100)
+    provider = Scripted(lambda _: Reply("first"), *[Unavailable("down")] * 100)
+    asking_ = make(provider)
+    ask(asking_)
     with pytest.raises(Unavailable):
+        ask(asking_)
+    assert len(provider.asked) == 1 + ATTEMPTS
+
+
+@pytest.mark.parametrize("error", [Unreachable("no such host"), NothingThere("404")])
+def test_an_address_at_which_nobody_ever_answered_ends_the_run(error: ProviderError) -> None:
+    provider = Scripted(*[error] * 100)
+    with pytest.raises(type(error)) as caught:
         ask(make(provider))
-    assert len(provider.asked) == ATTEMPTS
+    assert caught.value.fatal
+    assert len(provider.asked) == (FIRST_ATTEMPTS if error.transient else 1)
+
+
+@pytest.mark.parametrize("error", [Unreachable("reset"), NothingThere("404")])
+def test_an_address_that_has_answered_costs_a_case_at_most(error: ProviderError) -> None:
+    asking_ = make(Scripted(lambda _: Reply("first"), *[error] * 100))
+    ask(asking_)
+    with pytest.raises(type(error)) as caught:
+        ask(asking_)
+    assert not caught.value.fatal
+
+
+def test_waits_grow_to_minutes_and_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.5)
+    slept: list[float] = []
+
+    async def sleep(_: Stop, seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(Stop, "sleep", sleep)
+    asking_ = make(Scripted(lambda _: Reply("first"), *[Unavailable("down")] * 100))
+    ask(asking_)
+    with pytest.raises(Unavailable):
+        ask(asking_)
+    assert 90 < sum(slept) < 200
+    assert slept[0] <= 0.5
+    assert slept[-1] >= 30
+    assert len(set(slept)) == ATTEMPTS - 1
+
+
+@pytest.mark.parametrize("seconds", [0.0, None])
+def test_a_wait_of_nothing_is_still_a_wait(monkeypatch: pytest.MonkeyPatch, seconds: float | None) -> None:
+    slept: list[float] = []
+
+    async def sleep(_: Stop, seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(Stop, "sleep", sleep)
+    ask(make(Scripted(RateLimited("slow", retry_after=seconds))))
+    assert slept[0] > 0
+
+
+def test_a_pause_of_hours_ends_the_run_and_says_so() -> None:
+    provider = Scripted(RateLimited("slow", retry_after=86_400))
+    with pytest.raises(OutOfCredit, match="asks to wait 86,400 s") as caught:
+        ask(make(provider))
+    assert caught.value.fatal
+
+
+def test_only_trouble_that_may_pass_pauses_growth() -> None:
+    async def main(error: ProviderError) -> int:
+        limiter = Limiter(64)
+        script: list[Any] = [lambda _: Reply("ok"), error] * 400
+        asking_ = Asking(TARGET, Scripted(*script), limiter, Budget(), lambda *_: 0.0)
+        for _ in range(40):
+            await asyncio.gather(*(asking_(REQUEST) for _ in range(limiter.limit)), return_exceptions=True)
+        return limiter.limit
+
+    assert asyncio.run(main(Rejected("too long"))) == 64
+
+
+@pytest.mark.parametrize("waits", ["hold", "backoff"])
+def test_who_waits_is_told_to_stop(waits: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "FIRST_WAIT_S", 60)
+    error = RateLimited("slow", retry_after=600) if waits == "hold" else Unavailable("down")
+
+    async def main() -> tuple[int, list[Any]]:
+        provider = Scripted(*[error] * 100)
+        asking_ = make(provider)
+        asking_.stop.then(asking_.limiter.hurry)
+        tasks = [asyncio.create_task(_ask(asking_, REQUEST)) for _ in range(6)]
+        await asyncio.sleep(0.05)
+        asked = len(provider.asked)
+        asking_.stop("enough")
+        ends = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+        assert len(provider.asked) == asked
+        return asked, ends
+
+    asked, ends = asyncio.run(main())
+    assert asked in (4, 6)
+    assert [str(each) for each in ends if isinstance(each, Stopped)] == ["enough"] * 6
+
+
+def test_who_was_told_to_stop_may_still_judge_what_is_under_way() -> None:
+    provider = Scripted()
+    asking_ = make(provider)
+    asking_.stop("enough")
+    with pytest.raises(Stopped):
+        ask(asking_)
+    judging = Request("x", (Turn("user", "hi"),), {}, "judge")
+    assert ask(asking_, judging).text == "ok"
+    provider.script = iter([Unavailable("down")])
+    with pytest.raises(Unavailable):
+        ask(asking_, judging)  # once: nobody waits any more
+    assert len(provider.asked) == 2
+
+
+def test_a_provider_that_hangs_is_given_up_whoever_it_is() -> None:
+    class Hangs(Scripted):
+        async def ask(self, request: Request) -> Reply:
+            self.asked.append(request)
+            await asyncio.sleep(60)
+            return Reply("late")
+
+    provider = Hangs()
+    asking_ = Asking(TARGET, provider, Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
+    with pytest.raises(Unavailable, match=r"no full answer from fake:x within 0\.02 s"):
+        ask(asking_)
+    assert len(provider.asked) == FIRST_ATTEMPTS
+
+
+def test_a_cancelled_task_stays_cancelled_though_its_time_is_up() -> None:
+    class Hangs(Scripted):
+        async def ask(self, request: Request) -> Reply:
+            await asyncio.sleep(60)
+            return Reply(request.model)
+
+    async def main() -> None:
+        asking_ = Asking(TARGET, Hangs(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
+        task = asyncio.create_task(_ask(asking_, REQUEST))
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.02, task.cancel)
+        await asyncio.sleep(0.1)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+def test_what_a_stranger_raises_is_an_error_of_the_case() -> None:
+    class Broken(Scripted):
+        async def ask(self, request: Request) -> Reply:
+            raise KeyError(request.model)
+
+    with pytest.raises(ProviderError, match="the provider fake failed: KeyError: 'x'") as caught:
+        ask(make(Broken()))
+    assert not caught.value.fatal
+    assert not caught.value.transient
+
+
+def test_a_cap_that_cannot_be_counted_ends_the_run() -> None:
+    for budget, cost in ((Budget(max_cost_usd=1), None), (Budget(max_tokens=100), 0.0)):
+        asking_ = make(Scripted(lambda _: Reply("ok", Usage())), budget, cost)
+        assert ask(asking_).text == "ok"
+        with pytest.raises(BudgetSpent, match="without a count of its tokens"):
+            ask(asking_)
 
 
 @pytest.mark.parametrize(
@@ -160,11 +322,11 @@ def test_a_cached_reply_asks_nobody_and_costs_nothing() -> None:
         def __init__(self) -> None:
             self.kept: dict[str, Reply] = {}
 
-        def get(self, target: Target, request: Request) -> Reply | None:
-            return self.kept.get(target.typed + request.turns[0].text)
+        def get(self, target: Target, where: str, request: Request) -> Reply | None:
+            return self.kept.get(target.typed + where + request.turns[0].text)
 
-        def put(self, target: Target, request: Request, reply: Reply) -> None:
-            self.kept[target.typed + request.turns[0].text] = reply
+        def put(self, target: Target, where: str, request: Request, reply: Reply) -> None:
+            self.kept[target.typed + where + request.turns[0].text] = reply
 
     provider, budget = Scripted(), Budget()
     asking_ = make(provider, budget)

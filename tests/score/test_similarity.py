@@ -15,9 +15,9 @@ import pytest
 import pramana
 from pramana.embedded import minilm, weights
 from pramana.errors import AuthenticationFailed, Unavailable
-from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Turn
+from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, Turn
 from pramana.score import similarity
-from pramana.score.similarity import DEFAULT_THRESHOLD, Similarity
+from pramana.score.similarity import DEFAULT_THRESHOLD, Embedded, Similarity, asked_of
 
 if TYPE_CHECKING:
     from benchmarks import similarity as benchmark
@@ -135,12 +135,13 @@ def test_the_benchmark_prints_its_tables_and_agrees_with_the_scorer(capsys: pyte
 def test_a_check_names_its_model_and_shows_its_evidence() -> None:
     asked = case("The capital of France is Paris.", "Paris is a city.", threshold=0.7)
     check = score(Similarity(), asked, "Paris is France's capital.")
-    assert (check.name, check.version) == ("semantic_similarity", "1 all-MiniLM-L6-v2")
+    assert (check.name, check.version) == ("semantic_similarity", "1 all-MiniLM-L6-v2 0.1.0 sha256:53aa5117")
     assert check.outcome is Outcome.PASSED
     assert check.evidence == {
         "ideal": "The capital of France is Paris.",
         "similarity": check.value,
         "threshold": 0.7,
+        "embedder": "all-MiniLM-L6-v2",
     }
     assert check.value is not None
     assert 0.8 < check.value < 1
@@ -214,14 +215,52 @@ class Letters:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    async def __call__(self, texts: Sequence[str]) -> list[list[float]]:
+    async def __call__(self, texts: Sequence[str]) -> Embedded:
         self.asked.append(list(texts))
-        return [[float(text.count(letter)) for letter in "aeiou"] for text in texts]
+        return Embedded([[float(text.count(letter)) for letter in "aeiou"] for text in texts])
 
 
 def test_a_providers_embedder_replaces_ours_and_is_named_in_the_version() -> None:
     check = score(Similarity(Letters(), "acme:letters"), case("a e", threshold=0.9), "e a")
     assert (check.outcome, check.value, check.version) == (Outcome.PASSED, 1.0, "1 acme:letters")
+    assert check.evidence["embedder"] == "acme:letters"
+
+
+def test_a_threshold_measured_for_one_embedder_is_never_used_for_another() -> None:
+    check = score(Similarity(Letters(), "acme:letters"), case("a e"), "e a")
+    assert (check.outcome, check.value, check.evidence["threshold"]) == (Outcome.UNSCORED, 1.0, None)
+    assert check.reason == (
+        'similarity 1.0000 to "a e", and no threshold to compare it with: the default of 0.53 was measured for '
+        "all-MiniLM-L6-v2; state one in the case that was measured with acme:letters"
+    )
+    stated = score(Similarity(Letters(), "acme:letters"), case("a e", threshold=0.9), "o u")
+    assert stated.outcome is Outcome.FAILED
+
+
+def test_what_an_embedder_cost_and_who_it_was_is_recorded() -> None:
+    async def ask(request: Request) -> Reply:
+        assert (request.model, request.purpose) == ("letters", "embedding")
+        return Reply("", served_model="letters-2", cost_usd=0.25, vectors=([1.0, 0.0],) * len(request.turns))
+
+    check = score(Similarity(asked_of(ask, "letters"), "acme:letters"), case("a", threshold=0.5), "b")
+    assert check.outcome is Outcome.PASSED
+    assert (check.evidence["served_model"], check.evidence["cost_usd"]) == ("letters-2", 0.25)
+
+
+def test_long_vectors_are_compared_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def noted(one: Sequence[float], other: Sequence[float]) -> float:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return float(one == other)
+
+    async def embed(texts: Sequence[str]) -> Embedded:
+        return Embedded([[1.0] * 4000 for _ in texts])
+
+    monkeypatch.setattr(similarity, "cosine", noted)
+    score(Similarity(embed), case("a"), "b")
+    score(Similarity(embed), case("a", "c", "d"), "b")
+    assert threads == [True, False, False, False]
 
 
 def test_an_ideal_is_embedded_once_and_twice_the_same_only_once() -> None:
@@ -230,6 +269,27 @@ def test_an_ideal_is_embedded_once_and_twice_the_same_only_once() -> None:
     score(scorer, case("banana", "apple", "banana"), "avocado")
     score(scorer, case("apple", "kiwi"), "papaya")
     assert letters.asked == [["avocado", "banana", "apple"], ["papaya", "kiwi"]]
+
+
+def test_an_ideal_that_many_need_at_once_is_embedded_once_and_again_after_a_failure() -> None:
+    class Slow(Letters):
+        async def __call__(self, texts: Sequence[str]) -> Embedded:
+            first = not self.asked
+            found = await super().__call__(texts)
+            await asyncio.sleep(0.01)
+            if first:
+                raise Unavailable("acme is down")
+            return found
+
+    letters = Slow()
+    scorer = Similarity(letters)
+
+    async def together() -> list[Outcome]:
+        asked = [scorer.score(case("banana", "apple"), Reply(text)) for text in ("a", "aa", "aaa", "aaaa")]
+        return [check.outcome for check in await asyncio.gather(*asked)]
+
+    assert asyncio.run(together()) == [Outcome.UNSCORED, Outcome.PASSED, Outcome.PASSED, Outcome.PASSED]
+    assert letters.asked == [["a", "banana", "apple"], ["aa", "banana", "apple"], ["aaa"], ["aaaa"]]
 
 
 def test_only_so_many_ideals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,8 +309,8 @@ def test_only_so_many_ideals_are_remembered(monkeypatch: pytest.MonkeyPatch) -> 
     ids=["zero", "lengths", "nan"],
 )
 def test_vectors_without_an_angle_are_unscored(vectors: list[list[float]]) -> None:
-    async def embed(_texts: Sequence[str]) -> list[list[float]]:
-        return vectors
+    async def embed(_texts: Sequence[str]) -> Embedded:
+        return Embedded(vectors)
 
     check = score(Similarity(embed), case("a"), "b")
     assert (check.outcome, check.value) == (Outcome.UNSCORED, None)
@@ -258,14 +318,14 @@ def test_vectors_without_an_angle_are_unscored(vectors: list[list[float]]) -> No
 
 
 def test_an_embedder_that_does_not_answer_is_unscored_and_a_wrong_key_stops_the_run() -> None:
-    async def busy(_texts: Sequence[str]) -> list[list[float]]:
+    async def busy(_texts: Sequence[str]) -> Embedded:
         raise Unavailable("acme is down")
 
-    async def locked(_texts: Sequence[str]) -> list[list[float]]:
+    async def locked(_texts: Sequence[str]) -> Embedded:
         raise AuthenticationFailed("acme refuses the key")
 
-    async def short(_texts: Sequence[str]) -> list[list[float]]:
-        return [[1.0]]
+    async def short(_texts: Sequence[str]) -> Embedded:
+        return Embedded([[1.0]])
 
     check = score(Similarity(busy), case("a"), "b")
     assert (check.outcome, check.reason) == (Outcome.UNSCORED, "the embedder did not answer: acme is down")

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from pramana.errors import Problem
+from pramana import settings
+from pramana.errors import NotFound, Problem
 from pramana.show import terminal
 from pramana.show.cli import COMMANDS
+from pramana.show.cli.run import run
 
 BAD_YAML = """\
 version: "1.0"
@@ -175,7 +178,21 @@ def test_the_caret_stands_under_wide_characters() -> None:
         (["run", "--model", "gtp-5"], 2, 'no provider is known for "gtp-5"'),
         (["run", "--model", "fake", "--model", "fake"], 2, "a model is named twice"),
         (["run", "--tier", "cheep"], 2, 'did you mean "cheap"'),
+        (["run", "--model", "gpt-5", "--model", "openai:gpt-5"], 2, "a model is named twice (gpt-5 and openai:gpt-5)"),
+        (["run", "--model", "opus", "--model", "claude-opus-4-6"], 2, "a model is named twice"),
         (["run", "--param", "x"], 2, "expected NAME=VALUE"),
+        (["run", "--param", "x=NaN"], 2, "Invalid value for --param"),
+        (["run", "--param", "x=[-Infinity]"], 2, "Invalid value for --param"),
+        (["run", "--param", "x=1e999"], 2, "Invalid value for --param"),
+        (["run", "--param", "x=" + "[" * 9999], 2, "Invalid value for --param"),
+        (["run", "--temperature", "nan"], 2, "'nan' is not a finite number"),
+        (["run", "--max-cost", "nan"], 2, "'nan' is not a finite number"),
+        (["run", "--fail-under", "nan"], 2, "'nan' is not a finite number"),
+        (["run", "--deadline", "inf"], 2, "'inf' is not a finite number"),
+        (["run", "--tier", "cheap", "a.jsonl"], 2, "--tier cannot go with PATHS"),
+        (["run", "--suite", "v1.0", "a.jsonl"], 2, "--suite cannot go with PATHS"),
+        (["runs", "--limit", "9" * 30], 2, "is not in the range"),
+        (["rescore", "--max-cost", "nan"], 2, "'nan' is not a finite number"),
         (["run", "--tag", "nowhere"], 2, "no case of v1.0-cheap passes the filters"),
         (["run", "--fail-under", "90"], 2, "is not in the range"),
         (["run", "--resume", "r1"], 2, "no run"),
@@ -191,6 +208,109 @@ def test_a_slip_is_one_sentence_and_exit_two(arguments: list[str], code: int, me
     assert result.returncode == code
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+DEFECT = """
+import sys
+from types import ModuleType
+import click
+from pramana.show import cli
+
+@click.command()
+@click.option("--json", is_flag=True)
+def boom(json):
+    raise ExceptionGroup("several", [LookupError("a \\x1b[31m name"), ValueError("b")])
+
+sys.modules["boom"] = ModuleType("boom")
+sys.modules["boom"].boom = boom
+cli.COMMANDS["boom"] = ("boom:boom", "Fall over.")
+cli.main()
+"""
+
+
+def fall_over(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **environment}  # noqa: TID251 - a child gets what we have
+    command = [sys.executable, "-c", DEFECT, "boom", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+
+
+def test_a_defect_of_ours_is_one_sentence_and_exit_three_and_its_traceback_is_kept() -> None:
+    result = fall_over()
+    kept = settings.home() / "defect.txt"
+    assert (result.returncode, result.stdout) == (3, "")
+    assert result.stderr == (
+        "pramana: this is a defect of Pramana, please report it: LookupError: a \\x1b[31m name; "
+        f"the traceback is in {kept}\n"
+    )
+    assert "Traceback (most recent call last)" in kept.read_text(encoding="utf-8")
+    assert json.loads(fall_over("--json").stdout)["code"] == "defect"
+
+
+def test_a_defect_is_shown_to_who_wants_to_see_it_and_where_nothing_can_be_kept() -> None:
+    assert "Traceback (most recent call last)" in fall_over(PRAMANA_DEBUG="1").stderr
+    result = fall_over(PRAMANA_HOME="/dev/null/nowhere")
+    assert result.returncode == 3
+    assert result.stderr.endswith("; PRAMANA_DEBUG=1 shows the traceback\n")
+
+
+def test_a_system_prompt_that_is_no_text_is_told_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.txt"
+    path.write_bytes("Sei höflich.\nUnd kürz".encode() + "ü".encode("latin-1"))
+    result = pramana("run", "--model", "fake", "--system", path)
+    assert result.returncode == 2
+    assert result.stderr == f"{path}:2:9: not UTF-8: byte 0xfc cannot stand here; save the file as UTF-8\n"
+
+
+def test_a_bad_configuration_is_told_whichever_model_is_asked() -> None:
+    settings.home().mkdir(parents=True)
+    path = settings.home() / "config.toml"
+    path.write_text('[commands.mine]\nargv = ["cat"]\ntimeout_s = "abc"\n', encoding="utf-8")
+    result = pramana("run", "--model", "fake")
+    assert result.returncode == 2
+    assert result.stderr.startswith(f'{path}: commands.mine.timeout_s: is "abc"; expected seconds')
+
+
+def test_a_bad_database_url_and_a_bad_price_are_slips_too() -> None:
+    result = pramana("runs", PRAMANA_DATABASE_URL="postgresql://host:port/name")
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "the database URL is neither" in result.stderr
+    settings.home().mkdir(parents=True)
+    settings.prices_file().write_text("prices = " + "9" * 5000, encoding="utf-8")
+    result = pramana("run", "--model", "fake", "--limit", "1")
+    assert result.returncode == 2
+    assert f"{settings.prices_file()}: is no TOML" in result.stderr
+
+
+def test_what_belongs_to_the_plan_cannot_go_with_resume(tmp_path: Path) -> None:
+    """Every option there is, so that a new one is decided upon: it is refused, or it belongs to one sitting."""
+    text = tmp_path / "text"
+    text.write_text("x", encoding="utf-8")
+    values = {
+        "--param": "x=1",
+        "--system": str(text),
+        "--output": str(tmp_path / "o"),
+        "--id-file": str(tmp_path / "i"),
+    }
+    allowed, refused = [], []
+    for each in run.params:
+        if each.name in ("resume", "paths"):
+            continue
+        flag = each.opts[0]
+        value = () if getattr(each, "is_flag", False) else (values.get(flag, "1"),)
+        result = CliRunner().invoke(run, ["--resume", "r1", flag, *value])
+        if f"{flag} cannot go with --resume" in result.output:
+            assert result.exit_code == 2
+            refused.append(flag)
+        else:
+            assert isinstance(result.exception, NotFound), result.output  # it got as far as to look for the run
+            allowed.append(flag)
+    assert allowed == [
+        "--concurrency", "--max-cost", "--max-total-tokens", "--deadline", "--timeout", "--cache", "--fail-under",
+        "--output", "--id-file", "--quiet", "--json",
+    ]  # fmt: skip
+    assert {"--tier", "--suite", "--model", "--judge", "--embedder", "--repeat", "--limit", "--seed"} <= set(refused)
+    several = CliRunner().invoke(run, ["other.jsonl", "--resume", "latest", "--model", "fake:echo", "--repeat", "7"])
+    assert "PATHS, --model, --repeat cannot go with --resume" in several.output
 
 
 def test_an_error_as_json_is_json() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -115,9 +116,15 @@ def test_results_have_the_published_shape() -> None:
         "temperature": 0,
         "seed": 42,
         "runner_version": "0.1.0",
+        "model": "m",
+        "provider": "fake",
+        "status": "finished",
+        "complete": True,
     }
     first = block["results"][0]
-    assert list(first) == ["test_id", "output", "assertion_result", "latency_ms", "result_hash", "score", "repeat"]
+    published = ["test_id", "output", "assertion_result", "latency_ms", "result_hash", "score"]
+    assert list(first) == [*published, "repeat", "case_digest"]
+    assert first["case_digest"] == case_digest(ALL[0][0])
     assert (first["assertion_result"]["passed"], first["score"], first["latency_ms"]) == (True, 1.0, 250)
     assert first["result_hash"] == hash_result("m", "a-0", "said passed")
     assert first["assertion_result"]["details"]["checks"] == [
@@ -143,6 +150,37 @@ def test_what_has_no_verdict_is_skipped_with_outcome_and_reason() -> None:
     errored = block["results"][2]
     assert (errored["output"], errored["latency_ms"]) == ("", 0)
     assert errored["result_hash"] == hash_result("m", "a-2", "")
+
+
+def test_a_model_is_called_by_its_provider_s_name_and_hashed_so() -> None:
+    plan = replace(a_run().plan, targets=(Target("opus", "anthropic", "claude-opus-4-6"),))
+    run, rows = replace(a_run(), plan=plan), [row("yes", model="opus")]
+    (block,) = json.loads(exported("json", run, rows))
+    assert (block["run_metadata"]["model_id"], block["run_metadata"]["model"]) == ("claude-opus-4-6", "opus")
+    hashed = hash_result("claude-opus-4-6", "factual-001", "yes")
+    assert block["results"][0]["result_hash"] == hashed
+    (read,) = csv.DictReader(io.StringIO(exported("csv", run, rows), newline=""))
+    assert (read["model"], read["result_hash"]) == ("opus", hashed)
+    SCHEMA.validate([block])
+
+
+@pytest.mark.parametrize("status", ["stopped", "interrupted", "running"])
+def test_an_unfinished_run_is_marked_and_each_model_says_whether_it_has_all(status: Any) -> None:
+    run = replace(a_run("m", "n", status=status), expected=4, stored=3)
+    rows = [row(case_id="a-1"), row(case_id="a-2"), row(case_id="a-1", model="n")]
+    blocks = json.loads(exported("json", run, rows))
+    SCHEMA.validate(blocks)
+    assert [each["run_metadata"]["complete"] for each in blocks] == [True, False]
+    assert {each["run_metadata"]["status"] for each in blocks} == {status}
+
+
+def test_files_without_our_own_fields_are_still_of_the_shape() -> None:
+    blocks = json.loads(exported("json", a_run(), ALL))
+    for name in ("model", "provider", "status", "complete"):
+        del blocks[0]["run_metadata"][name]
+    for each in blocks[0]["results"]:
+        del each["case_digest"]
+    SCHEMA.validate(blocks)
 
 
 def test_there_is_one_block_a_model_in_the_order_they_were_named() -> None:
@@ -268,8 +306,6 @@ def test_junit_is_xml_whatever_the_texts_hold(text: str, reason: str, name: str)
 
 
 def _as(rows: Rows, model: str) -> Iterator[tuple[Case, Result]]:
-    from dataclasses import replace
-
     for case, result in rows:
         yield case, replace(result, key=replace(result.key, model=model))
 

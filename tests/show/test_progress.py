@@ -1,9 +1,21 @@
 """A run as it happens: what is shown is what was stored, and a price that is unknown is never shown as none."""
 
+import asyncio
+import io
+import json
+import re
+from pathlib import Path
+
 import pytest
 
+from pramana import bench, settings
+from pramana.load.selection import Selection
 from pramana.model import Check, Failure, Key, Outcome, Reply, Result
+from pramana.providers.loopback import Fault, Loopback
+from pramana.providers.loopback.openai import OpenAIWire
+from pramana.show import progress
 from pramana.show.progress import FAILURES_SHOWN, Live
+from pramana.store import open_store
 
 
 def result(number: int, outcome: Outcome) -> Result:
@@ -11,6 +23,14 @@ def result(number: int, outcome: Outcome) -> Result:
     if outcome is Outcome.ERRORED:
         return Result(key, f"c-{number}", None, Failure("unavailable", "down \x1b[31m"), (), None, None)
     return Result(key, f"c-{number}", Reply("x"), None, (Check("contains", "1", outcome, "because"),), None, None)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def test_failures_come_as_they_happen_and_stay_bounded(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,17 +46,112 @@ def test_failures_come_as_they_happen_and_stay_bounded(capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(
     ("cost", "unknown", "shown"),
-    [(0.0, False, ""), (0.0, True, "cost unknown"), (0.5, False, "$0.5000"), (0.5, True, "$0.5000 + unknown")],
+    [
+        (0.0, False, "1 passed  0.5/s  18 s left"),
+        (0.0, True, "1 passed  0.5/s  cost unknown  18 s left"),
+        (0.5, False, "1 passed  0.5/s  $0.5000  18 s left"),
+        (0.5, True, "1 passed  0.5/s  $0.5000 + unknown  18 s left"),
+    ],
 )
 def test_an_unknown_cost_is_said_and_never_zero(cost: float, unknown: bool, shown: str) -> None:
-    live = Live(10, 0)
+    clock = Clock()
+    live = Live(10, 0, clock=clock)
+    clock.now += 2
     live.update([result(0, Outcome.PASSED)], cost, unknown_cost=unknown)
-    note = live._note(cost, unknown_cost=unknown)
-    assert note.startswith("1 passed  ")
-    assert note.split("/s")[1].strip() == shown
+    assert live._note(cost, unknown_cost=unknown) == shown
 
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    with Live(10, 0, quiet=True) as live:
+    clock = Clock()
+    with Live(10, 0, quiet=True, clock=clock) as live:
         live.update([result(0, Outcome.FAILED)], 1.0, unknown_cost=True)
+        clock.now += 1000
+        live.update([], 1.0, unknown_cost=True, waiting_s=5)
     assert capsys.readouterr() == ("", "")
+
+
+def test_plain_lines_tell_rate_cost_and_time_left_and_a_run_that_stands_still_is_not_silent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = Clock()
+    with Live(100, 40, clock=clock) as live:  # resumed: the forty of another sitting say nothing about the rate
+        for second in range(1, 121):
+            clock.now += 1
+            live.update([result(0, Outcome.PASSED)] if second == 10 else [], 0.01 * (second >= 10), unknown_cost=False)
+    assert capsys.readouterr().err.splitlines() == [
+        "41 of 100  1 passed  0.1/s  $0.0100  9 min left",
+        "41 of 100  1 passed  1.5/min  $0.0100  39 min left",
+        "41 of 100  1 passed  0.9/min  $0.0100  68 min left",
+        "41 of 100  1 passed  0.6/min  $0.0100  98 min left",
+    ]
+
+
+def test_a_run_that_never_began_to_move_says_so_every_half_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with Live(5, 0, clock=clock) as live:
+        for _ in range(65):
+            clock.now += 1
+            live.update([], 0.0, unknown_cost=False)
+    assert capsys.readouterr().err.splitlines() == ["0 of 5  0.0/s  time left unknown"] * 2
+
+
+def test_a_provider_that_asks_to_wait_is_named_as_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with Live(5, 0, clock=clock) as live:
+        for second in range(60):
+            clock.now += 1
+            live.update([], 0.0, unknown_cost=False, waiting_s=max(0, 40 - second))
+    assert capsys.readouterr().err.splitlines() == [
+        "0 of 5  0.0/s  time left unknown  waiting 36 s as the provider asks",
+        "0 of 5  0.0/s  time left unknown  waiting 6 s as the provider asks",
+        "0 of 5  0.0/s  time left unknown",
+    ]
+
+
+def test_a_terminal_shows_the_same_as_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal, clock = Terminal(), Clock()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+    with Live(10, 0, clock=clock) as live:
+        clock.now += 10
+        live.update([result(0, Outcome.PASSED)], 0.5, unknown_cost=False, waiting_s=30)
+        live._bar.refresh()
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+    assert "1/10 1 passed  0.1/s  $0.5000  90 s left  waiting 30 s as the provider asks" in shown
+
+
+def test_a_run_held_back_by_its_provider_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole way: a server that asks for a pause, the run, the lines."""
+    monkeypatch.setattr(bench, "TICK_S", 0.05)
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.1)
+    case = {
+        "id": "coding-001",
+        "category": "coding",
+        "input": "Say it.",
+        "ideal": "x",
+        "assertion": {"type": "contains"},
+        "metadata": {"difficulty": "easy", "tokens_est": 8},
+    }
+    suite = tmp_path / "mine.jsonl"
+    suite.write_text(json.dumps(case), encoding="utf-8")
+    store = open_store(settings.database_url())
+
+    async def go() -> None:
+        async with Loopback(OpenAIWire("x"), script={0: Fault("rate_limited", retry_after="1")}) as server:
+            run = bench.evaluate(store, bench.Sources.files([suite], Selection()), [f"{server.url}#any"])
+            with Live(run.expected, run.stored) as live:
+                ended = await bench.execute(store, run, bench.Limits(), live)
+            assert (ended.status, ended.stored) == ("finished", 1)
+
+    asyncio.run(go())
+    store.close()
+    assert capsys.readouterr().err.splitlines()[0] == (
+        "0 of 1  0.0/s  time left unknown  waiting 1 s as the provider asks"
+    )

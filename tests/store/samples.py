@@ -1,6 +1,6 @@
 """Cases, plans and results for the tests of the store, plain and drawn at random."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from hypothesis import strategies as st
 
@@ -20,7 +20,9 @@ from pramana.model import (
     Target,
     Turn,
     Usage,
+    raw_json,
 )
+from pramana.store.runs import Store
 
 AWKWARD = "NUL \0, halves \ud83d and \ude00, side by side \ud83d\ude00, whole 😀, mark \ufdd0 and \ufdd00000, é, 语"
 """Every text the rule is for."""
@@ -52,7 +54,9 @@ def check(outcome: Outcome = Outcome.PASSED, name: str = "contains_any") -> Chec
 
 
 def result(key: Key, outcome: Outcome = Outcome.PASSED, case_id: str = "case-1") -> Result:
-    reply = Reply("4", Usage(3, 1, 0), "fake-1", "fp", "stop", 0.1, 0.2, {"id": "r"}, ("seed",), 0.25, cached=True)
+    reply = Reply(
+        "4", Usage(3, 1, 0), "fake-1", "fp", "stop", 0.1, 0.2, raw_json({"id": "r"}), ("seed",), 0.25, cached=True
+    )
     return Result(key, case_id, reply, None, (check(outcome),), "sha256:a", "sha256:b")
 
 
@@ -89,7 +93,7 @@ replies = st.builds(
     finish_reason=names,
     first_token_s=numbers,
     total_s=st.floats(0, 1e9),
-    raw=long_or_short,
+    raw=st.none() | long_or_short.map(raw_json),
     dropped=st.lists(texts, max_size=3).map(tuple),
     cost_usd=numbers,
     cached=st.booleans(),
@@ -135,4 +139,12 @@ plans = st.builds(
     judge=st.none() | targets,
     selection=st.dictionaries(texts, plain, max_size=2),
     runner_version=texts,
+    embedder=st.none() | targets,
 )
+
+
+def rescore(store: Store, run_id: str, label: str, judged: Iterable[tuple[Key, tuple[Check, ...]]]) -> int:
+    """Add a scoring as a whole."""
+    with store.scoring(run_id, label) as scoring:
+        scoring.add(list(judged))
+    return scoring.number

@@ -14,7 +14,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, make_url, text
 
-from pramana.errors import PramanaError
+from pramana.errors import StoreFailed
 from pramana.store import engine as engine_module
 from pramana.store import open_store
 from pramana.store.engine import Database, _postgresql, _sqlite
@@ -95,7 +95,7 @@ def test_a_store_of_a_newer_program_is_left_alone(url: str) -> None:
     open_store(url).close()
     with bare(url) as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(PramanaError, match="written by a newer Pramana"):
+    with pytest.raises(StoreFailed, match="written by a newer Pramana"):
         open_store(url)
 
 

@@ -15,7 +15,7 @@ from .samples import plan, some_cases
 
 WRITE = """
 import asyncio, sys
-from pramana.model import Check, Outcome, Reply, Result
+from pramana.model import Check, Outcome, Reply, Result, raw_json
 from pramana.store import open_store
 
 store = open_store(sys.argv[1])
@@ -26,9 +26,9 @@ def stored(group):
 async def main():
     async with store.writer(sys.argv[2], stored) as writer:
         for number, (key, case) in enumerate(store.pending(sys.argv[2])):
-            reply = Reply(case.turns[0].text * 20, raw=[case.id] * 300)
+            reply = Reply(case.turns[0].text * 20, raw=raw_json([case.id] * 300))
             check = Check("c", "1", Outcome.PASSED, "yes")
-            await writer.put(Result(key, case.id, reply, None, (check,), None, None))
+            await writer.put([Result(key, case.id, reply, None, (check,), None, None)])
             if number % 20 == 0:
                 await asyncio.sleep(0.002)
 

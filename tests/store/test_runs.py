@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, update
 
-from pramana.errors import InvalidInput, NotFound, PramanaError
+from pramana.errors import InvalidInput, NotFound, StoreFailed
 from pramana.hash import case_digest
-from pramana.model import Case, Check, Key, Outcome, Result
+from pramana.model import Case, Key, Outcome, Result
 from pramana.store import open_store
 from pramana.store.runs import Store
 from pramana.store.schema import metadata, runs
 
-from .samples import case, check, key, plan, result, some_cases
+from .samples import case, check, key, plan, rescore, result, some_cases
 
 
 def put_all(store: Store, run_id: str, results: list[Result]) -> list[tuple[int, Result]]:
@@ -28,7 +28,7 @@ def put_all(store: Store, run_id: str, results: list[Result]) -> list[tuple[int,
     async def write() -> None:
         async with store.writer(run_id, reported.extend) as writer:
             for each in results:
-                await writer.put(each)
+                await writer.put([each])
 
     asyncio.run(write())
     return reported
@@ -172,7 +172,7 @@ def test_a_result_of_a_case_outside_the_run_is_refused(store: Store) -> None:
     store.create_run(plan(), [case(2)])
     run = store.create_run(plan(), [case(1)])
     for foreign in (case(2), case(3)):
-        with pytest.raises(PramanaError, match="the store could not do that"):
+        with pytest.raises(StoreFailed, match="the store could not do that"):
             put_all(store, run.id, [result(key(foreign))])
     assert list(store.results(run.id)) == []
 
@@ -185,8 +185,8 @@ def test_rescoring_keeps_the_old_checks(store: Store) -> None:
     assert nothing.outcome is Outcome.ERRORED
 
     judged = (check(Outcome.PASSED, "judge"), check(Outcome.UNSCORED, "second"))
-    assert store.add_scoring(run.id, "by a judge", ((each, judged) for each in keys[:500])) == 1
-    assert store.add_scoring(run.id, "one more", [(keys[0], (check(Outcome.SKIPPED),)), (keys[1], ())]) == 2
+    assert rescore(store, run.id, "by a judge", ((each, judged) for each in keys[:500])) == 1
+    assert rescore(store, run.id, "one more", [(keys[0], (check(Outcome.SKIPPED),)), (keys[1], ())]) == 2
 
     assert list(store.results(run.id, scoring=0)) == old
     middle = [each.checks for _, each in store.results(run.id, scoring=1)]
@@ -208,27 +208,38 @@ def test_counts_after_rescoring_agree_where_there_is_no_reply(store: Store) -> N
     unchecked = Result(keys[1], "x", result(keys[1]).reply, None, (), None, None)
     put_all(store, run.id, [silent, unchecked, result(keys[2])])
     assert store.counts(run.id)[Outcome.ERRORED] == 2
-    store.add_scoring(run.id, "again", [(keys[2], (check(), check(Outcome.FAILED)))])
+    rescore(store, run.id, "again", [(keys[2], (check(), check(Outcome.FAILED)))])
     shown = [each.outcome for _, each in store.results(run.id)]
     assert shown == [Outcome.ERRORED, Outcome.ERRORED, Outcome.FAILED]
     assert store.counts(run.id) == {outcome: shown.count(outcome) for outcome in Outcome}
 
 
-def test_a_rescoring_that_breaks_off_leaves_nothing(store: Store) -> None:
+def test_a_rescoring_that_breaks_off_keeps_what_was_judged(store: Store) -> None:
     run = store.create_run(plan(), some_cases(600))
     keys = [found for found, _ in store.pending(run.id)]
     old = put_all(store, run.id, [result(each) for each in keys])
 
-    def broken() -> Iterator[tuple[Key, tuple[Check, ...]]]:
-        yield from ((each, (check(Outcome.FAILED),)) for each in keys[:500])
-        assert list(store.results(run.id)) == old, "checks were seen before the scoring was finished"
-        yield Key("sha256:unknown", "fake"), (check(),)
+    def breaks_off() -> None:
+        with store.scoring(run.id, "broken") as broken:
+            broken.add([(each, (check(Outcome.FAILED),)) for each in keys[:500]])
+            assert list(store.results(run.id)) == old, "checks were seen before the scoring was finished"
+            broken.label = "ended early"
+            broken.add([(keys[501], (check(),)), (Key("sha256:unknown", "fake"), (check(),))])
 
     with pytest.raises(NotFound, match="there is nothing to be scored again"):
-        store.add_scoring(run.id, "broken", broken())
-    assert list(store.results(run.id)) == old
+        breaks_off()
+    newest = [each.checks for _, each in store.results(run.id)]
+    assert newest == [(check(Outcome.FAILED),)] * 500 + [each.checks for _, each in old[500:]]
+    assert store.scorings(run.id) == {0: "run", 1: "ended early"}
+
+
+def test_a_rescoring_without_a_check_leaves_nothing(store: Store) -> None:
+    run = store.create_run(plan(), [case(1)])
+    put_all(store, run.id, [result(key(case(1)))])
+    with pytest.raises(NotFound), store.scoring(run.id, "broken") as broken:
+        broken.add([(Key("sha256:unknown", "fake"), (check(),))])
     assert store.scorings(run.id) == {0: "run"}
-    assert store.add_scoring(run.id, "whole", [(keys[0], (check(),))]) == 1
+    assert rescore(store, run.id, "whole", [(key(case(1)), (check(),))]) == 1
 
 
 def test_a_finished_run_says_why_and_keeps_its_notes(store: Store) -> None:
@@ -250,7 +261,7 @@ def test_deleting_a_run_leaves_the_cases_others_use(store: Store) -> None:
     gone, kept = store.create_run(plan(), some_cases(600)), store.create_run(plan(), some_cases(2))
     for run in (gone, kept):
         put_all(store, run.id, [result(key(case(1)))])
-        store.add_scoring(run.id, "again", [(key(case(1)), (check(Outcome.FAILED),))])
+        rescore(store, run.id, "again", [(key(case(1)), (check(Outcome.FAILED),))])
     there = list(store.results(kept.id))
     store.delete_run(gone.id)
     assert store.runs() == [store.run(kept.id)]
@@ -294,7 +305,7 @@ def test_a_url_that_is_no_store_is_refused(bad: str) -> None:
 
 
 def test_no_password_in_what_a_failing_connection_says() -> None:
-    with pytest.raises(PramanaError) as caught:
+    with pytest.raises(StoreFailed) as caught:
         open_store("postgresql://user:hunter2@127.0.0.1:1/none")
     assert "the store could not do that" in str(caught.value)
     assert "hunter2" not in str(caught.value)
@@ -302,7 +313,7 @@ def test_no_password_in_what_a_failing_connection_says() -> None:
 
 def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:
     (tmp_path / "x.sqlite3").write_bytes(b"not a database" * 100)
-    with pytest.raises(PramanaError, match="file is not a database"):
+    with pytest.raises(StoreFailed, match="file is not a database"):
         open_store(f"sqlite:///{tmp_path}/x.sqlite3")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pramana.errors import PramanaError
+from pramana.errors import StoreFailed
 from pramana.model import Result
 from pramana.store import open_store, writer
 from pramana.store.runs import Store
@@ -23,11 +23,11 @@ def results_of(store: Store, count: int) -> tuple[str, list[Result]]:
 
 
 def test_a_result_is_reported_soon_after_it_was_put_and_only_when_it_is_stored(store: Store) -> None:
-    run_id, results = results_of(store, 10)
-    waited: list[float] = []
+    run_id, results = results_of(store, 30)
+    rounds: list[list[float]] = []
     seen: list[int] = []
 
-    async def write() -> None:
+    async def write(some: list[Result], waited: list[float]) -> None:
         arrived = asyncio.Event()
 
         def stored(_: Reported) -> None:
@@ -35,16 +35,18 @@ def test_a_result_is_reported_soon_after_it_was_put_and_only_when_it_is_stored(s
             arrived.set()
 
         async with store.writer(run_id, stored) as opened:
-            for each in results:
+            for each in some:
                 arrived.clear()
                 started = time.perf_counter()
-                await opened.put(each)
+                await opened.put([each])
                 await asyncio.wait_for(arrived.wait(), 30)
                 waited.append(time.perf_counter() - started)
 
-    asyncio.run(write())
-    assert seen == list(range(1, 11))
-    assert min(waited) < 0.1, f"no group was committed within 100 ms: {waited}"
+    for first in range(0, 30, 5):  # a loaded machine may be late now and then, but not in each of six rounds
+        rounds.append([])
+        asyncio.run(write(results[first : first + 5], rounds[-1]))
+    assert seen == list(range(1, 31))
+    assert min(map(max, rounds)) < 0.1, f"in every round a group was committed later than after 100 ms: {rounds}"
 
 
 def test_groups_are_bounded_and_nothing_is_lost_while_more_arrives(store: Store) -> None:
@@ -55,7 +57,7 @@ def test_groups_are_bounded_and_nothing_is_lost_while_more_arrives(store: Store)
     async def write() -> None:
         async with store.writer(run_id, groups.append) as opened:
             for number, each in enumerate(results):
-                await opened.put(each)
+                await opened.put([each])
                 if number % 97 == 0:
                     await asyncio.sleep(0.002 if number < 1500 else 0)
 
@@ -80,7 +82,7 @@ def test_putting_waits_while_the_queue_is_full(store: Store, monkeypatch: pytest
             async def put(mine: list[Result]) -> None:
                 nonlocal longest
                 for each in mine:
-                    await opened.put(each)
+                    await opened.put([each])
                     longest = max(longest, len(opened._queue))
 
             await asyncio.gather(*(put(results[number::7]) for number in range(7)))
@@ -97,7 +99,7 @@ def test_what_was_put_is_stored_when_the_work_is_cancelled_or_fails(store: Store
     async def cancelled() -> None:
         async with store.writer(run_id, reported.extend) as opened:
             for each in results[:4]:
-                await opened.put(each)
+                await opened.put([each])
             await asyncio.Event().wait()
 
     async def main() -> None:
@@ -112,7 +114,7 @@ def test_what_was_put_is_stored_when_the_work_is_cancelled_or_fails(store: Store
 
     async def failing() -> None:
         async with store.writer(run_id, reported.extend) as opened:
-            await opened.put(results[4])
+            await opened.put([results[4]])
             raise KeyError("of the caller")
 
     asyncio.run(main())
@@ -129,12 +131,12 @@ def test_an_error_of_the_database_surfaces_at_the_next_put_and_at_exit(store: St
 
     async def write() -> None:
         async with store.writer(run_id, reported.extend) as opened:
-            await opened.put(result(key(case(99))))
+            await opened.put([result(key(case(99)))])
             while leave_by == "put":
-                await opened.put(results[0])
+                await opened.put([results[0]])
                 await asyncio.sleep(0.01)
 
-    with pytest.raises(PramanaError, match="the store could not do that"):
+    with pytest.raises(StoreFailed, match="the store could not do that"):
         asyncio.run(write())
     assert reported == []
     assert list(store.results(run_id)) == []
@@ -147,17 +149,17 @@ def test_whoever_waits_for_room_is_woken_by_an_error(store: Store, monkeypatch: 
 
     async def write() -> None:
         async with store.writer(run_id, lambda _: None) as opened:
-            await opened.put(result(key(case(99))))
+            await opened.put([result(key(case(99)))])
 
             async def put(each: Result) -> None:
                 try:
-                    await opened.put(each)
-                except PramanaError as error:
+                    await opened.put([each])
+                except StoreFailed as error:
                     woken.append(str(error))
 
             await asyncio.gather(*map(put, results))
 
-    with pytest.raises(PramanaError):
+    with pytest.raises(StoreFailed):
         asyncio.run(write())
     assert len(woken) == 3
 
@@ -170,7 +172,7 @@ def test_an_error_of_the_listener_is_not_swallowed(store: Store) -> None:
 
     async def write() -> None:
         async with store.writer(run_id, broken) as opened:
-            await opened.put(results[0])
+            await opened.put([results[0]])
 
     with pytest.raises(ValueError, match="the display broke"):
         asyncio.run(write())
@@ -186,7 +188,7 @@ def test_two_writers_of_one_run_never_report_the_same_result(url: str) -> None:
     async def write(store: Store, listen: Callable[[Reported], None], mine: list[Result]) -> None:
         async with store.writer(run_id, listen) as opened:
             for number, each in enumerate(mine):
-                await opened.put(each)
+                await opened.put([each])
                 if number % 50 == 0:
                     await asyncio.sleep(0.005)
 

@@ -4,10 +4,12 @@ What enters: the three tiers of `suites/v1.0`, and `answers.jsonl` beside this f
 right answers (the first is the expected one) and plausible wrong ones. What is proven: tiers contain each
 other line by line, hold the promised numbers of cases and tokens, and cover every category and difficulty;
 every token estimate follows one rule and lies near a real tokenizer's count; every offline case accepts each
-right answer and refuses each wrong one, a refusal, silence and its own prompt. Judged and similarity cases
-need a model: here their answers are only shown to exist and to be marked as not validated.
+right answer and refuses each wrong one, a refusal, silence and its own prompt, and so does every similarity case
+by the embedded MiniLM. Judged cases need a judge: here their answers are only shown to exist and to be marked as
+not validated.
 """
 
+import asyncio
 import json
 import re
 import warnings
@@ -20,6 +22,9 @@ import pytest
 
 import pramana
 from pramana.assertions import evaluate_assertion
+from pramana.model import Assertion, Facets, Reply
+from pramana.model import Case as PlainCase
+from pramana.score.similarity import Similarity
 
 SUITES = Path(pramana.__file__).parent / "suites" / "v1.0"
 ANSWERS = Path(__file__).with_name("answers.jsonl")
@@ -30,7 +35,8 @@ TOKENS = {"cheap": 350, "moderate": 950, "comprehensive": 2800}
 CATEGORIES = {"reasoning", "factual", "instruction_following", "coding", "safety", "creative"}
 DIFFICULTIES = {"easy", "medium", "hard"}
 OFFLINE = {"exact_match", "contains", "contains_any", "is_json"}
-BY_A_MODEL = {"llm_judge", "semantic_similarity"}
+JUDGED, COMPARED = {"llm_judge"}, {"semantic_similarity"}
+BY_A_MODEL = JUDGED | COMPARED
 TOKENIZER_MARGIN = 0.30
 
 TOKEN = re.compile(r"[^\W\d_]+|\d{1,3}|[^\w\s]|_")
@@ -181,8 +187,27 @@ def test_an_offline_case_is_not_passed_by_silence_refusal_or_echo(case: Case) ->
         assert evaluate_assertion(case["assertion"], answer, case["ideal"]).outcome == "failed", repr(answer)
 
 
-@pytest.mark.parametrize("case", of_types(BY_A_MODEL))
-def test_a_case_that_needs_a_model_has_answers_marked_as_not_validated(case: Case) -> None:
+@pytest.mark.parametrize("case", of_types(COMPARED))
+def test_a_similarity_case_accepts_right_answers_and_refuses_wrong_ones_silence_refusal_and_echo(case: Case) -> None:
+    given = answers()[case["id"]]
+    assert len(given["right"]) >= 2
+    assert len(given["wrong"]) >= 2
+    assert "validated" not in given, "a similarity case is validated here, by this test"
+    stated = Assertion("semantic_similarity", threshold=case["assertion"]["threshold"])
+    asked = PlainCase(case["id"], "test_case", (), Facets(case["category"], "easy"), stated, (case["ideal"],))
+
+    async def outcomes(texts: list[str]) -> list[str]:
+        scorer = Similarity()
+        return [(await scorer.score(asked, Reply(text))).outcome for text in texts]
+
+    echo = "\n".join(list(texts(case))[:-1])
+    wrong = [*given["wrong"], "", "I'm sorry, but I can't help with that.", echo]
+    found = asyncio.run(outcomes([*given["right"], *wrong]))
+    assert found == ["passed"] * len(given["right"]) + ["failed"] * len(wrong)
+
+
+@pytest.mark.parametrize("case", of_types(JUDGED))
+def test_a_judged_case_has_answers_marked_as_not_validated(case: Case) -> None:
     given = answers()[case["id"]]
     assert given["right"]
     assert len(given["wrong"]) >= 2

@@ -10,12 +10,17 @@ a level `alpha` (0.05) and with the interval of 1 - alpha beside it:
   then there is nothing to explain, though few cases could not have shown much, and the interval says how much.
 - **inconclusive**: anything else. The evidence fits a change and fits none.
 
+Verdicts are compared when the same judge gave them: a case whose check had another version before, or another judge, is
+left out and said so in the first sentence, since a change of the judge is not a change of the model.
+
 A run could hide losses by not ending them. So *improvement* and *no_change* must survive the worst case, in which every
-case that passed before and has no verdict now is lost; otherwise the verdict is inconclusive.
+answer that has no verdict now, or none that can be compared, has failed, repeat by repeat; otherwise the verdict is
+inconclusive.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,37 +33,14 @@ from pramana.analyse.intervals import (
     sign_flip,
     z_of,
 )
-from pramana.model import Outcome
+from pramana.analyse.pairing import Apart, Excluded, Judges, Outcomes, Pair, Pairing, pair_up
 
 Verdict = Literal["regression", "improvement", "no_change", "inconclusive"]
 Test = Literal["exact McNemar", "sign flips by case"]
 ALPHA, MARGIN = 0.05, 0.05
 EXIT_CODES: dict[Verdict, int] = {"regression": 1, "improvement": 0, "no_change": 0, "inconclusive": 4}
-
-_SCORED = (Outcome.PASSED, Outcome.FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """One case that was compared: how many of its answers passed, of the same number on both sides."""
-
-    case: str
-    base_passed: int
-    new_passed: int
-    repeats: int
-
-    @property
-    def difference(self) -> float:
-        return (self.new_passed - self.base_passed) / self.repeats
-
-
-@dataclass(frozen=True, slots=True)
-class Excluded:
-    """One case that both have and that could not be compared, with every outcome it had."""
-
-    case: str
-    base: tuple[Outcome, ...]
-    new: tuple[Outcome, ...]
+FINEST = 10**9
+"""Parts that a case's difference is counted in, at most: where repeats vary, no number fits all of them exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +64,8 @@ class Comparison:
     """Cases that pass less often now, the largest loss first."""
     gained: tuple[Pair, ...]
     excluded: tuple[Excluded, ...]
+    apart: tuple[Apart, ...]
+    """Cases with verdicts of two judges: left out, or compared all the same where that was wanted."""
     unpaired: int
     """Answers to compared cases that were left out: without a verdict, or more than the other side has."""
     only_base: tuple[str, ...]
@@ -97,17 +81,24 @@ class Comparison:
 
 
 def compare(
-    base: Mapping[str, Sequence[Outcome]],
-    new: Mapping[str, Sequence[Outcome]],
+    base: Outcomes,
+    new: Outcomes,
     *,
     alpha: float = ALPHA,
     margin: float = MARGIN,
     same_cases: bool = True,
+    new_repeats: int | None = None,
+    base_judges: Judges | None = None,
+    new_judges: Judges | None = None,
+    any_judge: bool = False,
 ) -> Comparison:
     """Compare two runs case by case: the keys are case digests, or test ids; each value one outcome a repeat.
 
     `same_cases` says that both were asked the same cases, so that one only the base has is one the new run did not end.
+    `new_repeats` is how often the new run meant to ask each case, else the most it has of any. The judges say by case
+    who gave the verdicts; `any_judge` compares verdicts of two judges as if they were one's.
 
+    >>> from pramana.model import Outcome
     >>> passed, failed = [Outcome.PASSED], [Outcome.FAILED]
     >>> before = {str(number): passed for number in range(100)}
     >>> after = before | {str(number): failed for number in range(12)}
@@ -117,28 +108,19 @@ def compare(
     >>> found.sentence
     'Regression: of 100 cases, 12 that passed now fail and none that failed now passes.'
     """
-    pairs: list[Pair] = []
-    excluded: list[Excluded] = []
-    hidden = unpaired = 0
-    for case, before in base.items():
-        after = new.get(case)
-        if after is None:
-            hidden += same_cases and any(each is Outcome.PASSED for each in before)
-            continue
-        base_scored = [each is Outcome.PASSED for each in before if each in _SCORED]
-        new_scored = [each is Outcome.PASSED for each in after if each in _SCORED]
-        # As many from both sides: only then does swapping the two sides leave "no difference" as it is.
-        repeats = min(len(base_scored), len(new_scored))
-        if repeats:
-            unpaired += len(before) + len(after) - 2 * repeats
-            pairs.append(Pair(case, sum(base_scored[:repeats]), sum(new_scored[:repeats]), repeats))
-        else:
-            excluded.append(Excluded(case, tuple(before), tuple(after)))
-            hidden += any(base_scored)
+    made = pair_up(
+        base,
+        new,
+        same_cases=same_cases,
+        new_repeats=new_repeats,
+        base_judges=base_judges or {},
+        new_judges=new_judges or {},
+        any_judge=any_judge,
+    )
+    pairs, apart = made.pairs, made.apart
     evidence = _weigh(pairs, alpha)
     verdict = evidence.verdict(margin)
-    worst = _weigh([*pairs, *[Pair("", 1, 0, 1)] * hidden], alpha).verdict(margin) if hidden else verdict
-    overturned = EXIT_CODES[verdict] == 0 and EXIT_CODES[worst] != 0
+    overturned = EXIT_CODES[verdict] == 0 and EXIT_CODES[_weigh(made.worst, alpha).verdict(margin)] != 0
     if overturned:
         verdict = "inconclusive"
     lost = sorted((each for each in pairs if each.difference < 0), key=lambda each: (each.difference, each.case))
@@ -146,11 +128,17 @@ def compare(
     flipping = (len(lost) + len(gained)) / len(pairs) if pairs else 0.0
     base_rate = _mean([each.base_passed / each.repeats for each in pairs])
     new_rate = _mean([each.new_passed / each.repeats for each in pairs])
+    if overturned:
+        sentence = _overturned(made)
+    elif apart and not pairs:
+        sentence = _nothing_but_apart(made)
+    else:
+        sentence = _sentence(verdict, len(pairs), len(lost), len(gained), repeated=evidence.repeated)
+    if apart and pairs and not (overturned and made.lost_sight_of):
+        sentence = _with_judges(sentence, apart, any_judge=any_judge)
     return Comparison(
         verdict=verdict,
-        sentence=_sentence(
-            verdict, len(pairs), len(lost), len(gained), hidden * overturned, repeated=evidence.repeated
-        ),
+        sentence=sentence,
         detail=_detail(evidence, base_rate, new_rate),
         pairs=len(pairs),
         base_rate=base_rate,
@@ -161,14 +149,61 @@ def compare(
         test=evidence.test,
         lost=tuple(lost),
         gained=tuple(gained),
-        excluded=tuple(excluded),
-        unpaired=unpaired,
+        excluded=tuple(made.excluded),
+        apart=tuple(apart),
+        unpaired=made.unpaired,
         only_base=tuple(case for case in base if case not in new),
         only_new=tuple(case for case in new if case not in base),
         alpha=alpha,
         margin=margin,
         needed=cases_needed(margin, flipping, alpha=alpha) if verdict == "inconclusive" else None,
     )
+
+
+def _overturned(made: Pairing) -> str:
+    """Say what could hide a loss."""
+    noun = "result" if any(each.repeats > 1 for each in made.worst) else "case"
+
+    def those(count: int, one: str, many: str) -> str:
+        return f"{_counted(count, noun)} that passed before {one if count == 1 else many}"
+
+    parts = [those(made.unanswered, "has", "have") + " no verdict now"] if made.unanswered else []
+    if made.lost_sight_of:
+        parts.append(f"{those(made.lost_sight_of, 'was', 'were')} {_judged_apart(made.apart)}")
+    if not parts:  # nothing is lost, but a gain may be smaller than it looks
+        parts.append(f"{_counted(made.open, noun)} {'has' if made.open == 1 else 'have'} no verdict now")
+    return f"Not enough evidence: {', '.join(parts)}, and counted as failed they would change the answer."
+
+
+def _nothing_but_apart(made: Pairing) -> str:
+    count = len(made.apart)
+    those = _cases(count) if made.excluded else "the case" if count == 1 else f"all {_cases(count)}"
+    rest = "; no other has a verdict on both sides" if made.excluded else ""
+    said = f"{those} {'was' if count == 1 else 'were'} {_judged_apart(made.apart)}"
+    return f"Not enough evidence: {said}, and verdicts of two judges are not compared{rest}."
+
+
+def _with_judges(sentence: str, apart: Sequence[Apart], *, any_judge: bool) -> str:
+    """Say in the same sentence that two judges are involved."""
+    count = len(apart)
+    if any_judge:
+        which = f"{_cases(count)} of those compared {'was' if count == 1 else 'were'}"
+        return f"{sentence[:-1]}; {which} {_judged_apart(apart)}."
+    return f"{sentence[:-1]}; left out {'is' if count == 1 else 'are'} {_cases(count)} {_judged_apart(apart)}."
+
+
+def _judged_apart(apart: Sequence[Apart]) -> str:
+    """Name both judges; of several pairs of them that of the most cases."""
+    kinds = Counter(map(_both_named, apart))
+    ((before, now), _), *others = kinds.most_common()
+    return f"judged by {before} before and by {now} now" + (" (some by others)" if others else "")
+
+
+def _both_named(apart: Apart) -> tuple[str, str]:
+    short = [" and ".join(dict.fromkeys(map(str, sorted(side)))) for side in (apart.base, apart.new)]
+    if short[0] == short[1]:  # the same judge with another prompt
+        short = [" and ".join(each.in_full for each in sorted(side)) for side in (apart.base, apart.new)]
+    return short[0], short[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +237,8 @@ def _weigh(pairs: Sequence[Pair], alpha: float) -> _Evidence:
         lost = sum(1 for each in differences if each < 0)
         interval = paired_difference(lost, changed - lost, len(pairs), z)
         return _Evidence(_mean(differences), interval, mcnemar(lost, changed - lost), alpha, changed, repeated=False)
-    scale = math.lcm(*{each.repeats for each in pairs})
-    whole = [(each.new_passed - each.base_passed) * (scale // each.repeats) for each in pairs]
+    scale = min(math.lcm(*{each.repeats for each in pairs}), FINEST)
+    whole = [round((each.new_passed - each.base_passed) * scale / each.repeats) for each in pairs]
     interval = clustered_difference(differences, z)
     return _Evidence(_mean(differences), interval, sign_flip(whole), alpha, changed, repeated=True)
 
@@ -212,14 +247,9 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _sentence(verdict: Verdict, pairs: int, lost: int, gained: int, hidden: int, *, repeated: bool) -> str:
+def _sentence(verdict: Verdict, pairs: int, lost: int, gained: int, *, repeated: bool) -> str:
     if not pairs:
         return "Not enough evidence: no case has a verdict on both sides."
-    if hidden:
-        return (
-            f"Not enough evidence: {_cases(hidden)} that passed before {'has' if hidden == 1 else 'have'} no verdict "
-            "now, and counted as failed they would change the answer."
-        )
     if verdict == "no_change" and not lost and not gained:
         return f"No change: {'the case' if pairs == 1 else f'all {_cases(pairs)}'} ended as before."
     if repeated:
@@ -266,4 +296,8 @@ def _number(count: int) -> str:
 
 
 def _cases(count: int) -> str:
-    return f"{count:,} case{'' if count == 1 else 's'}"
+    return _counted(count, "case")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,26 +1,29 @@
 """What a run's exit code is, and why: a summary and a bar in, a code and one sentence out.
 
-A bar is decided by bounds, so that nobody passes by not being checked and nobody fails by a provider's bad hour:
+A bar is decided by bounds, so that nobody passes by not being checked and nobody fails by a provider's bad hour; and
+for each model by itself, so that a good one does not hide a bad one:
 
-| with `--fail-under`                                              | code |
+| with `--fail-under`, for one model                               | code |
 | ---------------------------------------------------------------- | ---- |
 | met even if every result without a verdict is counted as failed  | 0    |
 | missed even if every one of them is counted as passed            | 1    |
-| neither, and the run ended                                       | 4    |
-| neither, and the run did not end: what is left could decide      | 3    |
+| neither                                                          | 4    |
 
-Results that an unfinished run still owes are without a verdict too. Without a bar: 0 if all cases ended and none
-errored, else 3; unscored and skipped results alone never change it.
+Results that a run which was stopped still owes are without a verdict too. Of several models the worst decides: 1 if any
+missed the bar, else 4 if of any it cannot be told, else 0. Without a bar: 0 if all cases ended and none errored, else
+3; unscored and skipped results alone never change it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pramana.analyse.summary import Summary
+from pramana.analyse.summary import Named, Rate, Summary
 from pramana.model import Outcome
 
 GOOD, BAD, UNFINISHED, INCONCLUSIVE = 0, 1, 3, 4
+_WORST_FIRST = (BAD, INCONCLUSIVE, GOOD)
 NAMED = 10
-"""Cases a sentence names; more are counted."""
+"""Cases, or models, that a sentence names; more are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,57 +34,75 @@ class Decision:
     sentence: str
 
 
-def exit_code(summary: Summary, fail_under: float | None, *, ended: bool, missing: int = 0) -> Decision:
-    """Decide how the program exits. `missing` counts the results that a run which has not ended still owes.
+def exit_code(summary: Summary, fail_under: float | None, owed: Mapping[str, int]) -> Decision:
+    """Decide how the program exits. `owed` has every model that was to be asked, and how many results it still owes.
 
     >>> from pramana.analyse.summary import Tally
-    >>> exit_code(Tally().summary(), None, ended=True).code
+    >>> exit_code(Tally().summary(), None, {"gpt-5": 0}).code
     0
     """
-    rate = summary.overall
     if fail_under is None:
-        if not ended:
-            return Decision(UNFINISHED, f"The run did not end: {_owed(missing)}.")
-        if rate.errored:
-            return Decision(UNFINISHED, f"{_results(rate.errored)} errored: {_named(summary, Outcome.ERRORED)}.")
-        return Decision(GOOD, f"All {_results(rate.total)} ended, none errored.")
-    bar = f"{_percent(fail_under)} must pass"
-    total = rate.total + (0 if ended else missing)
-    if not ended and not missing:
-        return Decision(UNFINISHED, f"{bar}: the run did not end, and how much is left is not known.")
-    if not total:
-        return Decision(INCONCLUSIVE, f"{bar}: nothing was asked.")
-    undecided = total - rate.scored
-    worst, best = rate.passed / total, (rate.passed + undecided) / total
-    if worst >= fail_under:
-        note = f", even with {undecided:,} without a verdict counted as failed" if undecided else ""
-        return Decision(GOOD, f"{bar}: {_percent(worst)} of {_results(total)} did{note}.")
-    if best < fail_under:
-        note = f", even with {undecided:,} without a verdict counted as passed" if undecided else ""
-        return Decision(BAD, f"{bar}: {_percent(best)} of {_results(total)} did{note}.")
-    parts = [
-        f"{count:,} {outcome.value} ({_named(summary, outcome)})"
-        for outcome in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
-        if (count := getattr(rate, outcome.value))
+        return _without_a_bar(summary, sum(owed.values()))
+    by_model, several = summary.by["model"], len(owed) > 1
+    decisions = [
+        _decide(
+            by_model.get(model, Rate()),
+            fail_under,
+            left,
+            summary.undecided.get(model, {}),
+            f" of {model}" if several else "",
+        )
+        for model, left in owed.items()
     ]
-    if not ended:
-        parts.append(f"{missing:,} not asked yet")
+    code = min((each.code for each in decisions), key=_WORST_FIRST.index, default=INCONCLUSIVE)
+    deciding = [each.sentence for each in decisions if each.code == code] or ["nothing was asked"]
+    more = f"; and so for {len(deciding) - NAMED:,} more models" if len(deciding) > NAMED else ""
+    return Decision(code, f"{_percent(fail_under)} must pass: {'; '.join(deciding[:NAMED])}{more}.")
+
+
+def _without_a_bar(summary: Summary, owed: int) -> Decision:
+    rate = summary.overall
+    if owed:
+        return Decision(UNFINISHED, f"The run did not end: {_results(owed)} left.")
+    if rate.errored:
+        return Decision(UNFINISHED, f"{_results(rate.errored)} errored: {_errored(summary)}.")
+    return Decision(GOOD, f"All {_results(rate.total)} ended, none errored.")
+
+
+def _decide(rate: Rate, bar: float, owed: int, undecided: Mapping[Outcome, Named], whose: str) -> Decision:
+    """Decide for one model; the sentence is without its head and its end."""
+    total, without = rate.total + owed, rate.undecided + owed
+    if not total:
+        return Decision(INCONCLUSIVE, f"nothing was asked{whose}")
+    worst, best = rate.passed / total, (rate.passed + without) / total
+    if worst >= bar:
+        note = f", even with {without:,} without a verdict counted as failed" if without else ""
+        return Decision(GOOD, f"{_percent(worst)} of {_results(total)}{whose} did{note}")
+    if best < bar:
+        note = f", even with {without:,} without a verdict counted as passed" if without else ""
+        return Decision(BAD, f"{_percent(best)} of {_results(total)}{whose} did{note}")
+    parts = [
+        f"{getattr(rate, outcome.value):,} {outcome.value} ({_listed(undecided[outcome])})"
+        for outcome in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
+        if outcome in undecided
+    ]
+    parts += [f"{owed:,} not asked yet"] if owed else []
     return Decision(
-        INCONCLUSIVE if ended else UNFINISHED,
-        f"{bar}: between {_percent(worst)} and {_percent(best)} did, because {_results(undecided)} "
-        f"of {total:,} {'has' if undecided == 1 else 'have'} no verdict: {', '.join(parts)}.",
+        INCONCLUSIVE,
+        f"between {_percent(worst)} and {_percent(best)}{whose} did, because {_results(without)} "
+        f"of {total:,} {'has' if without == 1 else 'have'} no verdict: {', '.join(parts)}",
     )
 
 
-def _named(summary: Summary, outcome: Outcome) -> str:
-    reasons = [each for each in summary.reasons if each.outcome is outcome]
+def _errored(summary: Summary) -> str:
+    reasons = [each for each in summary.reasons if each.outcome is Outcome.ERRORED]
     names = list(dict.fromkeys(case for each in reasons for case in each.cases))
-    more = " and more" if len(names) > NAMED or any(each.more for each in reasons) else ""
-    return ", ".join(names[:NAMED]) + more
+    return _listed(Named(tuple(names), any(each.more for each in reasons)))
 
 
-def _owed(missing: int) -> str:
-    return f"{_results(missing)} left" if missing else "how much is left is not known"
+def _listed(named: Named) -> str:
+    more = " and more" if named.more or len(named.cases) > NAMED else ""
+    return ", ".join(named.cases[:NAMED]) + more
 
 
 def _results(count: int) -> str:

@@ -113,6 +113,15 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """The first of some cases, by id."""
+
+    cases: tuple[str, ...]
+    more: bool = False
+    """There are others."""
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """What a run amounts to."""
 
@@ -121,13 +130,15 @@ class Summary:
     input_tokens: Total
     output_tokens: Total
     cost_usd: Total
-    """Of replies and judges together."""
+    """Of replies, judges and embedders together."""
     judge_cost_usd: Total
-    """The judges' part of it."""
+    """The part of judges and embedders."""
     latency: Times
     first_token: Times
     reasons: tuple[Reason, ...]
     """Most frequent first."""
+    undecided: Mapping[str, Mapping[Outcome, Named]]
+    """Which cases have no verdict, by model."""
     cached: int
     """Replies that came from the cache: not asked, not paid, not timed."""
     not_reproducible: tuple[str, ...]
@@ -189,23 +200,35 @@ class _Sum:
         return Total(self.known, self.unknown)
 
 
-class _Kind:
-    """One kind of reason as it is met."""
+class _Naming:
+    """The first cases of a kind as they are met."""
 
-    __slots__ = ("cases", "count", "more", "outcome", "text")
+    __slots__ = ("cases", "more")
 
-    def __init__(self, outcome: Outcome, text: str) -> None:
-        self.outcome, self.text = outcome, text
-        self.count, self.more = 0, False
+    def __init__(self) -> None:
         self.cases: dict[str, None] = {}
+        self.more = False
 
     def add(self, case: str) -> None:
-        self.count += 1
         if case not in self.cases:
             if len(self.cases) < NAMED_CASES:
                 self.cases[case] = None
             else:
                 self.more = True
+
+
+class _Kind(_Naming):
+    """One kind of reason as it is met."""
+
+    __slots__ = ("count", "outcome", "text")
+
+    def __init__(self, outcome: Outcome, text: str) -> None:
+        super().__init__()
+        self.outcome, self.text, self.count = outcome, text, 0
+
+    def add(self, case: str) -> None:
+        self.count += 1
+        super().add(case)
 
 
 class _Reasons:
@@ -250,6 +273,7 @@ class Tally:
         self._input, self._output, self._cost, self._judge_cost = _Sum(), _Sum(), _Sum(), _Sum()
         self._latency, self._first_token = array("d"), array("d")
         self._reasons = _Reasons()
+        self._undecided: dict[str, dict[Outcome, _Naming]] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._cached = 0
 
@@ -267,11 +291,12 @@ class Tally:
             _count(by["tag"], tag, place)
         for check in result.checks:
             _count(by["check"], check.name, _PLACE[check.outcome])
-            if check.evidence.get("answers"):  # a judge was asked
+            if "cost_usd" in check.evidence or check.evidence.get("answers"):  # an embedder or a judge was asked
                 cost = check.evidence.get("cost_usd")
                 self._judge_cost.add(cost if isinstance(cost, float | int) else None)
         if outcome not in (Outcome.PASSED, Outcome.FAILED):
             self._reasons.add(outcome, why(result), result.case_id)
+            self._undecided.setdefault(result.key.model, {}).setdefault(outcome, _Naming()).add(result.case_id)
         reply = result.reply
         if reply is None:
             return
@@ -306,6 +331,10 @@ class Tally:
             latency=_times(self._latency),
             first_token=_times(self._first_token),
             reasons=self._reasons.listed(),
+            undecided={
+                model: {outcome: Named(tuple(each.cases), each.more) for outcome, each in kinds.items()}
+                for model, kinds in self._undecided.items()
+            },
             cached=self._cached,
             not_reproducible=tuple(
                 f"{model} would not take {parameter}: asked without it {count:,} time{'s' if count > 1 else ''}, "

@@ -14,8 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from pramana.embedded import weights
-from pramana.errors import BrokenReply, Rejected, Unavailable
-from pramana.model import Reply, Turn, Usage
+from pramana.errors import BrokenReply, EngineMissing, Rejected, Unavailable
+from pramana.model import Reply, Turn, Usage, raw_json
 
 NAME = "SmolLM2-135M-Instruct"
 WEIGHTS = "smollm2-135m"
@@ -26,12 +26,6 @@ REPLY_CAP = 256
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LENGTHS = ("max_tokens", "max_completion_tokens", "n_predict")
 _OURS = ("messages", "model", "stream", "stream_options")
-
-
-class EngineMissing(weights.WeightsMissing):
-    """The runtime is not installed."""
-
-    code = "engine_missing"
 
 
 class Engine:
@@ -184,14 +178,16 @@ class _Stream:
             finish_reason=self._finish,
             first_token_s=None if self._first is None else self._first - self._began,
             total_s=ended - self._began,
-            raw={
-                "model": NAME,
-                "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": self._finish}],
-                "usage": usage,
-                "timings": self._last.get("timings"),
-                "runtime": runtime,
-                "weights": {"package": f"{pinned.project} {pinned.version}", "file": _FILE, "sha256": sha256},
-            },
+            raw=raw_json(
+                {
+                    "model": NAME,
+                    "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": self._finish}],
+                    "usage": usage,
+                    "timings": self._last.get("timings"),
+                    "runtime": runtime,
+                    "weights": {"package": f"{pinned.project} {pinned.version}", "file": _FILE, "sha256": sha256},
+                }
+            ),
             cost_usd=0.0,  # known, and nothing
         )
 

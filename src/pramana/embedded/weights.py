@@ -22,9 +22,9 @@ from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from pramana.errors import NotFound, PramanaError, did_you_mean
+from pramana.errors import NotFound, WeightsMissing, did_you_mean
 from pramana.settings import home
 
 
@@ -91,13 +91,6 @@ Report = Callable[[Phase, int, int], None]
 ABANDONED_S = 24 * 3600
 _MARK = ".pull-"
 _raw_progress = re.compile(r"Progress (\d+) of (\d+)")
-
-
-class WeightsMissing(PramanaError):
-    """The weights are not here, and could not be brought here."""
-
-    code: ClassVar[str] = "weights_missing"
-    http_status: ClassVar[int] = 503
 
 
 def pinned(name: str) -> Weights:

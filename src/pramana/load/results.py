@@ -1,8 +1,9 @@
 """Results that a run left behind: a `results.json` in the published shape in, blocks of outcomes out.
 
 Files of other and older programs are welcome: a single block instead of a list, no `repeat`, no `result_hash`, no
-`score`, unknown keys beside the known. What a comparison needs must be there and must make sense; what does not is
-reported with file, line, column and path. Nothing is written, and no output is judged again.
+`score`, none of the fields of our own, unknown keys beside the known. What a comparison needs must be there and must
+make sense; what does not is reported with file, line, column and path. A case is known by its `case_digest` where every
+result of a block has one, else by its `test_id`. Nothing is written, and no output is judged again.
 """
 
 from collections import Counter
@@ -15,10 +16,11 @@ from typing import Any
 from pramana import jsonl
 from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.load.problems import found, one_of
-from pramana.model import Outcome
+from pramana.model import Check, Outcome
 
 MAX_PROBLEMS = 100
 """Nobody reads more."""
+OUTCOMES = frozenset(each.value for each in Outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,9 @@ class RecordedResult:
     score: float | None = None
     latency_ms: float | None = None
     result_hash: str | None = None
+    case_digest: str | None = None
+    checks: tuple[Check, ...] = ()
+    """Who judged; empty when the file does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +53,15 @@ class Block:
     temperature: float | None = None
     seed: int | None = None
     runner_version: str | None = None
+    model: str | None = None
+    """As it was typed; None when the file does not say."""
+    complete: bool | None = None
+    """Whether every result there was to be is there; None when the file does not say."""
 
-    def outcomes(self) -> dict[str, list[Outcome]]:
-        """Return the outcomes of each test by its id, in the order of the repeats."""
-        ordered = sorted(self.results, key=lambda each: each.repeat)
-        gathered: dict[str, list[Outcome]] = {}
-        for each in ordered:
-            gathered.setdefault(each.test_id, []).append(each.outcome)
-        return gathered
+    @property
+    def by_digest(self) -> bool:
+        """Whether every result says of which case it is, beyond doubt."""
+        return all(each.case_digest for each in self.results)
 
 
 def read_results(path: str | PathLike[str]) -> list[Block]:
@@ -148,6 +154,7 @@ class _Reader:
         seen: Counter[str] = Counter()
         results = [self.result(each, (*path, "results", number), seen) for number, each in enumerate(listed)]
         self.unique(results, (*path, "results"))
+        complete = self.get(metadata, (*below, "complete"), "true or false", None)
         model = self.get(metadata, (*below, "model_id"), "text") if "run_metadata" in value else ""
         return Block(
             model_id=model or "",
@@ -158,25 +165,31 @@ class _Reader:
             temperature=self.get(metadata, (*below, "temperature"), "a number", None),
             seed=self.get(metadata, (*below, "seed"), "a whole number", None),
             runner_version=self.get(metadata, (*below, "runner_version"), "text", None),
+            model=self.get(metadata, (*below, "model"), "text", None),
+            complete=complete,
         )
 
     def unique(self, results: list[RecordedResult | None], path: jsonl.Path) -> None:
+        by_digest = all(each.case_digest for each in results if each)
         seen: set[tuple[str, int]] = set()
         for number, each in enumerate(results):
-            if each and (each.test_id, each.repeat) in seen:
+            if each is None:
+                continue
+            key = ((each.case_digest if by_digest else None) or each.test_id, each.repeat)
+            if key in seen:
                 message = f"test_id {found(each.test_id)} has repeat {each.repeat} twice"
                 self.wrong((*path, number, "repeat"), message)
-            elif each:
-                seen.add((each.test_id, each.repeat))
+            seen.add(key)
 
     def result(self, value: Any, path: jsonl.Path, seen: Counter[str]) -> RecordedResult | None:
         if not isinstance(value, dict):
             self.wrong(path, f"a result must be an object, found {found(value)}")
             return None
         test_id = self.get(value, (*path, "test_id"), "text")
+        digest = self.get(value, (*path, "case_digest"), "text", None)
         stated = self.get(value, (*path, "assertion_result"), "an object")
-        repeat = self.get(value, (*path, "repeat"), "a whole number", seen[test_id or ""])
-        seen[test_id or ""] += 1
+        repeat = self.get(value, (*path, "repeat"), "a whole number", seen[digest or test_id or ""])
+        seen[digest or test_id or ""] += 1
         if isinstance(repeat, int) and repeat < 0:
             self.wrong((*path, "repeat"), f"repeat must be at least 0, found {repeat}")
         score = self.get(value, (*path, "score"), "a number", None)
@@ -193,7 +206,10 @@ class _Reader:
         outcome = self.outcome(passed, details, below)
         reason = details.get("reason")
         reason = reason if isinstance(reason, str) else None
-        return RecordedResult(test_id, repeat, outcome, output or "", reason, score, latency, fingerprint)
+        checks = tuple(_checks(details.get("checks")))
+        return RecordedResult(
+            test_id, repeat, outcome, output or "", reason, score, latency, fingerprint, digest, checks
+        )
 
     def outcome(self, passed: bool, details: dict[str, Any], path: jsonl.Path) -> Outcome:
         """Return how it ended: as the file says, or as older files imply it."""
@@ -210,3 +226,13 @@ class _Reader:
             self.wrong((*path, "details", "outcome"), f"outcome must be {expected}, found {found(stated)}")
             return implied
         return Outcome(stated)
+
+
+def _checks(stated: Any) -> Iterator[Check]:
+    """Yield the checks as we write them; what else a program may have put there says nothing."""
+    for each in stated if isinstance(stated, list) else ():
+        match each:
+            case {"name": str(name), "version": str(version), "outcome": str(outcome)} if outcome in OUTCOMES:
+                evidence = each.get("evidence")
+                kept = evidence if isinstance(evidence, dict) else {}
+                yield Check(name, version, Outcome(outcome), str(each.get("reason", "")), evidence=kept)

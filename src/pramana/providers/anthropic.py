@@ -5,16 +5,14 @@ no seed, and since its version of 2026-10-21 no temperature and no top_p either:
 them as dropped. It requires `max_tokens`: 1,024 when the request has none. `stream=false` asks for one piece.
 """
 
-import time
 from collections.abc import Mapping
-from contextlib import aclosing
 from itertools import takewhile
 from typing import Any
 from urllib.parse import quote as quoted
 
-from pramana.errors import ProviderError, Rejected
+from pramana.errors import Rejected
 from pramana.model import Reply, Request, Target, Usage
-from pramana.providers.http import Account, Http
+from pramana.providers.http import Account, Http, Reading
 from pramana.providers.openai import MISFITS, in_our_words
 
 BASE_URL = "https://api.anthropic.com"
@@ -55,54 +53,16 @@ class Anthropic:
 
     async def ask(self, request: Request) -> Reply:
         """Put the conversation to the model and return its reply."""
-        start = time.perf_counter()
-        parts: list[str] = []
-        raw: list[Any] = []
-        counted: dict[str, Any] = {}
-        first = served = finish = last = None
-        complete = False
-        stream = self._http.stream("/v1/messages", headers=self._posting, body=_body(request), last=_ENDS)
+        message = _Message(self._http)
         try:
-            async with aclosing(stream) as events:
-                async for last in events:
-                    data = last.data
-                    raw.append(data)
-                    kind = data["type"]
-                    if kind == "content_block_delta":
-                        if text := data["delta"].get("text"):  # thoughts, signatures and tools have no text
-                            first = first or last.at
-                            parts.append(text)
-                    elif kind in ("message_start", "message"):
-                        message = data if last.whole else data["message"]
-                        served, finish = message["model"], message["stop_reason"]
-                        counted.update(message["usage"])
-                        parts += [each["text"] for each in message["content"] if each["type"] == "text"]
-                        complete = last.whole
-                    elif kind == "message_delta":
-                        finish = data["delta"].get("stop_reason") or finish
-                        # Cumulative; a count it leaves out stays what `message_start` said.
-                        counted.update((name, count) for name, count in data["usage"].items() if count is not None)
-                    elif kind == "error":
-                        raise self._failed(data)
-                    complete = complete or kind == "message_stop"
-            text = "".join(parts)
-            used = _usage(counted)
+            await self._http.post(
+                "/v1/messages", headers=self._posting, body=_body(request), reading=message, last=_ENDS
+            )
+            return message.done(request)
         except Rejected as refused:
             raise in_our_words(refused, _RENAMED) from None
         except MISFITS:
             raise self._http.broken("does not fit the format of messages") from None
-        if last is None or not complete or served is None:
-            raise self._http.broken()
-        return Reply(
-            text,
-            used,
-            served_model=served,
-            finish_reason=finish,
-            first_token_s=None if last.whole or first is None else first - start,
-            total_s=last.at - start,
-            raw=data if last.whole else raw,
-            dropped=tuple(name for name in ABSENT if request.parameters.get(name) is not None),
-        )
 
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
@@ -122,8 +82,50 @@ class Anthropic:
         """Close the connections."""
         await self._http.close()
 
-    def _failed(self, data: Any) -> ProviderError:
-        return self._http.refusal(_STATUS.get(data["error"]["type"], 500), data)
+
+class _Message(Reading):
+    __slots__ = ("_complete", "_counted", "_finish", "_http", "_served")
+
+    def __init__(self, http: Http) -> None:
+        super().__init__()
+        self._http = http
+        self._counted: dict[str, Any] = {}
+        self._served: str | None = None
+        self._finish: str | None = None
+        self._complete = False
+
+    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
+        kind = data["type"]
+        if kind == "content_block_delta":
+            if text := data["delta"].get("text"):  # thoughts, signatures and tools have no text
+                self.say(text)
+        elif kind in ("message_start", "message"):
+            message = data if self.whole else data["message"]
+            self._served, self._finish = message["model"], message["stop_reason"]
+            self._counted.update(message["usage"])
+            for each in message["content"]:
+                if each["type"] == "text" and each["text"]:
+                    self.say(each["text"])
+            self._complete = self.whole
+        elif kind == "message_delta":
+            self._finish = data["delta"].get("stop_reason") or self._finish
+            # Cumulative; a count it leaves out stays what `message_start` said.
+            self._counted.update((name, count) for name, count in data["usage"].items() if count is not None)
+        elif kind == "error":
+            raise self._http.refusal(_STATUS.get(data["error"]["type"], 500), data)
+        elif kind == "message_stop":
+            self._complete = True
+
+    def done(self, request: Request) -> Reply:
+        if not self._complete or self._served is None:
+            raise self._http.broken()
+        return self.reply(
+            self.text(),
+            _usage(self._counted),
+            served_model=self._served,
+            finish_reason=self._finish,
+            dropped=tuple(name for name in ABSENT if request.parameters.get(name) is not None),
+        )
 
 
 def _body(request: Request) -> dict[str, Any]:

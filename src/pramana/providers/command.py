@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pramana.errors import InvalidInput, ProviderError, Unavailable, quote, visible
-from pramana.model import Reply, Request, Target
+from pramana.model import Reply, Request, Target, raw_json
 from pramana.providers.function import prompt_text
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -66,7 +66,7 @@ class Command:
             text,
             served_model=self._name,
             total_s=time.perf_counter() - start,
-            raw={"stdout": text, "stderr": complained.decode("utf-8", "replace")},
+            raw=raw_json({"stdout": text, "stderr": complained.decode("utf-8", "replace")}),
             dropped=tuple(name for name, value in request.parameters.items() if value is not None),
         )
 

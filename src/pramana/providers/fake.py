@@ -13,7 +13,7 @@ Nothing is random in any other way, and without a latency nothing waits.
 Options stand before the answer, separated by commas: `fake:latency=0.2,jitter=0.1,rate_limited=0.05,echo`.
 `seed`, `tokens` (words of an answer), `latency` and `jitter` (seconds; the jitter is added, between none and all of
 it), and the share of requests, 0 to 1, that end in each error: `rate_limited`, `unavailable`, `broken_reply`,
-`rejected`, `authentication_failed`, `unknown_model`.
+`rejected`, `authentication_failed`, `out_of_credit`, `unknown_model`.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from pramana.errors import (
     AuthenticationFailed,
     BrokenReply,
     InvalidInput,
+    OutOfCredit,
     ProviderError,
     RateLimited,
     Rejected,
@@ -36,10 +37,11 @@ from pramana.errors import (
     did_you_mean,
     quote,
 )
-from pramana.model import Reply, Request, Target, Usage
+from pramana.model import Reply, Request, Target, Usage, raw_json
 
 ERRORS: Mapping[str, type[ProviderError]] = {
-    each.code: each for each in (RateLimited, Unavailable, BrokenReply, Rejected, AuthenticationFailed, UnknownModel)
+    each.code: each
+    for each in (RateLimited, Unavailable, BrokenReply, Rejected, AuthenticationFailed, OutOfCredit, UnknownModel)
 }
 NUMBERS = ("seed", "tokens", "latency", "jitter", *ERRORS)
 # fmt: off
@@ -111,7 +113,7 @@ class Fake:
             finish_reason=finish,
             first_token_s=total if words else None,
             total_s=total,
-            raw={"text": text, "finish_reason": finish},
+            raw=raw_json({"text": text, "finish_reason": finish}),
         )
 
     async def models(self) -> list[str]:

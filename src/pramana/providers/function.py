@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pramana.errors import InvalidInput, ProviderError, quote, visible
-from pramana.model import Reply, Request, Target, Turn
+from pramana.model import Reply, Request, Target, Turn, raw_json
 
 THREADS = 64
 """Of one function at once; the limiter's ceiling is usually lower."""
@@ -64,7 +64,11 @@ class Function:
             () if self._parameters else tuple(name for name, value in request.parameters.items() if value is not None)
         )
         return Reply(
-            said, served_model=self._path, total_s=time.perf_counter() - start, raw={"text": said}, dropped=dropped
+            said,
+            served_model=self._path,
+            total_s=time.perf_counter() - start,
+            raw=raw_json({"text": said}),
+            dropped=dropped,
         )
 
     async def models(self) -> list[str]:

@@ -5,15 +5,13 @@ Parameters go into `generationConfig`, but for those the format has beside it. A
 with an empty text and the reason. An answer that Google hands out in several hops is asked for to its end.
 """
 
-import time
 from collections.abc import Mapping
-from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote as quoted
 
 from pramana.errors import AuthenticationFailed, ProviderError, Rejected
 from pramana.model import Reply, Request, Target, Usage
-from pramana.providers.http import Account, Http
+from pramana.providers.http import Account, Http, Reading
 from pramana.providers.openai import MISFITS, in_our_words, refused_midway
 
 BASE_URL = "https://generativelanguage.googleapis.com"
@@ -41,56 +39,22 @@ class Google:
 
     async def ask(self, request: Request) -> Reply:
         """Put the conversation to the model and return its reply."""
-        start = time.perf_counter()
-        parts: list[str] = []
-        raw: list[Any] = []
-        used = Usage()
-        token: str | None = None
-        first = served = finish = last = None
         whole = request.parameters.get("stream") is False
         model = request.model if "/" in request.model else f"models/{request.model}"
         how = "generateContent" if whole else "streamGenerateContent?alt=sse"
         path, body = f"/v1/{quoted(model)}:{how}", _body(request)
+        content = _Content(self._http)
         try:
             for _ in range(MAX_HOPS):
-                finish, counted, asked_with = None, None, token
-                async with aclosing(self._http.stream(path, headers=self._headers, body=body)) as events:
-                    async for last in events:
-                        data = last.data
-                        raw.append(data)
-                        if data.get("error"):
-                            raise refused_midway(self._http, data)
-                        served = data.get("modelVersion") or served
-                        counted = data.get("usageMetadata") or counted
-                        if reason := (data.get("promptFeedback") or {}).get("blockReason"):
-                            finish = f"blocked: {reason}"
-                        for candidate in (data.get("candidates") or ())[:1]:
-                            for part in (candidate.get("content") or {}).get("parts") or ():
-                                if (text := part.get("text")) and not part.get("thought"):
-                                    first = first or last.at
-                                    parts.append(text)
-                            finish = candidate.get("finishReason") or finish
-                            token = candidate.get("continuationToken") or token
-                used = _sum(used, _usage(counted)) if asked_with else _usage(counted)
-                if finish != "CONTINUATION" or token in (None, asked_with):
+                await self._http.post(path, headers=self._headers, body=body, reading=content)
+                if (token := content.more()) is None:
                     break
                 body = {**body, "continuationToken": token}
-            text = "".join(parts)
+            return content.done()
         except Rejected as refused:
             raise self._in_our_words(refused) from None
         except MISFITS:
             raise self._http.broken("does not fit the format of generateContent") from None
-        if last is None or finish is None:
-            raise self._http.broken()
-        return Reply(
-            text,
-            used,
-            served_model=served,
-            finish_reason=finish,
-            first_token_s=None if last.whole or first is None else first - start,
-            total_s=last.at - start,
-            raw=data if last.whole and len(raw) == 1 else raw,
-        )
 
     async def models(self) -> list[str]:
         """Return the names of the models that answer a prompt."""
@@ -122,6 +86,50 @@ class Google:
         if any(each in said for each in _BAD_KEY):  # with status 400, where others say 401
             return AuthenticationFailed(f"{said}; set {self._http.variable}", status=refused.status)
         return in_our_words(refused, _RENAMED)
+
+
+class _Content(Reading):
+    """An answer, which may go on over several requests."""
+
+    __slots__ = ("_asked_with", "_counted", "_finish", "_http", "_served", "_token", "_used")
+
+    def __init__(self, http: Http) -> None:
+        super().__init__()
+        self._http = http
+        self._served: str | None = None
+        self._finish: str | None = None
+        self._token: str | None = None
+        self._asked_with: str | None = None
+        self._counted: Mapping[str, Any] | None = None
+        self._used = Usage()
+
+    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
+        if data.get("error"):
+            raise refused_midway(self._http, data)
+        self._served = data.get("modelVersion") or self._served
+        self._counted = data.get("usageMetadata") or self._counted
+        if reason := (data.get("promptFeedback") or {}).get("blockReason"):
+            self._finish = f"blocked: {reason}"
+        for candidate in (data.get("candidates") or ())[:1]:
+            for part in (candidate.get("content") or {}).get("parts") or ():
+                if (text := part.get("text")) and not part.get("thought"):
+                    self.say(text)
+            self._finish = candidate.get("finishReason") or self._finish
+            self._token = candidate.get("continuationToken") or self._token
+
+    def more(self) -> str | None:
+        """Return the token to go on with, after one request; None when the answer is at its end."""
+        used = _usage(self._counted)
+        self._used = _sum(self._used, used) if self._asked_with else used
+        if self._finish != "CONTINUATION" or self._token in (None, self._asked_with):
+            return None
+        self._asked_with, self._finish, self._counted = self._token, None, None
+        return self._token
+
+    def done(self) -> Reply:
+        if self._finish is None:
+            raise self._http.broken()
+        return self.reply(self.text(), self._used, served_model=self._served, finish_reason=self._finish)
 
 
 def _body(request: Request) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The one HTTP seam: a request in a vendor's words goes out, parsed events come back with the moment each arrived.
+"""The one HTTP seam: a request in a vendor's words goes out, its events come back parsed, with the moment of each.
 
 Every failure leaves as a `ProviderError` that says whom we asked and what to do. Never a retry, never a redirect
 followed (the key would travel along), never the key in a message, an event or a `repr`. Server-sent events are cut from
@@ -9,10 +9,11 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from json.scanner import make_scanner
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import aiohttp
 from yarl import URL
@@ -21,14 +22,19 @@ from pramana.errors import (
     AuthenticationFailed,
     BrokenReply,
     InvalidInput,
+    NothingThere,
+    OutOfCredit,
     ProviderError,
     RateLimited,
     Rejected,
     Unavailable,
     UnknownModel,
+    Unreachable,
     quote,
     visible,
 )
+from pramana.model import Reply, Usage
+from pramana.providers.deadlines import Deadlines
 from pramana.providers.refusal import Refusal, retry_after
 
 MESSAGE_LIMIT = 300
@@ -38,6 +44,8 @@ CONNECT_S = 30.0
 LINGER_S = 1.0
 """How long a finished stream may take to close, so that its connection can be used again."""
 BLANK = "[key]"
+KEY_LENGTH = 16
+"""Characters from which on a key is no word that an answer might hold by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +60,68 @@ class Account:
     """Sent with every request; they win over the provider's own."""
     variable: str | None = None
     """The environment variable the key is read from, for messages; None: the vendor's usual one."""
+    proxy: str | None = field(default=None, repr=False)
+    """The URL of the proxy that every request goes through; None: straight to the base URL."""
 
     def __repr__(self) -> str:
         return f"Account({_shown(self.base_url)!r}, {'with a key' if self.key else 'without a key'})"
 
 
-class Received(NamedTuple):
-    """One event of a streamed answer, or the whole of one that was not streamed.
+_Read = TypeVar("_Read")
 
-    A named tuple, because one is made for every token and a frozen dataclass takes three times as long.
-    """
 
-    event: str | None
-    data: Any
-    at: float
-    """`time.perf_counter()` when its bytes arrived."""
-    whole: bool = False
-    """The server answered a streaming request with plain JSON."""
+class Reading:
+    """One answer as it is read. Each wire format adds what an event of it means; its `take` is called for every one."""
+
+    __slots__ = ("_parts", "_raw", "_start", "at", "first", "whole")
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._parts: list[str] = []
+        self._raw: list[bytes] = []
+        self.at = 0.0
+        """`time.perf_counter()` when the bytes of the event at hand arrived; 0 until one has."""
+        self.first: float | None = None
+        self.whole = False
+        """The server answered with plain JSON: the one event is all of it."""
+
+    def take(self, event: str | None, data: Any) -> None:
+        """Understand one event: its name, and its data parsed."""
+        raise NotImplementedError
+
+    def say(self, text: str) -> None:
+        """Add to the text of the reply."""
+        if self.first is None:
+            self.first = self.at
+        self._parts.append(text)
+
+    def text(self) -> str:
+        """Return what was said until now."""
+        return "".join(self._parts)
+
+    def reply(
+        self,
+        text: str,
+        usage: Usage,
+        *,
+        served_model: str | None,
+        finish_reason: str | None,
+        fingerprint: str | None = None,
+        dropped: tuple[str, ...] = (),
+    ) -> Reply:
+        """Return the reply, with its times and its raw response."""
+        raw = self._raw
+        first = None if self.whole or self.first is None else self.first - self._start
+        whole = raw[0] if self.whole and len(raw) == 1 else b"[" + b",".join(raw) + b"]"
+        return Reply(
+            text, usage, served_model, fingerprint, finish_reason, first, self.at - self._start, whole, dropped
+        )
+
+    def received(self, event: str | None, data: bytes, parsed: Any, at: float) -> None:
+        """Take an event, and keep its bytes."""
+        self.at = at
+        self._raw.append(data)
+        self.take(event, parsed)
 
 
 class Http:
@@ -85,69 +138,94 @@ class Http:
             raise InvalidInput(f"{self.host} is given a user in its URL and a key as well; give one of them")
         self._urls: dict[str, URL] = {}
         self._secrets = _secrets(account, url)
-        self._secret_bytes = [each.encode() for each in self._secrets]
+        self._proxy = self._proxy_of(account)
+        # A key that is a word ("ollama") may stand in an honest answer, and no server learns anything new from it.
+        self._secret_bytes = [each.encode() for each in self._secrets if len(each) >= KEY_LENGTH]
         self._session: aiohttp.ClientSession | None = None
+        self._deadlines = Deadlines(account.timeout_s)
 
-    async def stream(
-        self, path: str, *, headers: Mapping[str, str], body: Mapping[str, Any], last: Collection[str] = ()
-    ) -> AsyncGenerator[Received, None]:
-        """Post the body as JSON and yield the events of the answer as they arrive.
+    async def post(
+        self,
+        path: str,
+        *,
+        headers: Mapping[str, str],
+        body: Mapping[str, Any],
+        reading: Reading,
+        last: Collection[str] = (),
+    ) -> None:
+        """Post the body as JSON and let the reading take the events of the answer as they arrive.
 
-        Iterate to the end: then the connection is used again. `[DONE]` ends the stream, and so does an event named in
-        `last`. Whether an answer that just stops was complete is for the provider to know: see `broken`.
+        `[DONE]` ends the answer, and so does an event named in `last`. Whether one that just stops was complete is for
+        the provider to know: see `broken`.
         """
         try:
-            sent = _encode(body).encode()
+            sent = aiohttp.BytesPayload(_encode(body).encode(), content_type="application/json")
         except (TypeError, ValueError, RecursionError) as error:
             raise Rejected(f"the request to {self.vendor} cannot be written as JSON: {error}") from None
-        headers = self._with_own(headers)
+        await self._exchange("POST", path, headers, sent, lambda response: self._read(response, reading, last))
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        sent: aiohttp.BytesPayload | None,
+        read: Callable[[aiohttp.ClientResponse], Awaitable[_Read]],
+    ) -> _Read:
         answered = False
+        session = self._open()
+        task = self._deadlines.begin()
         try:
-            async with self._open().post(
-                self._url(path), data=sent, headers=headers, allow_redirects=False
+            async with session.request(
+                method, self._url(path), data=sent, headers=self._with_own(headers), allow_redirects=False
             ) as response:
                 if response.status >= 300:
                     raise await self._refused(response)
                 answered = True
-                content = response.content
-                kind = response.content_type
-                chunk = await content.readany()
-                if "json" in kind or (kind != "text/event-stream" and chunk.lstrip()[:1] in (b"{", b"[")):
-                    whole = await self._rest(content, chunk)
-                    yield Received(None, self._parse(whole), time.perf_counter(), whole=True)
-                    return
-                events, size = Events(), 0
-                while True:
-                    at = time.perf_counter()
-                    for event, data in events.feed(chunk) if chunk else events.end():
-                        if data.startswith(b"[DONE]"):
-                            await self._linger(content)
-                            return
-                        yield Received(event, self._parse(data), at)
-                        if event in last:
-                            await self._linger(content)
-                            return
-                    if not chunk:
-                        return
-                    size += len(chunk)
-                    if size > REPLY_LIMIT:
-                        raise self.broken(f"is longer than {REPLY_LIMIT >> 20} MB")
-                    chunk = await content.readany()
+                return await read(response)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise self._unreached(error, answered=answered) from None
+        except asyncio.CancelledError:
+            if self._deadlines.passed(task):
+                raise self._unreached(TimeoutError(), answered=answered) from None
+            raise
+        finally:
+            self._deadlines.end(task)
+
+    async def _read(self, response: aiohttp.ClientResponse, reading: Reading, last: Collection[str]) -> None:
+        content, kind = response.content, response.content_type
+        chunk = await content.readany()
+        if "json" in kind or (kind != "text/event-stream" and chunk.lstrip()[:1] in (b"{", b"[")):
+            whole = self._blank(await self._rest(content, chunk))
+            reading.whole = True
+            reading.received(None, whole, self._parse(whole), time.perf_counter())
+            return
+        events, size = Events(), 0
+        while True:
+            at = time.perf_counter()
+            for event, data in events.feed(chunk) if chunk else events.end():
+                if data[:6] == b"[DONE]":
+                    await self._linger(content)
+                    return
+                blanked = self._blank(data)
+                reading.received(event, blanked, self._parse(blanked), at)
+                if event in last:
+                    await self._linger(content)
+                    return
+            if not chunk:
+                return
+            size += len(chunk)
+            if size > REPLY_LIMIT:
+                raise self.broken(f"is longer than {REPLY_LIMIT >> 20} MB")
+            chunk = await content.readany()
 
     async def get(self, path: str, *, headers: Mapping[str, str]) -> Any:
         """Return the JSON at the path."""
-        headers = self._with_own(headers)
-        answered = False
-        try:
-            async with self._open().get(self._url(path), headers=headers, allow_redirects=False) as response:
-                if response.status >= 300:
-                    raise await self._refused(response)
-                answered = True
-                return self._parse(await self._rest(response.content, b""))
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._unreached(error, answered=answered) from None
+
+        async def read(response: aiohttp.ClientResponse) -> Any:
+            return self._parse(self._blank(await self._rest(response.content, b"")))
+
+        return await self._exchange("GET", path, headers, None, read)
 
     async def close(self) -> None:
         """Close every connection; a later request opens new ones."""
@@ -168,6 +246,14 @@ class Http:
         who = f"{self.vendor} ({self.host})"
         if error.code == "model_not_found" or (status == 404 and "model" in error.message.lower()):
             return UnknownModel(f"{who} knows no such model{says}; see what it offers: pramana models", status=status)
+        if status == 402 or error.unpaid:
+            return OutOfCredit(
+                f"the account at {who} has no money left, or may spend no more ({status}){says}; top it up or raise "
+                "its limit, then go on",
+                status=status,
+            )
+        if status == 407 and self._proxy:
+            return self._proxy_refused(status)
         if status in (401, 403):
             found = "refused the key" if self.account.key else "asks for a key, and none was given"
             return AuthenticationFailed(f"{who} {found} ({status}){says}; set {self.variable}", status=status)
@@ -176,7 +262,8 @@ class Http:
         if status in (408, 409) or status >= 500:
             return Unavailable(f"{who} is unavailable ({status}){says}", status=status, retry_after=retry_after)
         if status == 404:
-            return Rejected(f"{who} has nothing at this address ({status}){says}; check the base URL", status=status)
+            nothing = f"{who} has nothing at this address ({status}){says}; check the base URL"
+            return NothingThere(nothing, status=status)
         if error.code == "content_filter":
             return Rejected(f"{who} refused the prompt by its content filter{says}", status=status)
         return Rejected(f"{who} rejected the request ({status}){says}", status=status, parameter=error.parameter)
@@ -185,7 +272,30 @@ class Http:
         """Return the text without the key, nor any other secret of the account."""
         for secret in self._secrets:
             text = text.replace(secret, BLANK)
-        return text
+        # A proxy's password is blanked here only: it is no long random text, and replies may hold the same word.
+        for password in (self._proxy.password, self._proxy.raw_password) if self._proxy else ():
+            text = text.replace(password, BLANK) if password else text
+        return _USER_IN_URL.sub("//", text)
+
+    def _proxy_of(self, account: Account) -> URL | None:
+        if account.proxy is None:
+            return None
+        with suppress(ValueError):
+            proxy = URL(account.proxy)
+            if proxy.host:
+                return proxy
+        found = quote(_shown(account.proxy))
+        raise InvalidInput(f"the proxy to {self.host} is {found}; expected http://host:port")
+
+    def _proxy_refused(self, status: int) -> ProviderError:
+        between = f"the proxy {self._proxy.host_port_subcomponent if self._proxy else ''}"
+        if status == 407:
+            return AuthenticationFailed(
+                f"{between} asks for a user and a password ({status}); set HTTP_PROXY or HTTPS_PROXY to "
+                "http://user:password@host:port",
+                status=status,
+            )
+        return Unavailable(f"{between} would not lead to {self.vendor} ({self.host}): {status}", status=status)
 
     def _address(self, path: str) -> URL:
         try:
@@ -213,11 +323,10 @@ class Http:
                 )
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),  # the engine's limiter decides how many
-                timeout=aiohttp.ClientTimeout(
-                    total=self.account.timeout_s, sock_connect=min(CONNECT_S, self.account.timeout_s)
-                ),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_S, self.account.timeout_s)),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "pramana"},
+                proxy=self._proxy,
             )
         return self._session
 
@@ -227,10 +336,13 @@ class Http:
         names = {name.lower() for name in own}
         return {name: value for name, value in headers.items() if name.lower() not in names} | dict(own)
 
-    def _parse(self, data: bytes) -> Any:
+    def _blank(self, data: bytes) -> bytes:
         for secret in self._secret_bytes:
             if secret in data:
                 data = data.replace(secret, BLANK.encode())
+        return data
+
+    def _parse(self, data: bytes) -> Any:
         try:
             text = data.decode()
             value, end = _scan(text, 0)  # what `json.loads` does, without its two searches for blanks
@@ -290,15 +402,17 @@ class Http:
     def _unreached(self, error: Exception, *, answered: bool) -> ProviderError:
         who = f"{self.vendor} ({self.host})"
         if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return Unavailable(f"no connection to {who} within {min(CONNECT_S, self.account.timeout_s):g} s")
+            return Unreachable(f"no connection to {who} within {min(CONNECT_S, self.account.timeout_s):g} s")
         if isinstance(error, TimeoutError):
             return Unavailable(f"no full answer from {who} within {self.account.timeout_s:g} s")
         if answered:
             return self.broken()
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            return self._proxy_refused(error.status)
         if isinstance(error, aiohttp.ClientResponseError):
             return self.broken("is not HTTP")
         why = self.blank(visible(str(error))) or type(error).__name__
-        return Unavailable(f"cannot reach {who}: {why[:MESSAGE_LIMIT]}")
+        return Unreachable(f"cannot reach {who}: {why[:MESSAGE_LIMIT]}")
 
 
 class Events:
@@ -358,9 +472,12 @@ _decoder = json.JSONDecoder(parse_constant=lambda _: None)
 _decode, _scan = _decoder.decode, make_scanner(_decoder)  # type: ignore[arg-type] # typeshed names the wrong class
 
 
+_USER_IN_URL = re.compile(r"//[^/@\s]*@")
+
+
 def _shown(url: str) -> str:
     """Return an address without what may be secret in it: user, password, query."""
-    return re.sub(r"//[^/@]*@", "//", url.partition("?")[0])
+    return _USER_IN_URL.sub("//", url.partition("?")[0])
 
 
 def _secrets(account: Account, url: URL) -> tuple[str, ...]:

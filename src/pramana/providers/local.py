@@ -11,8 +11,7 @@ import threading
 from typing import Self
 
 from pramana.embedded import language
-from pramana.embedded.weights import WeightsMissing
-from pramana.errors import UnknownModel, did_you_mean, quote
+from pramana.errors import UnknownModel, WeightsMissing, did_you_mean, quote
 from pramana.model import Reply, Request, Target
 
 MOST_THREADS = 4

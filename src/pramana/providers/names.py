@@ -8,7 +8,7 @@ the names in `VARIABLES`. Nothing here reads the environment or asks anyone.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pramana.errors import AuthenticationFailed, InvalidInput, did_you_mean, quote
@@ -39,15 +39,9 @@ ALIASES: Mapping[str, str] = {
     "haiku": "claude-haiku-4-5",
 }
 BEGINNINGS: Mapping[str, re.Pattern[str]] = {
-    "openai": re.compile(r"gpt-|chatgpt-|o[134](-|$)|ft:(gpt-|o[134]-)"),
+    "openai": re.compile(r"gpt-|chatgpt-|o[134](-|$)|ft:(gpt-|o[134]-)|text-embedding-"),
     "anthropic": re.compile(r"claude-"),
     "google": re.compile(r"gemini-|gemma-"),
-}
-_OPENERS: Mapping[str, Callable[[Any, "Account"], Provider]] = {
-    # Classes without an `open` of their own.
-    "openai": lambda make, account: make(account),
-    "openai-responses": lambda make, account: make(account),
-    "compatible": lambda make, account: make(account, compatible=True),
 }
 
 
@@ -97,6 +91,8 @@ class Accounts:
     commands: Mapping[str, CommandLine] = field(default_factory=dict)
     code: bool = True
     """Whether providers that run code of this machine may be opened; a server says no."""
+    proxy_for: Callable[[str], str | None] = field(default=lambda _: None, repr=False)
+    """Returns the proxy that leads to a URL; None: none does. Never shown: proxies have passwords too."""
 
     def account(self, target: Target) -> "Account | None":
         """Return how the target's provider is reached; None for one that needs no account."""
@@ -120,16 +116,21 @@ class Accounts:
         from pramana.providers.http import Account
 
         key = self.lookup(variable) if variable else None
-        return Account(base_url, key, self.timeout_s, variable=variable or known.keys[0])
+        return Account(
+            base_url, key, self.timeout_s, variable=variable or known.keys[0], proxy=self.proxy_for(base_url)
+        )
 
     def configured(self) -> list[str]:
-        """Return the built-in providers that can be asked as things are: key or server are set, or not needed."""
+        """Return the providers that can be asked as things are: key or server are set, or not needed.
+
+        Those of other packages come after the built-in ones; what they need besides is theirs to say.
+        """
         found = [
             name
             for name, known in VARIABLES.items()
             if any(map(self.lookup, known.keys if known.key_required else known.base_urls))
         ]
-        return [*found, "local"]
+        return [*found, "local", *(name for name in providers.names() if name not in providers.builtin)]
 
 
 def resolve(typed: str, *, commands: Mapping[str, CommandLine] | None = None) -> Target:
@@ -172,6 +173,17 @@ def resolve(typed: str, *, commands: Mapping[str, CommandLine] | None = None) ->
     return Target(typed, name, model)
 
 
+def resolve_embedder(typed: str) -> Target:
+    """Return who is meant, once it is sure that they embed; raises `InvalidInput` with what to type instead."""
+    target = resolve(typed)
+    if not hasattr(providers.load(target.provider), "embed"):
+        raise InvalidInput(
+            f"{quote(typed)} cannot embed: {target.provider} is not asked for embeddings here; name one of OpenAI "
+            "(openai:text-embedding-3-small) or of a compatible server (http://HOST:PORT/v1#MODEL)"
+        )
+    return target
+
+
 def open_provider(target: Target, accounts: Accounts) -> Provider:
     """Return the provider of a target, ready to be asked; whoever opens closes.
 
@@ -187,16 +199,10 @@ def open_provider(target: Target, accounts: Accounts) -> Provider:
             raise InvalidInput(
                 f"the command {quote(target.model)} is now another than recorded; start a new run with it"
             )
-    factory = providers.load(name)
-    account = accounts.account(target)
-    opener = getattr(factory, "open", None)
-    provider: Provider
-    if opener is not None and name != "compatible":
-        provider = opener(target, account)
-    elif name in _OPENERS and account is not None:
-        provider = _OPENERS[name](factory, account)
-    else:
+    opener = getattr(providers.load(name), "open", None)
+    if opener is None:
         raise InvalidInput(f"the provider {quote(name)} has no open(target, account), so it cannot be opened")
+    provider: Provider = opener(target, accounts.account(target))
     return provider
 
 

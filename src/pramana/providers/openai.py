@@ -5,15 +5,14 @@ Only translation. `max_tokens` goes out as `max_completion_tokens` to OpenAI, wh
 `stream_options=null` pleases a server that does not know it, and `stream=false` asks for the answer in one piece.
 """
 
-import time
 from collections.abc import Mapping
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 from pramana.errors import ProviderError, Rejected
-from pramana.model import Reply, Request, Usage
-from pramana.providers.http import Account, Http
+from pramana.model import Reply, Request, Target, Usage
+from pramana.providers.embeddings import Encoding, embed
+from pramana.providers.http import Account, Http, Reading
 
 BASE_URL = "https://api.openai.com/v1"
 MISFITS = (AttributeError, IndexError, KeyError, TypeError)
@@ -30,50 +29,29 @@ class OpenAI:
         self._headers = headers_of(account)
         self._posting = {**self._headers, "Content-Type": "application/json"}
         self._renamed = {} if compatible else {"max_tokens": "max_completion_tokens"}
+        self._encoding: Encoding = "float" if compatible else "base64"
+
+    @classmethod
+    def open(cls, target: Target, account: Account | None) -> "OpenAI":
+        """Return the provider for the target."""
+        return cls(account or Account(BASE_URL), compatible=target.provider == "compatible")
 
     async def ask(self, request: Request) -> Reply:
         """Put the conversation to the model and return its reply."""
-        start = time.perf_counter()
-        parts: list[str] = []
-        raw: list[Any] = []
-        first = served = fingerprint = finish = usage = last = None
-        body = self._body(request)
+        completion = _Completion(self._http)
         try:
-            async with aclosing(self._http.stream("/chat/completions", headers=self._posting, body=body)) as events:
-                async for last in events:
-                    data = last.data
-                    raw.append(data)
-                    if data.get("error"):
-                        raise refused_midway(self._http, data)
-                    served = data.get("model") or served
-                    fingerprint = data.get("system_fingerprint") or fingerprint
-                    usage = data.get("usage") or usage
-                    for choice in data.get("choices") or ():
-                        if choice.get("index"):
-                            continue  # of several answers, the first is the reply; `raw` has them all
-                        said = choice.get("message" if last.whole else "delta") or {}
-                        if text := (said.get("content") or "") + (said.get("refusal") or ""):
-                            first = first or last.at
-                            parts.append(text)
-                        finish = choice.get("finish_reason") or finish
-            text = "".join(parts)
-            used = usage_of(usage, "prompt_tokens", "completion_tokens")
+            await self._http.post(
+                "/chat/completions", headers=self._posting, body=self._body(request), reading=completion
+            )
+            return completion.done()
         except Rejected as refused:
             raise in_our_words(refused, self._renamed) from None
         except MISFITS:
             raise self._http.broken("does not fit the format of chat completions") from None
-        if last is None or (finish is None and not (last.whole and data.get("choices"))):
-            raise self._http.broken()
-        return Reply(
-            text,
-            used,
-            served_model=served,
-            fingerprint=fingerprint,
-            finish_reason=finish,
-            first_token_s=None if last.whole or first is None else first - start,
-            total_s=last.at - start,
-            raw=data if last.whole else raw,
-        )
+
+    async def embed(self, request: Request) -> Reply:
+        """Turn the text of every turn into a vector."""
+        return await embed(self._http, self._posting, request, self._encoding)
 
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
@@ -95,6 +73,46 @@ class OpenAI:
         if not body["stream"]:
             body["stream_options"] = None  # OpenAI refuses it where nothing is streamed
         return {name: value for name, value in body.items() if value is not None}
+
+
+class _Completion(Reading):
+    __slots__ = ("_choices", "_fingerprint", "_finish", "_http", "_served", "_usage")
+
+    def __init__(self, http: Http) -> None:
+        super().__init__()
+        self._http = http
+        self._served: str | None = None
+        self._fingerprint: str | None = None
+        self._finish: str | None = None
+        self._usage: Mapping[str, Any] | None = None
+        self._choices = False
+
+    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
+        get = data.get
+        if get("error"):
+            raise refused_midway(self._http, data)
+        self._served = get("model") or self._served
+        self._fingerprint = get("system_fingerprint") or self._fingerprint
+        self._usage = get("usage") or self._usage
+        for choice in get("choices") or ():
+            self._choices = True
+            if choice.get("index"):
+                continue  # of several answers, the first is the reply; `raw` has them all
+            said = choice.get("message" if self.whole else "delta") or {}
+            if text := (said.get("content") or "") + (said.get("refusal") or ""):
+                self.say(text)
+            self._finish = choice.get("finish_reason") or self._finish
+
+    def done(self) -> Reply:
+        if self._finish is None and not (self.whole and self._choices):
+            raise self._http.broken()
+        return self.reply(
+            self.text(),
+            usage_of(self._usage, "prompt_tokens", "completion_tokens"),
+            served_model=self._served,
+            finish_reason=self._finish,
+            fingerprint=self._fingerprint,
+        )
 
 
 def headers_of(account: Account) -> dict[str, str]:

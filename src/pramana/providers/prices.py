@@ -185,7 +185,7 @@ def _steps(price: "ModelPrice") -> tuple[Rates, ...]:
 def _read(text: str, file: str) -> dict[str, Rates]:
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # no TOML, or a number or a nesting beyond all measure
         place = _PLACE.fullmatch(str(error))
         message = place["message"] if place else str(error)
         line, column = (int(place["line"]), int(place["column"])) if place and place["line"] else (0, 0)

@@ -1,13 +1,13 @@
 """What a refusal says: an error body of any vendor and the answer's headers in; message, code, parameter and wait out.
 
-It never raises: a body of a shape nobody documents still gives what can be read from it. What follows from a refusal
-is decided in `http.py`.
+It also tells whether money is the matter. It never raises: a body of a shape nobody documents still gives what can be
+read from it. What follows from a refusal is decided in `http.py`.
 """
 
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -19,6 +19,17 @@ _NAMES_PARAMETER = re.compile(
     r"|^['\"`]?([A-Za-z_][\w.]*)['\"`]?:? (?:Extra inputs are not permitted|is not supported|is deprecated)"
 )
 
+UNPAID = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error", "BILLING_DISABLED")
+"""Codes, types and reasons of OpenAI, Anthropic and Google for an account that has, or may spend, no money."""
+_NAMES_MONEY = re.compile(
+    # Anthropic says both with 400 and no code of its own; Google the others, with 403, 429 and 400. Google's "You
+    # exceeded your current quota, please check your plan and billing details" is not here: it is also what a limit a
+    # minute says.
+    r"(?i)credit balance is too low|reached your specified API usage limits"
+    r"|requires billing to be enabled|prepayment credits are depleted"
+    r"|please enable billing on your project|without a billing account linked"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -28,6 +39,8 @@ class Refusal:
     code: str | None = None
     parameter: str | None = None
     wait: float | None = None
+    unpaid: bool = False
+    """The account has no money left, or may spend none: nothing else can be asked of it either."""
 
     @classmethod
     def of(cls, body: Any) -> "Refusal":
@@ -35,25 +48,33 @@ class Refusal:
         if isinstance(body, list) and body:  # Google's streams answer with a list of one
             body = body[0]
         if isinstance(body, str):
-            return cls(body, parameter=_parameter(body))
+            return cls(body, parameter=_parameter(body), unpaid=_is_unpaid(body))
         if not isinstance(body, dict):
             return cls("")
         error = body.get("error") or body.get("detail") or body
         if not isinstance(error, dict):
             text = error if isinstance(error, str) else json.dumps(error)
-            return cls(text, parameter=_parameter(text))
+            return cls(text, parameter=_parameter(text), unpaid=_is_unpaid(text))
         message = error.get("message") or body.get("message") or ""
         message = message if isinstance(message, str) else json.dumps(message)
         named, code, wait = error.get("param"), error.get("code"), None
+        reasons = [code, error.get("type")]
         for detail in error.get("details") or () if isinstance(error.get("details"), list) else ():
-            if isinstance(detail, dict) and isinstance(delay := detail.get("retryDelay"), str):
-                wait = _number(delay.removesuffix("s"))
+            if isinstance(detail, dict):
+                reasons.append(detail.get("reason"))
+                if isinstance(delay := detail.get("retryDelay"), str):
+                    wait = _number(delay.removesuffix("s"))
         return cls(
             message,
             code if isinstance(code, str) else None,
             named if isinstance(named, str) and named else _parameter(message),
             wait,
+            _is_unpaid(message, reasons),
         )
+
+
+def _is_unpaid(message: str, reasons: Sequence[Any] = ()) -> bool:
+    return any(each in UNPAID for each in reasons) or bool(_NAMES_MONEY.search(message[:2000]))
 
 
 def _parameter(message: str) -> str | None:

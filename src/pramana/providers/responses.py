@@ -5,14 +5,12 @@ front. The format has neither `seed` nor `stop`: a request that has one is refus
 naming the parameter, so that the engine asks without it and says so.
 """
 
-import time
-from contextlib import aclosing
 from typing import Any
 
 from pramana.errors import Rejected
-from pramana.model import Reply, Request
-from pramana.providers.http import Account, Http
-from pramana.providers.openai import MISFITS, headers_of, in_our_words, models_of, refused_midway, usage_of
+from pramana.model import Reply, Request, Target
+from pramana.providers.http import Account, Http, Reading
+from pramana.providers.openai import BASE_URL, MISFITS, headers_of, in_our_words, models_of, refused_midway, usage_of
 
 _RENAMED = {"max_tokens": "max_output_tokens"}
 _ABSENT = ("seed", "stop")
@@ -28,48 +26,23 @@ class Responses:
         self._headers = headers_of(account)
         self._posting = {**self._headers, "Content-Type": "application/json"}
 
+    @classmethod
+    def open(cls, target: Target, account: Account | None) -> "Responses":  # noqa: ARG003 - every factory is called alike
+        """Return the provider for the target."""
+        return cls(account or Account(BASE_URL))
+
     async def ask(self, request: Request) -> Reply:
         """Put the conversation to the model and return its reply."""
-        body = self._body(request)
-        start = time.perf_counter()
-        parts: list[str] = []
-        raw: list[Any] = []
-        first: float | None = None
-        last = answer = None
-        stream = self._http.stream("/responses", headers=self._posting, body=body, last=_ENDS)
+        response = _Response(self._http)
         try:
-            async with aclosing(stream) as events:
-                async for last in events:
-                    data = last.data
-                    raw.append(data)
-                    kind = data.get("type")
-                    if kind in _TEXT:
-                        if data["delta"]:
-                            first = first or last.at
-                            parts.append(data["delta"])
-                    elif kind in _ENDS or last.whole:
-                        answer = data if last.whole else data.get("response")
-                        if kind == "error" or data.get("error") or answer.get("error"):
-                            raise refused_midway(self._http, data if kind == "error" else answer)
-            if last is None or answer is None:
-                raise self._http.broken()
-            text = "".join(parts) or _text(answer["output"])
-            cause = (answer.get("incomplete_details") or {}).get("reason")
-            used = usage_of(answer.get("usage"), "input_tokens", "output_tokens")
-            served, status = answer.get("model"), answer.get("status")
+            await self._http.post(
+                "/responses", headers=self._posting, body=self._body(request), reading=response, last=_ENDS
+            )
+            return response.done()
         except Rejected as refused:
             raise in_our_words(refused, _RENAMED) from None
         except MISFITS:
             raise self._http.broken("does not fit the format of responses") from None
-        return Reply(
-            text,
-            used,
-            served_model=served,
-            finish_reason=cause or status,
-            first_token_s=None if first is None else first - start,
-            total_s=last.at - start,
-            raw=answer if last.whole else raw,
-        )
 
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
@@ -90,6 +63,37 @@ class Responses:
             "model": request.model,
             "input": [{"role": turn.role, "content": turn.text} for turn in request.turns],
         }
+
+
+class _Response(Reading):
+    __slots__ = ("_answer", "_http")
+
+    def __init__(self, http: Http) -> None:
+        super().__init__()
+        self._http = http
+        self._answer: Any = None
+
+    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
+        kind = data.get("type")
+        if kind in _TEXT:
+            if data["delta"]:
+                self.say(data["delta"])
+        elif kind in _ENDS or self.whole:
+            self._answer = answer = data if self.whole else data.get("response")
+            if kind == "error" or data.get("error") or answer.get("error"):
+                raise refused_midway(self._http, data if kind == "error" else answer)
+
+    def done(self) -> Reply:
+        answer = self._answer
+        if answer is None:
+            raise self._http.broken()
+        cause = (answer.get("incomplete_details") or {}).get("reason")
+        return self.reply(
+            self.text() or _text(answer["output"]),
+            usage_of(answer.get("usage"), "input_tokens", "output_tokens"),
+            served_model=answer.get("model"),
+            finish_reason=cause or answer.get("status"),
+        )
 
 
 def _text(output: Any) -> str:

@@ -1,8 +1,8 @@
 """From a request to a reply, through every limit there is: cache, budget, limiter, retries, then the provider.
 
-One `Asking` serves one provider account and is handed to cases and judges alike. Retries are bounded, typed and
-jittered: what may pass is asked again, what cannot is not. A parameter the model rejects is left out from then on and
-named in the reply. It never decides what an answer is worth.
+One `Asking` serves one provider account and is handed to cases and judges alike; another, with the same limiter and
+budget, to whoever embeds. Retries are bounded, typed and jittered: what may pass is asked again, what cannot is not. A
+parameter the model rejects is left out from then on and named in the reply. It never decides what an answer is worth.
 """
 
 import asyncio
@@ -12,27 +12,38 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from pramana.errors import PramanaError, ProviderError, RateLimited, Rejected
-from pramana.model import Provider, Reply, Request, Target, Usage
+from pramana.errors import (
+    BudgetSpent,
+    NothingThere,
+    OutOfCredit,
+    PramanaError,
+    ProviderError,
+    RateLimited,
+    Rejected,
+    Stopped,
+    Unavailable,
+    Unreachable,
+)
+from pramana.model import Embeds, Provider, Reply, Request, Target, Usage
+from pramana.providers.deadlines import Deadlines
 from pramana.run.limiter import Limiter
+from pramana.run.stop import Stop
 
-ATTEMPTS = 6
+ATTEMPTS = 10
+FIRST_ATTEMPTS = 4
+"""As long as nobody has answered at all, the mistake is more likely ours (an address, a port) than theirs."""
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 60.0
+"""Doubled from one to the next, the waits of ten attempts are two to three minutes: a vendor counts by the minute."""
+LONGEST_HOLD_S = 900.0
+"""A provider that asks for a longer pause is out of a day's quota: better to stop, and to resume when it is back."""
 NEVER_DROPPED = ("max_tokens",)
 """Without it a reply may cost without end; whoever set it too high wants to know."""
 
 
-class BudgetSpent(PramanaError):
-    """The run may spend no more."""
-
-    code = "budget_spent"
-    exit_code = 3
-
-
 @dataclass(slots=True)
 class Budget:
-    """What a whole run may spend; judges count as cases do."""
+    """What a whole run may spend; judges and embedders count as cases do."""
 
     max_cost_usd: float | None = None
     max_tokens: int | None = None
@@ -40,31 +51,53 @@ class Budget:
     tokens: int = 0
     unknown_cost: bool = False
     """Some reply's cost is unknown, so the sum is a lower bound."""
+    unknown_tokens: bool = False
 
     def check(self) -> None:
         """Raise when nothing more may be asked."""
-        if self.max_cost_usd is not None and self.cost_usd >= self.max_cost_usd:
-            raise BudgetSpent(f"the run has cost ${self.cost_usd:.4f} and may cost ${self.max_cost_usd:g} (--max-cost)")
-        if self.max_tokens is not None and self.tokens >= self.max_tokens:
-            raise BudgetSpent(f"the run has used {self.tokens:,} tokens of {self.max_tokens:,} (--max-total-tokens)")
+        if self.max_cost_usd is not None:
+            if self.cost_usd >= self.max_cost_usd:
+                spent = f"the run has cost ${self.cost_usd:.4f} and may cost ${self.max_cost_usd:g} (--max-cost)"
+                raise BudgetSpent(spent)
+            if self.unknown_cost:
+                raise BudgetSpent("a reply came without a count of its tokens, so its cost is unknown (--max-cost)")
+        if self.max_tokens is not None:
+            if self.tokens >= self.max_tokens:
+                spent = f"the run has used {self.tokens:,} tokens of {self.max_tokens:,} (--max-total-tokens)"
+                raise BudgetSpent(spent)
+            if self.unknown_tokens:
+                raise BudgetSpent("a reply came without a count of its tokens (--max-total-tokens)")
 
     def add(self, reply: Reply) -> None:
+        usage = reply.usage
         if reply.cost_usd is None:
             self.unknown_cost = True
         else:
             self.cost_usd += reply.cost_usd
-        self.tokens += (reply.usage.input_tokens or 0) + (reply.usage.output_tokens or 0)
+        if usage.input_tokens is None and usage.output_tokens is None:
+            self.unknown_tokens = True
+        self.tokens += (usage.input_tokens or 0) + (usage.output_tokens or 0)
 
 
 class ReplyCache(Protocol):
     """Replies by what was asked."""
 
-    def get(self, target: Target, request: Request) -> Reply | None: ...
+    def get(self, target: Target, where: str, request: Request) -> Reply | None: ...
 
-    def put(self, target: Target, request: Request, reply: Reply) -> None: ...
+    def put(self, target: Target, where: str, request: Request, reply: Reply) -> None: ...
 
 
 CostOf = Callable[[Target, str | None, Usage], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """A provider as it is asked for vectors, so that the same limits guard this as guard its replies."""
+
+    provider: Embeds
+
+    async def ask(self, request: Request) -> Reply:
+        return await self.provider.embed(request)
 
 
 @dataclass(slots=True)
@@ -72,53 +105,86 @@ class Asking:
     """Ask one target; implements `Ask`."""
 
     target: Target
-    provider: Provider
+    provider: Provider | Embedding
     limiter: Limiter
     budget: Budget
     cost_of: CostOf
     cache: ReplyCache | None = None
-    jitter: random.Random = field(default_factory=lambda: random.Random(42))
+    stop: Stop = field(default_factory=Stop)
+    timeout_s: float = 120.0
+    """For one attempt, whoever the provider is."""
+    where: str = ""
+    """The address of the account, of which a target says nothing; the cache keeps servers apart by it."""
+    jitter: random.Random = field(default_factory=random.Random)
     dropped: dict[str, frozenset[str]] = field(default_factory=dict)
     """Of each model, the parameters it has rejected."""
+    left_out: set[str] = field(default_factory=set)
+    """All parameters that some reply was made without, by the adapter's rule or the model's."""
     retries: int = 0
+    _deadlines: Deadlines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._deadlines = Deadlines(self.timeout_s)
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply, or raise what could not be overcome."""
-        if self.cache and (known := self.cache.get(self.target, request)):
+        if self.cache and (known := self.cache.get(self.target, self.where, request)):
+            self.left_out.update(known.dropped)
             return known
         attempt = 0
         while True:
-            self.budget.check()
             rejected = self.dropped.get(request.model, frozenset())
             asked = request
             if rejected:
                 kept = {name: value for name, value in request.parameters.items() if name not in rejected}
                 asked = replace(request, parameters=kept)
             try:
-                return await self._once(request, asked)
+                return await self._once(request, asked, attempt)
             except Rejected as refusal:
                 named = refusal.parameter or ""
                 if named not in asked.parameters or named in NEVER_DROPPED:
                     raise
-                self.dropped[request.model] = rejected | {named}
+                self.dropped[request.model] = self.dropped.get(request.model, frozenset()) | {named}
             except ProviderError as error:
                 attempt += 1
-                if not error.transient or attempt >= ATTEMPTS:
+                answered = self.limiter.answered
+                if not error.transient or self.stop or attempt >= (ATTEMPTS if answered else FIRST_ATTEMPTS):
+                    if not answered and isinstance(error, Unreachable | NothingThere):
+                        error.fatal = True
                     raise
                 self.retries += 1
                 await self._wait(attempt, error)
 
-    async def _once(self, request: Request, asked: Request) -> Reply:
+    async def _once(self, request: Request, asked: Request, attempt: int) -> Reply:
         async with self.limiter:
+            # Only now: many wait for the limiter, and what was true before they did may not be true any more.
+            if self.stop and (attempt or request.purpose == "case"):  # a case under way may still be judged
+                raise Stopped(str(self.stop.reason))
+            self.budget.check()
             start = time.perf_counter()
+            task = self._deadlines.begin()
             try:
                 reply = await self.provider.ask(asked)
             except RateLimited as error:
                 self.limiter.rate_limited(error.retry_after)
                 raise
-            except ProviderError:
-                self.limiter.troubled()
+            except ProviderError as error:
+                if error.transient:
+                    self.limiter.troubled()
                 raise
+            except PramanaError:
+                raise
+            except asyncio.CancelledError:
+                if self._deadlines.passed(task):
+                    self.limiter.troubled()
+                    late = f"no full answer from {self.target.typed} within {self.timeout_s:g} s"
+                    raise Unavailable(late) from None
+                raise
+            except Exception as error:
+                what = f"the provider {self.target.provider} failed: {type(error).__name__}: {error}"
+                raise ProviderError(what) from error
+            finally:
+                self._deadlines.end(task)
             self.limiter.succeeded()
         left_out = request.parameters.keys() - asked.parameters.keys()
         reply = replace(
@@ -128,13 +194,18 @@ class Asking:
             total_s=reply.total_s or time.perf_counter() - start,
         )
         self.budget.add(reply)
+        if reply.dropped:
+            self.left_out.update(reply.dropped)
         if self.cache:
-            self.cache.put(self.target, request, reply)
+            self.cache.put(self.target, self.where, request, reply)
         return reply
 
     async def _wait(self, attempt: int, error: ProviderError) -> None:
-        if error.retry_after is not None:  # the limiter holds everyone back; this one need not wait twice
-            await asyncio.sleep(0 if isinstance(error, RateLimited) else min(error.retry_after, LONGEST_WAIT_S))
-            return
         longest = min(FIRST_WAIT_S * 2 ** (attempt - 1), LONGEST_WAIT_S)
-        await asyncio.sleep(self.jitter.uniform(longest / 2, longest))
+        seconds = self.jitter.uniform(longest / 2, longest)
+        if error.retry_after:
+            if error.retry_after > LONGEST_HOLD_S:
+                raise OutOfCredit(f"{error}; it asks to wait {error.retry_after:,.0f} s: resume the run then")
+            # Of a rate limit the limiter holds everyone back; this one need not wait twice.
+            seconds = 0 if isinstance(error, RateLimited) else error.retry_after
+        await self.stop.sleep(seconds)

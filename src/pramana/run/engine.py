@@ -7,33 +7,19 @@ that a database exists.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from pramana.errors import PramanaError
-from pramana.model import Case, Key, Result
+from pramana.errors import PramanaError, Stopped
+from pramana.model import Result
+from pramana.run.stop import Stop
 
-Work = tuple[Key, Case]
+Work = TypeVar("Work")
 BUFFER = 1_000
 
 
-class Stop:
-    """Ends a stream early: no new work is begun, what is under way is finished."""
-
-    def __init__(self) -> None:
-        self.reason: str | None = None
-        self.error: PramanaError | None = None
-
-    def __call__(self, reason: str, error: PramanaError | None = None) -> None:
-        """Stop, for the first reason given."""
-        if self.reason is None:
-            self.reason, self.error = reason, error
-
-    def __bool__(self) -> bool:
-        return self.reason is not None
-
-
-class Feed:
+class Feed(Generic[Work]):
     """Draws work from a blocking iterator in a thread, a chunk at a time: the event loop never waits for it."""
 
     CHUNK = 256
@@ -62,27 +48,37 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Generic[Work]):
     """The workers of one model: a slow or limited provider never keeps the others waiting."""
 
-    feed: Feed
+    feed: Feed[Work]
     workers: int
-    do: Callable[[Key, Case], Awaitable[Result]]
+    do: Callable[[Work], Awaitable[Result]]
     """Ask and score; a `PramanaError` that leaves it ends the whole stream."""
 
 
-async def stream(pools: Sequence[Pool], stop: Stop) -> AsyncIterator[Result]:
-    """Yield each result as soon as it is scored, until all work is done or someone says stop."""
-    results: asyncio.Queue[Result | None] = asyncio.Queue(BUFFER)
+async def stream(pools: Sequence[Pool[Any]], stop: Stop) -> AsyncGenerator[list[Result]]:
+    """Yield results as soon as they are scored, those together that came together, until all is done or told to stop.
 
-    async def work(pool: Pool) -> None:
+    A list at a time, because a queue's coming and going costs more than the rest of the engine.
+    """
+    results: list[Result] = []
+    news, room = asyncio.Event(), asyncio.Event()
+
+    async def work(pool: Pool[Any]) -> None:
         while not stop and (piece := await pool.feed.next()):
             try:
-                result = await pool.do(*piece)
+                result = await pool.do(piece)
+            except Stopped:
+                return
             except PramanaError as error:
                 stop(str(error), error)
                 return
-            await results.put(result)
+            results.append(result)
+            news.set()
+            while len(results) >= BUFFER:  # whoever consumes is slower than we are
+                room.clear()
+                await room.wait()
 
     async def all_work() -> None:
         try:
@@ -91,17 +87,18 @@ async def stream(pools: Sequence[Pool], stop: Stop) -> AsyncIterator[Result]:
                     for _ in range(pool.workers):
                         group.create_task(work(pool))
         finally:
-            await results.put(None)
+            news.set()
 
     working = asyncio.create_task(all_work())
     try:
-        while (result := await results.get()) is not None:
-            yield result
+        while not working.done() or results:
+            await news.wait()
+            news.clear()
+            together, results[:] = results[:], ()
+            room.set()
+            if together:
+                yield together
         await working
     finally:
-        if not working.done():
-            working.cancel()
-            while not working.done():  # a worker may wait for room in the queue
-                if not results.empty():
-                    results.get_nowait()
-                await asyncio.sleep(0)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)

@@ -38,6 +38,9 @@ class Limiter:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._held_until = self._cut_at = 0.0
         self._doubling = True
+        self.answered = False
+        """Somebody at the other end has answered at least once."""
+        self._hurried = False
         self._clean = self._peak = 0
         self._timer: asyncio.TimerHandle | None = None
         self.history: list[Change] = [Change(0.0, self.limit, "start")]
@@ -64,6 +67,7 @@ class Limiter:
 
     def succeeded(self) -> None:
         """Count a clean answer; after a clean round at full use, allow more."""
+        self.answered = True
         self._clean += 1
         if self._clean < self.limit:
             return
@@ -82,13 +86,22 @@ class Limiter:
             self._set(max(1, int(self.limit * CUT)), "rate limit")
             self._cut_at = now
         self._clean = 0
-        if retry_after:
+        if retry_after and not self._hurried:
             self._held_until = max(self._held_until, now + retry_after)
             self._arm()
 
     def troubled(self) -> None:
         """Pause growth: the provider has trouble, but not with our speed."""
         self._clean = 0
+
+    def held_s(self) -> float:
+        """Return for how many more seconds the provider wants nobody to ask."""
+        return max(0.0, self._held_until - self._clock())
+
+    def hurry(self) -> None:
+        """Hold nobody back any more: the run ends, and who waits has to learn of it."""
+        self._hurried, self._held_until = True, 0.0
+        self._wake()
 
     def _set(self, limit: int, cause: str) -> None:
         if limit != self.limit:

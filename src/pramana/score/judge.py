@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from pramana.errors import ProviderError
-from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn
+from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, total
 
 VERSION: Final = "1"
 
@@ -88,6 +88,7 @@ class Judge:
         answers: list[str] = []
         evidence: dict[str, Any] = {"judge": self.name, "answers": answers}
         cost: float | None = 0.0
+        tokens: int | None = 0
         for _ in range(2):
             try:
                 said = await self.ask(Request(self.model, turns, self.parameters, "judge"))
@@ -99,6 +100,7 @@ class Judge:
             evidence["served_model"] = said.served_model
             cost = None if cost is None or said.cost_usd is None else cost + said.cost_usd
             evidence["cost_usd"] = cost
+            evidence["tokens"] = tokens = total(tokens, said.usage)
             decided = read(said.text)
             if decided is not None:
                 return Inquiry(decided, evidence)

@@ -7,8 +7,8 @@ and scenarios go to their scorers. What cannot be judged is `unscored` and says 
 import asyncio
 from typing import Protocol
 
-from pramana.assertions import evaluate_assertion
-from pramana.errors import ProviderError
+from pramana.assertions import decide
+from pramana.errors import BudgetSpent, PramanaError, ProviderError, Stopped
 from pramana.model import Case, Check, Outcome, Reply
 from pramana.score.judge import Judge, score_by_judge
 from pramana.score.rubric import score_by_rubric
@@ -16,6 +16,10 @@ from pramana.score.rubric import score_by_rubric
 LONG_OUTPUT = 50_000
 """Characters from which on an offline assertion may take over a millisecond, and so leaves the event loop."""
 NO_JUDGE = "the embedded model is a subject, never a judge; name a judge with --judge"
+
+
+def _name(case: Case) -> str:
+    return "rubric" if case.assertion is None else case.assertion.type
 
 
 class ScoresSimilarity(Protocol):
@@ -32,14 +36,20 @@ class Scoring:
 
     async def checks(self, case: Case, reply: Reply) -> tuple[Check, ...]:
         """Return the checks of one reply; only what ends a run raises."""
-        name = "rubric" if case.assertion is None else case.assertion.type
+        name = _name(case)
         try:
             return (await self._check(name, case, reply),)
-        except ProviderError:
+        except (BudgetSpent, Stopped):
             raise
-        except Exception as error:  # noqa: BLE001 - one bad scorer must not end a run, nor read as a wrong answer
+        except Exception as error:  # one bad scorer must not end a run, nor read as a wrong answer
+            if isinstance(error, ProviderError) and error.fatal:
+                raise
             reason = f"{name} could not be judged: {type(error).__name__}: {error}"
             return (Check(name, "1", Outcome.ERRORED, reason),)
+
+    def not_judged(self, case: Case, error: PramanaError) -> Check:
+        """Return the check of a reply whose judging ended the run."""
+        return Check(_name(case), "1", Outcome.UNSCORED, f"not judged: {error}; judge it later: pramana rescore")
 
     async def _check(self, name: str, case: Case, reply: Reply) -> Check:
         if name in ("rubric", "llm_judge"):
@@ -50,5 +60,5 @@ class Scoring:
             return await self.similarity.score(case, reply)
         assert case.assertion is not None  # noqa: S101 - only scenarios have none, and they are judged by rubric
         if len(reply.text) < LONG_OUTPUT:
-            return evaluate_assertion(case.assertion, reply.text, case.ideals)
-        return await asyncio.to_thread(evaluate_assertion, case.assertion, reply.text, case.ideals)
+            return decide(case.assertion, reply.text, case.ideals)
+        return await asyncio.to_thread(decide, case.assertion, reply.text, case.ideals)

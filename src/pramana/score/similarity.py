@@ -1,27 +1,30 @@
 """The `semantic_similarity` scorer: a case's ideals and a reply's text go in, one check comes out.
 
 The text passes when its embedding is as near one of the ideals' as the threshold, by cosine; the nearest ideal counts.
-The embedding is all-MiniLM-L6-v2 in this process, or a provider's through `embed`; its name stands in the check's
-version, because values of two models must not be mixed. What cannot be embedded is `unscored` and says what to do. A
-small embedding sees the subject of a text, hardly its truth: "is" and "is not", or who bit whom, look alike
-(`benchmarks/similarity.py` shows how much). It compares a paraphrase with an answer; it does not check facts.
+The embedding is all-MiniLM-L6-v2 in this process, or a provider's through `asked_of`; its name stands in the check's
+version, because values of two models must not be mixed. Nor must their thresholds: the default was measured for MiniLM,
+so with another embedder a case that states none is `unscored`, with the similarity that was found. What cannot be
+embedded is `unscored` too and says what to do. A small embedding sees the subject of a text, hardly its truth: "is" and
+"is not", or who bit whom, look alike (`benchmarks/similarity.py` shows how much). It compares a paraphrase with an
+answer; it does not check facts.
 """
 
 import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import mul
 
-from pramana.embedded.weights import WeightsMissing
-from pramana.errors import ProviderError, quote
-from pramana.model import Case, Check, Outcome, Reply
+from pramana.errors import ProviderError, WeightsMissing, quote
+from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, total
 
 NAME = "semantic_similarity"
 MEANING = "1"
 """Raised when the same embeddings could give another outcome."""
-MODEL = "all-MiniLM-L6-v2"
+MODEL, WEIGHTS, WEIGHTS_FILE = "all-MiniLM-L6-v2", "minilm-l6-v2", "model/model.safetensors"
 DEFAULT_THRESHOLD = 0.53
 """Chosen by `benchmarks/similarity.py` on one half of tests/score/pairs.jsonl; a test compares the two.
 
@@ -33,59 +36,99 @@ DECIMALS = 4
 REMEMBERED = 4096
 """Ideals whose embedding is kept: every repeat and every model asks for the same ones."""
 
-Embed = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
-"""Return one vector a text, of any length but all alike; raise `ProviderError` when there is none to be had."""
+LONG_SUM = 10_000
+"""Products from which on comparing may take over a millisecond, and so leaves the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """Texts as vectors."""
+
+    vectors: Sequence[Sequence[float]]
+    """One a text, in their order, of any length but all alike."""
+    evidence: Mapping[str, object] = field(default_factory=dict)
+    """What a check records of how they came."""
+
+
+Embed = Callable[[Sequence[str]], Awaitable[Embedded]]
+"""Raises `ProviderError` when there is no vector to be had."""
 
 
 class Similarity:
     """Scores replies by how near they are to what was hoped for. One for a whole run, shared by its workers."""
 
     def __init__(self, embed: Embed | None = None, model: str = MODEL) -> None:
-        self._embed, self.version = embed or embed_here, f"{MEANING} {model}"
+        self._embed, self._model = embed or embed_here, model
+        self.version = f"{MEANING} {model if embed else here()}"
+        self._default = DEFAULT_THRESHOLD if model == MODEL else None
         self._known: OrderedDict[str, Sequence[float]] = OrderedDict()
+        self._coming: dict[str, asyncio.Event] = {}
+        """Ideals that are being embedded: whoever needs one meanwhile waits for it instead of paying for it again."""
 
     async def score(self, case: Case, reply: Reply) -> Check:
         """Compare a reply with the case's ideals."""
         stated = case.assertion.threshold if case.assertion else None
-        threshold = DEFAULT_THRESHOLD if stated is None else stated
+        threshold = self._default if stated is None else stated
+        evidence: dict[str, object] = {"threshold": threshold, "embedder": self._model}
         if not case.ideals:
             return self._check(Outcome.UNSCORED, f"{NAME} needs an ideal to compare with, and the case has none")
         if not reply.text.strip():
-            evidence = {"ideal": case.ideals[0], "similarity": 0.0, "threshold": threshold}
+            evidence |= {"ideal": case.ideals[0], "similarity": 0.0}
             return self._check(Outcome.FAILED, "the reply is empty", 0.0, evidence)
         try:
-            vectors = await self._vectors(reply.text, case.ideals)
+            found = await self._vectors(reply.text, case.ideals)
         except (WeightsMissing, ModuleNotFoundError) as error:
             return self._check(Outcome.UNSCORED, _missing(error))
         except ProviderError as error:
             if error.fatal:
                 raise
             return self._check(Outcome.UNSCORED, f"the embedder did not answer: {error}")
-        similarities = [cosine(vectors[0], ideal) for ideal in vectors[1:]]
+        evidence |= found.evidence
+        similarities = await _cosines(*found.vectors)
         if not all(map(math.isfinite, similarities)):
-            return self._check(Outcome.UNSCORED, "the embedder gave vectors that have no angle between them")
+            trouble = "the embedder gave vectors that have no angle between them"
+            return self._check(Outcome.UNSCORED, trouble, evidence=evidence)
         similarity = max(similarities)
         ideal = case.ideals[similarities.index(similarity)]
+        evidence |= {"ideal": ideal, "similarity": similarity}
+        reason = f"similarity {similarity:.{DECIMALS}f} to {quote(ideal)}"
+        if threshold is None:
+            reason += (
+                f", and no threshold to compare it with: the default of {DEFAULT_THRESHOLD:g} was measured for {MODEL}"
+                f"; state one in the case that was measured with {self._model}"
+            )
+            return self._check(Outcome.UNSCORED, reason, similarity, evidence)
         passed = similarity >= threshold
-        side = "at least" if passed else "below"
-        reason = f"similarity {similarity:.{DECIMALS}f} to {quote(ideal)} is {side} {threshold:g}"
-        evidence = {"ideal": ideal, "similarity": similarity, "threshold": threshold}
+        reason += f" is {'at least' if passed else 'below'} {threshold:g}"
         return self._check(Outcome.PASSED if passed else Outcome.FAILED, reason, similarity, evidence)
 
-    async def _vectors(self, text: str, ideals: Sequence[str]) -> list[Sequence[float]]:
+    async def _vectors(self, text: str, ideals: Sequence[str]) -> Embedded:
         """Return the vector of the text, then of each ideal: one call for all that is not known yet."""
-        wanted = list(dict.fromkeys(ideal for ideal in ideals if ideal not in self._known))
-        given = await self._embed([text, *wanted])
-        if len(given) != 1 + len(wanted):
-            raise ProviderError(f"{1 + len(wanted)} texts were sent to be embedded, {len(given)} vectors came back")
+        while coming := next((self._coming[ideal] for ideal in ideals if ideal in self._coming), None):
+            await coming.wait()
         found = {ideal: self._known[ideal] for ideal in ideals if ideal in self._known}
-        found.update(zip(wanted, given[1:], strict=True))
+        wanted = [ideal for ideal in dict.fromkeys(ideals) if ideal not in found]
+        came = asyncio.Event()
+        self._coming |= dict.fromkeys(wanted, came)
+        try:
+            embedded = await self._embed([text, *wanted])
+            given = embedded.vectors
+            if len(given) != 1 + len(wanted):
+                raise ProviderError(f"{1 + len(wanted)} texts were sent to be embedded, {len(given)} vectors came back")
+            found.update(zip(wanted, given[1:], strict=True))
+            self._remember(found)
+        finally:
+            for ideal in wanted:
+                del self._coming[ideal]
+            came.set()
+        return Embedded([given[0], *(found[ideal] for ideal in ideals)], embedded.evidence)
+
+    def _remember(self, found: Mapping[str, Sequence[float]]) -> None:
         for ideal, vector in found.items():
             self._known[ideal] = vector
             self._known.move_to_end(ideal)
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
-        return [given[0], *(found[ideal] for ideal in ideals)]
 
     def _check(
         self, outcome: Outcome, reason: str, value: float | None = None, evidence: dict[str, object] | None = None
@@ -101,14 +144,46 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     """
     if len(one) != len(other):
         return math.nan
-    product = math.fsum(a * b for a, b in zip(one, other, strict=True))
+    product = math.fsum(map(mul, one, other))
     lengths = math.hypot(*one) * math.hypot(*other)
     return round(product / lengths, DECIMALS) if lengths else math.nan
 
 
-async def embed_here(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+async def _cosines(text: Sequence[float], *ideals: Sequence[float]) -> list[float]:
+    def compare() -> list[float]:
+        return [cosine(text, ideal) for ideal in ideals]
+
+    return await asyncio.to_thread(compare) if len(text) * len(ideals) > LONG_SUM else compare()
+
+
+def asked_of(ask: Ask, model: str) -> Embed:
+    """Return how a provider's model embeds, through whatever guards the asking."""
+
+    async def embed(texts: Sequence[str]) -> Embedded:
+        reply = await ask(Request(model, tuple(Turn("user", text) for text in texts), purpose="embedding"))
+        return Embedded(
+            reply.vectors,
+            {
+                "served_model": reply.served_model,
+                "cost_usd": reply.cost_usd,
+                "tokens": total(0, reply.usage),
+            },
+        )
+
+    return embed
+
+
+def here() -> str:
+    """Return the name of the embedding in this process, with the version and the digest of its weights."""
+    from pramana.embedded.weights import pinned
+
+    weights = pinned(WEIGHTS)
+    return f"{MODEL} {weights.version} sha256:{weights.files[WEIGHTS_FILE].sha256[:8]}"
+
+
+async def embed_here(texts: Sequence[str]) -> Embedded:
     """Embed in this process, on a thread of its own, so that the event loop stays free."""
-    return await asyncio.get_running_loop().run_in_executor(_thread(), _encode, list(texts))
+    return Embedded(await asyncio.get_running_loop().run_in_executor(_thread(), _encode, list(texts)))
 
 
 def _encode(texts: Sequence[str]) -> list[list[float]]:

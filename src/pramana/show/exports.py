@@ -15,7 +15,7 @@ from typing import Any, Literal, TextIO, cast, get_args
 
 from pramana.analyse.summary import Tally, why
 from pramana.hash import hash_result
-from pramana.model import Case, Outcome, Result, Run
+from pramana.model import Case, Outcome, Result, Run, RunStatus
 from pramana.show.figures import printable
 
 Format = Literal["json", "csv", "junit", "markdown", "html"]
@@ -31,7 +31,7 @@ def export(kind: Format, run: Run, results: Results, out: TextIO) -> None:
         case "json":
             write_json(run, results, out)
         case "csv":
-            write_csv(results, out)
+            write_csv(run, results, out)
         case "junit":
             write_junit(run, results, out)
         case "markdown":
@@ -74,33 +74,49 @@ def models_of(run: Run) -> list[str]:
     return [target.typed for target in run.plan.targets]
 
 
+def model_ids(run: Run) -> dict[str, str]:
+    """Return each model's own name at its provider, by what the user typed."""
+    return {target.typed: target.model for target in run.plan.targets}
+
+
 # ── JSON, in the shape the existing community uses ──
 
 
 def write_json(run: Run, results: Results, out: TextIO) -> None:
     """Write a list with one block a model, one result a line.
 
+    Beside the published fields stand those that make the file safe to compare: `case_digest`, by which cases of the
+    same id are told apart; `model`, as it was typed, and `provider`; `status`, and `complete`, which is false when
+    results of this model are missing: the suite's name and hash then say what was begun.
+
     What has no verdict is `passed: false, score: null` with `details.skipped`, and counted in `skipped`. Where the
     published shape wants a value that does not exist it gets the one its own runner writes: no reply is the output ""
     with latency 0, and a block without any verdict has the pass rate 0.0 (its `skipped` equals its `total`).
     """
-    plan, names = run.plan, models_of(run)
+    plan, names, ids = run.plan, models_of(run), model_ids(run)
     rates = {name: dict.fromkeys(Outcome, 0) for name in names}
+    each = run.expected // max(1, len(names))
     with spools(names) as blocks:
         for case, result in results:
             name = result.key.model
             rates[name][result.outcome] += 1
-            blocks[name].write(f"{',' if sum(rates[name].values()) > 1 else ''}\n{json.dumps(as_entry(case, result))}")
-        for number, name in enumerate(names):
+            entry = json.dumps(as_entry(case, result, ids[name]))
+            blocks[name].write(f"{',' if sum(rates[name].values()) > 1 else ''}\n{entry}")
+        for number, target in enumerate(plan.targets):
+            name = target.typed
             head = {
                 "suite_version": plan.suite,
                 "suite_hash": plan.suite_hash,
                 "run_metadata": {
                     "timestamp": run.created,
-                    "model_id": name,
+                    "model_id": target.model,
                     "temperature": plan.parameters.get("temperature"),
                     "seed": plan.parameters.get("seed"),
                     "runner_version": plan.runner_version,
+                    "model": name,
+                    "provider": target.provider,
+                    "status": run.status,
+                    "complete": sum(rates[name].values()) >= each,
                 },
             }
             out.write(f'{"," if number else "["}\n{json.dumps(head)[:-1]}, "results": [')
@@ -116,7 +132,7 @@ def _block_summary(counts: Mapping[Outcome, int]) -> dict[str, Any]:
     return {"total": total, "passed": passed, "skipped": total - scored, "pass_rate": pass_rate}
 
 
-def as_entry(case: Case, result: Result) -> dict[str, Any]:
+def as_entry(case: Case, result: Result, model_id: str) -> dict[str, Any]:
     """Return one element of `results`."""
     outcome, output = result.outcome, result.reply.text if result.reply else ""
     decided = outcome in (Outcome.PASSED, Outcome.FAILED)
@@ -140,9 +156,10 @@ def as_entry(case: Case, result: Result) -> dict[str, Any]:
         "output": output,
         "assertion_result": {"passed": outcome is Outcome.PASSED, "details": details},
         "latency_ms": _milliseconds(result.reply.total_s if result.reply else 0.0),
-        "result_hash": result.result_hash or hash_result(result.key.model, case.id, output),
+        "result_hash": hash_result(model_id, case.id, output),
         "score": score_of(case, result),
         "repeat": result.key.repeat,
+        "case_digest": result.key.case,
     }
 
 
@@ -206,7 +223,9 @@ def results_schema() -> dict[str, Any]:
                 "description": "What the check measured, else 1.0 or 0.0; null without a verdict",
             },
             "repeat": {**count, "description": "Counted from 0"},
+            "case_digest": {**digest, "description": "SHA-256 of the whole case: tells cases of the same id apart"},
         },
+        ("case_digest",),
     )
     result |= {
         "if": {"properties": {"assertion_result": {"properties": skipped}}},
@@ -225,11 +244,19 @@ def results_schema() -> dict[str, Any]:
                 "How the model was asked",
                 {
                     "timestamp": {"type": "string", "format": "date-time"},
-                    "model_id": text,
+                    "model_id": {**text, "description": "The provider's own name of the model"},
                     "temperature": {"type": ["number", "null"]},
                     "seed": {"type": ["integer", "null"]},
                     "runner_version": text,
+                    "model": {**text, "description": "The model as it was typed: opus, openai:gpt-5"},
+                    "provider": text,
+                    "status": {"enum": list(get_args(RunStatus)), "description": "How the run stood when written"},
+                    "complete": {
+                        "type": "boolean",
+                        "description": "false: results are missing, and the suite was not asked as a whole",
+                    },
                 },
+                ("model", "provider", "status", "complete"),
             ),
             "results": {"type": "array", "items": {"$ref": "#/$defs/Result"}},
             "summary": record(
@@ -267,9 +294,9 @@ COLUMNS = (
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
-def write_csv(results: Results, out: TextIO) -> None:
+def write_csv(run: Run, results: Results, out: TextIO) -> None:
     """Write one row a result. A text that a spreadsheet would run as a formula gets an apostrophe in front."""
-    rows = csv.writer(out)
+    rows, ids = csv.writer(out), model_ids(run)
     rows.writerow(COLUMNS)
     for case, result in results:
         reply, facets, key = result.reply, case.facets, result.key
@@ -286,9 +313,8 @@ def write_csv(results: Results, out: TextIO) -> None:
             )  # fmt: skip
         else:
             cells += (None,) * 9
-        rows.writerow(
-            [_cell(each) if isinstance(each, str) else each for each in (*cells, result.result_hash, key.case)]
-        )
+        hashed = hash_result(ids[key.model], case.id, reply.text) if reply else None
+        rows.writerow([_cell(each) if isinstance(each, str) else each for each in (*cells, hashed, key.case)])
 
 
 def _cell(text: str) -> str:

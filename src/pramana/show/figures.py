@@ -5,6 +5,8 @@ called unknown, and nothing is rounded up to all or down to none.
 """
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from pramana.analyse.summary import Rate, Summary, Total
 from pramana.model import Run
@@ -49,6 +51,20 @@ def title_of(run: Run, summary: Summary) -> str:
     if len(run.plan.targets) > 1:
         return f"{run.plan.suite} on {len(run.plan.targets)} models"
     return f"{run.plan.suite}: {percent(summary.overall.value)}{' passed' if summary.overall.scored else ''}"
+
+
+def selection(filters: Mapping[str, Any]) -> str:
+    """Return the filters of a selection in words.
+
+    >>> selection({"categories": ["coding", "safety"], "limit": 5, "of these": {"ids": ["a-1"]}})
+    'categories coding, safety; limit 5; of these: ids a-1'
+    """
+    return "; ".join(
+        f"{name}: {selection(value)}"
+        if isinstance(value, Mapping)
+        else f"{name} {', '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
+        for name, value in filters.items()
+    )
 
 
 def span(rate: Rate) -> str:

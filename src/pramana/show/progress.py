@@ -1,36 +1,52 @@
-"""A run as it happens: a live bar in a terminal, plain lines elsewhere, failures as they come. Only what is stored."""
+"""A run as it happens: a live bar in a terminal, plain lines elsewhere, failures as they come. Only what is stored.
 
+Both say the same: how many, how they ended, the rate, the cost, the time left, and when nothing happens because a
+provider wants nobody to ask. A plain line comes every five seconds while there is news, and every thirty in any case.
+"""
+
+import math
+import signal
 import sys
 import time
-from typing import Any, Self
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
 from pramana.errors import visible
 from pramana.model import Outcome, Result
 
+if TYPE_CHECKING:
+    from pramana.bench import Progress
+    from pramana.run.stop import Stop
+
 LINE_EVERY_S = 5.0
+QUIET_LINE_EVERY_S = 30.0
+"""A run that stands still says so: whoever reads a log cannot see a bar that does not move."""
 FAILURES_SHOWN = 10
 
 
 class Live:
-    """Watches a run. Use as a context manager; `update` is called after each commit."""
+    """Watches a run. Use as a context manager; `update` is called after each commit, and now and then besides."""
 
-    def __init__(self, expected: int, stored: int, *, quiet: bool = False) -> None:
+    def __init__(
+        self, expected: int, stored: int, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.expected, self.stored, self.quiet = expected, stored, quiet
-        self.begun_with, self.start = stored, time.monotonic()
+        self._clock = clock
+        self.begun_with, self.start = stored, clock()
         self.counts: dict[Outcome, int] = {}
         self.failures = 0
-        self._next_line = self.start + LINE_EVERY_S
+        self._said_at, self._said = self.start, (stored, False)
         self._bar: Any = None
         self._task: Any = None
 
     def __enter__(self) -> Self:
         if not self.quiet and sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"), TimeRemainingColumn())
+            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}", markup=False))
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._bar.start()
             self._task = self._bar.add_task("", total=self.expected, completed=self.stored, note="")
@@ -40,8 +56,13 @@ class Live:
         if self._bar:
             self._bar.stop()
 
-    def update(self, results: list[Result], cost_usd: float, *, unknown_cost: bool) -> None:
-        """Count what was stored and show it."""
+    def __call__(self, progress: "Progress") -> None:
+        """Watch a run: a `bench.Watch`."""
+        budget, waiting_s = progress.budget, progress.waiting_s()
+        self.update(list(progress.results), budget.cost_usd, unknown_cost=budget.unknown_cost, waiting_s=waiting_s)
+
+    def update(self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0) -> None:
+        """Count what was stored, perhaps nothing, and show how far the run is."""
         self.stored += len(results)
         for result in results:
             self.counts[result.outcome] = self.counts.get(result.outcome, 0) + 1
@@ -49,20 +70,25 @@ class Live:
                 self._failure(result)
         if self.quiet:
             return
-        note = self._note(cost_usd, unknown_cost=unknown_cost)
+        note = self._note(cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s)
         if self._bar:
             self._bar.update(self._task, completed=self.stored, note=note)
-        elif time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + LINE_EVERY_S
+            return
+        now, news = self._clock(), (self.stored, waiting_s > 0)
+        if now - self._said_at >= (LINE_EVERY_S if news != self._said else QUIET_LINE_EVERY_S):
+            self._said_at, self._said = now, news
             click.echo(f"{self.stored:,} of {self.expected:,}  {note}", err=True)
 
-    def _note(self, cost_usd: float, *, unknown_cost: bool) -> str:
-        took = max(time.monotonic() - self.start, 0.001)
+    def _note(self, cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0) -> str:
+        took = max(self._clock() - self.start, 0.001)
         rate = (self.stored - self.begun_with) / took
         known = [f"{self.counts[each]:,} {each}" for each in Outcome if self.counts.get(each)]
         spent = f"${cost_usd:.4f}" if cost_usd else ""
         cost = f"{spent} + unknown" if spent and unknown_cost else "cost unknown" if unknown_cost else spent
-        return "  ".join(part for part in (", ".join(known), f"{rate:,.1f}/s", cost) if part)
+        left = f"{_span((self.expected - self.stored) / rate)} left" if rate else "time left unknown"
+        waiting = f"waiting {_span(waiting_s)} as the provider asks" if waiting_s > 0 else ""
+        speed = f"{rate * 60:,.1f}/min" if 0 < rate < 0.1 else f"{rate:,.1f}/s"
+        return "  ".join(part for part in (", ".join(known), speed, cost, left, waiting) if part)
 
     def _failure(self, result: Result) -> None:
         self.failures += 1
@@ -81,3 +107,35 @@ class Live:
             self._bar.console.print(shown, markup=False, highlight=False)
         else:
             click.echo(shown, err=True)
+
+
+class Interruptible:
+    """The first Ctrl-C finishes what is under way; the second ends at once."""
+
+    def __init__(self, stop: "Stop") -> None:
+        self._stop = stop
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGINT, self._first)
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _first(self, *_: object) -> None:
+        from pramana.bench import INTERRUPTED
+
+        click.echo("Finishing what is under way; press Ctrl-C again to stop at once.", err=True)
+        self._stop(INTERRUPTED)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _span(seconds: float) -> str:
+    """Return a time to wait, in two units at most.
+
+    >>> _span(0.2), _span(90), _span(601), _span(7300)
+    ('1 s', '90 s', '10 min', '2 h 01 min')
+    """
+    if seconds < 120:
+        return f"{math.ceil(seconds)} s"
+    minutes = int(seconds) // 60
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60:,} h {minutes % 60:02} min"

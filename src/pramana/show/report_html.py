@@ -12,7 +12,7 @@ from typing import TextIO
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, why
 from pramana.model import Case, Outcome, Result, Run
 from pramana.show.exports import Results, pour, spools, tally_for
-from pramana.show.figures import duration, money, percent, printable, span, title_of, whole
+from pramana.show.figures import duration, money, percent, printable, selection, span, title_of, whole
 
 SHOWN_RESULTS = 500
 """Of each outcome; a page of more is slow to open and read by nobody."""
@@ -72,11 +72,11 @@ def _header(run: Run) -> str:
     asked = [f"{key} {value}" for key, value in plan.parameters.items()]
     asked += [f"{plan.repeats} repeats"] if plan.repeats > 1 else []
     asked += [f"judged by {plan.judge.typed}"] if plan.judge else []
+    asked += [f"embedded by {plan.embedder.typed}"] if plan.embedder else []
     asked += ["with a system prompt"] if plan.system_prompt is not None else []
     lines = [f"<p>{models} · {_text(run.created)}</p>", f"<p class=quiet>{_text(', '.join(asked))}</p>"]
     if plan.selection:
-        chosen = "; ".join(f"{key} {value}" for key, value in plan.selection.items())
-        lines.append(f"<p class=warn>A selection, not the whole suite: {_text(chosen)}</p>")
+        lines.append(f"<p class=warn>A selection, not the whole suite: {_text(selection(plan.selection))}</p>")
     if run.status != "finished":
         reason = f": {_text(run.reason)}" if run.reason else ""
         lines.append(
@@ -139,7 +139,7 @@ def _tiles(summary: Summary) -> str:
 def _cost_note(summary: Summary) -> str:
     if summary.cost_usd.unknown:
         return f"no price for {summary.cost_usd.unknown:,} answers"
-    return f"judges {money(summary.judge_cost_usd)}" if summary.judge_cost_usd.known else ""
+    return f"judging {money(summary.judge_cost_usd)}" if summary.judge_cost_usd.known else ""
 
 
 def _breakdown(title: str, rows: Mapping[str, Rate]) -> str:

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pramana.analyse.gate import Decision, exit_code
 from pramana.analyse.summary import Rate, Summary
 from pramana.errors import visible
 from pramana.model import Run
 from pramana.show import figures
-from pramana.show.exports import tally_for
+from pramana.show.exports import Results, models_of, tally_for
 
 if TYPE_CHECKING:
     from pramana.store.runs import Store
@@ -21,16 +22,34 @@ BAR = 10
 
 def summary_of(store: "Store", run: Run) -> Summary:
     """Add up a run from what is stored."""
+    return summary_of_results(run, store.pairs(run.id))
+
+
+def summary_of_results(run: Run, results: Results) -> Summary:
+    """Add up these results of a run."""
     tally = tally_for(run)
-    for case, result in store.pairs(run.id):
+    for case, result in results:
         tally.add(case, result)
     return tally.summary()
+
+
+def decide(run: Run, summary: Summary, fail_under: float | None = None) -> Decision:
+    """Say how a program that shows this run exits, and why: each model by itself, with what it was not asked yet."""
+    models = models_of(run)
+    there, each = summary.by["model"], run.expected // max(1, len(models))
+    return exit_code(
+        summary,
+        fail_under,
+        {model: max(0, each - (there[model].total if model in there else 0)) for model in models},
+    )
 
 
 def print_summary(run: Run, summary: Summary, sentence: str) -> None:
     """Print it within 80 columns."""
     click.echo()
     click.echo(click.style(visible(f"{run.plan.suite} · run {run.id}"), bold=True))
+    if run.plan.selection:
+        _wrapped(f"a selection, not the whole suite: {figures.selection(run.plan.selection)}")
     _rates("", {"all": summary.overall})
     for title, rows in summary.by.items():
         if len(rows) > 1:

@@ -2,7 +2,7 @@
 
 One SQLite file is shared by processes from the first day: write-ahead log, `synchronous=FULL`, and write transactions
 that begin IMMEDIATE, so that two writers wait for each other instead of failing. No exception of a driver leaves this
-stage: what the database says becomes a `PramanaError`.
+stage: what the database says becomes a `StoreFailed`.
 """
 
 import sqlite3
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from pramana.errors import InvalidInput, PramanaError
+from pramana.errors import InvalidInput, StoreFailed
 from pramana.store.schema import HEAD
 
 _Each = TypeVar("_Each")
@@ -111,7 +111,7 @@ def open_database(url: str) -> Database:
     """Connect, create the folder of an SQLite file, and migrate."""
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # the latter of a port that is no number
         raise InvalidInput(_BAD_URL) from None
     make = {"sqlite": _sqlite, "postgresql": _postgresql, "postgres": _postgresql}.get(parsed.get_backend_name())
     if make is None:
@@ -132,7 +132,7 @@ def _sqlite(url: URL) -> Engine:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise PramanaError(f"the folder {path.parent} cannot be made: {error.strerror}") from error
+        raise StoreFailed(f"the folder {path.parent} cannot be made: {error.strerror}") from error
     engine = create_engine(url.set(drivername="sqlite+pysqlite"), connect_args={"timeout": BUSY_SECONDS})
 
     @event.listens_for(engine, "connect")
@@ -168,7 +168,7 @@ def _postgresql(url: URL) -> Engine:
     try:
         return create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
     except ModuleNotFoundError as error:
-        raise PramanaError("PostgreSQL needs one more package: pip install 'pramana[postgres]'") from error
+        raise StoreFailed("PostgreSQL needs one more package: pip install 'pramana[postgres]'") from error
 
 
 def _version(connection: Connection) -> str | None:
@@ -190,7 +190,7 @@ def _upgrade(connection: Connection) -> None:
         command.upgrade(config, "head")
     except CommandError as error:
         message = "the store was written by a newer Pramana than this one; update it: pip install --upgrade pramana"
-        raise PramanaError(message) from error
+        raise StoreFailed(message) from error
 
 
 def chunks(things: Iterable[_Each]) -> Iterator[list[_Each]]:
@@ -206,4 +206,4 @@ def _explained() -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         said = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-        raise PramanaError(f"the store could not do that: {said}") from error
+        raise StoreFailed(f"the store could not do that: {said}") from error

@@ -132,15 +132,19 @@ def plan_to_plain(plan: Plan) -> dict[str, Any]:
         "judge": None if plan.judge is None else _target_to_plain(plan.judge),
         "selection": dict(plan.selection),
         "runner_version": plan.runner_version,
+        # Only where there is one: plans that were stored before there were any keep their digest.
+        **({} if plan.embedder is None else {"embedder": _target_to_plain(plan.embedder)}),
     }
 
 
 def plan_from_json(text: str) -> Plan:
     """Return the plan whose plain data was stored."""
     value = from_json(text)
-    judge = value.pop("judge")
+    judge, embedder = (
+        None if given is None else Target(**given) for given in (value.pop("judge"), value.pop("embedder", None))
+    )
     targets = tuple(Target(**target) for target in value.pop("targets"))
-    return Plan(targets=targets, judge=None if judge is None else Target(**judge), **value)
+    return Plan(targets=targets, judge=judge, embedder=embedder, **value)
 
 
 def _target_to_plain(target: Target) -> dict[str, Any]:
@@ -235,13 +239,14 @@ def check_from_row(row: Sequence[Any]) -> Check:
     return Check(restored(name), restored(version), Outcome(outcome), restored(reason), value, found)
 
 
-def _pack(raw: Any) -> bytes:
-    data = to_json(raw).encode()
-    if len(data) <= COMPRESS_OVER:
-        return data
+def _pack(raw: bytes) -> bytes:
+    if raw.__class__ is not bytes:
+        raise TypeError(f"a raw response is the bytes of its JSON, not {type(raw).__name__}")
+    if len(raw) <= COMPRESS_OVER:
+        return raw
     stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY)
-    return stream.compress(data) + stream.flush()
+    return stream.compress(raw) + stream.flush()
 
 
-def _unpack(data: bytes) -> Any:
-    return from_json((zlib.decompress(data) if data[0] == _ZLIB_FIRST_BYTE else data).decode())
+def _unpack(data: bytes) -> bytes:
+    return zlib.decompress(data) if data[0] == _ZLIB_FIRST_BYTE else bytes(data)

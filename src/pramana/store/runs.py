@@ -5,32 +5,45 @@ write waits for a reader. Runs are made in one transaction or not at all. Result
 """
 
 import hashlib
+import json
 import secrets
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any, Literal
 
-from sqlalchemy import Connection, RowMapping, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, RowMapping, and_, case, delete, func, insert, or_, select, update
 
-from pramana.errors import NotFound, did_you_mean, quote
+from pramana.errors import AlreadyRunning, NotFound, did_you_mean, quote
 from pramana.hash import PREFIX, case_digest
 from pramana.jsonl import canonical
-from pramana.model import Case, Check, Key, Outcome, Plan, Result, Run, RunStatus
-from pramana.store import records
+from pramana.model import Case, Key, Outcome, Plan, Result, Run, RunStatus, Spent
+from pramana.store import lease, records
 from pramana.store.engine import CHUNK, Database, chunks
+from pramana.store.lease import Lease
 from pramana.store.schema import cases, checks, results, run_cases, runs, scorings
-from pramana.store.scoring import add_scoring, count_outcomes, finished_scorings, newest_checks, timestamp
+from pramana.store.scoring import (
+    Rescoring,
+    count_outcomes,
+    finished_scorings,
+    newest_checks,
+    spent_on_checks,
+    timestamp,
+)
 from pramana.store.text import restored_or_none, stored, stored_or_none
 from pramana.store.writer import Writer
-
-LEASE_SECONDS = 60.0
 
 _INSERT_CASES = "INSERT INTO cases (digest, body) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _INSERT_RUN_CASES = (
     "INSERT INTO run_cases (run_no, position, case_no, source_file, source_line)"
     " SELECT ?, ?, case_no, ?, ? FROM cases WHERE digest = ? ON CONFLICT DO NOTHING"
 )
+
+
+_Prepared = tuple[str, str, str | None, int | None]
+"""Digest and body of a case, and where it was read."""
 
 
 class Store:
@@ -46,7 +59,7 @@ class Store:
 
     def create_run(self, plan: Plan, cases: Iterable[Case], *, owner: Literal["cli", "server"] = "cli") -> Run:
         """Store a plan and its cases, each case once however often it is given, and return the run to be done."""
-        with self._database.writing() as connection:
+        with _set_down(cases) as prepared, self._database.writing() as connection:
             self._database.lock_cases(connection)
             created = timestamp()
             row = {
@@ -64,7 +77,7 @@ class Store:
             (run_no,) = connection.execute(insert(runs), row).inserted_primary_key or (0,)
             first = {"run_no": run_no, "scoring": 0, "label": "run", "created": created, "finished": created}
             connection.execute(insert(scorings), first)
-            self._add_cases(connection, run_no, cases)
+            self._add_cases(connection, run_no, prepared)
             digest, count = hashlib.sha256(canonical(records.plan_to_plain(plan))), 0
             for each in _digests(connection, run_no):
                 digest.update(each.encode())
@@ -134,15 +147,20 @@ class Store:
 
     # ── The lease: who is working on a run ──
 
-    def claim(self, run_id: str, owner: str, seconds: float = LEASE_SECONDS) -> bool:
-        """Take an unfinished run that nobody holds, or whose holder's time is over; exactly one of many succeeds.
+    def hold(self, run_id: str, on_lost: Callable[[AlreadyRunning], None]) -> Lease:
+        """Return this process's hold on a run, to be entered as a context; told when another process has taken it."""
+        return Lease(self, run_id, on_lost)
+
+    def claim(self, run_id: str, owner: str, seconds: float = lease.SECONDS) -> bool:
+        """Take an unfinished run that nobody holds, or whose holder is gone or late; exactly one of many succeeds.
 
         `owner` names the holder, one process. A claimed run is `running` again; each claim counts as an attempt.
         """
         with self._database.writing() as connection:
             row = _row(connection, run_id, lock=True)
             now = self._database.now(connection)
-            free = row["lease_until"] is None or row["lease_until"] <= now
+            until, holder = row["lease_until"], restored_or_none(row["lease_holder"])
+            free = until is None or until <= now or holder is None or lease.is_gone(holder)
             if row["status"] == "finished" or not free:
                 return False
             values = {
@@ -157,18 +175,29 @@ class Store:
             connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
             return True
 
-    def heartbeat(self, run_id: str, owner: str | None = None, seconds: float = LEASE_SECONDS) -> bool:
-        """Say that the run is still worked on, and prolong its lease; False when another has claimed it."""
+    def heartbeat(self, run_id: str, owner: str | None = None, seconds: float = lease.SECONDS) -> bool:
+        """Say that the run is still worked on, and prolong its lease; False when the owner named holds it no more."""
         with self._database.writing() as connection:
             row = _row(connection, run_id, lock=True)
             now = self._database.now(connection)
             values: dict[str, Any] = {"heartbeat": now}
+            if owner is not None and row["lease_holder"] != stored(owner):
+                return False
             if row["lease_holder"] is not None:
-                if owner is not None and row["lease_holder"] != stored(owner):
-                    return False
                 values["lease_until"] = now + seconds
             connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
             return True
+
+    def release(self, run_id: str, owner: str) -> None:
+        """End the lease, if it is still the owner's: the next need not wait."""
+        with self._database.writing() as connection:
+            mine = update(runs).where(runs.c.id == stored(run_id), runs.c.lease_holder == stored(owner))
+            connection.execute(mine, {"lease_holder": None, "lease_until": None})
+
+    def holder(self, run_id: str) -> str | None:
+        """Return the name of who holds the run; None when nobody does."""
+        with self._database.reading() as connection:
+            return restored_or_none(_row(connection, run_id)["lease_holder"])
 
     def attempts(self, run_id: str) -> int:
         """Return how often the run was claimed."""
@@ -255,12 +284,36 @@ class Store:
             found = count_outcomes(connection, _row(connection, run_id)["run_no"], scoring)
         return {outcome: found.get(outcome, 0) for outcome in Outcome}
 
-    def add_scoring(self, run_id: str, label: str, checks: Iterable[tuple[Key, tuple[Check, ...]]]) -> int:
-        """Add checks beside those there are and return the scoring's number.
+    def scoring(self, run_id: str, label: str) -> Rescoring:
+        """Return a new scoring, to be entered as a context: its checks are added beside those there are.
 
-        Nobody sees them until the last is stored. A result without new checks keeps those it had.
+        Nobody sees them until the context ends. A result without new checks keeps those it had.
         """
-        return add_scoring(self._database, self._number(run_id), label, checks)
+        return Rescoring(self._database, self._number(run_id), label)
+
+    def spent(self, run_id: str) -> Spent:
+        """Return what the replies of a run have cost, with the checks that came with them."""
+        unknown_tokens = and_(results.c.input_tokens.is_(None), results.c.output_tokens.is_(None))
+        tokens = func.coalesce(results.c.input_tokens, 0) + func.coalesce(results.c.output_tokens, 0)
+        sums = (
+            func.coalesce(func.sum(results.c.cost_usd), 0.0),
+            func.coalesce(func.sum(tokens), 0),
+            func.coalesce(func.sum(case((results.c.cost_usd.is_(None), 1), else_=0)), 0),
+            func.coalesce(func.sum(case((unknown_tokens, 1), else_=0)), 0),
+        )
+        with self._database.reading() as connection:
+            run_no = _row(connection, run_id)["run_no"]
+            replies = select(*sums).where(
+                results.c.run_no == run_no, results.c.output.is_not(None), results.c.cached.is_(False)
+            )
+            cost, used, unpriced, uncounted = connection.execute(replies).one()
+            judged = spent_on_checks(connection, run_no)
+        return Spent(
+            float(cost) + judged.cost_usd,
+            int(used) + judged.tokens,
+            bool(unpriced) or judged.unknown_cost,
+            bool(uncounted) or judged.unknown_tokens,
+        )
 
     def scorings(self, run_id: str) -> Mapping[int, str]:
         """Return the labels of the finished scorings by number; the first, number 0, came with the replies."""
@@ -277,15 +330,13 @@ class Store:
         with self._database.reading() as connection:
             return int(_row(connection, run_id)["run_no"])
 
-    def _add_cases(self, connection: Connection, run_no: int, given: Iterable[Case]) -> None:
+    def _add_cases(self, connection: Connection, run_no: int, prepared: Iterator[_Prepared]) -> None:
         position = 0
-        for some in chunks(given):
+        for some in chunks(prepared):
             shared, mine = [], []
-            for each in some:
-                digest, source = case_digest(each), each.source
-                shared.append((digest, records.case_to_json(each)))
-                read = (None, None) if source is None else (stored(source.file), source.line)
-                mine.append((run_no, position, *read, digest))
+            for digest, body, file, line in some:
+                shared.append((digest, body))
+                mine.append((run_no, position, file, line, digest))
                 position += 1
             self._database.run_many(connection, _INSERT_CASES, shared)
             self._database.run_many(connection, _INSERT_RUN_CASES, mine)
@@ -303,6 +354,18 @@ class Store:
                 return
             yield rows
             position = rows[-1].position
+
+
+@contextmanager
+def _set_down(given: Iterable[Case]) -> Iterator[Iterator[_Prepared]]:
+    """Give the rows of cases from a file beside: nobody who writes must wait while they are read and checked."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
+        for each in given:
+            source = each.source
+            read = (None, None) if source is None else (stored(source.file), source.line)
+            file.write(json.dumps((case_digest(each), records.case_to_json(each), *read)) + "\n")
+        file.seek(0)
+        yield (tuple(json.loads(line)) for line in file)
 
 
 def _digests(connection: Connection, run_no: int) -> Iterator[str]:

@@ -6,13 +6,15 @@ finished scoring that has any for it, so that judging some results again leaves 
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
 
 from sqlalchemy import Connection, and_, case, delete, func, insert, select, update
 
 from pramana.errors import NotFound
-from pramana.model import SEVERITY, Check, Key, Outcome
+from pramana.model import SEVERITY, Check, Key, Outcome, Spent
 from pramana.store import records
-from pramana.store.engine import Database, chunks
+from pramana.store.engine import Database
 from pramana.store.schema import cases, checks, results, runs, scorings
 from pramana.store.text import restored, stored
 
@@ -69,28 +71,55 @@ def count_outcomes(connection: Connection, run_no: int, scoring: int | None) -> 
     return {SEVERITY[level]: number for level, number in counted}
 
 
-def add_scoring(database: Database, run_no: int, label: str, judged: Iterable[Judged]) -> int:
-    """Store new checks chunk by chunk, so that nobody waits for a judge, and show them when all are there."""
-    with database.writing() as connection:
-        connection.execute(select(runs.c.run_no).where(runs.c.run_no == run_no).with_for_update())
-        highest = select(func.max(scorings.c.scoring)).where(scorings.c.run_no == run_no)
-        scoring = int(connection.execute(highest).scalar_one()) + 1
-        row = {"run_no": run_no, "scoring": scoring, "label": stored(label), "created": timestamp()}
-        connection.execute(insert(scorings), row)
-    this = and_(scorings.c.run_no == run_no, scorings.c.scoring == scoring)
-    try:
-        for some in chunks(judged):
-            with database.writing() as connection:
-                database.run_many(connection, INSERT_CHECKS, _check_rows(connection, run_no, scoring, some))
-    except BaseException:
-        mine = select(results.c.seq).where(results.c.run_no == run_no)
-        with database.writing() as connection:
-            connection.execute(delete(checks).where(checks.c.scoring == scoring, checks.c.seq.in_(mine)))
-            connection.execute(delete(scorings).where(this))
-        raise
-    with database.writing() as connection:
-        connection.execute(update(scorings).where(this), {"finished": timestamp()})
-    return scoring
+class Rescoring:
+    """Checks added beside those there are, chunk by chunk, so that nobody waits for a judge.
+
+    They are seen when its context ends, however it ends: what was judged was paid for. One without any leaves nothing.
+    """
+
+    def __init__(self, database: Database, run_no: int, label: str) -> None:
+        self._database, self._run_no, self.label = database, run_no, label
+        self.number = 0
+        self._added = 0
+
+    def __enter__(self) -> Self:
+        with self._database.writing() as connection:
+            connection.execute(select(runs.c.run_no).where(runs.c.run_no == self._run_no).with_for_update())
+            highest = select(func.max(scorings.c.scoring)).where(scorings.c.run_no == self._run_no)
+            self.number = int(connection.execute(highest).scalar_one()) + 1
+            row = {"run_no": self._run_no, "scoring": self.number, "label": stored(self.label), "created": timestamp()}
+            connection.execute(insert(scorings), row)
+        return self
+
+    def add(self, judged: Sequence[Judged]) -> None:
+        """Store some new checks; all of them or, when a result is not there, none."""
+        with self._database.writing() as connection:
+            rows = _check_rows(connection, self._run_no, self.number, judged)
+            self._database.run_many(connection, INSERT_CHECKS, rows)
+        self._added += len(judged)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        this = and_(scorings.c.run_no == self._run_no, scorings.c.scoring == self.number)
+        with self._database.writing() as connection:
+            if self._added:
+                connection.execute(update(scorings).where(this), {"finished": timestamp(), "label": stored(self.label)})
+            else:
+                connection.execute(delete(scorings).where(this))
+
+
+def spent_on_checks(connection: Connection, run_no: int) -> Spent:
+    """Return what judges and embedders have cost that were asked while the run was."""
+    asked = checks.c.evidence.like('%"cost_usd"%')
+    query = select(checks.c.evidence).join_from(checks, results, results.c.seq == checks.c.seq)
+    cost, tokens, unknown_cost, unknown_tokens = 0.0, 0, False, False
+    for (text,) in connection.execute(query.where(results.c.run_no == run_no, checks.c.scoring == 0, asked)):
+        evidence = records.from_json(text)
+        paid, used = evidence.get("cost_usd"), evidence.get("tokens")
+        cost, tokens = cost + (paid or 0.0), tokens + (used or 0)
+        unknown_cost, unknown_tokens = unknown_cost or paid is None, unknown_tokens or used is None
+    return Spent(cost, tokens, unknown_cost, unknown_tokens)
 
 
 def timestamp() -> str:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from sqlalchemy import Row, and_, bindparam, func, select, update
 
-from pramana.errors import PramanaError
+from pramana.errors import StoreFailed
 from pramana.model import Key, Result
 from pramana.store import records
 from pramana.store.engine import Database
@@ -68,18 +68,18 @@ class Writer:
         self._task = asyncio.create_task(self._work())
         return self
 
-    async def put(self, result: Result) -> None:
-        """Queue a result; waits only while the queue is full."""
+    async def put(self, results: Sequence[Result]) -> None:
+        """Queue results; waits only while the queue is full."""
         queue = self._queue
         while len(queue) >= QUEUE and self._error is None:
             self._room.clear()
             await self._room.wait()
         if self._error is not None:
             raise self._error
-        queue.append(result)
-        if len(queue) == 1:
+        queue.extend(results)
+        if queue:
             self._something.set()
-        elif len(queue) == GROUP:
+        if len(queue) >= GROUP:
             self._enough.set()
 
     async def __aexit__(
@@ -138,7 +138,7 @@ class Writer:
                 row = (self._run_no, result.key.case, *records.result_to_row(result))
                 made = [records.check_to_row(check) for check in result.checks]
             except (TypeError, ValueError, RecursionError) as found:
-                error = PramanaError(f"the result of {result.key} is not plain data and was not stored: {found}")
+                error = StoreFailed(f"the result of {result.key} is not plain data and was not stored: {found}")
                 error.__cause__ = found
                 continue
             rows.append(row)

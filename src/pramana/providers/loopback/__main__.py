@@ -7,8 +7,9 @@ import argparse
 import asyncio
 import sys
 from importlib import import_module
+from typing import get_args
 
-from pramana.providers.loopback.server import Loopback, Wire
+from pramana.providers.loopback.server import Fault, FaultKind, Loopback, Wire
 
 WIRES = {
     "openai": "pramana.providers.loopback.openai:OpenAIWire",
@@ -17,9 +18,10 @@ WIRES = {
 }
 
 
-async def serve(wire: Wire, port: int, latency_s: float) -> None:
+async def serve(wire: Wire, port: int, latency_s: float, fault: FaultKind | None) -> None:
     """Serve until cancelled."""
-    async with Loopback(wire, port=port, latency_s=latency_s, keep=False) as server:
+    faults = [Fault(fault)] if fault else []
+    async with Loopback(wire, port=port, latency_s=latency_s, faults=faults, keep=False) as server:
         sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()
         await asyncio.Event().wait()
@@ -32,12 +34,13 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
     parser.add_argument("--says", help="the text of every answer")
+    parser.add_argument("--fault", choices=get_args(FaultKind), help="what every request meets")
     given = parser.parse_args()
     module, _, attribute = WIRES[given.wire].partition(":")
     make = getattr(import_module(module), attribute)
     wire = make(given.says) if given.says is not None else make()
     try:
-        asyncio.run(serve(wire, given.port, given.latency))
+        asyncio.run(serve(wire, given.port, given.latency, given.fault))
     except KeyboardInterrupt:
         return
 

@@ -98,6 +98,10 @@ class AnthropicWire:
         if not self.any_model and body["model"] not in self.models:
             return self._refuse(404, f"model: {body['model']}")
         kind = fault.kind if fault else None
+        if kind == "unpaid":
+            return self._refuse(
+                400, "Your credit balance is too low to access the Anthropic API. Please go to billing."
+            )
         if kind == "blocked":
             return self._refuse(400, "Output blocked by content filtering policy")
         stream = bool(body.get("stream")) and kind != "plain"

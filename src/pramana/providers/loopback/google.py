@@ -104,6 +104,12 @@ class GoogleWire:
         if not self.any_model and model not in self.models:
             return self._refuse(404, f"models/{model} is not found for API version v1")
         kind = fault.kind if fault else None
+        if kind == "unpaid":
+            unpaid = self.error(403, "This API method requires billing to be enabled. Please enable it on project #7.")
+            kind_of_detail = "type.googleapis.com/google.rpc.ErrorInfo"
+            detail = {"@type": kind_of_detail, "reason": "BILLING_DISABLED", "domain": "googleapis.com"}
+            unpaid["error"]["details"] = [{**detail, "metadata": {"consumer": "projects/7"}}]
+            return Answer.of(unpaid, 403)
         stream = asked["method"] == "streamGenerateContent" and kind != "plain"
         system = (body.get("systemInstruction") or {}).get("parts") or []
         words = _words(system) + sum(_words(each["parts"]) for each in body["contents"])

@@ -1,4 +1,4 @@
-"""OpenAI's wire format from the server's side: chat completions, responses and the list of models.
+"""OpenAI's wire format from the server's side: chat completions, responses, embeddings and the list of models.
 
 A request is checked field by field against what OpenAI documents; what does not fit is answered with OpenAI's own
 error. Tokens are counted as words, answers are prepared once and sent many times. It remembers nothing.
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from pramana.providers.loopback import responses
+from pramana.providers.loopback import embeddings, responses
 from pramana.providers.loopback.server import LONG, Answer, Fault, Got, frame
 
 CREATED = 1_750_000_000
@@ -98,6 +98,13 @@ RESPONSES_FIELDS: Mapping[str, Field] = {
     "truncation": _STRING,
     "user": _STRING,
 }
+EMBEDDING_FIELDS: Mapping[str, Field] = {
+    "input": ("a string or an array", lambda value: type(value) in (str, list)),
+    "model": _STRING,
+    "dimensions": _INTEGER,
+    "encoding_format": ("'float' or 'base64'", lambda value: value in ("float", "base64")),
+    "user": _STRING,
+}
 CHAT_ROLES = ("developer", "system", "user", "assistant", "tool", "function")
 RANGES: Mapping[str, tuple[float, float]] = {
     "temperature": (0, 2),
@@ -108,6 +115,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "max_tokens": (1, 1 << 30),
     "max_output_tokens": (16, 1 << 30),
     "n": (1, 128),
+    "dimensions": (1, 1 << 16),
 }
 
 Say = Callable[[Sequence[Mapping[str, Any]]], str]
@@ -125,9 +133,14 @@ class OpenAIWire:
         key: str | None = None,
         models: Sequence[str] = ("loopback-small", "loopback-large"),
         any_model: bool = True,
+        embeds: embeddings.Embed | None = None,
     ) -> None:
-        """`key` is the one accepted (None: any, or none); `any_model=False` knows only those listed."""
+        """`key` is the one accepted (None: any, or none); `any_model=False` knows only those listed.
+
+        `embeds` gives the vector of a text; without it, texts are near each other that share words.
+        """
         self.says, self.key, self.models, self.any_model = says, key, tuple(models), any_model
+        self.embeds = embeds
 
     def answer(self, got: Got, fault: Fault | None) -> Answer:
         """Check the request field by field and answer it."""
@@ -138,6 +151,8 @@ class OpenAIWire:
                 fields, required = CHAT_FIELDS, ("model", "messages")
             case "POST", "/responses":
                 fields, required = RESPONSES_FIELDS, ("model", "input")
+            case "POST", "/embeddings":
+                fields, required = EMBEDDING_FIELDS, ("input", "model")
             case "GET", "/models":
                 return Answer.of({"object": "list", "data": [_listed(each) for each in self.models]})
             case _:
@@ -150,6 +165,11 @@ class OpenAIWire:
         if not self.any_model and body["model"] not in self.models:
             message = f"The model `{body['model']}` does not exist or you do not have access to it."
             return Answer.of(_error(message, code="model_not_found"), 404)
+        if fault and fault.kind == "unpaid":
+            message = "You exceeded your current quota, please check your plan and billing details."
+            return Answer.of(_error(message, kind="insufficient_quota", code="insufficient_quota"), 429)
+        if fields is EMBEDDING_FIELDS:
+            return embeddings.answer(body, self.embeds)
         if fault and fault.kind == "blocked":
             message = "The response was filtered due to the prompt triggering the content management policy."
             return Answer.of(_error(message, kind=None, parameter="prompt", code="content_filter"), 400)
@@ -230,6 +250,13 @@ def misfit(body: Mapping[str, Any], fields: Mapping[str, Field], required: Seque
     if "max_tokens" in body and "max_completion_tokens" in body:
         message = "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
         return _error(message, parameter="max_tokens", code="invalid_parameter_combination")
+    if fields is EMBEDDING_FIELDS:
+        if not embeddings.fits(body["input"]):
+            return _error("'$.input' is invalid. Please check the API reference.")
+        if len(body["input"]) > embeddings.MOST_INPUTS and isinstance(body["input"], list):
+            message = f"Invalid 'input': expected an array with maximum length {embeddings.MOST_INPUTS}."
+            return _error(message, parameter="input", code="array_above_max_length")
+        return None
     place = required[1]
     turns = body[place]
     if not turns and fields is CHAT_FIELDS:

@@ -101,7 +101,10 @@ def main() -> NoReturn:
         code = error.exit_code
     except OSError as error:
         where = f"{visible(str(error.filename))}: " if error.filename else ""
-        click.echo(f"pramana: {where}{error.strerror or error}", err=True)
+        _say(f"{where}{error.strerror or error}", "os_error")
+        code = 3
+    except Exception as error:  # noqa: BLE001 - the last resort: 1 would say that an answer is bad
+        _admit(error)
         code = 3
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -114,6 +117,37 @@ def _print_json_error(message: str, code: str, details: list[dict[str, object]])
     from pramana.show import terminal
 
     terminal.print_json({"error": message, "code": code, "details": details})
+
+
+def _admit(error: Exception) -> None:
+    """Say in one sentence that something is wrong here and not with the input, and keep what helps to find it."""
+    import traceback
+
+    from pramana import settings
+
+    trace = "".join(traceback.format_exception(error))
+    if settings.debugging():
+        click.echo(trace, err=True)
+    try:
+        kept = settings.home() / "defect.txt"  # over the last one
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(trace, encoding="utf-8", errors="backslashreplace")
+        where = f"the traceback is in {kept}"
+    except (OSError, InvalidInput):
+        where = "PRAMANA_DEBUG=1 shows the traceback"
+    first: BaseException = error
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    what = visible(f"{type(first).__name__}: {first}" if str(first) else type(first).__name__)
+    sentence = f"this is a defect of Pramana, please report it: {what[:300]}; {where}"
+    _say(sentence, "defect")
+
+
+def _say(sentence: str, code: str) -> None:
+    if _wants_json():
+        _print_json_error(sentence, code, [])
+    else:
+        click.echo(f"pramana: {sentence}", err=True)
 
 
 def _explain(error: PramanaError) -> None:

@@ -1,27 +1,65 @@
-"""`pramana compare`: which of two is better, with evidence, or not enough of it."""
+"""`pramana compare`: which of two is better, with evidence, or not enough of it.
 
-from collections.abc import Mapping, Sequence
+Either side is a stored run or a `results.json`. Cases are paired by their digests; by their ids only where a file does
+not carry digests. Two are of the same suite when their hashes say so, or the digests of all their cases; what neither
+tells is not the same.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from pramana import settings
-from pramana.errors import InvalidInput, visible
+from pramana.errors import InvalidInput, PramanaError, quote, visible
+from pramana.model import Check, Outcome
 from pramana.show import terminal
 
+if TYPE_CHECKING:
+    from pramana.analyse.comparison import Comparison
+    from pramana.analyse.pairing import Judged, Pair
+    from pramana.store.runs import Store
+
 SHOWN = 20
+
+
+class Answer(NamedTuple):
+    """One result, as much of it as is compared."""
+
+    digest: str | None
+    case_id: str
+    repeat: int
+    outcome: Outcome
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One side of a comparison, before it is read."""
+
+    name: str
+    suite_hash: str | None
+    by_digest: bool
+    """Whether every answer says of which case it is."""
+    digests: Callable[[], frozenset[str] | None]
+    """Of all cases that were to be asked; None when that is not known."""
+    answers: Callable[[], Iterable[Answer]]
+    repeats: int | None = None
+    """How often each case was to be asked; None when that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
     """One side of a comparison."""
 
-    name: str
-    suite_hash: str | None
-    outcomes: Mapping[str, Sequence[Any]]
-    ids: Mapping[str, str]
+    outcomes: Mapping[str, Sequence[Outcome]]
+    judges: "Mapping[str, frozenset[Judged]]"
+    names: Mapping[str, str]
     """What to call a case."""
 
 
@@ -31,30 +69,47 @@ class Side:
 @click.option("--model", default=None, help="Of runs with several models, which one.")
 @click.option("--new-model", default=None, help="On the new side, when it is another [default: as --model]")
 @click.option("--any-suite", is_flag=True, help="Compare although the suites differ; cases are still paired.")
+@click.option("--any-judge", is_flag=True, help="Compare verdicts although different judges gave them.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def compare(base: str, new: str, *, model: str | None, new_model: str | None, any_suite: bool, as_json: bool) -> int:
+def compare(
+    base: str, new: str, *, model: str | None, new_model: str | None, any_suite: bool, any_judge: bool, as_json: bool
+) -> int:
     """Compare two runs, or two results.json files, case by case.
 
-    Exit code: 1 a regression, 0 none, 4 not enough evidence.
+    Verdicts that different judges gave, or different versions of a check, are left out; where a model judges itself,
+    two models are two judges. Exit code: 1 a regression, 0 none, 4 not enough evidence.
     """
     from pramana.analyse.comparison import compare as weigh
 
-    by_id = any(_is_file(each) for each in (base, new))  # a file knows no digests
-    sides = _side(base, model, by_id=by_id), _side(new, new_model or model, by_id=by_id)
-    if not any_suite and sides[0].suite_hash != sides[1].suite_hash:
-        raise InvalidInput(
-            "the two were not asked the same suite:\n"
-            f"  {sides[0].name}: {sides[0].suite_hash or 'a selection'}\n"
-            f"  {sides[1].name}: {sides[1].suite_hash or 'a selection'}\n"
-            "Compare what both have by --any-suite"
-        )
-    found = weigh(sides[0].outcomes, sides[1].outcomes, same_cases=not any_suite)
-    names = {**sides[1].ids, **sides[0].ids}
+    with ExitStack() as stack:
+        before, after = _source(base, model, stack), _source(new, new_model or model, stack)
+        same = _same_suite(before, after)
+        if not same and not any_suite:
+            said = [
+                f"  {each.name}: {each.suite_hash or 'not a whole suite, so it has no hash'}\n"
+                for each in (before, after)
+            ]
+            raise InvalidInput(
+                f"the two are not known to have been asked the same cases:\n{''.join(said)}"
+                "Compare what both have by --any-suite"
+            )
+        by_id = not (before.by_digest and after.by_digest)
+        sides = _side(before, by_id=by_id), _side(after, by_id=by_id)
+    found = weigh(
+        sides[0].outcomes,
+        sides[1].outcomes,
+        same_cases=same,
+        new_repeats=after.repeats,
+        base_judges=sides[0].judges,
+        new_judges=sides[1].judges,
+        any_judge=any_judge,
+    )
+    names = {**sides[1].names, **sides[0].names}
     if as_json:
         terminal.print_json(_as_data(found, names))
         return found.exit_code
-    click.echo(click.wrap_text(found.sentence, 80))
-    click.echo(click.wrap_text(found.detail, 80))
+    click.echo(click.wrap_text(visible(found.sentence), 80))
+    click.echo(click.wrap_text(visible(found.detail), 80))
     for title, pairs in (("now fail", found.lost), ("now pass", found.gained)):
         if pairs:
             click.echo(f"\n{len(pairs):,} {title}:")
@@ -62,11 +117,13 @@ def compare(base: str, new: str, *, model: str | None, new_model: str | None, an
                 click.echo(f"  {visible(names.get(pair.case, pair.case))}")
             if len(pairs) > SHOWN:
                 click.echo(f"  … and {len(pairs) - SHOWN:,} more")
+    if found.apart and not any_judge:
+        click.echo("\nJudge both by one: pramana rescore RUN --judge MODEL. Or compare as they are: --any-judge")
     return found.exit_code
 
 
-def _as_data(found: Any, names: Mapping[str, str]) -> dict[str, Any]:
-    def flips(pairs: Sequence[Any]) -> list[dict[str, Any]]:
+def _as_data(found: "Comparison", names: Mapping[str, str]) -> dict[str, Any]:
+    def flips(pairs: "Sequence[Pair]") -> list[dict[str, Any]]:
         return [
             {
                 "case": names.get(pair.case, pair.case),
@@ -91,47 +148,131 @@ def _as_data(found: Any, names: Mapping[str, str]) -> dict[str, Any]:
         "lost": flips(found.lost),
         "gained": flips(found.gained),
         "excluded": [names.get(each.case, each.case) for each in found.excluded],
+        "apart": [
+            {
+                "case": names.get(each.case, each.case),
+                "base": sorted(map(str, each.base)),
+                "new": sorted(map(str, each.new)),
+            }
+            for each in found.apart
+        ],
         "only_base": [names.get(each, each) for each in found.only_base],
         "only_new": [names.get(each, each) for each in found.only_new],
     }
 
 
-def _is_file(reference: str) -> bool:
-    return reference.endswith(".json")
+def _same_suite(base: Source, new: Source) -> bool:
+    if base.suite_hash is not None and new.suite_hash is not None:
+        return base.suite_hash == new.suite_hash
+    if (before := base.digests()) is None:
+        return False
+    return before == new.digests()
 
 
-def _side(reference: str, model: str | None, *, by_id: bool) -> Side:
-    return _of_file(Path(reference), model) if _is_file(reference) else _of_run(reference, model, by_id=by_id)
+def _side(source: Source, *, by_id: bool) -> Side:
+    """Read one side; where cases go by their ids, two of the same id cannot be told apart, and are refused."""
+    answers: dict[str, list[tuple[int, Outcome]]] = {}
+    judges: dict[str, frozenset[Judged]] = {}
+    ids: dict[str, str] = {}
+    digests: dict[str, str] = {}
+    for each in source.answers():
+        case = each.case_id if by_id or each.digest is None else each.digest
+        known = digests.setdefault(case, each.digest or "")
+        if each.digest and known not in ("", each.digest):
+            raise InvalidInput(
+                f"{source.name} has two cases called {quote(each.case_id)}, and the other side knows cases only by "
+                "their ids; compare runs, or files that have case_digest"
+            )
+        ids[case] = each.case_id
+        answers.setdefault(case, []).append((each.repeat, each.outcome))
+        if each.outcome in (Outcome.PASSED, Outcome.FAILED):
+            judges[case] = judges.get(case, frozenset()) | _judges(each.checks)
+    shared = Counter(ids.values())
+    return Side(
+        outcomes={case: [outcome for _, outcome in sorted(given)] for case, given in answers.items()},
+        judges=judges,
+        names={case: f"{name} ({case[-8:]})" if shared[name] > 1 else name for case, name in ids.items()},
+    )
 
 
-def _of_file(path: Path, model: str | None) -> Side:
+def _judges(checks: Iterable[Check]) -> "frozenset[Judged]":
+    """Return what gave a verdict; a judge goes by its provider's name of it, however it was typed."""
+    from pramana.analyse.pairing import Judged
+
+    def said(check: Check, name: str) -> str:
+        value = check.evidence.get(name)
+        return value if isinstance(value, str) else ""
+
+    return frozenset(
+        Judged(each.name, each.version, _who(said(each, "judge")), said(each, "served_model"))
+        for each in checks
+        if each.outcome in (Outcome.PASSED, Outcome.FAILED)
+    )
+
+
+@cache
+def _who(typed: str) -> str:
+    from pramana.providers.names import resolve
+
+    if not typed:
+        return ""
+    try:
+        target = resolve(typed)
+    except PramanaError:  # a name of another machine, or of another version
+        return typed
+    return target.typed if target.arguments else f"{target.provider}:{target.model}"
+
+
+def _source(reference: str, model: str | None, stack: ExitStack) -> Source:
+    if reference.endswith(".json"):
+        return _of_file(Path(reference), model)
+    from pramana.store import open_store
+
+    return _of_run(stack.enter_context(closing(open_store(settings.database_url()))), reference, model)
+
+
+def _of_file(path: Path, model: str | None) -> Source:
     from pramana.load.results import read_results
 
     blocks = read_results(path)
-    names = [block.model_id for block in blocks]
-    chosen = [block for block in blocks if model in (None, block.model_id)]
-    if len(chosen) != 1:
-        raise InvalidInput(f"{path} holds the models {', '.join(names)}; choose one with --model")
-    outcomes = chosen[0].outcomes()
-    return Side(f"{path} {chosen[0].model_id}", chosen[0].suite_hash, outcomes, {each: each for each in outcomes})
+    block = blocks[_chosen(str(path), model, [(each.model or each.model_id, each.model_id) for each in blocks])]
+    digests = frozenset(each.case_digest for each in block.results if each.case_digest)
+    return Source(
+        f"{path} {block.model or block.model_id}",
+        block.suite_hash,
+        block.by_digest,
+        lambda: digests if block.by_digest and block.complete else None,
+        lambda: (
+            Answer(each.case_digest, each.test_id, each.repeat, each.outcome, each.checks) for each in block.results
+        ),
+    )
 
 
-def _of_run(reference: str, model: str | None, *, by_id: bool) -> Side:
-    from pramana.store import open_store
+def _of_run(store: "Store", reference: str, model: str | None) -> Source:
+    from pramana.hash import case_digest
 
-    store = open_store(settings.database_url())
     run = store.run(reference)
-    typed = [target.typed for target in run.plan.targets]
-    if model is None and len(typed) == 1:
-        model = typed[0]
-    if model not in typed:
-        raise InvalidInput(f"run {run.id} asked {', '.join(typed)}; choose one with --model")
-    outcomes: dict[str, list[Any]] = {}
-    ids = {}
-    for _, result in store.results(run.id):
-        if result.key.model == model:
-            case = result.case_id if by_id else result.key.case
-            outcomes.setdefault(case, []).append(result.outcome)
-            ids[case] = result.case_id
-    store.close()
-    return Side(f"{run.id} {model}", run.plan.suite_hash, outcomes, ids)
+    targets = run.plan.targets
+    typed = targets[_chosen(f"run {run.id}", model, [(each.typed, each.model) for each in targets])].typed
+
+    def answers() -> Iterator[Answer]:
+        for _, result in store.results(run.id):
+            if result.key.model == typed:
+                yield Answer(result.key.case, result.case_id, result.key.repeat, result.outcome, result.checks)
+
+    def digests() -> frozenset[str]:
+        return frozenset(map(case_digest, store.cases(run.id)))
+
+    suite_hash = run.plan.suite_hash
+    return Source(
+        f"{run.id} {typed}", suite_hash, by_digest=True, digests=digests, answers=answers, repeats=run.plan.repeats
+    )
+
+
+def _chosen(where: str, model: str | None, names: Sequence[tuple[str, str]]) -> int:
+    """Return the place of the model that is meant: as it was typed, else by its provider's name of it."""
+    for wanted in (0, 1):
+        found = [place for place, each in enumerate(names) if model in (None, each[wanted])]
+        if len(found) == 1:
+            return found[0]
+    raise InvalidInput(f"{where} holds {', '.join(typed for typed, _ in names)}; choose one with --model")

@@ -3,6 +3,9 @@
 import json
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
@@ -73,35 +76,66 @@ def pull_weights(name: str) -> None:
 
 
 def _offers(*, refresh: bool) -> dict[str, Any]:
+    """Return what each configured provider offers: from what it said within a day, else by asking it now."""
     import asyncio
 
-    kept = settings.home() / "cache" / "models.json"
-    try:
-        said = json.loads(kept.read_text(encoding="utf-8"))
-        if not refresh and time.time() - said["at"] < DAY_S:
-            offers: dict[str, Any] = said["offers"]
-            return offers
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    offers = asyncio.run(_ask_all())
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps({"at": time.time(), "offers": offers}), encoding="utf-8")
+    path = settings.home() / "cache" / "models.json"
+    said = _recent(path)
+    offers, heard = asyncio.run(_ask_all({} if refresh else said))
+    kept = {where: offer for where, offer in said.items() if where not in heard} | {
+        where: offer for where, offer in heard.items() if offer is not None
+    }
+    if kept != said:
+        with suppress(OSError):  # a folder that cannot be written to costs only the asking
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(kept), encoding="utf-8")
     return offers
 
 
-async def _ask_all() -> dict[str, Any]:
+def _recent(path: Path) -> dict[str, Any]:
+    """Return what was said within a day, by provider and base URL."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            where: {"at": float(offer["at"]), "models": [str(name) for name in offer["models"]]}
+            for where, offer in said.items()
+            if 0 <= time.time() - offer["at"] < DAY_S
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+async def _ask_all(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the offers by provider, and of those asked now what each said, by provider and base URL; None: nothing.
+
+    Only what a provider has said is worth keeping: a failure may be over the next minute, and a key may be set.
+    """
     from pramana.model import Target
     from pramana.providers.names import Accounts, open_provider
 
-    accounts = Accounts(settings.variable, timeout_s=20)
+    accounts = Accounts(settings.variable, timeout_s=20, proxy_for=settings.proxy_for)
     offers: dict[str, Any] = {}
+    heard: dict[str, Any] = {}
     for name in accounts.configured():
+        target = Target(name, name, "local" if name == "local" else "any")
+        where = name
         try:
-            provider = open_provider(Target(name, name, "local" if name == "local" else "any"), accounts)
+            if account := accounts.account(target):
+                where = f"{name} {account.base_url}"
+            if known := said.get(where):
+                offers[name] = {"models": known["models"], "problem": None}
+                continue
+            heard[where] = None
+            provider = open_provider(target, accounts)
             try:
-                offers[name] = {"models": sorted(await provider.models()), "problem": None}
+                found = sorted(map(str, await provider.models()))
             finally:
                 await provider.close()
         except PramanaError as error:
             offers[name] = {"models": [], "problem": str(error)}
-    return offers
+        except Exception as error:  # noqa: BLE001 - whatever a stranger's provider raises is its own problem
+            offers[name] = {"models": [], "problem": f"the provider failed: {type(error).__name__}: {error}"}
+        else:
+            offers[name] = {"models": found, "problem": None}
+            heard[where] = {"at": time.time(), "models": found}
+    return offers, heard

@@ -1,40 +1,75 @@
 """`pramana rescore`: judge again without asking again."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from pramana import settings
 from pramana.show import terminal
+from pramana.show.cli.options import POSITIVE, selecting
+
+if TYPE_CHECKING:
+    from pramana.load.selection import Selection
 
 
 @click.command()
 @click.argument("run", default="latest")
 @click.option("--judge", default=None, metavar="MODEL", help="Who judges [default: as in the run]")
+@click.option(
+    "--embedder", default=None, metavar="MODEL", help="Who embeds; `local` for MiniLM, here [default: as in the run]"
+)
+@selecting
 @click.option("--concurrency", default=32, show_default=True, type=click.IntRange(1, 10_000))
-@click.option("--max-cost", type=click.FloatRange(min=0, min_open=True), default=None, metavar="USD")
+@click.option("--max-cost", type=POSITIVE, default=None, metavar="USD")
+@click.option("--max-total-tokens", type=click.IntRange(1), default=None, metavar="N")
+@click.option("--quiet", is_flag=True, help="No progress, only the summary.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new summary as JSON.")
-def rescore(run: str, *, judge: str | None, concurrency: int, max_cost: float | None, as_json: bool) -> int:
-    """Make new checks from the stored replies of RUN, beside the old ones, which stay.
+def rescore(
+    run: str,
+    *,
+    judge: str | None,
+    embedder: str | None,
+    selection: "Selection",
+    concurrency: int,
+    max_cost: float | None,
+    max_total_tokens: int | None,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Make new checks from the stored replies of RUN, or of a selection, beside the old ones, which stay.
 
-    The newest checks are what `show`, `export` and `compare` use from then on. Exit code: as of `run` without a bar.
+    The newest checks are what `show`, `export` and `compare` use from then on. Ended early, by Ctrl-C or a budget, it
+    keeps those that were made. Exit code: as of `run` without a bar; 130 on Ctrl-C.
     """
     import asyncio
 
-    from pramana.analyse.gate import exit_code
     from pramana.bench import Limits, judge_again
-    from pramana.show.summary import print_summary, summary_of
+    from pramana.run.stop import Stop
+    from pramana.show.progress import Interruptible, Live
+    from pramana.show.selection import select
+    from pramana.show.summary import decide, print_summary, summary_of_results
     from pramana.store import open_store
 
     store = open_store(settings.database_url())
     try:
-        found = store.run(run)
-        asyncio.run(judge_again(store, found, judge, Limits(concurrency, max_cost)))
-        summary = summary_of(store, found)
-        ended = found.stored >= found.expected
-        decision = exit_code(summary, None, ended=ended, missing=found.expected - found.stored)
+        selected = select(store, store.run(run), selection)
+        found = selected.run
+        limits = Limits(concurrency, max_cost, max_total_tokens)
+        stop, expected = Stop(), sum(1 for _ in selected.results()) if selection else found.stored
+        with Live(expected, 0, quiet=quiet or as_json) as live, Interruptible(stop):
+            work = judge_again(
+                store, found, judge, limits, embedder=embedder, results=selected.results(), watch=live, stop=stop
+            )
+            asyncio.run(work)
+        summary = summary_of_results(found, selected.results())
+        decision = decide(found, summary)
         if as_json:
-            terminal.print_json({"run": found.id, **summary.as_data()})
+            terminal.print_json({"run": found.id, "sentence": decision.sentence, **summary.as_data()})
         else:
             print_summary(found, summary, decision.sentence)
+        if stop:
+            click.echo("Ended early: replies that were not judged again keep the verdict they had.", err=True)
+            return 130
         return decision.code
     finally:
         store.close()

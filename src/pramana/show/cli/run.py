@@ -1,15 +1,29 @@
 """`pramana run`: ask models, check every reply, lose nothing."""
 
-import signal
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from pramana import settings
+from pramana.errors import InvalidInput, Problem
+from pramana.model import Run
 from pramana.show import terminal
+from pramana.show.cli.options import POSITIVE, Finite, selecting
+from pramana.show.cli.outputs import Output
 
-_many: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
+if TYPE_CHECKING:
+    from pramana.bench import Sources
+    from pramana.load.selection import Selection
+    from pramana.run.stop import Stop
+    from pramana.store.runs import Store
+
+_OF_ONE_SITTING = {
+    "concurrency", "max_cost", "max_total_tokens", "deadline", "timeout", "cache", "fail_under", "output", "id_file",
+    "resume", "quiet", "as_json",
+}  # fmt: skip
+"""What is no part of the plan, and may differ when a run is resumed; every other option belongs to the plan."""
 
 
 @click.command()
@@ -18,21 +32,18 @@ _many: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
 @click.option("--suite", default="v1.0", show_default=True, help="The suite version the tier is of.")
 @click.option("--model", "models", multiple=True, help="Whom to ask; repeat for several [default: local]")
 @click.option("--judge", default=None, metavar="MODEL", help="Who judges [default: each model itself]")
+@click.option(
+    "--embedder", default=None, metavar="MODEL", help="Who embeds for semantic_similarity [default: MiniLM, here]"
+)
 @click.option("--repeat", default=1, show_default=True, type=click.IntRange(1, 1000), help="Ask each case so often.")
-@click.option("--category", "categories", **_many, help="Only these categories.")
-@click.option("--type", "types", **_many, help="Only these types of scenario.")
-@click.option("--tag", "tags", **_many, help="Only with one of these tags; `domain:` stands for its branch.")
-@click.option("--difficulty", "difficulties", **_many, help="Only these.")
-@click.option("--language", "languages", **_many, help="Only scenarios in these languages.")
-@click.option("--id", "ids", **_many, help="Only these cases.")
-@click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="At most so many cases.")
+@selecting
 @click.option(
     "--system",
     "system_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file with a system prompt.",
 )
-@click.option("--temperature", default=0.0, show_default=True, type=float)
+@click.option("--temperature", default=0.0, show_default=True, type=Finite(min=0))
 @click.option("--seed", default=42, show_default=True, type=int)
 @click.option("--max-tokens", type=click.IntRange(1), default=None, metavar="N", help="Of one reply.")
 @click.option(
@@ -47,7 +58,7 @@ _many: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
 )
 @click.option(
     "--max-cost",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     default=None,
     metavar="USD",
     help="Stop when the run has cost so much.",
@@ -57,7 +68,7 @@ _many: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
 )
 @click.option(
     "--deadline",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     default=None,
     metavar="SECONDS",
     help="Stop after so long.",
@@ -66,44 +77,57 @@ _many: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
     "--timeout",
     default=120.0,
     show_default=True,
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="SECONDS",
     help="Of one request.",
 )
 @click.option("--cache", is_flag=True, help="Take replies that are known already; never for drift.")
 @click.option(
-    "--fail-under", type=click.FloatRange(0, 1), default=None, metavar="SHARE", help="Exit 1 when fewer pass."
+    "--fail-under", type=Finite(0, 1), default=None, metavar="SHARE", help="Exit 1 when fewer of a model pass."
 )
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Also write results.json here.")
+@click.option("--output", type=Output(), help="Also write results.json here.")
+@click.option(
+    "--id-file",
+    type=Output(),
+    help="Write the run's id here as soon as there is one.",
+)
 @click.option("--resume", default=None, metavar="RUN", help="Go on with a run that did not end.")
 @click.option("--quiet", is_flag=True, help="No progress, only the summary.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-def run(paths: tuple[Path, ...], **given: Any) -> int:
+@click.pass_context
+def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selection", **given: Any) -> int:
     """Ask models the cases of PATHS (suites and scenarios), or of a built-in tier.
 
     Without any argument: the cheap tier on the embedded model. Exit code: 0 if all cases ended and none errored, 3
-    otherwise; with --fail-under 0, 1 or, when what has no verdict could decide it, 4. Ctrl-C finishes what is under
-    way and says how to go on; 130.
+    otherwise. With --fail-under, for each model: 0 if it holds with whatever has no verdict counted as failed, 1 if it
+    is missed with all of that counted as passed, else 4; what a stopped run did not ask has no verdict either, and the
+    worst model decides (1, then 4, then 0). Ctrl-C finishes what is under way and says how to go on; 130.
     """
     from pramana.bench import Limits, evaluate, run_sync
     from pramana.run.cache import FileCache
-    from pramana.run.engine import Stop
+    from pramana.run.stop import Stop
+    from pramana.show.progress import Interruptible, Live
     from pramana.store import open_store
 
+    _refuse_what_does_not_go_together(context, paths, given)
+    parameters, system_prompt = _parameters(given), _system_prompt(given["system_file"])
     store = open_store(settings.database_url())
     try:
-        if given["resume"]:
+        if given["resume"] is not None:
             begun = store.run(given["resume"])
         else:
             begun = evaluate(
                 store,
-                _sources(paths, given),
+                _sources(paths, selection, given),
                 given["models"] or ("local",),
                 judge=given["judge"],
+                embedder=given["embedder"],
                 repeats=given["repeat"],
-                parameters=_parameters(given),
-                system_prompt=given["system_file"].read_text(encoding="utf-8") if given["system_file"] else None,
+                parameters=parameters,
+                system_prompt=system_prompt,
             )
+        if given["id_file"]:
+            given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
         for target in begun.plan.targets:
             if target.provider == "local":
                 from pramana.embedded.language import WEIGHTS
@@ -125,35 +149,54 @@ def run(paths: tuple[Path, ...], **given: Any) -> int:
         if not quiet:
             click.echo(f"Run {begun.id}: {begun.plan.suite}, {begun.expected - begun.stored:,} to ask", err=True)
         stop = Stop()
-        with _live(begun, quiet=quiet) as live, _interruptible(stop):
+        with Live(begun.expected, begun.stored, quiet=quiet) as live, Interruptible(stop):
             ended = run_sync(store, begun, limits, live, stop)
         return _report(store, ended, stop, given)
     finally:
         store.close()
 
 
-def _sources(paths: tuple[Path, ...], given: dict[str, Any]) -> Any:
-    from pramana.bench import Sources
-    from pramana.load.selection import Selection
+def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path, ...], given: dict[str, Any]) -> None:
+    def typed(name: str) -> bool:
+        return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
-    if paths and given["tier"]:
-        raise click.UsageError("name files or a tier, not both")
-    selection = Selection(
-        categories=given["categories"] + given["types"],
-        tags=given["tags"],
-        difficulties=given["difficulties"],
-        languages=given["languages"],
-        ids=given["ids"],
-        limit=given["limit"],
-    )
+    if given["resume"] is not None:
+        planned = [
+            each for each in context.command.params if each.name not in _OF_ONE_SITTING and typed(each.name or "")
+        ]
+        if planned:
+            names = [each.opts[0] if isinstance(each, click.Option) else "PATHS" for each in planned]
+            raise click.UsageError(
+                f"{', '.join(names)} cannot go with --resume: a run goes on as it was planned; start a new one without "
+                "--resume"
+            )
+    for name in ("tier", "suite"):
+        if paths and typed(name):
+            raise click.UsageError(f"--{name} cannot go with PATHS: name files, or a tier of a suite, not both")
+
+
+def _sources(paths: tuple[Path, ...], selection: "Selection", given: dict[str, Any]) -> "Sources":
+    from pramana.bench import Sources
+
     if paths:
         return Sources.files(paths, selection)
-    return Sources.tier(given["suite"], given["tier"] or "cheap", selection)
+    return Sources.tier(given["suite"], "cheap" if given["tier"] is None else given["tier"], selection)
+
+
+def _system_prompt(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    data = path.read_bytes()
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode()
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        message = f"not UTF-8: byte 0x{data[error.start]:02x} cannot stand here; save the file as UTF-8"
+        raise InvalidInput.of([Problem(message, line=line, column=column, file=str(path))]) from None
 
 
 def _parameters(given: dict[str, Any]) -> dict[str, Any]:
-    import json
-
     parameters: dict[str, Any] = {"temperature": given["temperature"], "seed": given["seed"]}
     if given["max_tokens"]:
         parameters["max_tokens"] = given["max_tokens"]
@@ -161,71 +204,51 @@ def _parameters(given: dict[str, Any]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise click.BadParameter(f"expected NAME=VALUE, found {text!r}", param_hint="--param")
-        try:
-            parameters[name] = json.loads(value)
-        except ValueError:
-            parameters[name] = value
+        parameters[name] = _value(name, value)
     return parameters
 
 
-class _live:  # noqa: N801 - used as a context manager, and callable as a watch
-    def __init__(self, begun: Any, *, quiet: bool) -> None:
-        from pramana.show.progress import Live
-
-        self.live = Live(begun.expected, begun.stored, quiet=quiet)
-
-    def __enter__(self) -> Self:
-        self.live.__enter__()
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        self.live.__exit__(*details)
-
-    def __call__(self, progress: Any) -> None:
-        budget = progress.budget
-        self.live.update(list(progress.results), budget.cost_usd, unknown_cost=budget.unknown_cost)
+class _NoJson(Exception):
+    """Python reads it, and JSON has no such number."""
 
 
-class _interruptible:  # noqa: N801
-    """The first Ctrl-C finishes what is under way; the second ends at once."""
+def _value(name: str, text: str) -> Any:
+    """Return a value as JSON has it, else as the text it is."""
+    import json
+    import math
 
-    def __init__(self, stop: Any) -> None:
-        self.stop = stop
+    def number(digits: str) -> float:
+        if not math.isfinite(found := float(digits)):
+            raise _NoJson
+        return found
 
-    def __enter__(self) -> None:
-        self.before = signal.signal(signal.SIGINT, self._first)
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self.before)
-
-    def _first(self, *_: object) -> None:
-        from pramana.bench import INTERRUPTED
-
-        click.echo("Finishing what is under way; press Ctrl-C again to stop at once.", err=True)
-        self.stop(INTERRUPTED)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return json.loads(text, parse_constant=number, parse_float=number)
+    except ValueError:
+        return text
+    except (_NoJson, RecursionError):
+        hint = f'"{name}={text[:60]}" holds what JSON has no number for (NaN, Infinity), or is nested too deep'
+        raise click.BadParameter(hint, param_hint="--param") from None
 
 
-def _report(store: Any, ended: Any, stop: Any, given: dict[str, Any]) -> int:
-    from pramana.analyse.gate import exit_code
-    from pramana.show.summary import print_summary, summary_of
+def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> int:
+    from pramana.show.summary import decide, print_summary, summary_of
 
     summary = summary_of(store, ended)
-    complete = ended.stored >= ended.expected
-    decision = exit_code(summary, given["fail_under"], ended=complete, missing=ended.expected - ended.stored)
-    if given["output"]:
-        from pramana.show.exports import export
-
-        with given["output"].open("w", encoding="utf-8") as out:
-            export("json", ended, store.pairs(ended.id), out)
+    decision = decide(ended, summary, given["fail_under"])
+    code = 130 if ended.status == "interrupted" else decision.code
     if given["as_json"]:
-        terminal.print_json({"run": ended.id, "status": ended.status, "reason": ended.reason, **summary.as_data()})
+        said = {"run": ended.id, "status": ended.status, "reason": ended.reason, "sentence": decision.sentence}
+        terminal.print_json({**said, "exit_code": code, **summary.as_data()})
     else:
         print_summary(ended, summary, decision.sentence)
     if stop.error is not None and not given["as_json"]:
         click.echo(f"pramana: {stop.error}", err=True)
-    if not complete:
+    if ended.stored < ended.expected:
         click.echo(f"Go on with: pramana run --resume {ended.id}", err=True)
-    if ended.status == "interrupted":
-        return 130
-    return decision.code
+    if given["output"]:  # last: what was paid for is said first, whatever becomes of the file
+        from pramana.show.exports import export
+
+        with given["output"].open("w", encoding="utf-8", newline="") as out:
+            export("json", ended, store.pairs(ended.id), out)
+    return code

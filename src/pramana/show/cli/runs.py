@@ -1,30 +1,39 @@
 """`pramana runs`, `show` and `export`: what was run, what came of it, and how to take it elsewhere."""
 
 import sys
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pramana import settings
 from pramana.errors import visible
+from pramana.model import Run
 from pramana.show import terminal
+from pramana.show.cli.options import selecting
+from pramana.show.cli.outputs import Output
+from pramana.show.exports import FORMATS, Format
 
-FORMATS = ("json", "csv", "junit", "markdown", "html")
+if TYPE_CHECKING:
+    from pramana.load.selection import Selection
+    from pramana.store.runs import Store
 
 
-def _store() -> Any:
+def _store() -> "closing[Store]":
+    """Return the store, to be entered as a context: it is closed however the command ends."""
     from pramana.store import open_store
 
-    return open_store(settings.database_url())
+    return closing(open_store(settings.database_url()))
 
 
-def _as_data(run: Any) -> dict[str, Any]:
+def _as_data(run: Run) -> dict[str, Any]:
     return {
         "id": run.id,
         "status": run.status,
         "suite": run.plan.suite,
         "suite_hash": run.plan.suite_hash,
+        "selection": dict(run.plan.selection),
         "models": [target.typed for target in run.plan.targets],
         "repeats": run.plan.repeats,
         "created": run.created,
@@ -36,12 +45,12 @@ def _as_data(run: Any) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1), metavar="N")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1_000_000), metavar="N")
 @click.option("--json", "as_json", is_flag=True, help="Print a list, newest first.")
 def runs(*, limit: int, as_json: bool) -> None:
     """List runs, newest first."""
-    store = _store()
-    found = store.runs(limit)
+    with _store() as store:
+        found = store.runs(limit)
     if as_json:
         terminal.print_json([_as_data(run) for run in found])
     elif not found:
@@ -50,43 +59,42 @@ def runs(*, limit: int, as_json: bool) -> None:
         models = ", ".join(target.typed for target in run.plan.targets)
         line = f"{run.id}  {run.status:11} {run.stored:>7,}/{run.expected:<7,} {run.plan.suite}  {models}"
         click.echo(visible(line)[:160])
-    store.close()
 
 
 @click.command()
 @click.argument("run", default="latest")
+@selecting
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(run: str, *, as_json: bool) -> None:
-    """Show the summary of RUN: an id, the beginning of one, or `latest`."""
-    from pramana.analyse.gate import exit_code
-    from pramana.show.summary import print_summary, summary_of
+def show(run: str, *, selection: "Selection", as_json: bool) -> None:
+    """Show the summary of RUN: an id, the beginning of one, or `latest`; of all its cases, or of a selection."""
+    from pramana.show.selection import select
+    from pramana.show.summary import decide, print_summary, summary_of_results
 
-    store = _store()
-    found = store.run(run)
-    summary = summary_of(store, found)
+    with _store() as store:
+        selected = select(store, store.run(run), selection)
+        found = selected.run
+        summary = summary_of_results(found, selected.results())
+    sentence = decide(found, summary).sentence
     if as_json:
-        terminal.print_json({**_as_data(found), "notes": dict(found.notes), **summary.as_data()})
+        terminal.print_json({**_as_data(found), "notes": dict(found.notes), "sentence": sentence, **summary.as_data()})
     else:
-        ended = found.stored >= found.expected
-        print_summary(
-            found, summary, exit_code(summary, None, ended=ended, missing=found.expected - found.stored).sentence
-        )
-    store.close()
+        print_summary(found, summary, sentence)
 
 
 @click.command()
 @click.argument("run", default="latest")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="json", show_default=True)
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="A file [default: standard output]")
-def export(run: str, *, format_: Any, output: Path | None) -> None:
-    """Write the results of RUN as JSON, CSV, JUnit, Markdown or one HTML page."""
+@selecting
+@click.option("--output", type=Output(), help="A file [default: standard output]")
+def export(run: str, *, format_: Format, selection: "Selection", output: Path | None) -> None:
+    """Write the results of RUN as JSON, CSV, JUnit, Markdown or one HTML page; all of them, or of a selection."""
     from pramana.show.exports import export as write
+    from pramana.show.selection import select
 
-    store = _store()
-    found = store.run(run)
-    if output is None:
-        write(format_, found, store.pairs(found.id), sys.stdout)
-    else:
-        with output.open("w", encoding="utf-8", newline="") as out:
-            write(format_, found, store.pairs(found.id), out)
-    store.close()
+    with _store() as store:
+        selected = select(store, store.run(run), selection)
+        if output is None:
+            write(format_, selected.run, selected.results(), sys.stdout)
+        else:
+            with output.open("w", encoding="utf-8", newline="") as out:
+                write(format_, selected.run, selected.results(), out)

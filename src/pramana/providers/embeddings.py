@@ -1,0 +1,58 @@
+"""OpenAI's embeddings, and every server that speaks them: texts go out, one vector a text comes back.
+
+Only translation. OpenAI is asked for base64, as its own SDK asks, which is a quarter of the bytes; a compatible server
+for plain numbers, since several refuse or garble base64. What comes back is read in either form.
+"""
+
+import sys
+from array import array
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pramana.model import Reply, Request, Usage
+from pramana.providers.http import Http, Reading
+
+Encoding = Literal["base64", "float"]
+_MISFITS = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+
+
+async def embed(http: Http, headers: Mapping[str, str], request: Request, encoding: Encoding) -> Reply:
+    """Send the text of every turn in one request; the reply has their vectors, in order, and no text."""
+    reading = _Vectors()
+    texts = [turn.text for turn in request.turns]
+    body = {**request.parameters, "model": request.model, "input": texts, "encoding_format": encoding}
+    try:
+        await http.post("/embeddings", headers=headers, body=body, reading=reading)
+        return reading.done(len(request.turns))
+    except _MISFITS:
+        raise http.broken("does not fit the format of embeddings") from None
+
+
+class _Vectors(Reading):
+    __slots__ = ("_answer",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answer: Any = {}
+
+    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - it comes in one piece
+        self._answer = data
+
+    def done(self, count: int) -> Reply:
+        answer = self._answer
+        found = {each["index"]: _vector(each["embedding"]) for each in answer["data"]}
+        vectors = tuple(found[index] for index in range(count))
+        tokens = (answer.get("usage") or {}).get("prompt_tokens")
+        usage = Usage(tokens, 0) if type(tokens) is int else Usage()
+        total_s = self.at - self._start
+        return Reply("", usage, served_model=answer.get("model"), total_s=total_s, vectors=vectors)
+
+
+def _vector(given: str | Sequence[float]) -> Sequence[float]:
+    if not isinstance(given, str):
+        return array("d", given)
+    vector = array("f", b64decode(given, validate=True))
+    if sys.byteorder == "big":  # the wire's numbers are little-endian
+        vector.byteswap()
+    return vector

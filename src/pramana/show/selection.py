@@ -1,0 +1,70 @@
+"""A selection of a stored run: a run and filters in, the same run with fewer cases out, and their results.
+
+What comes out says that it is a selection wherever it is shown: it carries neither the suite's name as if complete nor
+its hash. Results stay a stream; only a limit keeps digests in memory, as many as it allows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pramana.errors import InvalidInput
+from pramana.hash import case_digest
+from pramana.model import Case, Result, Run
+
+if TYPE_CHECKING:
+    from pramana.load.selection import Selection
+    from pramana.store.runs import Store
+
+MARK = " (selection)"
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A run as filters leave it; without filters the whole of it."""
+
+    store: "Store"
+    run: Run
+    selection: "Selection"
+    digests: frozenset[str] | None = None
+    """Of the cases a limit leaves; None without a limit."""
+
+    def results(self) -> Iterator[tuple[Case, Result]]:
+        """Yield the results that are wanted with their cases; may be called again."""
+        for case, result in self.store.pairs(self.run.id):
+            if self.selection.matches(case) and (self.digests is None or result.key.case in self.digests):
+                yield case, result
+
+
+def select(store: "Store", run: Run, selection: "Selection") -> Selected:
+    """Return what the filters leave of a run; raises `InvalidInput` when that is nothing."""
+    if not selection:
+        return Selected(store, run, selection)
+    cases = 0
+    kept: set[str] = set()
+    for case in selection.pick(store.cases(run.id)):
+        cases += 1
+        if selection.limit is not None:
+            kept.add(case_digest(case))
+    if not cases:
+        raise InvalidInput(f"no case of run {run.id} passes the filters {selection.recorded()}")
+    plan = run.plan
+    of_whole = selection.recorded()
+    selected = Selected(
+        store,
+        replace(
+            run,
+            plan=replace(
+                plan,
+                suite=plan.suite.removesuffix(MARK) + MARK,
+                suite_hash=None,
+                selection={**plan.selection, "of these": of_whole} if plan.selection else of_whole,
+            ),
+            expected=cases * len(plan.targets) * plan.repeats,
+        ),
+        selection,
+        None if selection.limit is None else frozenset(kept),
+    )
+    complete = run.stored >= run.expected
+    there = selected.run.expected if complete else sum(1 for _ in selected.results())
+    return replace(selected, run=replace(selected.run, stored=there))

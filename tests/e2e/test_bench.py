@@ -1,0 +1,437 @@
+"""The stages joined: what a run asks, spends, records and keeps, seen from a server that writes down every request."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from pramana import settings
+from pramana.bench import INTERRUPTED, Limits, Progress, Sources, evaluate, execute, judge_again
+from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput
+from pramana.load.selection import Selection
+from pramana.model import Outcome, Run
+from pramana.providers.loopback import Fault, Loopback
+from pramana.providers.loopback.openai import OpenAIWire
+from pramana.run import asking
+from pramana.run.cache import FileCache
+from pramana.run.limiter import START
+from pramana.run.stop import Stop
+from pramana.store import open_store
+from pramana.store.runs import Store
+
+T = TypeVar("T")
+KEY = "sk-test-0123456789abcdef"
+JUDGED = {"type": "llm_judge", "judge_prompt": "Is it so?"}
+
+
+def write_suite(path: Path, count: int, assertion: dict[str, Any] | None = None) -> Path:
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(count):
+            case = {
+                "id": f"factual-{number:03}",
+                "category": "factual",
+                "input": f"Say it, number {number}.",
+                "ideal": None if assertion else "so",
+                "assertion": assertion or {"type": "contains"},
+                "metadata": {"difficulty": "easy", "tokens_est": 8},
+            }
+            file.write(json.dumps({name: value for name, value in case.items() if value is not None}) + "\n")
+    return path
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    return write_suite(tmp_path / "mine.jsonl", 10)
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Path:
+    return write_suite(tmp_path / "judged.jsonl", 10, JUDGED)
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.001)
+
+
+def serve(use: Callable[[Loopback, Store], Awaitable[T]], wire: OpenAIWire | None = None, **given: Any) -> T:
+    async def go() -> T:
+        async with Loopback(wire or OpenAIWire("It is so.\nYES"), **given) as server:
+            store = open_store(settings.database_url())
+            try:
+                return await asyncio.wait_for(use(server, store), 60)
+            finally:
+                store.close()
+
+    return asyncio.run(go())
+
+
+def begin(store: Store, suite: Path, *models: str, **given: Any) -> Run:
+    return evaluate(store, Sources.files([suite], Selection()), models, **given)
+
+
+def outcomes(store: Store, run: Run) -> list[str]:
+    return [result.outcome.value for _, result in store.results(run.id)]
+
+
+def give_prices(**dollars: float) -> None:
+    settings.home().mkdir(parents=True, exist_ok=True)
+    tables = [
+        f'[prices."{name}"]\ninput_per_million = {price}\noutput_per_million = 0\n' for name, price in dollars.items()
+    ]
+    settings.prices_file().write_text("\n".join(tables), encoding="utf-8")
+
+
+# ── What ends a run ──
+
+
+def test_a_wrong_key_ends_the_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = write_suite(tmp_path / "many.jsonl", 500)
+    monkeypatch.setenv("COMPATIBLE_API_KEY", "sk-wrong-0123456789abcdef")
+
+    async def use(server: Loopback, store: Store) -> tuple[Run, Stop, int]:
+        stop = Stop()
+        ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(75), stop=stop)
+        return ended, stop, server.count
+
+    ended, stop, requests = serve(use, OpenAIWire(key=KEY))
+    assert (ended.status, ended.stored, type(stop.error)) == ("stopped", 0, AuthenticationFailed)
+    assert requests <= START, "those that were under way, and no more"
+    assert "refused the key" in str(ended.reason)
+
+
+def test_a_budget_holds_whatever_the_concurrency(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "many.jsonl", 2_000)
+
+    async def use(server: Loopback, store: Store) -> tuple[Run, int]:
+        limits = Limits(1_000, max_total_tokens=40)
+        return await execute(store, begin(store, suite, f"{server.url}#m"), limits), server.count
+
+    ended, requests = serve(use)
+    assert (ended.status, ended.stored) == ("stopped", requests)
+    assert requests <= 2 * START
+    assert "--max-total-tokens" in str(ended.reason)
+
+
+@pytest.mark.parametrize("waits", ["for the provider", "for the answers"])
+def test_the_deadline_of_a_run_holds_though_it_waits(suite: Path, waits: str) -> None:
+    held = waits == "for the provider"
+
+    async def use(server: Loopback, store: Store) -> tuple[Run, float]:
+        start = time.perf_counter()
+        limits = Limits(2, deadline_s=0.4)
+        ended = await execute(store, begin(store, suite, f"{server.url}#m", repeats=50), limits)
+        return ended, time.perf_counter() - start
+
+    faults = [Fault("rate_limited", retry_after="600")] if held else []
+    ended, took = serve(use, faults=faults, latency_s=0 if held else 0.1)
+    assert (ended.status, ended.reason) == ("stopped", "the run's deadline of 0.4 s has passed")
+    assert took < 5
+    assert ended.stored < 20
+
+
+def test_ctrl_c_ends_a_run_that_waits(suite: Path) -> None:
+    async def use(server: Loopback, store: Store) -> tuple[Run, float]:
+        stop = Stop()
+        asyncio.get_running_loop().call_later(0.3, stop, INTERRUPTED)
+        start = time.perf_counter()
+        ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(2), stop=stop)
+        return ended, time.perf_counter() - start
+
+    ended, took = serve(use, faults=[Fault("rate_limited", retry_after="600")])
+    assert (ended.status, took < 5) == ("interrupted", True)
+
+
+def test_a_pause_the_provider_asks_for_is_kept_and_shown(suite: Path) -> None:
+    shown: list[float] = []
+
+    def watch(progress: Progress) -> None:
+        shown.append(progress.waiting_s())
+
+    async def use(server: Loopback, store: Store) -> tuple[Run, float]:
+        start = time.perf_counter()
+        ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(1), watch)
+        return ended, time.perf_counter() - start
+
+    ended, took = serve(use, script={3: Fault("rate_limited", retry_after="2")})
+    assert (ended.status, ended.stored) == ("finished", 10)
+    assert 2 <= took < 10
+    assert 0 < max(shown) <= 2
+    (limits,) = ended.notes["limits"].values()
+    assert [cause for _, _, cause in limits][-1:] != ["rate limit"], "one at a time cannot be cut"
+    assert list(ended.notes["retries"].values()) == [1]
+
+
+def test_every_request_has_its_time(suite: Path) -> None:
+    async def use(server: Loopback, store: Store) -> tuple[Run, int, list[str]]:
+        run = begin(store, suite, f"{server.url}#m")
+        ended = await execute(store, run, Limits(10, timeout_s=0.1))
+        return ended, server.count, [str(each.failure) for _, each in store.results(run.id)]
+
+    ended, requests, failures = serve(use, faults=[Fault("hang")])
+    assert (ended.status, ended.stored, requests) == ("finished", 10, 10 * asking.FIRST_ATTEMPTS)
+    assert all("within 0.1 s" in each for each in failures)
+
+
+def test_an_address_where_nobody_answers_ends_the_run_at_once(suite: Path) -> None:
+    async def use(server: Loopback, store: Store) -> Run:
+        await server.__aexit__(None, None, None)
+        return await execute(store, begin(store, suite, f"{server.url}#m"), Limits(2))
+
+    ended = serve(use)
+    assert (ended.status, ended.stored) == ("stopped", 0)
+    assert "cannot reach" in str(ended.reason)
+
+
+# ── What is asked ──
+
+
+def test_the_system_prompt_and_the_parameters_go_along(suite: Path) -> None:
+    async def use(server: Loopback, store: Store) -> list[Any]:
+        run = begin(store, suite, f"{server.url}#m", system_prompt="Be brief.", parameters={"top_p": 0.9})
+        await execute(store, run, Limits())
+        return [got.body for got in server.requests]
+
+    bodies = serve(use)
+    assert {body["messages"][0]["content"] for body in bodies} == {"Be brief."}
+    assert {(body["temperature"], body["seed"], body["top_p"]) for body in bodies} == {(0, 42, 0.9)}
+
+
+def test_a_rejected_parameter_is_left_out_and_marks_the_run_for_good(suite: Path) -> None:
+    async def use(server: Loopback, store: Store) -> tuple[Run, Run, int]:
+        run = begin(store, suite, f"{server.url}#m")
+        ended = await execute(store, run, Limits(1))
+        return ended, await execute(store, run, Limits(1)), server.count
+
+    ended, again, requests = serve(use, script={0: Fault("parameter", parameter="seed")})
+    assert (ended.status, ended.stored, requests) == ("finished", 10, 11)
+    assert "not reproducible" in str(ended.reason)
+    assert "seed" in str(ended.reason)
+    assert again == ended, "to resume a finished run changes nothing"
+
+
+def test_cases_and_judge_of_one_account_share_its_limiter(judged: Path) -> None:
+    async def use(server: Loopback, store: Store) -> tuple[Run, int, int]:
+        ended = await execute(store, begin(store, judged, f"{server.url}#m"), Limits(2))
+        return ended, server.count, server.busiest
+
+    ended, requests, at_once = serve(use, latency_s=0.005)
+    assert (ended.status, requests, at_once) == ("finished", 20, 2)
+
+
+def test_two_ways_into_one_account_share_its_limiter(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def use(server: Loopback, store: Store) -> tuple[Run, int]:
+        monkeypatch.setenv("COMPATIBLE_BASE_URL", server.url)
+        run = begin(store, suite, f"{server.url}#m", "compatible:n")
+        return await execute(store, run, Limits(2)), server.busiest
+
+    ended, at_once = serve(use, latency_s=0.005)
+    assert (ended.stored, at_once) == (20, 2)
+
+
+def test_the_cache_asks_nobody_twice_yet_every_repeat_once(suite: Path, tmp_path: Path) -> None:
+    async def use(server: Loopback, store: Store) -> list[int]:
+        counts = []
+        for repeats in (1, 3, 3):
+            limits = Limits(cache=FileCache(tmp_path / "cache"))
+            await execute(store, begin(store, suite, f"{server.url}#m", repeats=repeats), limits)
+            counts.append(server.count)
+        return counts
+
+    assert serve(use) == [10, 30, 30]
+
+
+def test_the_cache_knows_one_server_from_another(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def use(server: Loopback, store: Store) -> list[int]:
+        limits = Limits(cache=FileCache(tmp_path / "cache"))
+        async with Loopback(OpenAIWire("Another.")) as other:
+            for url in (server.url, other.url):
+                monkeypatch.setenv("COMPATIBLE_BASE_URL", url)
+                await execute(store, begin(store, suite, "compatible:m"), limits)
+            return [server.count, other.count]
+
+    assert serve(use) == [10, 10]
+
+
+# ── What is spent ──
+
+
+def test_cost_is_by_the_users_prices_and_the_prices_are_recorded(suite: Path) -> None:
+    async def use(server: Loopback, store: Store) -> tuple[Run, list[float | None]]:
+        give_prices(**{f"{server.url}#m": 1_000_000.0})
+        run = begin(store, suite, f"{server.url}#m")
+        ended = await execute(store, run, Limits())
+        return ended, [each.reply.cost_usd for _, each in store.results(run.id) if each.reply]
+
+    ended, costs = serve(use)
+    assert len(costs) == 10
+    assert all(cost and cost >= 1 for cost in costs)
+    assert "own prices" in ended.notes["prices"]
+
+
+def test_a_budget_in_dollars_stops_the_run_and_needs_the_judges_price(judged: Path) -> None:
+    async def use(server: Loopback, store: Store) -> Run:
+        give_prices(**{f"{server.url}#m": 1.0})
+        refused = begin(store, judged, f"{server.url}#m", judge=f"{server.url}#other")
+        with pytest.raises(InvalidInput, match=r"--max-cost needs a price, and none is known for .*#other"):
+            await execute(store, refused, Limits(max_cost_usd=1))
+        give_prices(**{f"{server.url}#m": 100_000.0, f"{server.url}#other": 100_000.0})
+        run = begin(store, judged, f"{server.url}#m", judge=f"{server.url}#other")
+        return await execute(store, run, Limits(1, max_cost_usd=20))
+
+    ended = serve(use)
+    assert (ended.status, "may cost $20" in str(ended.reason)) == ("stopped", True)
+    assert 0 < ended.stored < 10
+
+
+def test_a_budget_is_for_the_whole_run_however_often_it_is_resumed(suite: Path) -> None:
+    async def use(server: Loopback, store: Store) -> list[int]:
+        run = begin(store, suite, f"{server.url}#m")
+        counts = []
+        for _ in range(3):
+            await execute(store, store.run(run.id), Limits(1, max_total_tokens=30))
+            counts.append(server.count)
+        return counts
+
+    first, second, third = serve(use)
+    assert 0 < first < 10
+    assert first == second == third
+
+
+def test_a_budget_spent_before_the_judge_keeps_the_reply(judged: Path) -> None:
+    async def use(server: Loopback, store: Store) -> tuple[Run, list[str], Stop, list[str]]:
+        stop = Stop()
+        run = begin(store, judged, f"{server.url}#m")
+        ended = await execute(store, run, Limits(1, max_total_tokens=5), stop=stop)
+        (reasons) = [each.checks[0].reason for _, each in store.results(run.id)]
+        number = await judge_again(store, ended, None, Limits())
+        assert number == 1
+        return ended, reasons, stop, outcomes(store, run)
+
+    ended, reasons, stop, later = serve(use)
+    assert (ended.status, ended.stored, type(stop.error)) == ("stopped", 1, BudgetSpent)
+    assert "not judged" in reasons[0]
+    assert "pramana rescore" in reasons[0]
+    assert later == ["passed"], "and it can be judged later, without being asked again"
+
+
+def test_tokens_of_judges_count(judged: Path) -> None:
+    spent: list[int] = []
+
+    def watch(progress: Progress) -> None:
+        spent.append(progress.budget.tokens)
+
+    async def use(server: Loopback, store: Store) -> int:
+        run = begin(store, judged, f"{server.url}#m")
+        await execute(store, run, Limits(), watch)
+        return sum(
+            (each.reply.usage.input_tokens or 0) + (each.reply.usage.output_tokens or 0)
+            for _, each in store.results(run.id)
+            if each.reply
+        )
+
+    of_cases = serve(use)
+    assert spent[-1] > 2 * of_cases
+
+
+# ── What is kept ──
+
+
+def test_judging_again_asks_the_judge_alone(judged: Path) -> None:
+    async def use(server: Loopback, store: Store) -> tuple[list[str], list[str], int, int]:
+        run = begin(store, judged, f"{server.url}#m")
+        ended = await execute(store, run, Limits())
+        asked = server.count
+        async with Loopback(OpenAIWire("By no means.\nNO")) as strict:
+            before = outcomes(store, run)
+            await judge_again(store, ended, f"{strict.url}#j", Limits())
+            return before, outcomes(store, run), server.count - asked, strict.count
+
+    before, after, of_the_model, of_the_judge = serve(use)
+    assert (before, after) == (["passed"] * 10, ["failed"] * 10)
+    assert (of_the_model, of_the_judge) == (0, 10)
+
+
+def test_judging_again_that_ends_early_keeps_every_old_verdict(judged: Path) -> None:
+    async def use(server: Loopback, store: Store) -> list[str]:
+        run = begin(store, judged, f"{server.url}#m")
+        ended = await execute(store, run, Limits())
+        async with Loopback(OpenAIWire("By no means.\nNO")) as strict:
+            with pytest.raises(BudgetSpent):
+                await judge_again(store, ended, f"{strict.url}#j", Limits(1, max_total_tokens=300))
+            assert 0 < strict.count < 10
+            return outcomes(store, run)
+
+    after = serve(use)
+    assert len(after) == 10
+    assert {*after} == {"passed"} or after.count("passed") + after.count("failed") == 10, "none is errored"
+
+
+def test_a_start_that_fails_leaves_no_run(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    async def use(server: Loopback, store: Store) -> tuple[list[Run], Run]:
+        first = await execute(store, begin(store, suite, f"{server.url}#m"), Limits())
+        with pytest.raises(AuthenticationFailed, match="set OPENAI_API_KEY"):
+            await execute(store, begin(store, suite, "gpt-5"), Limits())
+        return store.runs(), first
+
+    runs, first = serve(use)
+    assert [(run.id, run.status) for run in runs] == [(first.id, "finished")]
+
+
+def test_a_defect_midway_is_recorded_and_can_be_resumed(suite: Path) -> None:
+    async def use(server: Loopback, store: Store) -> tuple[Run, Run]:
+        run = begin(store, suite, f"{server.url}#m")
+
+        def breaks(_: Progress) -> None:
+            raise RuntimeError("the watcher broke")
+
+        with pytest.raises(RuntimeError):
+            await execute(store, run, Limits(1), breaks)
+        broken = store.run(run.id)
+        return broken, await execute(store, broken, Limits(1))
+
+    broken, ended = serve(use)
+    assert (broken.status, "RuntimeError" in str(broken.reason)) == ("stopped", True)
+    assert (ended.status, ended.stored) == ("finished", 10)
+
+
+def test_resuming_adds_to_the_record_and_erases_nothing(suite: Path) -> None:
+    async def use(server: Loopback, store: Store) -> tuple[Run, Run]:
+        run = begin(store, suite, f"{server.url}#m")
+        first = await execute(store, run, Limits(1, max_total_tokens=30))
+        return first, await execute(store, first, Limits(1))
+
+    first, ended = serve(use, script={0: Fault("parameter", parameter="seed")})
+    assert (first.status, ended.status, ended.stored) == ("stopped", "finished", 10)
+    assert "not reproducible" in str(ended.reason)
+    assert len(ended.notes["sittings"]) == 2
+
+
+def test_what_an_adapter_leaves_out_marks_the_run_too(
+    tmp_path: Path, suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "parroting.py").write_text("def say(prompt):\n    return 'so ' + prompt\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    async def use(_: Loopback, store: Store) -> Run:
+        return await execute(store, begin(store, suite, "python:parroting:say"), Limits())
+
+    ended = serve(use)
+    assert "not reproducible" in str(ended.reason)
+    assert "temperature" in str(ended.reason)
+
+
+def test_a_result_that_errored_can_be_told_from_a_wrong_answer(suite: Path) -> None:
+    async def use(server: Loopback, store: Store) -> list[str]:
+        run = begin(store, suite, f"{server.url}#m")
+        await execute(store, run, Limits(1))
+        return outcomes(store, run)
+
+    found = serve(use, script={4: Fault("blocked")})
+    assert sorted(found) == [Outcome.ERRORED.value] + [Outcome.PASSED.value] * 9

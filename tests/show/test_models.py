@@ -1,0 +1,127 @@
+"""`pramana models`: what each provider that is configured now offers; only what one has said is kept, for a day."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pramana import settings
+from pramana.show.cli import models as command
+from pramana.show.cli import pramana
+
+EXTENSION = Path(__file__).parents[1] / "extension"
+NAMES = ("OPENAI", "ANTHROPIC", "GOOGLE", "GEMINI", "COMPATIBLE")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NAMES:
+        for end in ("API_KEY", "BASE_URL", "AUTH_TOKEN"):
+            monkeypatch.delenv(f"{name}_{end}", raising=False)
+
+
+@contextmanager
+def serving(port: int) -> Iterator[None]:
+    command = [sys.executable, "-m", "pramana.providers.loopback", "openai", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "http://" in process.stdout.readline()
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def offers(*arguments: str) -> Any:
+    result = CliRunner().invoke(pramana, ["models", "--json", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    return json.loads(result.output)
+
+
+def test_a_key_set_afterwards_shows_at_once(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert offers() == {"local": {"models": ["SmolLM2-135M-Instruct"], "problem": None}}
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-loopback-0123456789")
+    with serving(port):
+        listed = offers()
+    assert list(listed) == ["openai", "openai-responses", "local"]
+    assert listed["openai"]["models"]
+    assert "sk-loopback" not in (settings.home() / "cache" / "models.json").read_text(encoding="utf-8")
+    assert offers() == listed  # the server is gone: kept
+    monkeypatch.delenv("OPENAI_API_KEY")
+    assert list(offers()) == ["local"]  # whom one cannot ask any more is not offered
+
+
+def test_a_failure_is_asked_about_again(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPATIBLE_BASE_URL", f"http://127.0.0.1:{port}/v1")
+    assert "127.0.0.1" in offers()["compatible"]["problem"]
+    with serving(port):
+        good = offers()
+        assert good["compatible"]["problem"] is None
+        assert good["compatible"]["models"]
+    assert offers() == good
+    assert offers("--refresh")["compatible"]["problem"]
+    assert offers()["compatible"]["problem"]  # what is known to be over is not shown as if it were not
+
+
+def test_another_server_is_another_answer(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPATIBLE_BASE_URL", f"http://127.0.0.1:{port}/v1")
+    with serving(port):
+        assert offers()["compatible"]["models"]
+        monkeypatch.setenv("COMPATIBLE_BASE_URL", f"http://127.0.0.1:{port}/v2")
+        assert offers()["compatible"]["problem"]
+    monkeypatch.setenv("COMPATIBLE_BASE_URL", f"http://127.0.0.1:{port}/v1")
+    assert offers()["compatible"]["models"]
+
+
+def test_what_was_said_holds_for_a_day(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPATIBLE_BASE_URL", f"http://127.0.0.1:{port}/v1")
+    with serving(port):
+        assert offers()["compatible"]["models"]
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + command.DAY_S - 10)
+    assert offers()["compatible"]["models"]
+    monkeypatch.setattr(time, "time", lambda: now + command.DAY_S + 10)
+    assert offers()["compatible"]["problem"]
+
+
+def test_a_provider_that_falls_over_is_a_problem_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fall_over(_: object) -> list[str]:
+        raise RuntimeError("no idea")
+
+    monkeypatch.setattr("pramana.providers.local.Local.models", fall_over)
+    assert offers()["local"] == {"models": [], "problem": "the provider failed: RuntimeError: no idea"}
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"at": 1, "offers": {}}', '{"local": {"at": "x", "models": 5}}', "\x00"])
+def test_a_cache_that_cannot_be_read_is_none(text: str) -> None:
+    folder = settings.home() / "cache"
+    folder.mkdir(parents=True)
+    (folder / "models.json").write_text(text, encoding="utf-8")
+    assert list(offers()) == ["local"]
+
+
+def test_providers_of_other_packages_are_listed_as_built_ins_are() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(EXTENSION)}  # noqa: TID251 - a child gets what we have
+    listing = [sys.executable, "-m", "pramana", "models", "--json"]
+    for _ in range(2):  # asked, then kept
+        done = subprocess.run(listing, capture_output=True, text=True, env=environment, check=True)
+        listed = json.loads(done.stdout)
+        assert listed["parrot"] == {"models": ["loud", "quiet"], "problem": None}
+        assert "has no open(target, account)" in listed["shapeless"]["problem"]

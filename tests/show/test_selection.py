@@ -1,0 +1,163 @@
+"""A selection of a stored run: the same filters as on files, and never the suite's name as if it were complete."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pramana import settings
+from pramana.bench import Limits, Sources, evaluate, run_sync
+from pramana.load.selection import Selection
+from pramana.run.stop import Stop
+from pramana.show.cli import pramana
+from pramana.show.selection import select
+from pramana.store import open_store
+from pramana.store.runs import Store
+
+SCENARIO = """\
+version: "1.0"
+scenarios:
+  - id: booking-ferry
+    name: Ferry
+    type: task-completion
+    language: de
+    tags: [domain:travel]
+    prompt: Zwei Erwachsene, bitte.
+    expected_outcome: Repeats the two adults and asks for the date
+  - id: health-question
+    name: Pharmacy
+    type: information-retrieval
+    tags: [domain:health, urgent]
+    prompt: Which pharmacy is open?
+    expected_outcome: Names one and says until when
+"""
+
+
+def case(number: int) -> dict[str, Any]:
+    return {
+        "id": f"coding-{number:03}",
+        "category": ("coding", "safety")[number % 2],
+        "input": f"Say yes, number {number}.",
+        "ideal": "yes",
+        "assertion": {"type": "contains"},
+        "metadata": {"difficulty": ("easy", "medium", "hard")[number % 3], "tokens_est": 8},
+    }
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    opened = open_store(settings.database_url())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def run_id(tmp_path: Path, store: Store) -> str:
+    """A finished run of eight cases, each asked twice."""
+    suite, scenarios = tmp_path / "mine.jsonl", tmp_path / "voice.yaml"
+    suite.write_text("\n".join(json.dumps(case(number)) for number in range(6)), encoding="utf-8")
+    scenarios.write_text(SCENARIO, encoding="utf-8")
+    run = evaluate(store, Sources.files([suite, scenarios], Selection()), ["fake:echo"], repeats=2)
+    return run_sync(store, run, Limits()).id
+
+
+def said(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(pramana, [*arguments])
+    assert (result.exit_code, result.exception) == (code, None), result.output
+    return result.output
+
+
+def shown(run: str, *arguments: str) -> set[str]:
+    """Return the ids of the cases that are exported, after making sure that every command agrees on them."""
+    rows = list(csv.DictReader(io.StringIO(said("export", run, "--format", "csv", *arguments))))
+    (block,) = json.loads(said("export", run, *arguments))
+    summary = json.loads(said("show", run, "--json", *arguments))
+    ids = {row["test_id"] for row in rows}
+    assert {each["test_id"] for each in block["results"]} == ids
+    assert len(rows) == len(block["results"]) == summary["overall"]["total"] == 2 * len(ids)
+    assert (summary["expected"], summary["stored"]) == (len(rows), len(rows))
+    return ids
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ids"),
+    [
+        (["--category", "safety"], {"coding-001", "coding-003", "coding-005"}),
+        (["--category", "safety", "--difficulty", "easy"], {"coding-003"}),
+        (["--type", "task-completion"], {"booking-ferry"}),
+        (["--type", "task-completion", "--category", "safety", "--id", "booking-ferry"], {"booking-ferry"}),
+        (["--tag", "domain:"], {"booking-ferry", "health-question"}),
+        (["--tag", "urgent"], {"health-question"}),
+        (["--language", "de"], {"booking-ferry"}),
+        (["--id", "coding-002", "--id", "coding-004"], {"coding-002", "coding-004"}),
+        (["--limit", "3"], {"coding-000", "coding-001", "coding-002"}),
+        (["--difficulty", "hard", "--limit", "1"], {"coding-002"}),
+    ],
+)
+def test_the_same_filters_select_from_the_store(run_id: str, arguments: list[str], ids: set[str]) -> None:
+    assert shown(run_id, *arguments) == ids
+
+
+def test_a_selection_says_so_wherever_it_is_shown(run_id: str) -> None:
+    filters = ("--category", "safety", "--limit", "2")
+    text = said("show", run_id, *filters)
+    assert text.startswith(f"\nmine+voice (selection) · run {run_id}\n")
+    assert "a selection, not the whole suite: categories safety; limit 2" in text
+    assert "mine+voice (selection)" in said("export", run_id, "--format", "junit", *filters)
+    assert "(selection)" in said("export", run_id, "--format", "markdown", *filters).replace("&#40;", "(").replace(
+        "&#41;", ")"
+    )
+    page = said("export", run_id, "--format", "html", *filters)
+    assert "A selection, not the whole suite: categories safety; limit 2" in page
+    summary = json.loads(said("show", run_id, "--json", *filters))
+    assert (summary["suite"], summary["suite_hash"]) == ("mine+voice (selection)", None)
+    assert summary["selection"] == {"categories": ["safety"], "limit": 2}
+    (block,) = json.loads(said("export", run_id, *filters))
+    assert (block["suite_version"], block["suite_hash"]) == ("mine+voice (selection)", None)
+
+
+def test_the_whole_run_is_called_by_its_name(run_id: str) -> None:
+    text = said("show", run_id)
+    assert text.startswith(f"\nmine+voice · run {run_id}\n")
+    assert "selection" not in text
+    assert len(shown(run_id)) == 8
+
+
+def test_a_selection_of_a_selection_keeps_both(tmp_path: Path, store: Store) -> None:
+    suite = tmp_path / "mine.jsonl"
+    suite.write_text("\n".join(json.dumps(case(number)) for number in range(6)), encoding="utf-8")
+    whole = evaluate(store, Sources.files([suite], Selection(categories=("safety",))), ["fake:echo"])
+    run_sync(store, whole, Limits())
+    part = select(store, store.run(whole.id), Selection(limit=1)).run
+    assert (part.plan.suite, part.expected) == ("mine (selection)", 1)
+    assert part.plan.selection == {"categories": ["safety"], "of these": {"limit": 1}}
+
+
+def test_a_selection_of_a_run_that_did_not_end_says_what_is_left_of_it(tmp_path: Path, store: Store) -> None:
+    suite = tmp_path / "mine.jsonl"
+    suite.write_text("\n".join(json.dumps(case(number)) for number in range(6)), encoding="utf-8")
+    run, stop = evaluate(store, Sources.files([suite], Selection()), ["fake:echo"]), Stop()
+    stop("enough")
+    assert run_sync(store, run, Limits(), stop=stop).stored == 0
+    assert "The run did not end: 3 results left." in said("show", run.id, "--category", "safety")
+
+
+def test_nothing_left_is_said_with_the_filters(run_id: str) -> None:
+    result = CliRunner().invoke(pramana, ["show", run_id, "--id", "nobody"])
+    assert str(result.exception) == f"no case of run {run_id} passes the filters {{'ids': ['nobody']}}"
+
+
+def test_only_what_is_selected_is_judged_again(run_id: str) -> None:
+    rated = '{"completed": "yes", "accuracy": 9, "helpfulness": 8, "naturalness": 7, "efficiency": 6, "reasons": {}}'
+    judge = ("--judge", f"fake:fixed={rated}")
+    assert json.loads(said("show", run_id, "--json"))["overall"]["unscored"] == 4  # an echo is no judge
+    again = json.loads(said("rescore", run_id, "--type", "task-completion", *judge, "--json"))
+    assert (again["overall"]["total"], again["overall"]["passed"]) == (2, 2)
+    whole = json.loads(said("show", run_id, "--json"))
+    assert (whole["overall"]["total"], whole["overall"]["unscored"]) == (16, 2)
+    assert whole["by"]["category"]["information-retrieval"]["unscored"] == 2

@@ -1,0 +1,160 @@
+"""One process at a time works on a run: claims, beats, takeovers, and who is known to be gone; on both engines."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pramana.errors import AlreadyRunning
+from pramana.store import lease
+from pramana.store.lease import is_gone, shown, this_process
+from pramana.store.runs import Store
+
+from .samples import case, plan
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process does not say when it began")
+CLAIM = """
+import sys, time
+from pramana.store import open_store
+from pramana.store.lease import this_process
+assert open_store(sys.argv[1]).claim(sys.argv[2], this_process(), 60)
+print("mine", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def run(store: Store) -> str:
+    return store.create_run(plan(), [case(1)]).id
+
+
+def never(taken: AlreadyRunning) -> None:
+    raise AssertionError(taken)
+
+
+def test_another_process_is_refused_until_it_is_killed(store: Store, url: str, run: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", CLAIM, url, run], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "mine\n"
+
+        async def hold() -> None:
+            async with store.hold(run, never):
+                pass
+
+        with pytest.raises(AlreadyRunning) as caught:
+            asyncio.run(hold())
+        assert f"process {other.pid} on " in str(caught.value)
+        assert f"works on run {run}: wait until it has ended, or stop it" in str(caught.value)
+        assert "[" not in str(caught.value)
+        assert caught.value.exit_code == 3
+        other.kill()
+        other.wait()
+        asyncio.run(hold())  # at once, although its lease would have lasted
+    assert store.attempts(run) == 2
+
+
+@linux
+def test_a_killed_process_that_nobody_has_waited_for_is_gone_too() -> None:
+    code = (
+        "from pramana.store.lease import this_process; print(this_process(), flush=True); import time; time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        name = other.stdout.readline().strip()
+        assert not is_gone(name)
+        other.kill()
+        deadline = time.monotonic() + 10
+        while not is_gone(name):  # a zombie: it is waited for only when this block ends
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+@linux
+def test_who_is_known_to_be_gone() -> None:
+    mine = this_process()
+    assert not is_gone(mine)
+    assert is_gone(mine.rpartition(" ")[0] + " 12345]"), "the number was given to another process since"
+    assert is_gone(mine.replace(f"process {os.getpid()} ", "process 4194305 ")), "no process has this number"
+    assert not is_gone(mine.rpartition(" ")[0] + " ?]"), "where nobody knows when it began"
+    assert not is_gone(mine.replace("[", "[elsewhere-").replace(f"process {os.getpid()} ", "process 4194305 "))
+    assert not is_gone("whoever")
+    assert shown(mine) == mine.partition(" [")[0]
+    assert shown("whoever") == "whoever"
+
+
+def test_the_lease_of_another_machine_is_waited_for(store: Store, run: str) -> None:
+    other = "process 7 on elsewhere [elsewhere 4711 12345]"
+    assert store.claim(run, other, 60)
+    assert not store.claim(run, this_process())
+    assert store.holder(run) == other
+    assert store.heartbeat(run, other, -1)
+    assert store.claim(run, this_process())
+    assert store.holder(run) == this_process()
+    assert not store.heartbeat(run, other), "it has lost it"
+
+
+def test_a_hold_beats_for_as_long_as_it_lasts_and_then_lets_go(
+    store: Store, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "SECONDS", 0.4)
+
+    async def work() -> None:
+        async with store.hold(run, never) as held:
+            end = time.monotonic() + 1.2  # three times its lease
+            while time.monotonic() < end:
+                assert not store.claim(run, "a rival")
+                await asyncio.sleep(0.02)
+            assert not held.lost
+
+    asyncio.run(work())
+    assert store.holder(run) is None
+    assert store.claim(run, "a rival")
+
+
+def test_who_was_silent_too_long_is_told_and_leaves_the_other_alone(
+    store: Store, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "SECONDS", 0.2)
+
+    async def work() -> AlreadyRunning:
+        told: asyncio.Future[AlreadyRunning] = asyncio.get_running_loop().create_future()
+        async with store.hold(run, told.set_result) as held:
+            time.sleep(0.4)  # as a machine that was asleep  # noqa: ASYNC251 - nothing may beat meanwhile
+            assert store.claim(run, "a rival", 60)
+            taken = await told
+            assert held.lost
+            return taken
+
+    taken = asyncio.run(work())
+    assert str(taken) == f"a rival works on run {run}: it has taken over, because this one was silent for too long"
+    assert store.holder(run) == "a rival"
+
+
+def test_a_hold_that_ends_in_an_error_lets_go(store: Store, run: str) -> None:
+    async def work() -> None:
+        async with store.hold(run, never):
+            raise RuntimeError("as it happens")
+
+    with pytest.raises(RuntimeError):
+        asyncio.run(work())
+    assert store.holder(run) is None
+    assert store.run(run).status == "running"
+
+
+def test_where_the_system_tells_nothing_only_time_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = this_process()
+
+    def nothing(path: Path, **_: object) -> str:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "read_text", nothing)
+    assert not is_gone(mine), "it is there, since when is not told"
+    lease._machine.cache_clear()
+    try:
+        assert this_process().endswith(" ?]")
+    finally:
+        lease._machine.cache_clear()
