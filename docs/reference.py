@@ -23,7 +23,7 @@ Written from the program by `make reference`. `--json` makes a command print JSO
 | 2 | usage or invalid input |
 | 3 | the work could not be finished |
 | 4 | inconclusive |
-| 130 | interrupted |
+| 130 | interrupted: Ctrl-C, SIGTERM or SIGHUP |
 | 141 | the reader of a pipe left early, as other commands have it |
 
 `PRAMANA_HOME` moves the data folder, `PRAMANA_DATABASE_URL` the store alone; [configuration](configuration.md) has the

@@ -45,6 +45,10 @@ class AssertionType:
     """Say at load time what can never be decided (a broken pattern or schema), and in which field."""
 
 
+_sound: dict[str, AssertionType] = {}
+"""Types that were looked at once: every check asks for one."""
+
+
 def evaluate_assertion(
     assertion: Assertion | Mapping[str, Any], output: str, ideal: str | Sequence[str] | None = None
 ) -> Check:
@@ -82,12 +86,15 @@ def decide(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Check:
 def assertion_type(name: str) -> AssertionType:
     """Return the assertion type of that name, sound whoever registered it."""
     kind = assertion_types.load(name)
+    if _sound.get(name) is kind:
+        return _sound[name]
     if not isinstance(kind, AssertionType):
         raise BrokenPlugin(f'the assertion type "{name}" is a {type(kind).__name__}, not an AssertionType')
     if kind.name != name:
         raise BrokenPlugin(f'the assertion type registered as "{name}" calls itself "{kind.name}"')
     if unknown := [need for need in kind.needs if need not in get_args(Need)]:
         raise BrokenPlugin(f'the assertion type "{name}" needs {unknown[0]}; a case has {", ".join(get_args(Need))}')
+    _sound[name] = kind
     return kind
 
 

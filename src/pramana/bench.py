@@ -22,6 +22,7 @@ from pramana.model import (
     Failure,
     Key,
     Plan,
+    Reply,
     Request,
     Result,
     Run,
@@ -38,6 +39,7 @@ from pramana.run.stop import Stop
 from pramana.score.judge import Judge
 from pramana.score.scoring import Scoring
 from pramana.score.similarity import Similarity, asked_of
+from pramana.store.engine import chunks
 from pramana.store.lease import Lease
 from pramana.store.runs import Store
 
@@ -138,9 +140,11 @@ async def execute(store: Store, run: Run, limits: Limits, watch: Watch | None = 
             budget = _what_is_left(store, run, limits)
             accounts = await stack.enter_async_context(OpenAccounts(limits, budget, prices.cost, stop))
             pools = _pools(store, run, accounts, stop)
-        except PramanaError:
-            if not run.stored:  # nobody was asked: a run that cannot begin is none
+        except PramanaError as error:
+            if store.attempts(run.id) == 1:  # nobody was ever asked: a run that cannot begin is none
                 store.delete_run(run.id)
+            else:
+                store.finish(run.id, "stopped", str(error))
             raise
         try:
             progress = Progress(run, run.stored, budget=budget, waiting_s=accounts.held_s)
@@ -164,6 +168,8 @@ def run_sync(store: Store, run: Run, limits: Limits, watch: Watch | None = None,
 
 def _pools(store: Store, run: Run, accounts: OpenAccounts, stop: Stop) -> list[Pool[tuple[Key, Case]]]:
     similarity = _similarity(run.plan, accounts)
+    if run.plan.judge:
+        accounts.asking(run.plan.judge)  # or a missing key would be told only when the first answer is judged
     return [_pool(store, run, target, accounts, similarity, stop) for target in run.plan.targets]
 
 
@@ -197,7 +203,7 @@ def _pool(
         hashed = hash_result(target.model, case.id, reply.text)
         return Result(key, case.id, reply, None, checks, hashed, digest(key.case, reply.text))
 
-    return Pool(Feed(store.pending(run.id, target.typed)), asking.limiter.ceiling, ask_and_score)
+    return Pool(Feed(store.pending_chunks(run.id, target.typed)), asking.limiter.ceiling, ask_and_score)
 
 
 def _judge(plan: Plan, target: Target, accounts: OpenAccounts) -> Judge | None:
@@ -205,7 +211,11 @@ def _judge(plan: Plan, target: Target, accounts: OpenAccounts) -> Judge | None:
     judged_by = plan.judge or target
     if judged_by.provider in NEVER_A_JUDGE:
         return None
-    return Judge(accounts.asking(judged_by), judged_by.model, judged_by.typed)
+
+    async def ask(request: Request) -> Reply:
+        return await accounts.asking(judged_by)(request)  # opened on first use: not every suite needs a judge
+
+    return Judge(ask, judged_by.model, judged_by.typed)
 
 
 def _similarity(plan: Plan, accounts: OpenAccounts) -> Similarity:
@@ -276,7 +286,10 @@ def _finish(store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop
     """Record how this sitting ended; what is known of earlier ones stays."""
     if lease.lost:
         return  # how it ends is the other process's to say
-    known = store.run(run.id).notes
+    now = store.run(run.id)
+    if now.stored < now.expected:
+        stop(f"{now.expected - now.stored:,} results are missing, for a reason nobody has told")
+    known = now.notes
     left_out: dict[str, list[str]] = dict(known.get("left_out", {}))
     for name, parameters in accounts.left_out().items():
         left_out[name] = sorted({*left_out.get(name, ()), *parameters})
@@ -330,7 +343,7 @@ async def judge_again(
         pairs = store.pairs(run.id) if results is None else results
         replies: Iterator[tuple[Case, Result]] = (pair for pair in pairs if pair[1].reply is not None)
         with store.scoring(run.id, label) as scoring:
-            async for judged in stream([Pool(Feed(replies), limits.concurrency, judge_one)], stop):
+            async for judged in stream([Pool(Feed(chunks(replies)), limits.concurrency, judge_one)], stop):
                 await asyncio.to_thread(scoring.add, [(result.key, result.checks) for result in judged])
                 progress.results, progress.stored = judged, progress.stored + len(judged)
                 if watch:

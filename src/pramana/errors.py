@@ -21,6 +21,7 @@ PramanaError                    something Pramana can explain; never a stack tra
     │   └── Unreachable         no connection: stops the run at once while nobody has answered yet
     ├── NothingThere            a 404 that is not about the model: likewise
     ├── BrokenReply             cut off, or not what the wire format promises
+    ├── KeyInAnswer             the answer holds a key, so it is not stored
     └── Rejected                the request itself was refused; may name the parameter that was
 
 Problems are values (`Problem`): loaders collect them, and only a stage's border turns them into an exception.
@@ -172,9 +173,13 @@ class ProviderError(PramanaError):
     fatal: bool = False
     """Asking anything else is pointless too: the run stops with this one sentence."""
 
+    status: int | None = None
+    retry_after: float | None = None
+    """Seconds to wait, as the provider asks; never what is no number of seconds, whoever raised it."""
+
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.status, self.retry_after = status, retry_after
+        self.status, self.retry_after = status, _seconds(retry_after)
 
 
 class AuthenticationFailed(ProviderError):
@@ -231,6 +236,12 @@ class BrokenReply(ProviderError):
     transient = True
 
 
+class KeyInAnswer(ProviderError):
+    """The answer holds a key: it is never stored, and nothing is judged that was not said."""
+
+    code = "key_in_answer"
+
+
 class Rejected(ProviderError):
     """The request was refused for what it asks."""
 
@@ -240,6 +251,15 @@ class Rejected(ProviderError):
         super().__init__(message, status=status)
         self.parameter = parameter
         """The parameter the provider will not take, where it names one."""
+
+
+def _seconds(given: object) -> float | None:
+    """Return a time to wait, None where none is meant: users' functions raise these errors too."""
+    try:
+        seconds = float(given)  # type: ignore[arg-type] # which is what is tried
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return seconds if 0 <= seconds < float("inf") else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -261,6 +281,19 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def told(error: BaseException) -> str:
+    """Return what a stranger's exception says, on one line, whatever it is and even if it cannot say it.
+
+    >>> told(ValueError("two\\nlines")), told(KeyError())
+    ('ValueError: two\\\\nlines', 'KeyError')
+    """
+    try:
+        said = visible(str(error))
+    except Exception:  # noqa: BLE001 - its own words fail it; the name will do
+        said = ""
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def quote(text: str, limit: int = 60) -> str:

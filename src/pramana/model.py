@@ -124,6 +124,27 @@ class Usage:
     """Of the input tokens, those read from the provider's prompt cache."""
 
 
+MOST_TOKENS = 10**12
+"""Of one reply: far above any real count, and millions of such replies can still be added up in a database."""
+
+
+def count(given: object) -> int | None:
+    """Return a number of tokens as a provider gave it; None, which is unknown, where it is none.
+
+    >>> count(7), count(-1), count(10**400), count(True), count("7")
+    (7, None, None, None, None)
+    """
+    return given if type(given) is int and 0 <= given <= MOST_TOKENS else None
+
+
+def counted(usage: Usage) -> Usage:
+    """Return the usage, with whatever is no number of tokens unknown."""
+    asked, answered, cached = usage.input_tokens, usage.output_tokens, usage.cached_tokens
+    if count(asked) is asked and count(answered) is answered and count(cached) is cached:
+        return usage
+    return Usage(count(asked), count(answered), count(cached))
+
+
 def total(tokens: int | None, more: Usage) -> int | None:
     """Return tokens with those of a usage added; unknown when either is."""
     if tokens is None or (more.input_tokens is None and more.output_tokens is None):
@@ -156,6 +177,23 @@ class Reply:
     vectors: tuple[Sequence[float], ...] = ()
     """Of an embedding: one a turn, in their order."""
 
+    def settled(self, cost_usd: float | None, total_s: float) -> "Reply":
+        """Return the reply with what it cost and how long it took; `replace`, which takes twice as long."""
+        return Reply(
+            self.text,
+            self.usage,
+            self.served_model,
+            self.fingerprint,
+            self.finish_reason,
+            self.first_token_s,
+            total_s,
+            self.raw,
+            self.dropped,
+            cost_usd,
+            self.cached,
+            self.vectors,
+        )
+
     def response(self) -> Any:
         """Return the raw response as plain data; a number that JSON does not have is None."""
         if self.raw is None:
@@ -166,6 +204,49 @@ class Reply:
 def raw_json(response: Any) -> bytes:
     """Return plain data as the JSON of a `Reply.raw`; halves of surrogate pairs, which models do emit, are kept."""
     return json.dumps(response, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def misfit(reply: object) -> str | None:
+    """Name what about a reply is not as stated above; None when all is: anyone's provider makes them.
+
+    >>> misfit(Reply("yes")), misfit(Reply("yes", finish_reason={"a": 1})), misfit("yes")
+    (None, 'finish_reason is a dict', 'it is a str')
+    """
+    if not isinstance(reply, Reply):
+        return f"it is a {type(reply).__name__}"
+    it: Any = reply  # whatever its annotations say
+    first, last, dropped = it.first_token_s, it.total_s, it.dropped
+    if not isinstance(it.text, str):
+        name = "text"
+    elif not isinstance(it.usage, Usage):
+        name = "usage"
+    elif not isinstance(it.served_model, _TEXT_OR_NONE):
+        name = "served_model"
+    elif not isinstance(it.fingerprint, _TEXT_OR_NONE):
+        name = "fingerprint"
+    elif not isinstance(it.finish_reason, _TEXT_OR_NONE):
+        name = "finish_reason"
+    elif not isinstance(it.raw, _BYTES_OR_NONE):
+        name = "raw"
+    elif not isinstance(dropped, _SEVERAL) or (dropped and not all(isinstance(each, str) for each in dropped)):
+        name = "dropped"
+    elif not isinstance(it.cached, bool):
+        name = "cached"
+    elif not isinstance(it.vectors, _SEVERAL):
+        name = "vectors"
+    elif not isinstance(last, _NUMBER) or not 0 <= last <= _LONGEST_S:
+        name = "total_s"
+    elif first is not None and (not isinstance(first, _NUMBER) or not 0 <= first <= _LONGEST_S):
+        name = "first_token_s"
+    else:
+        return None
+    value = getattr(it, name)
+    return f"{name} is {value}" if isinstance(value, float) else f"{name} is a {type(value).__name__}"
+
+
+_TEXT_OR_NONE, _BYTES_OR_NONE = (str, type(None)), (bytes, type(None))
+_NUMBER, _SEVERAL = (int, float), (tuple, list)
+_LONGEST_S = 10**9
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,16 @@ def published_suites() -> Path:
 
 
 def database_url() -> str:
-    """Return where results are stored: `PRAMANA_DATABASE_URL`, or a SQLite file in the data folder."""
-    return variable("PRAMANA_DATABASE_URL") or f"sqlite:///{home() / 'pramana.sqlite3'}"
+    """Return where results are stored: `PRAMANA_DATABASE_URL`, or a SQLite file in the data folder.
+
+    In a URL some characters mean something; in the name of a folder they mean themselves, so there they are escaped.
+    """
+    if stated := variable("PRAMANA_DATABASE_URL"):
+        return stated
+    path = str(home() / "pramana.sqlite3")
+    for character in "%?#":  # the percent sign first: it begins the escapes
+        path = path.replace(character, f"%{ord(character):02X}")
+    return f"sqlite:///{path}"
 
 
 def prices_file() -> Path:

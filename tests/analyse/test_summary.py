@@ -111,6 +111,41 @@ def test_what_judges_cost_counts() -> None:
     assert tally.summary().cost_usd == Total(1.25, 1)
 
 
+def test_tokens_of_judges_are_counted_apart_from_those_of_replies() -> None:
+    tally, reply = Tally(), Reply("x", Usage(10, 2), cost_usd=0.5)
+    tally.add(case(), result(reply=reply, answers=["YES"], cost_usd=0.25, tokens=40))
+    summary = tally.summary()
+    assert (summary.input_tokens.value, summary.output_tokens.value) == (10, 2)
+    assert summary.judge_tokens == Total(40, 0)
+    assert summary.as_data()["judge_tokens"] == {"total": 40, "known": 40, "unknown": 0}
+    tally.add(case(), result(reply=reply, answers=["YES"], cost_usd=0.25))
+    assert tally.summary().judge_tokens == Total(40, 1)
+    tally.add(case(), result(reply=reply, cost_usd=float("nan"), tokens=10**400))
+    assert tally.summary().judge_tokens == Total(40, 2)
+
+
+def test_what_was_judged_before_was_paid_for_all_the_same() -> None:
+    tally = Tally()
+    paid = {"cost_usd": 0.5, "tokens": 100}
+    tally.add(case(), result(reply=Reply("x", cost_usd=1), cost_usd=0.25, tokens=40, other_scorings=paid))
+    tally.add(case(), result(reply=Reply("x", cost_usd=1), other_scorings={"cost_usd": None, "tokens": 7}))
+    summary = tally.summary()
+    assert summary.cost_usd == Total(2.75, 1)
+    assert (summary.judge_cost_usd, summary.judge_tokens) == (Total(0.75, 1), Total(147, 0))
+    assert (summary.judged_again, summary.as_data()["judged_again"]) == (2, 2)
+
+
+def test_a_rate_of_several_judges_is_called_that() -> None:
+    tally = Tally()
+    for judge in ("a", "a", "b"):
+        tally.add(case(), result(check="llm_judge", judge=judge))
+    summary = tally.summary()
+    assert summary.mixed_judges == ("llm_judge: 2 of 3 verdicts by a, 1 by b",)
+    data = summary.as_data()
+    assert data["mixed_judges"] == list(summary.mixed_judges)
+    assert [(each["judge"], each["verdicts"]) for each in data["judges"]] == [("a", 2), ("b", 1)]
+
+
 def test_replies_from_the_cache_are_counted_apart() -> None:
     tally = Tally()
     tally.add(case(), result(reply=Reply("x", Usage(5, 5), total_s=9, cost_usd=1, cached=True)))

@@ -384,6 +384,71 @@ def test_a_start_that_fails_leaves_no_run(suite: Path, monkeypatch: pytest.Monke
     assert [(run.id, run.status) for run in runs] == [(first.id, "finished")]
 
 
+def test_a_resume_that_cannot_begin_leaves_the_run_as_it_was(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+    async def use(server: Loopback, store: Store) -> tuple[Run, Run, Run]:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        stop = Stop()
+        stop("at once")
+        first = await execute(store, begin(store, suite, "gpt-5"), Limits(), stop=stop)
+        monkeypatch.delenv("OPENAI_API_KEY")
+        with pytest.raises(AuthenticationFailed, match="set OPENAI_API_KEY"):
+            await execute(store, first, Limits())
+        left = store.run(first.id)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        return first, left, await execute(store, left, Limits())
+
+    first, left, ended = serve(use)
+    assert (first.status, first.stored, left.status) == ("stopped", 0, "stopped")
+    assert "needs a key" in str(left.reason)
+    assert (ended.status, ended.stored) == ("finished", 10)
+
+
+@pytest.mark.parametrize("fault", [Fault("rate_limited", retry_after="86400"), Fault("overloaded")])
+def test_what_nobody_gave_up_stays_to_be_asked(suite: Path, fault: Fault) -> None:
+    async def use(server: Loopback, store: Store) -> tuple[Run, Run, list[str]]:
+        stop = Stop()
+        run = begin(store, suite, f"{server.url}#m")
+        asyncio.get_running_loop().call_later(0.08, stop, INTERRUPTED)
+        first = await execute(store, run, Limits(8), stop=stop)
+        server.faults = ()
+        ended = await execute(store, store.run(run.id), Limits(8))
+        return first, ended, outcomes(store, run)
+
+    first, ended, found = serve(use, faults=[fault], latency_s=0.05)
+    assert first.status in ("stopped", "interrupted")
+    assert (ended.status, found) == ("finished", ["passed"] * 10)
+
+
+def test_a_function_that_cancels_itself_is_an_error_of_the_case(
+    tmp_path: Path, suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "import asyncio\nasync def say(prompt):\n    raise asyncio.CancelledError\n"
+    (tmp_path / "cancelling.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    async def use(_: Loopback, store: Store) -> tuple[Run, list[str]]:
+        run = begin(store, suite, "python:cancelling:say")
+        return await execute(store, run, Limits()), outcomes(store, run)
+
+    ended, found = serve(use)
+    assert (ended.status, found) == ("finished", ["errored"] * 10)
+
+
+def test_offline_checks_are_made_again_without_a_key(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+    async def use(server: Loopback, store: Store) -> list[str]:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        run = await execute(store, begin(store, suite, "gpt-5"), Limits())
+        monkeypatch.delenv("OPENAI_API_KEY")
+        assert await judge_again(store, run, None, Limits()) == 1
+        return outcomes(store, run)
+
+    assert serve(use) == ["passed"] * 10
+
+
 def test_a_defect_midway_is_recorded_and_can_be_resumed(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, Run]:
         run = begin(store, suite, f"{server.url}#m")

@@ -2,13 +2,14 @@
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pramana.errors import InvalidInput, NotFound
-from pramana.load.results import MAX_PROBLEMS, Block, read_results
+from pramana.load.results import MAX_BYTES, MAX_PROBLEMS, Block, read_results
 from pramana.model import (
     Case,
     Check,
@@ -229,3 +230,28 @@ def test_problems_are_bounded(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as refused:
         read_results(written(tmp_path, [1] * 1000))
     assert len(refused.value.problems) == MAX_PROBLEMS
+
+
+def test_a_pipe_or_a_device_is_refused_before_it_is_opened(tmp_path: Path) -> None:
+    pipe, endless = tmp_path / "pipe.json", tmp_path / "endless.json"
+    os.mkfifo(pipe)
+    endless.symlink_to("/dev/zero")
+    for path in (pipe, endless, tmp_path):
+        with pytest.raises(InvalidInput, match="it is no regular file"):
+            read_results(path)
+
+
+def test_a_file_too_large_for_any_memory_is_refused_by_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "large.json"
+    with path.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)  # a hole: it takes no room
+    with pytest.raises(InvalidInput, match="has 2,000,000,001 bytes; a results file may have 2,000,000,000"):
+        read_results(path)
+
+
+def test_a_file_that_says_whose_its_verdicts_are_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.json"
+    path.write_text(
+        json.dumps([{**OLD, "summary": {**OLD["summary"], "mixed_judges": ["x: 1 of 2"]}}]), encoding="utf-8"
+    )
+    assert len(read_results(path)[0].results) == 3

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pramana.errors import InvalidInput, ProviderError, Unavailable
+from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable
 from pramana.model import Reply, Request, Target, Turn
 from pramana.providers import command
 from pramana.providers.command import Command
@@ -151,3 +151,16 @@ def test_a_command_that_is_not_there_says_so_at_once(tmp_path: Path) -> None:
     with pytest.raises(ProviderError, match="program cannot be started: No such file"):
         asyncio.run(provider.ask(Request("x", (Turn("user", "hi"),))))
     asyncio.run(provider.close())
+
+
+def test_the_environment_is_inherited_and_no_key_of_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "sk-of-the-environment"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    say = "import os, sys; print(os.environ['ANTHROPIC_API_KEY'], file=sys.{}); sys.exit({})"
+    with pytest.raises(KeyInAnswer, match="held a key of the environment") as caught:
+        ask(python(say.format("stdout", 0)))
+    assert key not in str(caught.value)
+    with pytest.raises(ProviderError, match=r"ended with status 3: \[key\]$"):
+        ask(python(say.format("stderr", 3)))
+    reply = ask(python(say.format("stderr", 0)))
+    assert (reply.text, reply.response()["stderr"]) == ("", "[key]\n")

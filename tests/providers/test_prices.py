@@ -10,7 +10,7 @@ from genai_prices import Usage as TheirUsage
 from genai_prices import calc_price
 
 from pramana.errors import InvalidInput
-from pramana.model import Target, Usage
+from pramana.model import MOST_TOKENS, Target, Usage
 from pramana.providers.names import resolve
 from pramana.providers.prices import Prices, published_models
 
@@ -149,6 +149,14 @@ def test_the_version_says_whose_prices_they_are(tmp_path: Path) -> None:
             'unknown field; did you mean "input_per_million"?',
             2,
         ),
+        (f'[prices."a:b"]\ninput_per_million = {"9" * 400}\noutput_per_million = 2', "from 0 to 1,000,000,000", 2),
+        (
+            f'[prices."a:b"]\ninput_per_million = 1\noutput_per_million = 0x{"f" * 9000}',
+            "output_per_million: is a number beyond all measure; expected",
+            3,
+        ),
+        ('[prices."a:b"]\ninput_per_million = 1e308\noutput_per_million = 2', 'is "1e+308"', 2),
+        ('[prices."a:b"]\ninput_per_million = nan\noutput_per_million = 2', 'is "nan"', 2),
         ("[prize]\n", 'unknown name; did you mean "prices"?', 1),
         ("prices = 3", "is no table", 1),
         ('[prices]\n"a:b" = 3', "is no table", 2),
@@ -161,6 +169,13 @@ def test_a_bad_file_says_where(tmp_path: Path, text: str, says: str, line: int) 
     assert says in str(caught.value)
     assert str(caught.value).startswith(f"{path}:{line}:")
     assert caught.value.problems[0].line == line
+
+
+def test_no_cost_is_beyond_measure(tmp_path: Path) -> None:
+    text = '[prices."openai:gpt-5"]\ninput_per_million = 1e9\noutput_per_million = 1e9'
+    cost = Prices.load(write(tmp_path, text)).cost(target("gpt-5"), None, Usage(MOST_TOKENS, MOST_TOKENS, 0))
+    assert cost is not None
+    assert cost * 1e6 < float("inf")
 
 
 def test_every_problem_is_reported(tmp_path: Path) -> None:

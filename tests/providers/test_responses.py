@@ -209,7 +209,6 @@ def test_an_error_midway_has_its_kind(code: str, kind: type[Exception], shape: s
         {},
         {"output": 3},
         {"output": [3]},
-        {"output": [], "usage": 3},
     ],
 )
 def test_an_answer_of_another_shape_breaks_the_reply(said: Any) -> None:

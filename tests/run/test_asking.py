@@ -21,6 +21,7 @@ from pramana.errors import (
     Unreachable,
 )
 from pramana.model import Reply, Request, Target, Turn, Usage
+from pramana.providers.prices import Prices, Rates
 from pramana.run import asking
 from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, Asking, Budget
 from pramana.run.limiter import Limiter
@@ -232,6 +233,113 @@ def test_what_a_stranger_raises_is_an_error_of_the_case() -> None:
         ask(make(Broken()))
     assert not caught.value.fatal
     assert not caught.value.transient
+
+
+@pytest.mark.parametrize(
+    ("reply", "wrong"),
+    [
+        (None, "it is a NoneType"),
+        ("yes", "it is a str"),
+        (Reply(5), "text is a int"),  # type: ignore[arg-type]
+        (Reply("a", None), "usage is a NoneType"),  # type: ignore[arg-type]
+        (Reply("a", served_model=["a"]), "served_model is a list"),  # type: ignore[arg-type]
+        (Reply("a", fingerprint=5), "fingerprint is a int"),  # type: ignore[arg-type]
+        (Reply("a", finish_reason={"a": 1}), "finish_reason is a dict"),  # type: ignore[arg-type]
+        (Reply("a", first_token_s=[1]), "first_token_s is a list"),  # type: ignore[arg-type]
+        (Reply("a", total_s=float("nan")), "total_s is nan"),
+        (Reply("a", total_s=-1.0), "total_s is -1.0"),
+        (Reply("a", raw="{}"), "raw is a str"),  # type: ignore[arg-type]
+        (Reply("a", dropped=(1,)), "dropped is a tuple"),  # type: ignore[arg-type]
+        (Reply("a", cached="no"), "cached is a str"),  # type: ignore[arg-type]
+        (Reply("a", vectors=5), "vectors is a int"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_reply_that_is_none_is_an_error_of_the_case(reply: Any, wrong: str) -> None:
+    provider = Scripted(lambda _: reply)
+    with pytest.raises(ProviderError, match="the provider fake returned no reply as it is documented: ") as caught:
+        ask(make(provider))
+    assert str(caught.value).endswith(wrong)
+    assert not caught.value.fatal
+    assert len(provider.asked) == 1
+
+
+@pytest.mark.parametrize("count", [-5, 2**63, 10**400, 1.5, True, "7"])
+def test_a_count_that_is_none_is_unknown_and_no_budget_believes_it(count: Any) -> None:
+    for budget in (Budget(max_cost_usd=1), Budget(max_tokens=100)):
+        asking_ = make(Scripted(lambda _: Reply("ok", Usage(count, count, count))), budget)
+        asking_.cost_of = lambda _target, _served, usage: usage.input_tokens
+        assert ask(asking_).usage == Usage()
+        with pytest.raises(BudgetSpent, match="without a count of its tokens"):
+            ask(asking_)
+
+
+def test_a_negative_count_does_not_pay_back_what_was_spent() -> None:
+    budget = Budget(max_cost_usd=1)
+    replies = [Reply("ok", Usage(1, 1)), Reply("ok", Usage(-(10**9), -(10**9))), Reply("ok", Usage(1, 1))]
+    asking_ = make(Scripted(*(lambda _, reply=reply: reply for reply in replies)), budget)
+    asking_.target = Target("x", "openai", "x")
+    asking_.cost_of = Prices({"x": Rates(0, 1.0, 1.0, 1.0)}).cost
+    ask(asking_)
+    ask(asking_)
+    assert budget.cost_usd == pytest.approx(2e-6)
+    with pytest.raises(BudgetSpent, match="its cost is unknown"):
+        ask(asking_)
+
+
+class Own(BaseException):
+    """Of a stranger."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), Own("so"), asyncio.CancelledError()])
+def test_nothing_a_stranger_raises_ends_the_run(error: BaseException) -> None:
+    class Broken(Scripted):
+        async def ask(self, request: Request) -> Reply:
+            await asyncio.sleep(0)
+            self.asked.append(request)
+            raise error
+
+    with pytest.raises(
+        ProviderError, match=r"the provider fake (failed: (SystemExit: 3|Own: so)|cancelled itself)"
+    ) as caught:
+        ask(make(Broken()))
+    assert not caught.value.fatal
+
+
+def test_who_takes_no_notice_of_the_end_can_be_asked_again_and_cancelled() -> None:
+    class Stubborn(Scripted):
+        async def ask(self, request: Request) -> Reply:
+            self.asked.append(request)
+            if len(self.asked) > 1:
+                raise asyncio.CancelledError
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                return Reply("late")
+            return Reply("never")
+
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        asking_ = Asking(TARGET, Stubborn(), Limiter(4), Budget(), lambda *_: 0.0, timeout_s=0.02)
+        assert (await asking_(REQUEST)).text == "late"
+        assert task.cancelling() == 0
+        with pytest.raises(ProviderError, match="cancelled itself"):
+            await asking_(REQUEST)
+
+    asyncio.run(main())
+
+
+def test_a_cache_that_cannot_be_used_is_as_good_as_none() -> None:
+    class Broken:
+        def get(self, target: Target, where: str, request: Request) -> Reply | None:
+            raise MemoryError(target, where, request)
+
+        def put(self, target: Target, where: str, request: Request, reply: Reply) -> None:
+            raise KeyError(target, where, request, reply)
+
+    asking_ = make(Scripted())
+    asking_.cache = Broken()
+    assert ask(asking_).text == "ok"
 
 
 def test_a_cap_that_cannot_be_counted_ends_the_run() -> None:

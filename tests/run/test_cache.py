@@ -1,7 +1,12 @@
 """The reply cache: the same question costs nothing, any other is asked."""
 
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,9 +46,95 @@ def test_another_question_is_asked(tmp_path: Path, target: Target, request_: Req
     assert cache.get(replace(TARGET, typed="another spelling"), WHERE, replace(REQUEST, purpose="judge")) is not None
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"text": 5}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"text": 5}', b"[" * 100_000, b'{"usage": []}'])
 def test_a_broken_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
     cache = FileCache(tmp_path)
     cache.put(TARGET, WHERE, REQUEST, REPLY)
     next(path for path in tmp_path.rglob("*") if path.is_file()).write_bytes(content)
     assert cache.get(TARGET, WHERE, REQUEST) is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("text", 5),
+        ("text", None),
+        ("served_model", ["a"]),
+        ("finish_reason", {}),
+        ("fingerprint", 1),
+        ("total_s", "1"),
+        ("dropped", 5),
+        ("dropped", [5]),
+        ("raw", 5),
+        ("usage", 3),
+        ("vectors", [[1]]),
+        ("another", 1),
+    ],
+)
+def test_a_file_of_other_types_is_as_good_as_none(tmp_path: Path, field: str, value: Any) -> None:
+    cache = FileCache(tmp_path)
+    cache.put(TARGET, WHERE, REQUEST, REPLY)
+    path = next(path for path in tmp_path.rglob("*") if path.is_file())
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    known = cache.get(TARGET, WHERE, REQUEST)
+    assert known == (replace(REPLY, cached=True, cost_usd=0.0) if field == "vectors" else None)
+
+
+def test_counts_of_a_file_that_are_none_are_unknown(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path)
+    cache.put(TARGET, WHERE, REQUEST, replace(REPLY, usage=Usage(-1, 2**63, 4)))
+    known = cache.get(TARGET, WHERE, REQUEST)
+    assert known is not None
+    assert known.usage == Usage(None, None, 4)
+
+
+def _path(cache: FileCache) -> Path:
+    return cache._path(TARGET, WHERE, REQUEST)
+
+
+def test_a_folder_in_a_files_place_is_as_good_as_none(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path)
+    _path(cache).mkdir(parents=True)
+    cache.put(TARGET, WHERE, REQUEST, REPLY)
+    assert cache.get(TARGET, WHERE, REQUEST) is None
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_file_in_the_folders_place_is_as_good_as_none(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("")
+    cache = FileCache(tmp_path / "cache")
+    cache.put(TARGET, WHERE, REQUEST, REPLY)
+    assert cache.get(TARGET, WHERE, REQUEST) is None
+
+
+@contextmanager
+def a_full_disk() -> Iterator[None]:
+    """Let no file of this process grow beyond a few bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_costs_no_reply_and_keeps_nothing_half(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path)
+    with a_full_disk():
+        cache.put(TARGET, WHERE, REQUEST, REPLY)
+    assert cache.get(TARGET, WHERE, REQUEST) is None
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_what_cannot_be_written_as_json_is_not_kept(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path)
+    for odd in (replace(REQUEST, parameters={"tools": object()}), replace(REQUEST, parameters={"tools": _nested()})):
+        cache.put(TARGET, WHERE, odd, REPLY)
+        assert cache.get(TARGET, WHERE, odd) is None
+
+
+def _nested() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(100_000):
+        value = [value]
+    return value

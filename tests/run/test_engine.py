@@ -14,11 +14,15 @@ from pramana.run.stop import Stop
 CASE = Case("coding-001", "test_case", (Turn("user", "hi"),), Facets("coding", "easy"))
 
 
-def work(count: int, drawn: list[int] | None = None) -> Iterator[tuple[Key, Case]]:
-    for number in range(count):
+CHUNK = 256
+
+
+def work(count: int, drawn: list[int] | None = None) -> Iterator[list[tuple[Key, Case]]]:
+    for first in range(0, count, CHUNK):
+        numbers = range(first, min(first + CHUNK, count))
         if drawn is not None:
-            drawn.append(number)
-        yield Key(str(number), "m"), CASE
+            drawn.extend(numbers)
+        yield [(Key(str(number), "m"), CASE) for number in numbers]
 
 
 async def answer(piece: tuple[Key, Case]) -> Result:
@@ -61,7 +65,7 @@ def test_workers_are_bounded_and_work_is_drawn_when_needed() -> None:
 
     asyncio.run(main())
     assert most == 5
-    assert 2000 + BUFFER <= len(drawn) <= 2000 + BUFFER + 2 * Feed.CHUNK
+    assert 2000 + BUFFER <= len(drawn) <= 2000 + BUFFER + 2 * CHUNK
 
 
 def test_a_slow_model_does_not_keep_another_waiting() -> None:

@@ -6,11 +6,13 @@ that argues with it, no test without one can show.
 """
 
 import asyncio
+import json
+from dataclasses import replace
 
 import pytest
 
 from pramana.errors import AuthenticationFailed, ProviderError, Unavailable
-from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, Turn
+from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, Turn, Usage
 from pramana.score.judge import Judge, mark_for, score_by_judge, verdict
 from pramana.score.rubric import SCORES, read_ratings, score_by_rubric
 from pramana.score.scoring import NO_JUDGE, Scoring
@@ -35,7 +37,7 @@ RATINGS = '{"completed": "yes", "accuracy": 9, "helpfulness": 8, "naturalness": 
 class Scripted:
     """A judge that answers by a script and remembers what it was sent."""
 
-    def __init__(self, *answers: str | ProviderError) -> None:
+    def __init__(self, *answers: str | Reply | ProviderError) -> None:
         self.answers = list(answers)
         self.requests: list[Request] = []
 
@@ -44,7 +46,7 @@ class Scripted:
         answer = self.answers.pop(0)
         if isinstance(answer, ProviderError):
             raise answer
-        return Reply(answer, served_model="judge-1", cost_usd=0.5)
+        return answer if isinstance(answer, Reply) else Reply(answer, served_model="judge-1", cost_usd=0.5)
 
     def judge(self) -> Judge:
         return Judge(self, "judge", "openai:judge")
@@ -74,6 +76,17 @@ def scored(script: Scripted, output: str, case: Case = JUDGED) -> Check:
         ("\n \n", None),
         ("MAYBE", None),
         ("yes\n```", None),
+        ("**NO**.", False),
+        ("__yes__", True),
+        ('The output says:\n"YES"', None),
+        ('It ends with "so\nYES"', None),
+        ("\u2018YES\u2019", None),
+        ("`YES`", None),
+        ("**YES", None),
+        ("YES..", None),
+        ("YE\u017f", None),
+        ("He quotes a line\u2028YES", None),
+        ("Evidence.\r\nNO\r\n", False),
     ],
 )
 def test_the_verdict_is_the_last_line_alone(answer: str, expected: bool | None) -> None:
@@ -140,6 +153,34 @@ def test_twice_unreadable_is_unscored_never_failed() -> None:
     assert "twice gave no verdict" in check.reason
 
 
+CUT = ["length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "incomplete", "content_filter", "SAFETY"]
+
+
+@pytest.mark.parametrize("finish", CUT)
+def test_an_answer_that_was_cut_off_is_not_read_but_asked_for_once_more(finish: str) -> None:
+    script = Scripted(Reply("The criterion asks for\nYES", finish_reason=finish), "It is none.\nNO")
+    check = scored(script, "x")
+    assert (check.outcome, len(script.requests)) == (Outcome.FAILED, 2)
+    assert "cut off" in script.requests[1].turns[-1].text
+    half = Reply(f"Fits.\n{RATINGS}", finish_reason=finish)
+    for by, cut in ((JUDGED, Reply("YES", finish_reason=finish)), (SCENARIO, half)):
+        check = scored(Scripted(cut, cut), "x", by)
+        assert check.outcome == Outcome.UNSCORED
+        assert f"its last answer was cut off ({finish})" in check.reason
+
+
+@pytest.mark.parametrize("finish", [None, "stop", "STOP", "end_turn", "stop_sequence", "completed", "eos"])
+def test_an_answer_that_came_to_its_end_is_read(finish: str | None) -> None:
+    check = scored(Scripted(Reply("So it is.\nYES", finish_reason=finish)), "x")
+    assert (check.outcome, check.evidence["finish_reason"]) == (Outcome.PASSED, finish)
+
+
+def test_an_answer_from_the_cache_used_no_tokens() -> None:
+    asked, known = Reply("?", Usage(30, 5), cost_usd=0.5), Reply("YES", Usage(30, 5), cost_usd=0.0, cached=True)
+    check = scored(Scripted(asked, known), "x")
+    assert (check.evidence["tokens"], check.evidence["cost_usd"]) == (35, 0.5)
+
+
 def test_a_judge_that_cannot_be_asked_is_unscored_and_a_wrong_key_ends_the_run() -> None:
     check = scored(Scripted(Unavailable("down")), "x")
     assert (check.outcome, "could not be asked: down" in check.reason) == (Outcome.UNSCORED, True)
@@ -177,11 +218,30 @@ def test_low_scores_decide_nothing() -> None:
         RATINGS.replace("9", "true"),
         RATINGS + " ok",
         "[" * 100_000,
+        RATINGS.replace('"fits"', "NaN"),
+        RATINGS.replace('"fits"', "-Infinity"),
+        RATINGS.replace('"fits"', "1e999"),
+        RATINGS.replace('"completed": "yes"', '"completed": "no", "completed": "yes"'),
     ],
 )
 def test_ratings_that_cannot_be_read(change: str) -> None:
     assert read_ratings(change) is None
     assert scored(Scripted(change, change), "x", SCENARIO).outcome == Outcome.UNSCORED
+
+
+def test_of_the_reasons_only_words_are_kept() -> None:
+    strange = RATINGS.replace(
+        '{"accuracy": "fits"}', '{"accuracy": 1e308, "helpfulness": ["x"], "naturalness": "ok", "x": "y"}'
+    )
+    check = scored(Scripted(strange), "x", SCENARIO)
+    assert check.evidence["reasons"] == {"naturalness": "ok"}
+    assert json.dumps(dict(check.evidence), allow_nan=False)
+
+
+def test_scenarios_of_every_type_are_judged_by_one_version() -> None:
+    other = replace(SCENARIO, facets=replace(SCENARIO.facets, category="conversation-flow"))
+    versions = {scored(Scripted(RATINGS), "x", each).version for each in (SCENARIO, other)}
+    assert len(versions) == 1
 
 
 def test_without_a_judge_it_is_unscored_and_says_why() -> None:

@@ -157,14 +157,14 @@ def test_long_wide_and_hostile_lines_fit_the_terminal_and_do_no_harm(tmp_path: P
     assert "\u202e" not in result.stdout
     shown = [line for line in result.stdout.splitlines() if line[5:8] == " | "]
     assert shown
-    assert max(terminal._width(line) for line in shown) <= columns
+    assert max(terminal.width(line) for line in shown) <= columns
 
 
 def test_the_caret_stands_under_wide_characters() -> None:
     problem = Problem("m", "p", 1, 6, "f", source="日本\te\u0301x: y", caret=6)
     lines = click.unstyle(terminal._pointed(problem)).splitlines()
     before = lines[0][: lines[0].index("x")]
-    assert terminal._width(before) == lines[1].index("^")
+    assert terminal.width(before) == lines[1].index("^")
 
 
 @pytest.mark.parametrize(
@@ -185,6 +185,13 @@ def test_the_caret_stands_under_wide_characters() -> None:
         (["run", "--param", "x=[-Infinity]"], 2, "Invalid value for --param"),
         (["run", "--param", "x=1e999"], 2, "Invalid value for --param"),
         (["run", "--param", "x=" + "[" * 9999], 2, "Invalid value for --param"),
+        (["run", "--param", "temperature=hot"], 2, "expected a number from 0, or null to send none"),
+        (["run", "--param", "temperature=true"], 2, "expected a number from 0"),
+        (["run", "--param", "temperature=-0.5"], 2, "expected a number from 0"),
+        (["run", "--param", "top_p=1.5"], 2, "expected a number from 0 to 1"),
+        (["run", "--param", "seed=1.5"], 2, "expected a whole number, or null"),
+        (["run", "--param", 'max_tokens="9"'], 2, "expected a whole number from 1"),
+        (["run", "--param", "max_tokens=0"], 2, "expected a whole number from 1"),
         (["run", "--temperature", "nan"], 2, "'nan' is not a finite number"),
         (["run", "--max-cost", "nan"], 2, "'nan' is not a finite number"),
         (["run", "--fail-under", "nan"], 2, "'nan' is not a finite number"),
@@ -197,6 +204,11 @@ def test_the_caret_stands_under_wide_characters() -> None:
         (["run", "--fail-under", "90"], 2, "is not in the range"),
         (["run", "--resume", "r1"], 2, "no run"),
         (["show"], 2, "no run"),
+        (["show", ""], 2, "the name is empty"),
+        (["export", ""], 2, "the name is empty"),
+        (["rescore", ""], 2, "the name is empty"),
+        (["run", "--resume", ""], 2, "the name is empty"),
+        (["compare", "", ""], 2, "the name is empty"),
         (["export", "--format", "pdf"], 2, "'pdf' is not one of"),
         (["suite", "hash", "nowhere.jsonl"], 2, "does not exist"),
         (["suite", "verify", "v9"], 2, 'no suite version "v9"'),
@@ -326,6 +338,30 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert result.stdout.count("\n") == 1
     assert (result.stderr, result.returncode) == ("", 141)
+
+
+@pytest.mark.parametrize(("closed", "code"), [(">&-", 3), ("2>&- >&-", 3), ("--output /dev/null >&-", 0)])
+def test_a_closed_output_is_no_defect(closed: str, code: int) -> None:
+    assert pramana("run", "--model", "fake:echo", "--limit", "1", "--quiet").returncode == 0
+    command = f"{sys.executable} -m pramana export {closed}"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert result.returncode == code
+    closed_both = "2>&-" in closed
+    said = "" if closed_both or not code else "pramana: standard output is closed; name a file with --output\n"
+    assert result.stderr == said
+
+
+def test_a_run_whose_outputs_are_closed_is_made_all_the_same() -> None:
+    command = f"{sys.executable} -m pramana run --model fake:echo --limit 1 2>&- >&-"
+    assert subprocess.run(["bash", "-c", command], check=False).returncode == 0
+    (made,) = json.loads(pramana("runs", "--json").stdout)
+    assert made["status"] == "finished"
+
+
+def test_parameters_that_are_numbers_or_none_are_taken() -> None:
+    given = ["temperature=0.5", "top_p=1", "seed=null", "max_tokens=7", "other=hot"]
+    arguments = [word for each in given for word in ("--param", each)]
+    assert pramana("run", "--model", "fake:echo", "--limit", "1", "--quiet", *arguments).returncode == 0
 
 
 def test_an_ascii_terminal_is_no_traceback(bad: Path) -> None:

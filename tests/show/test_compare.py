@@ -31,6 +31,7 @@ from pramana.model import (
 )
 from pramana.show.cli import pramana
 from pramana.show.exports import write_json
+from pramana.show.terminal import width
 from pramana.store import open_store
 
 P, F, E = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED
@@ -319,3 +320,14 @@ def _counting(method: Callable[..., Any], seen: list[Any]) -> Callable[..., Any]
         return method(self, *arguments)
 
     return counted
+
+
+def test_a_name_of_a_megabyte_is_cut_for_people_and_whole_for_programs() -> None:
+    long = [replace(each, id="字" * 1_000_000 + each.id) for each in cases(9)]
+    base, new = run(long), run(long, failing)
+    done = CliRunner().invoke(pramana, ["compare", base, new], standalone_mode=False)
+    lines = done.stdout.splitlines()
+    assert len([line for line in lines if line.endswith("字…")]) == 9
+    assert max(map(width, lines)) <= 80
+    _, found = compared(base, new)
+    assert {each["case"] for each in found["lost"]} == {each.id for each in long}

@@ -232,6 +232,73 @@ def test_the_schema_refuses_a_score_without_a_verdict_and_a_verdict_without_a_sc
     assert not SCHEMA.is_valid(blocks)
 
 
+def judged(judges: list[str], outcome: Outcome = Outcome.PASSED) -> Rows:
+    rows = []
+    for number, judge in enumerate(judges):
+        case, result = row(outcome=outcome, case_id=f"a-{number}")
+        evidence = {"judge": judge, "served_model": None, "cost_usd": 0.01, "tokens": 50}
+        rows.append((case, replace(result, checks=(Check("llm_judge", "1", outcome, "so", evidence=evidence),))))
+    return rows
+
+
+def test_verdicts_of_several_judges_are_said_near_the_rate_in_every_format() -> None:
+    rows = judged(["gpt-5"] * 7 + ["fake:echo"] * 3)
+    sentence = "llm_judge: 7 of 10 verdicts by openai:gpt-5, 3 by fake:echo"
+    (block,) = json.loads(exported("json", a_run(), rows))
+    SCHEMA.validate([block])
+    assert block["summary"]["mixed_judges"] == [sentence]
+    root = ET.fromstring(exported("junit", a_run(), rows))  # noqa: S314 - ours
+    assert [(each.get("name"), each.get("value")) for each in root.iter("property")] == [("mixed_judges", sentence)]
+    read = csv.DictReader(io.StringIO(exported("csv", a_run(), rows), newline=""))
+    assert [each["judge"] for each in read] == ["openai:gpt-5"] * 7 + ["fake:echo"] * 3
+    head, _, _ = exported("markdown", a_run(), rows).partition("| m |")
+    assert f"**Several judges, so the rate is of none of them: {sentence}**" in head
+    page = exported("html", a_run(), rows)
+    warning = f"<p class=warn>Several judges, so the rate is of none of them: <bdi>{sentence}</bdi></p>"
+    assert page.index("<p class=big>") < page.index(warning) < page.index("<dl class=tiles>")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_one_judge_is_not_worth_a_word(kind: Format) -> None:
+    assert not re.search("(?i)several judges|mixed_judges", exported(kind, a_run(), judged(["gpt-5", "openai:gpt-5"])))
+
+
+def test_what_judges_took_stands_beside_what_replies_did() -> None:
+    rows = judged(["gpt-5"] * 4)
+    text = exported("markdown", a_run(), rows)
+    assert "Tokens: 40 in, 12 out; judges: 200 tokens, $0.0400; cost: $0.0440 with them;" in text
+    page = exported("html", a_run(), rows)
+    assert "<dt>Tokens of judges</dt><dd>200<small>$0.0400</small>" in page
+    assert "judges" not in exported("markdown", a_run(), ALL)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_number_that_json_does_not_have_is_null(number: float) -> None:
+    case, result = row()
+    check = Check(
+        "rubric", "1", Outcome.PASSED, "so", number, {"reasons": {"accuracy": [number, 1]}, "cost_usd": number}
+    )
+    reply = replace(result.reply, cost_usd=number) if result.reply else None
+    rows = [(case, replace(result, checks=(check,), reply=reply))]
+    (block,) = json.loads(exported("json", a_run(), rows), parse_constant=pytest.fail)
+    (written,) = block["results"][0]["assertion_result"]["details"]["checks"]
+    assert (written["value"], written["evidence"]) == (None, {"reasons": {"accuracy": [None, 1]}, "cost_usd": None})
+    assert block["results"][0]["score"] == 1.0
+    (read,) = csv.DictReader(io.StringIO(exported("csv", a_run(), rows), newline=""))
+    assert read["cost_usd"] == ""
+    assert "nan" not in exported("markdown", a_run(), rows)
+
+
+def test_evidence_nested_beyond_measure_is_cut_not_fatal() -> None:
+    nested: Any = 1
+    for _ in range(100_000):
+        nested = [nested]
+    case, result = row()
+    check = Check("strange", "1", Outcome.PASSED, "so", evidence={"deep": nested})
+    (block,) = json.loads(exported("json", a_run(), [(case, replace(result, checks=(check,)))]))
+    assert block["summary"]["passed"] == 1
+
+
 # ── CSV ──
 
 
@@ -329,6 +396,32 @@ def test_markdown_stays_short_and_says_what_it_leaves_out() -> None:
     assert len(text) < 40_000
 
 
+@pytest.mark.parametrize("text", ["<b>*|" * 100, "`" * 500, "👩🏽‍🚀" * 200, "_x_ " * 200, "\x00" * 300])
+def test_markdown_fits_into_a_comment_whatever_the_run_holds(text: str) -> None:
+    """GitHub takes 65,536 characters; as it does not say which, those of UTF-16 count, the most there are."""
+    models = [f"{number} {text}" for number in range(100)]
+    tags = [f"{number} {text}" for number in range(300)]
+    rows = [
+        row(
+            text, outcome, case_id=f"{number} {text}", reason=f"{tags[number]}", model=models[number % 100],
+            category=tags[number], difficulty=tags[number], language=tags[number], tags=tuple(tags[number : number + 5]),
+        )
+        for number in range(300)
+        for outcome in (Outcome.FAILED, Outcome.UNSCORED)
+    ]  # fmt: skip
+    run = replace(a_run(*models, status="stopped"), reason=text)
+    page = exported("markdown", run, rows)
+    assert len(page.encode("utf-16-le")) // 2 < 65_536
+    assert "\n*Shortened to fit a comment; the JSON, CSV and HTML exports have the rest.*\n" in page
+    assert re.search(r"\nand \d+ more\n", page)
+    assert page.count("<details>") == page.count("</details>")
+    assert page.endswith("</sub>\n")
+
+
+def test_markdown_that_shows_all_it_has_says_nothing_of_cuts() -> None:
+    assert "Shortened" not in exported("markdown", a_run(), ALL)
+
+
 def test_markdown_of_an_unfinished_run_says_so() -> None:
     assert "**5 of 5 results; the run is stopped**" in exported("markdown", a_run(status="stopped"), ALL)
 
@@ -415,6 +508,32 @@ def test_in_a_real_browser_nothing_runs_and_nothing_is_fetched(tmp_path: Path, l
     assert not re.search(r"<(script|img|iframe|link|object|embed|form|a|base)\b", shown)
     assert listener.knocks == knocks
     assert shown.count("<details") == len(rows)
+
+
+BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_no_character_turns_the_order_of_what_is_read(kind: Format) -> None:
+    name = f"safe{BIDI}txt"
+    rows = [row(name, outcome, reason=name, case_id=name, category=name, tags=(name,)) for outcome in Outcome]
+    run = replace(a_run(name), reason=name, status="stopped")
+    text = exported(kind, run, list(_as(rows, name)))
+    assert not set(BIDI) & set(text)
+    assert "\\u202e" in text or "&#92;u202e" in text
+
+
+def test_words_from_right_to_left_are_kept_and_stand_apart_from_the_line_they_are_in() -> None:
+    said, name = "مرحبا بالعالم\u200f!", "שלום"
+    rows = [row(said, outcome, reason=said, case_id=name, category=name) for outcome in Outcome]
+    page = exported("html", a_run(), rows)
+    assert f"<pre class=reply dir=auto>{said}</pre>" in page
+    assert f"<span class=id><bdi>{name}</bdi></span>" in page
+    assert f"<th scope=row><bdi>{name}</bdi></th>" in page
+    without = re.sub(r"<bdi>[^<]*</bdi>|<pre[^>]* dir=auto>[^<]*</pre>", "", page)
+    assert not re.search("[\u0590-\u06ff]", without)
+    for kind in ("csv", "junit", "markdown"):
+        assert said in exported(kind, a_run(), rows) or said in exported(kind, a_run(), rows).replace("&#33;", "!")
 
 
 def test_the_page_holds_no_address_and_forbids_to_load_anything() -> None:

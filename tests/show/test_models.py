@@ -125,3 +125,13 @@ def test_providers_of_other_packages_are_listed_as_built_ins_are() -> None:
         listed = json.loads(done.stdout)
         assert listed["parrot"] == {"models": ["loud", "quiet"], "problem": None}
         assert "has no open(target, account)" in listed["shapeless"]["problem"]
+
+
+@pytest.mark.parametrize(
+    "kept", ["[" * 100_000, '{"local": ' * 100_000, '{"local": {"at": 1' + "0" * 400 + ', "models": []}}', "{", "5"]
+)
+def test_a_cache_that_holds_anything_is_as_good_as_none(kept: str) -> None:
+    path = settings.home() / "cache" / "models.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(kept, encoding="utf-8")
+    assert offers()["local"]["models"] == ["SmolLM2-135M-Instruct"]

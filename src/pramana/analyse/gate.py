@@ -24,6 +24,8 @@ GOOD, BAD, UNFINISHED, INCONCLUSIVE = 0, 1, 3, 4
 _WORST_FIRST = (BAD, INCONCLUSIVE, GOOD)
 NAMED = 10
 """Cases, or models, that a sentence names; more are counted."""
+LONGEST_NAME = 80
+"""Of a case, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,11 @@ def _errored(summary: Summary) -> str:
 
 def _listed(named: Named) -> str:
     more = " and more" if named.more or len(named.cases) > NAMED else ""
-    return ", ".join(named.cases[:NAMED]) + more
+    return ", ".join(_short(case) for case in named.cases[:NAMED]) + more
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
 def _results(count: int) -> str:

@@ -2,19 +2,22 @@
 
 `Tally` takes each result once, in any order, and keeps counters, two arrays of times and a bounded list of reasons: its
 memory does not grow with the texts, and hardly with the number of results. An error is not a failure: the pass rate is
-passed / (passed + failed), and whatever has no verdict stands beside it, with the reason in words. Nothing is rounded
-here, and an unknown price or token count stays unknown.
+passed / (passed + failed), and whatever has no verdict stands beside it, with the reason in words. Money and tokens are
+those of the replies and of every check that was ever made of them, also of those that others have replaced: what was
+paid for does not become free by judging again. Nothing is rounded here, and an unknown price or token count stays
+unknown.
 """
 
 import re
 from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pramana.analyse.intervals import Interval, percentile, wilson
-from pramana.model import Case, Outcome, Result
+from pramana.analyse.judges import Judges, Verdicts, as_typed
+from pramana.model import Case, Check, Outcome, Result
 
 Dimension = Literal["category", "difficulty", "tag", "language", "check", "model"]
 DIMENSIONS: tuple[Dimension, ...] = ("category", "difficulty", "tag", "language", "check", "model")
@@ -25,10 +28,14 @@ NAMED_CASES = 10
 """Ids kept of the cases that share a reason."""
 MAX_REASON_LENGTH = 300
 OTHER_REASONS = "other reasons"
+OTHER_SCORINGS = "other_scorings"
+"""Where a check's evidence has the money and the tokens of its result's other checks: older ones, and unseen ones."""
 
 _ORDER = tuple(Outcome)
 _PLACE = {outcome: place for place, outcome in enumerate(_ORDER)}
 _HARDER = {"easy": 1, "medium": 2, "hard": 3}
+_BEYOND = 1e300
+"""No sum of tokens or dollars comes near; whatever does is no count."""
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -132,7 +139,9 @@ class Summary:
     cost_usd: Total
     """Of replies, judges and embedders together."""
     judge_cost_usd: Total
-    """The part of judges and embedders."""
+    """The part of judges and embedders, earlier judgings included."""
+    judge_tokens: Total
+    """Theirs, in and out together; none of them is among the tokens above."""
     latency: Times
     first_token: Times
     reasons: tuple[Reason, ...]
@@ -143,15 +152,34 @@ class Summary:
     """Replies that came from the cache: not asked, not paid, not timed."""
     not_reproducible: tuple[str, ...]
     """One sentence for each parameter a model would not take."""
+    judged_again: int
+    """Results with checks that others have replaced: what those cost is counted too."""
+    judges: tuple[Verdicts, ...]
+    """Who gave how many verdicts."""
+    mixed_judges: tuple[str, ...]
+    """One sentence for each check whose verdicts are of several judges, so that the rate is of none of them."""
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain data, for `--json`, the API and pages."""
         return {
             "overall": _rate_data(self.overall),
+            "mixed_judges": list(self.mixed_judges),
+            "judges": [
+                {
+                    "check": each.judged.check,
+                    "version": each.judged.version,
+                    "judge": each.judged.by or None,
+                    "served_model": each.judged.served or None,
+                    "verdicts": each.count,
+                }
+                for each in self.judges
+            ],
             "by": {name: {value: _rate_data(rate) for value, rate in rows.items()} for name, rows in self.by.items()},
             "tokens": {"input": _total_data(self.input_tokens), "output": _total_data(self.output_tokens)},
             "cost_usd": _total_data(self.cost_usd),
             "judge_cost_usd": _total_data(self.judge_cost_usd),
+            "judge_tokens": _total_data(self.judge_tokens),
+            "judged_again": self.judged_again,
             "latency_s": _times_data(self.latency),
             "first_token_s": _times_data(self.first_token),
             "reasons": [
@@ -265,12 +293,13 @@ class Tally:
     1.0
     """
 
-    def __init__(self, *, repeats: int = 1, models: int = 1) -> None:
-        """Say how many results of each case will come: they are not that many cases."""
+    def __init__(self, *, repeats: int = 1, models: int = 1, who: Callable[[str], str] = as_typed) -> None:
+        """Say how many results of each case will come: they are not that many cases. `who` names a judge."""
         self._repeats, self._models = max(1, repeats), max(1, models)
         self._overall = [0] * len(_ORDER)
         self._by: dict[Dimension, dict[str, list[int]]] = {name: {} for name in DIMENSIONS}
         self._input, self._output, self._cost, self._judge_cost = _Sum(), _Sum(), _Sum(), _Sum()
+        self._judge_tokens, self._judges, self._judged_again = _Sum(), Judges(who), 0
         self._latency, self._first_token = array("d"), array("d")
         self._reasons = _Reasons()
         self._undecided: dict[str, dict[Outcome, _Naming]] = {}
@@ -291,9 +320,9 @@ class Tally:
             _count(by["tag"], tag, place)
         for check in result.checks:
             _count(by["check"], check.name, _PLACE[check.outcome])
-            if "cost_usd" in check.evidence or check.evidence.get("answers"):  # an embedder or a judge was asked
-                cost = check.evidence.get("cost_usd")
-                self._judge_cost.add(cost if isinstance(cost, float | int) else None)
+            self._judges.add(result.key.model, check)
+            if check.evidence:
+                self._pay(check)
         if outcome not in (Outcome.PASSED, Outcome.FAILED):
             self._reasons.add(outcome, why(result), result.case_id)
             self._undecided.setdefault(result.key.model, {}).setdefault(outcome, _Naming()).add(result.case_id)
@@ -312,6 +341,17 @@ class Tally:
         if reply.first_token_s is not None:
             self._first_token.append(reply.first_token_s)
 
+    def _pay(self, check: Check) -> None:
+        """Count what a check cost, and what those that it replaced had."""
+        evidence, replaced = check.evidence, check.evidence.get(OTHER_SCORINGS)
+        if "cost_usd" in evidence or evidence.get("answers"):  # an embedder or a judge was asked
+            self._judge_cost.add(_number(evidence.get("cost_usd")))
+            self._judge_tokens.add(_number(evidence.get("tokens")))
+        if isinstance(replaced, Mapping):
+            self._judged_again += 1
+            self._judge_cost.add(_number(replaced.get("cost_usd")))
+            self._judge_tokens.add(_number(replaced.get("tokens")))
+
     def summary(self) -> Summary:
         """Return what has been counted so far; more may be added after."""
         each = self._repeats * self._models
@@ -328,6 +368,7 @@ class Tally:
             output_tokens=self._output.total(),
             cost_usd=Total(self._cost.known + self._judge_cost.known, self._cost.unknown + self._judge_cost.unknown),
             judge_cost_usd=self._judge_cost.total(),
+            judge_tokens=self._judge_tokens.total(),
             latency=_times(self._latency),
             first_token=_times(self._first_token),
             reasons=self._reasons.listed(),
@@ -341,6 +382,9 @@ class Tally:
                 "so its replies may differ when asked again"
                 for (model, parameter), count in sorted(self._dropped.items())
             ),
+            judged_again=self._judged_again,
+            judges=self._judges.verdicts(),
+            mixed_judges=self._judges.mixed(),
         )
 
 
@@ -357,6 +401,10 @@ def why(result: Result) -> str:
         return result.failure.message if result.failure else "nothing checked the reply"
     outcome = result.outcome
     return "; ".join(dict.fromkeys(check.reason for check in result.checks if check.outcome is outcome))
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, float | int) and -_BEYOND < value < _BEYOND else None  # no NaN is, either
 
 
 def _count(rows: dict[str, list[int]], value: str, place: int) -> None:

@@ -6,6 +6,7 @@ make sense; what does not is reported with file, line, column and path. A case i
 result of a block has one, else by its `test_id`. Nothing is written, and no output is judged again.
 """
 
+import stat
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from pramana.model import Check, Outcome
 
 MAX_PROBLEMS = 100
 """Nobody reads more."""
+MAX_BYTES = 2 * 10**9
+"""A million results of two kilobytes; more does not fit into the memory of most machines when it is read."""
 OUTCOMES = frozenset(each.value for each in Outcome)
 
 
@@ -68,7 +71,7 @@ def read_results(path: str | PathLike[str]) -> list[Block]:
     """Return the blocks of a results file; what does not fit raises `InvalidInput` with the first problems."""
     file = str(path)
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
+        text = _content(Path(path)).decode("utf-8-sig")
     except FileNotFoundError:
         raise NotFound(f"{file} does not exist") from None
     except UnicodeDecodeError as error:
@@ -88,6 +91,17 @@ def read_results(path: str | PathLike[str]) -> list[Block]:
         ordered = sorted(reader.findings, key=lambda finding: columns[finding[0], False])
         raise InvalidInput.of([_at(file, text, columns[path, False], message, path) for path, message in ordered])
     return blocks
+
+
+def _content(path: Path) -> bytes:
+    """Return what a file holds; a pipe or a device, which may never end, is not even opened."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise InvalidInput(f"{path} cannot be read: it is no regular file; a results file is one, so save it first")
+    if found.st_size > MAX_BYTES:
+        raise InvalidInput(f"{path} has {found.st_size:,} bytes; a results file may have {MAX_BYTES:,}")
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
 
 
 def _at(file: str, text: str, position: int, message: str, path: jsonl.Path) -> Problem:

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote as quoted
 
 from pramana.errors import Rejected
-from pramana.model import Reply, Request, Target, Usage
-from pramana.providers.http import Account, Http, Reading
+from pramana.model import Reply, Request, Target, Usage, count
+from pramana.providers.http import ENDLESS, MAX_PAGES, Account, Http, Reading
 from pramana.providers.openai import MISFITS, in_our_words
 
 BASE_URL = "https://api.anthropic.com"
@@ -67,8 +67,8 @@ class Anthropic:
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
         names: list[str] = []
-        after = ""
-        while True:
+        after, seen = "", {""}
+        for _ in range(MAX_PAGES):
             page = await self._http.get(f"/v1/models?limit=1000{after}", headers=self._headers)
             try:
                 names += [str(each["id"]) for each in page["data"]]
@@ -77,6 +77,10 @@ class Anthropic:
                 after = f"&after_id={quoted(page['last_id'], safe='')}"
             except MISFITS:
                 raise self._http.broken("is no list of models") from None
+            if after in seen:
+                break
+            seen.add(after)
+        raise self._http.broken(ENDLESS)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -84,14 +88,13 @@ class Anthropic:
 
 
 class _Message(Reading):
-    __slots__ = ("_complete", "_counted", "_finish", "_http", "_served")
+    __slots__ = ("_complete", "_counted", "_finish", "_served")
 
     def __init__(self, http: Http) -> None:
-        super().__init__()
-        self._http = http
+        super().__init__(http)
         self._counted: dict[str, Any] = {}
-        self._served: str | None = None
-        self._finish: str | None = None
+        self._served: Any = None
+        self._finish: Any = None
         self._complete = False
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
@@ -99,22 +102,28 @@ class _Message(Reading):
         if kind == "content_block_delta":
             if text := data["delta"].get("text"):  # thoughts, signatures and tools have no text
                 self.say(text)
+            else:
+                self.aside(data["delta"], str(data.get("index")))
         elif kind in ("message_start", "message"):
             message = data if self.whole else data["message"]
             self._served, self._finish = message["model"], message["stop_reason"]
-            self._counted.update(message["usage"])
+            self._count(message["usage"])
             for each in message["content"]:
                 if each["type"] == "text" and each["text"]:
                     self.say(each["text"])
             self._complete = self.whole
         elif kind == "message_delta":
             self._finish = data["delta"].get("stop_reason") or self._finish
-            # Cumulative; a count it leaves out stays what `message_start` said.
-            self._counted.update((name, count) for name, count in data["usage"].items() if count is not None)
+            self._count(data["usage"])
         elif kind == "error":
             raise self._http.refusal(_STATUS.get(data["error"]["type"], 500), data)
         elif kind == "message_stop":
             self._complete = True
+
+    def _count(self, usage: Any) -> None:
+        if isinstance(usage, dict):
+            # Cumulative; a count it leaves out stays what `message_start` said.
+            self._counted.update((name, tokens) for name, tokens in usage.items() if tokens is not None)
 
     def done(self, request: Request) -> Reply:
         if not self._complete or self._served is None:
@@ -149,5 +158,5 @@ def _body(request: Request) -> dict[str, Any]:
 def _usage(counted: Mapping[str, Any]) -> Usage:
     # The vendor counts what its cache read and wrote beside the input; ours has all input in one number.
     names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    asked, answered, read, written = (each if type(each := counted.get(name)) is int else None for name in names)
-    return Usage(None if asked is None else asked + (read or 0) + (written or 0), answered, read)
+    asked, answered, read, written = (count(counted.get(name)) for name in names)
+    return Usage(None if asked is None else count(asked + (read or 0) + (written or 0)), answered, read)

@@ -3,6 +3,7 @@
 The command is a list of arguments from the local configuration, never a shell string and never from the API. It runs in
 a process group of its own; a timeout or a cancelled request kills the whole group. A status other than zero is a
 `ProviderError` with the last line of standard error. Parameters cannot be passed on: the reply lists them as dropped.
+It inherits our environment, as any command does, but no key of it leaves in an answer or a message.
 """
 
 import asyncio
@@ -15,8 +16,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pramana.errors import InvalidInput, ProviderError, Unavailable, quote, visible
+from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable, quote, visible
 from pramana.model import Reply, Request, Target, raw_json
+from pramana.providers import keys
 from pramana.providers.function import prompt_text
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -34,6 +36,7 @@ class Command:
             raise InvalidInput('a command is a list of texts: ["my-model", "--quiet"]')
         self._argv, self._timeout_s = tuple(argv), float(timeout_s)
         self._name = Path(argv[0]).name
+        self._keys = keys.of_environment()
         if shutil.which(argv[0]) is None:
             raise InvalidInput(f"the command {quote(argv[0])} is not found or not executable; give its full path")
 
@@ -60,13 +63,15 @@ class Command:
         finally:
             await _end(process)
         if status:
-            raise ProviderError(f"the command {self._name} {_ended(status)}{_last_line(complained)}")
+            raise ProviderError(f"the command {self._name} {_ended(status)}{self._last_line(complained)}")
         text = printed.decode("utf-8", "replace").rstrip("\r\n")
+        if self._keys.held_in(text):
+            raise KeyInAnswer(keys.held(f"the answer of the command {self._name}"))
         return Reply(
             text,
             served_model=self._name,
             total_s=time.perf_counter() - start,
-            raw=raw_json({"stdout": text, "stderr": complained.decode("utf-8", "replace")}),
+            raw=raw_json({"stdout": text, "stderr": self._keys.blank(complained.decode("utf-8", "replace"))}),
             dropped=tuple(name for name, value in request.parameters.items() if value is not None),
         )
 
@@ -76,6 +81,10 @@ class Command:
 
     async def close(self) -> None:
         """Do nothing: a command ends with its request."""
+
+    def _last_line(self, complained: bytes) -> str:
+        lines = complained.decode("utf-8", "replace").strip().splitlines()
+        return f": {self._keys.blank(visible(lines[-1]))[:MESSAGE_LIMIT]}" if lines else ""
 
     async def _talk(self, process: Process, prompt: str) -> tuple[bytes, bytes]:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101, PT018
@@ -128,8 +137,3 @@ def _drained(process: Process) -> bool:
 
 def _ended(status: int) -> str:
     return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-
-
-def _last_line(complained: bytes) -> str:
-    lines = complained.decode("utf-8", "replace").strip().splitlines()
-    return f": {visible(lines[-1])[:MESSAGE_LIMIT]}" if lines else ""

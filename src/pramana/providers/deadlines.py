@@ -30,6 +30,9 @@ class Deadlines:
     def end(self, task: asyncio.Task[Any]) -> None:
         """Watch over the task no longer."""
         self._ends.pop(task, None)
+        if task in self._late:  # whom it asked took no notice of the end, and has answered after all
+            self._late.discard(task)
+            task.uncancel()
         if self._timer and not self._ends:  # another event loop needs a timer of its own
             self._timer.cancel()
             self._timer = None

@@ -8,18 +8,19 @@ import sys
 from array import array
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
-from pramana.model import Reply, Request, Usage
+from pramana.model import Reply, Request, Usage, count
 from pramana.providers.http import Http, Reading
 
 Encoding = Literal["base64", "float"]
-_MISFITS = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+_MISFITS = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 
 
 async def embed(http: Http, headers: Mapping[str, str], request: Request, encoding: Encoding) -> Reply:
     """Send the text of every turn in one request; the reply has their vectors, in order, and no text."""
-    reading = _Vectors()
+    reading = _Vectors(http)
     texts = [turn.text for turn in request.turns]
     body = {**request.parameters, "model": request.model, "input": texts, "encoding_format": encoding}
     try:
@@ -32,21 +33,22 @@ async def embed(http: Http, headers: Mapping[str, str], request: Request, encodi
 class _Vectors(Reading):
     __slots__ = ("_answer",)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, http: Http) -> None:
+        super().__init__(http)
         self._answer: Any = {}
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - it comes in one piece
         self._answer = data
 
-    def done(self, count: int) -> Reply:
+    def done(self, texts: int) -> Reply:
         answer = self._answer
         found = {each["index"]: _vector(each["embedding"]) for each in answer["data"]}
-        vectors = tuple(found[index] for index in range(count))
-        tokens = (answer.get("usage") or {}).get("prompt_tokens")
-        usage = Usage(tokens, 0) if type(tokens) is int else Usage()
-        total_s = self.at - self._start
-        return Reply("", usage, served_model=answer.get("model"), total_s=total_s, vectors=vectors)
+        vectors = tuple(found[index] for index in range(texts))
+        counted = answer.get("usage")
+        tokens = count(counted.get("prompt_tokens")) if isinstance(counted, dict) else None
+        usage = Usage() if tokens is None else Usage(tokens, 0)
+        reply = self.reply("", usage, served_model=answer.get("model"), finish_reason=None)
+        return replace(reply, raw=None, vectors=vectors)  # as text, the vectors would be several times as long
 
 
 def _vector(given: str | Sequence[float]) -> Sequence[float]:

@@ -2,24 +2,25 @@
 
 `python:package.module:function`. The function is given the prompt as text; when it has a parameter called `messages`,
 it is given them instead, as a list of `{"role", "content"}`; with one called `parameters`, also temperature, seed and
-whatever else was asked for, which otherwise the reply lists as dropped. It may be a coroutine; any other runs in a
-thread. What it raises ends as a `ProviderError` with type and message: one of ours passes as it is, so that a function
-can say `RateLimited`. A module in the current folder is found, after all that are installed.
+whatever else was asked for, which otherwise the reply lists as dropped. It may be a coroutine; each kind runs away from
+the bench's own event loop (`threads.py`). Whatever it raises ends as a `ProviderError` with type and message: one of
+ours passes as it is, so that a function can say `RateLimited`. No key of the environment leaves in an answer or a
+message. A module in the current folder is found, after all that are installed.
 """
 
-import asyncio
 import inspect
 import sys
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from pramana.errors import InvalidInput, ProviderError, quote, visible
+from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, quote, told
 from pramana.model import Reply, Request, Target, Turn, raw_json
+from pramana.providers import keys
+from pramana.providers.threads import Coroutines, Threads
 
 THREADS = 64
 """Of one function at once; the limiter's ceiling is usually lower."""
@@ -35,7 +36,8 @@ class Function:
         self._messages, self._parameters = "messages" in takes, "parameters" in takes
         called = self._function if inspect.isroutine(self._function) else getattr(self._function, "__call__", None)  # noqa: B004
         self._asynchronous = inspect.iscoroutinefunction(called)
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads, self._coroutines = Threads(THREADS), Coroutines()
+        self._keys = keys.of_environment()
 
     @classmethod
     def open(cls, target: Target, account: object = None) -> "Function":  # noqa: ARG003 - it has no account
@@ -46,20 +48,17 @@ class Function:
         """Call the function and return what it says."""
         start = time.perf_counter()
         call = self._call(request)
-        try:
-            if self._asynchronous:
-                said = await call()
-            else:
-                said = await asyncio.get_running_loop().run_in_executor(self._pool(), call)
-                if inspect.isawaitable(said):
-                    said = await said
-        except ProviderError:
-            raise
-        except (Exception, SystemExit) as error:
-            why = visible(str(error))[:MESSAGE_LIMIT]
-            raise ProviderError(f"{self._path} raised {type(error).__name__}{f': {why}' if why else ''}") from error
-        if not isinstance(said, str):
+        ended = await (self._coroutines.call(call) if self._asynchronous else self._threads.call(call))
+        if inspect.isawaitable(ended.value):
+            awaited = ended.value
+            ended = await self._coroutines.call(lambda: awaited)
+        if ended.error is not None:
+            self._raise(ended.error)
+        if not isinstance(said := ended.value, str):
             raise ProviderError(f"{self._path} returned {type(said).__name__}; expected text (str)")
+        said = str.__str__(said)  # of a class of its own, it would be no plain data
+        if self._keys.held_in(said):
+            raise KeyInAnswer(keys.held(f"the answer of {self._path}"))
         dropped = (
             () if self._parameters else tuple(name for name, value in request.parameters.items() if value is not None)
         )
@@ -77,9 +76,16 @@ class Function:
 
     async def close(self) -> None:
         """Let the threads end; a function that still runs is not waited for."""
-        if self._threads:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-            self._threads = None
+        self._threads.close()
+        self._coroutines.close()
+
+    def _raise(self, error: BaseException) -> NoReturn:
+        """Raise what a function's error is to us."""
+        if isinstance(error, ProviderError) and self._keys.held_in(str(error)):
+            error.args = (self._keys.blank(str(error)),)
+        if isinstance(error, ProviderError | KeyboardInterrupt):  # whoever pressed Ctrl-C means all of us
+            raise error
+        raise ProviderError(f"{self._path} raised {self._keys.blank(told(error))[:MESSAGE_LIMIT]}") from error
 
     def _call(self, request: Request) -> Callable[[], Any]:
         more = {"parameters": dict(request.parameters)} if self._parameters else {}
@@ -87,11 +93,6 @@ class Function:
             messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
             return partial(self._function, messages=messages, **more)
         return partial(self._function, prompt_text(request.turns), **more)
-
-    def _pool(self) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pramana-function")
-        return self._threads
 
 
 def prompt_text(turns: Iterable[Turn]) -> str:
@@ -113,10 +114,13 @@ def _find(path: str) -> Callable[..., Any]:
         found: Any = import_module(module)
         for name in attribute.split("."):
             found = getattr(found, name)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        why = keys.of_environment().blank(told(error))[:MESSAGE_LIMIT]
         raise InvalidInput(
-            f"python:{path} cannot be loaded: {type(error).__name__}: {visible(str(error))[:MESSAGE_LIMIT]}; "
-            "check the name, and that the module is installed or in the current folder"
+            f"python:{path} cannot be loaded: {why}; check the name, and that the module is installed or in the "
+            "current folder"
         ) from error
     if not callable(found):
         raise InvalidInput(f"python:{path} is {quote(type(found).__name__)}, which cannot be called")

@@ -5,13 +5,12 @@ Parameters go into `generationConfig`, but for those the format has beside it. A
 with an empty text and the reason. An answer that Google hands out in several hops is asked for to its end.
 """
 
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote as quoted
 
 from pramana.errors import AuthenticationFailed, ProviderError, Rejected
-from pramana.model import Reply, Request, Target, Usage
-from pramana.providers.http import Account, Http, Reading
+from pramana.model import Reply, Request, Target, Usage, count
+from pramana.providers.http import ENDLESS, MAX_PAGES, Account, Http, Reading
 from pramana.providers.openai import MISFITS, in_our_words, refused_midway
 
 BASE_URL = "https://generativelanguage.googleapis.com"
@@ -59,8 +58,8 @@ class Google:
     async def models(self) -> list[str]:
         """Return the names of the models that answer a prompt."""
         names: list[str] = []
-        more = ""
-        while True:
+        more, seen = "", {""}
+        for _ in range(MAX_PAGES):
             try:
                 page = await self._http.get(f"/v1/models?pageSize=1000{more}", headers=self._headers)
             except Rejected as refused:
@@ -76,6 +75,10 @@ class Google:
                 more = f"&pageToken={quoted(after, safe='')}"
             except MISFITS:
                 raise self._http.broken("is no list of models") from None
+            if more in seen:
+                break
+            seen.add(more)
+        raise self._http.broken(ENDLESS)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -91,16 +94,15 @@ class Google:
 class _Content(Reading):
     """An answer, which may go on over several requests."""
 
-    __slots__ = ("_asked_with", "_counted", "_finish", "_http", "_served", "_token", "_used")
+    __slots__ = ("_asked_with", "_counted", "_finish", "_served", "_token", "_used")
 
     def __init__(self, http: Http) -> None:
-        super().__init__()
-        self._http = http
-        self._served: str | None = None
-        self._finish: str | None = None
+        super().__init__(http)
+        self._served: Any = None
+        self._finish: Any = None
         self._token: str | None = None
         self._asked_with: str | None = None
-        self._counted: Mapping[str, Any] | None = None
+        self._counted: Any = None
         self._used = Usage()
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
@@ -110,10 +112,15 @@ class _Content(Reading):
         self._counted = data.get("usageMetadata") or self._counted
         if reason := (data.get("promptFeedback") or {}).get("blockReason"):
             self._finish = f"blocked: {reason}"
-        for candidate in (data.get("candidates") or ())[:1]:
+        candidates = data.get("candidates") or ()
+        if len(candidates) > 1:
+            self.aside(candidates[1:])
+        for candidate in candidates[:1]:
             for part in (candidate.get("content") or {}).get("parts") or ():
                 if (text := part.get("text")) and not part.get("thought"):
                     self.say(text)
+                else:
+                    self.aside(part)
             self._finish = candidate.get("finishReason") or self._finish
             self._token = candidate.get("continuationToken") or self._token
 
@@ -152,18 +159,18 @@ def _body(request: Request) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _usage(counted: Mapping[str, Any] | None) -> Usage:
-    if not counted or type(asked := counted.get("promptTokenCount")) is not int:
+def _usage(counted: Any) -> Usage:
+    if not isinstance(counted, dict) or (asked := count(counted.get("promptTokenCount"))) is None:
         return Usage()
     # The format leaves a count of zero out; thoughts are paid for as output.
     names = ("candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount")
-    said, thought, cached = (each if type(each := counted.get(name, 0)) is int else None for name in names)
-    return Usage(asked, None if said is None or thought is None else said + thought, cached)
+    said, thought, cached = (count(counted.get(name, 0)) for name in names)
+    return Usage(asked, None if said is None or thought is None else count(said + thought), cached)
 
 
 def _sum(one: Usage, other: Usage) -> Usage:
     def both(first: int | None, second: int | None) -> int | None:
-        return None if first is None or second is None else first + second
+        return None if first is None or second is None else count(first + second)
 
     return Usage(
         both(one.input_tokens, other.input_tokens),

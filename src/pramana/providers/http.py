@@ -1,7 +1,7 @@
 """The one HTTP seam: a request in a vendor's words goes out, its events come back parsed, with the moment of each.
 
 Every failure leaves as a `ProviderError` that says whom we asked and what to do. Never a retry, never a redirect
-followed (the key would travel along), never the key in a message, an event or a `repr`. Server-sent events are cut from
+followed (the key would travel along), never the key in a message, a reply or a `repr`. Server-sent events are cut from
 raw chunks by `Events`, because reading them by line costs several times more.
 """
 
@@ -12,16 +12,18 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from json.scanner import make_scanner
+from math import isfinite
 from typing import Any, TypeVar
 
 import aiohttp
+import msgspec
 from yarl import URL
 
 from pramana.errors import (
     AuthenticationFailed,
     BrokenReply,
     InvalidInput,
+    KeyInAnswer,
     NothingThere,
     OutOfCredit,
     ProviderError,
@@ -35,17 +37,18 @@ from pramana.errors import (
 )
 from pramana.model import Reply, Usage
 from pramana.providers.deadlines import Deadlines
+from pramana.providers.keys import BLANK, KEY_LENGTH, Secrets
 from pramana.providers.refusal import Refusal, retry_after
 
 MESSAGE_LIMIT = 300
 REPLY_LIMIT = 64 << 20
 """Bytes of one answer: far above any real one, and no server can fill our memory."""
+MAX_PAGES = 100
+"""Of a list of models."""
+ENDLESS = f"is a list of models without an end: it repeats a page, or has more than {MAX_PAGES}"
 CONNECT_S = 30.0
 LINGER_S = 1.0
 """How long a finished stream may take to close, so that its connection can be used again."""
-BLANK = "[key]"
-KEY_LENGTH = 16
-"""Characters from which on a key is no word that an answer might hold by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,8 @@ class Account:
 
     base_url: str
     key: str | None = field(default=None, repr=False)
-    timeout_s: float = 120.0
-    """For one whole request, its streamed answer included."""
+    timeout_s: float | None = 120.0
+    """For one whole request, its streamed answer included; None: whoever asks keeps the time."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with every request; they win over the provider's own."""
     variable: str | None = None
@@ -73,11 +76,13 @@ _Read = TypeVar("_Read")
 class Reading:
     """One answer as it is read. Each wire format adds what an event of it means; its `take` is called for every one."""
 
-    __slots__ = ("_parts", "_raw", "_start", "at", "first", "whole")
+    __slots__ = ("_beside", "_http", "_parts", "_raw", "_start", "at", "first", "whole")
 
-    def __init__(self) -> None:
+    def __init__(self, http: "Http") -> None:
+        self._http = http
         self._start = time.perf_counter()
         self._parts: list[str] = []
+        self._beside: dict[str, list[str]] = {}
         self._raw: list[bytes] = []
         self.at = 0.0
         """`time.perf_counter()` when the bytes of the event at hand arrived; 0 until one has."""
@@ -95,6 +100,24 @@ class Reading:
             self.first = self.at
         self._parts.append(text)
 
+    def aside(self, said: Any, where: str = "") -> None:
+        """Note what comes in pieces and is no text of the reply, such as thoughts: `raw` has it, and it may hold a key.
+
+        What stands at one place in each of several pieces belongs together.
+        """
+        if not self._http.secrets.long:
+            return
+        if not self._http.secrets.long:
+            return
+        if isinstance(said, str):
+            self._beside.setdefault(where, []).append(said)
+        elif isinstance(said, dict):
+            for name, value in said.items():
+                self.aside(value, f"{where}.{name}")
+        elif isinstance(said, list):
+            for place, value in enumerate(said):
+                self.aside(value, f"{where}.{place}")
+
     def text(self) -> str:
         """Return what was said until now."""
         return "".join(self._parts)
@@ -104,15 +127,26 @@ class Reading:
         text: str,
         usage: Usage,
         *,
-        served_model: str | None,
-        finish_reason: str | None,
-        fingerprint: str | None = None,
+        served_model: Any,
+        finish_reason: Any,
+        fingerprint: Any = None,
         dropped: tuple[str, ...] = (),
     ) -> Reply:
-        """Return the reply, with its times and its raw response."""
+        """Return the reply, with its times and its raw response. What the server says of it is unknown if no text."""
         raw = self._raw
-        first = None if self.whole or self.first is None else self.first - self._start
         whole = raw[0] if self.whole and len(raw) == 1 else b"[" + b",".join(raw) + b"]"
+        served_model = served_model if isinstance(served_model, str) else None
+        finish_reason = finish_reason if isinstance(finish_reason, str) else None
+        fingerprint = fingerprint if isinstance(fingerprint, str) else None
+        if (secrets := self._http.secrets).long:
+            if secrets.held_in(text) or any(secrets.held_in("".join(parts)) for parts in self._beside.values()):
+                raise self._http.key_in_answer()
+            whole = self._http.without_key(whole)
+            if secrets.held_in(f"{served_model} {finish_reason} {fingerprint}"):
+                served_model, finish_reason, fingerprint = (
+                    each and secrets.blank(each) for each in (served_model, finish_reason, fingerprint)
+                )
+        first = None if self.whole or self.first is None else self.first - self._start
         return Reply(
             text, usage, served_model, fingerprint, finish_reason, first, self.at - self._start, whole, dropped
         )
@@ -137,12 +171,11 @@ class Http:
         if url.user and account.key:
             raise InvalidInput(f"{self.host} is given a user in its URL and a key as well; give one of them")
         self._urls: dict[str, URL] = {}
-        self._secrets = _secrets(account, url)
+        self.secrets = Secrets(_secrets(account, url))
         self._proxy = self._proxy_of(account)
-        # A key that is a word ("ollama") may stand in an honest answer, and no server learns anything new from it.
-        self._secret_bytes = [each.encode() for each in self._secrets if len(each) >= KEY_LENGTH]
         self._session: aiohttp.ClientSession | None = None
-        self._deadlines = Deadlines(account.timeout_s)
+        self._deadlines = None if account.timeout_s is None else Deadlines(account.timeout_s)
+        self._connect_s = CONNECT_S if account.timeout_s is None else min(CONNECT_S, account.timeout_s)
 
     async def post(
         self,
@@ -159,7 +192,7 @@ class Http:
         the provider to know: see `broken`.
         """
         try:
-            sent = aiohttp.BytesPayload(_encode(body).encode(), content_type="application/json")
+            sent = aiohttp.BytesPayload(_written(body), content_type="application/json")
         except (TypeError, ValueError, RecursionError) as error:
             raise Rejected(f"the request to {self.vendor} cannot be written as JSON: {error}") from None
         await self._exchange("POST", path, headers, sent, lambda response: self._read(response, reading, last))
@@ -172,11 +205,29 @@ class Http:
         sent: aiohttp.BytesPayload | None,
         read: Callable[[aiohttp.ClientResponse], Awaitable[_Read]],
     ) -> _Read:
-        answered = False
-        session = self._open()
+        if self._deadlines is None:
+            return await self._untimed(method, path, headers, sent, read)
         task = self._deadlines.begin()
         try:
-            async with session.request(
+            return await self._untimed(method, path, headers, sent, read)
+        except asyncio.CancelledError:
+            if self._deadlines.passed(task):
+                raise self._unreached(TimeoutError(), answered=False) from None
+            raise
+        finally:
+            self._deadlines.end(task)
+
+    async def _untimed(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        sent: aiohttp.BytesPayload | None,
+        read: Callable[[aiohttp.ClientResponse], Awaitable[_Read]],
+    ) -> _Read:
+        answered = False
+        try:
+            async with self._open().request(
                 method, self._url(path), data=sent, headers=self._with_own(headers), allow_redirects=False
             ) as response:
                 if response.status >= 300:
@@ -185,34 +236,30 @@ class Http:
                 return await read(response)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise self._unreached(error, answered=answered) from None
-        except asyncio.CancelledError:
-            if self._deadlines.passed(task):
-                raise self._unreached(TimeoutError(), answered=answered) from None
-            raise
-        finally:
-            self._deadlines.end(task)
 
     async def _read(self, response: aiohttp.ClientResponse, reading: Reading, last: Collection[str]) -> None:
         content, kind = response.content, response.content_type
         chunk = await content.readany()
         if "json" in kind or (kind != "text/event-stream" and chunk.lstrip()[:1] in (b"{", b"[")):
-            whole = self._blank(await self._rest(content, chunk))
+            whole = await self._rest(content, chunk)
             reading.whole = True
             reading.received(None, whole, self._parse(whole), time.perf_counter())
             return
-        events, size = Events(), 0
+        events, size, heard, opening = Events(), 0, False, chunk
         while True:
             at = time.perf_counter()
             for event, data in events.feed(chunk) if chunk else events.end():
                 if data[:6] == b"[DONE]":
                     await self._linger(content)
                     return
-                blanked = self._blank(data)
-                reading.received(event, blanked, self._parse(blanked), at)
+                heard = True
+                reading.received(event, data, self._parse(data), at)
                 if event in last:
                     await self._linger(content)
                     return
             if not chunk:
+                if size and not heard and kind != "text/event-stream":
+                    raise self.broken(f"is not JSON or an event stream; it begins {self._beginning(opening)}")
                 return
             size += len(chunk)
             if size > REPLY_LIMIT:
@@ -223,7 +270,9 @@ class Http:
         """Return the JSON at the path."""
 
         async def read(response: aiohttp.ClientResponse) -> Any:
-            return self._parse(self._blank(await self._rest(response.content, b"")))
+            data = await self._rest(response.content, b"")
+            parsed = self._parse(data)
+            return parsed if (kept := self.without_key(data)) is data else self._parse(kept)
 
         return await self._exchange("GET", path, headers, None, read)
 
@@ -236,6 +285,13 @@ class Http:
     def broken(self, what: str = "was cut off before its end") -> BrokenReply:
         """Return the error for an answer that is not what the wire format promises."""
         return BrokenReply(f"the answer of {self.vendor} ({self.host}) {what}")
+
+    def key_in_answer(self) -> KeyInAnswer:
+        """Return the error for an answer that cannot be stored as it is, and must not be judged as anything else."""
+        return KeyInAnswer(
+            f"the answer of {self.vendor} ({self.host}) held the account's key, and no key is ever stored; where it is "
+            f"no secret, set {self.variable} to one of fewer than {KEY_LENGTH} characters"
+        )
 
     def refusal(self, status: int, body: Any, *, retry_after: float | None = None) -> ProviderError:
         """Return the error for a status and the body that came with it; also for an error that came mid-stream."""
@@ -270,12 +326,21 @@ class Http:
 
     def blank(self, text: str) -> str:
         """Return the text without the key, nor any other secret of the account."""
-        for secret in self._secrets:
-            text = text.replace(secret, BLANK)
+        text = self.secrets.blank(text)
         # A proxy's password is blanked here only: it is no long random text, and replies may hold the same word.
         for password in (self._proxy.password, self._proxy.raw_password) if self._proxy else ():
             text = text.replace(password, BLANK) if password else text
         return _USER_IN_URL.sub("//", text)
+
+    def without_key(self, data: bytes) -> bytes:
+        """Return JSON as it may be stored."""
+        kept = self.secrets.blank_json(data)
+        if kept is not data:
+            try:
+                _decode(kept.decode("utf-8", "surrogatepass"))
+            except (ValueError, RecursionError):  # a key of digits alone, where there was a number
+                raise self.key_in_answer() from None
+        return kept
 
     def _proxy_of(self, account: Account) -> URL | None:
         if account.proxy is None:
@@ -323,7 +388,7 @@ class Http:
                 )
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),  # the engine's limiter decides how many
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(CONNECT_S, self.account.timeout_s)),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_s),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "pramana"},
                 proxy=self._proxy,
@@ -336,25 +401,18 @@ class Http:
         names = {name.lower() for name in own}
         return {name: value for name, value in headers.items() if name.lower() not in names} | dict(own)
 
-    def _blank(self, data: bytes) -> bytes:
-        for secret in self._secret_bytes:
-            if secret in data:
-                data = data.replace(secret, BLANK.encode())
-        return data
+    def _beginning(self, data: bytes) -> str:
+        return quote(self.blank(data[:4096].decode("utf-8", "replace")))
 
     def _parse(self, data: bytes) -> Any:
         try:
-            text = data.decode()
-            value, end = _scan(text, 0)  # what `json.loads` does, without its two searches for blanks
-            if end == len(text):
-                return value
-        except (StopIteration, ValueError, RecursionError):
+            return _fast_decode(data)
+        except (ValueError, RecursionError):  # half of a pair, NaN, a number beyond all measure: JSON to some
             pass
         try:
             return _decode(data.decode())
         except (ValueError, RecursionError):
-            begins = quote(data[:80].decode("utf-8", "replace"))
-            raise self.broken(f"is not JSON; it begins {begins}") from None
+            raise self.broken(f"is not JSON; it begins {self._beginning(data)}") from None
 
     async def _rest(self, content: aiohttp.StreamReader, first: bytes) -> bytes:
         parts, size = [first], len(first)
@@ -378,12 +436,8 @@ class Http:
 
     async def _refused(self, response: aiohttp.ClientResponse) -> ProviderError:
         if response.status < 400:
-            try:
-                to = URL(response.headers.get("Location", "")).host or "another address"
-            except ValueError:
-                to = "another address"
             return Rejected(
-                f"{self.vendor} ({self.host}) redirects to {to}, and a key is never sent along; "
+                f"{self.vendor} ({self.host}) redirects to {self._elsewhere(response)}, and a key is never sent along; "
                 "give the final address as the base URL",
                 status=response.status,
             )
@@ -399,10 +453,18 @@ class Http:
         wait = retry_after(response.headers)
         return self.refusal(response.status, body, retry_after=wait if wait is not None else Refusal.of(body).wait)
 
+    def _elsewhere(self, response: aiohttp.ClientResponse) -> str:
+        with suppress(ValueError):
+            host = visible(URL(response.headers.get("Location", "")).host or "")
+            known = (each.lower() for each in self.secrets.all)
+            if host and not any(each in host for each in known):  # hosts are written small
+                return host
+        return "another address"
+
     def _unreached(self, error: Exception, *, answered: bool) -> ProviderError:
         who = f"{self.vendor} ({self.host})"
         if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return Unreachable(f"no connection to {who} within {min(CONNECT_S, self.account.timeout_s):g} s")
+            return Unreachable(f"no connection to {who} within {self._connect_s:g} s")
         if isinstance(error, TimeoutError):
             return Unavailable(f"no full answer from {who} within {self.account.timeout_s:g} s")
         if answered:
@@ -418,16 +480,23 @@ class Http:
 class Events:
     """Chunks of bytes in, the events of a server-sent stream out, in one pass; a line may span any number of chunks."""
 
-    __slots__ = ("_after_return", "_data", "_event", "_rest", "_started")
+    __slots__ = ("_after_return", "_data", "_event", "_more", "_rest", "_started")
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
         self._data: bytes | None = None
+        self._more: list[bytes] = []
+        """The lines of data after the first: joined once, for there may be millions."""
         self._event: str | None = None
         self._after_return = self._started = False
 
     def feed(self, chunk: bytes) -> list[tuple[str | None, bytes]]:
         """Take the next bytes, return name and data of each event they complete."""
+        if chunk[:6] == b"data: " and not self._rest and self._data is None and self._event is None:
+            events = _plain_events(chunk)
+            if events:
+                self._started, self._after_return = True, False
+                return events
         if self._after_return and chunk:
             self._after_return = False
             chunk = chunk.removeprefix(b"\n")  # the other half of a line's end
@@ -451,11 +520,17 @@ class Events:
         for line in lines:
             if not line:
                 if self._data is not None:
+                    if self._more:
+                        self._data = b"\n".join([self._data, *self._more])
+                        self._more = []
                     complete.append((self._event, self._data))
                 self._data = self._event = None
             elif line[:5] == b"data:":
                 data = line[6:] if line[5:6] == b" " else line[5:]
-                self._data = data if self._data is None else self._data + b"\n" + data
+                if self._data is None:
+                    self._data = data
+                else:
+                    self._more.append(data)
             elif line[:6] == b"event:":
                 self._event = line[6:].removeprefix(b" ").decode("utf-8", "replace")
             # Comments, ids and waiting times are of no use to a request that is never repeated here.
@@ -466,10 +541,39 @@ class Events:
         return self.feed(b"\n\n" if self._rest else b"\n")
 
 
+def _plain_events(chunk: bytes) -> list[tuple[str | None, bytes]]:
+    """Return the events of a chunk in which each is one line of data, as nearly every server writes: half the time."""
+    if chunk[-2:] != b"\n\n" or b"\r" in chunk:
+        return []
+    pieces = chunk[:-2].split(b"\n\n")
+    if chunk.count(b"\n") != 2 * len(pieces):
+        return []
+    for piece in pieces:
+        if piece[:6] != b"data: ":
+            return []
+    return [(None, piece[6:]) for piece in pieces]
+
+
+_OURS = frozenset({"messages", "stream_options", "contents", "input", "system", "systemInstruction"})
+"""Parts of a request that adapters make of texts alone."""
+
+
+def _written(body: Mapping[str, Any]) -> bytes:
+    """Return a request as JSON; what JSON cannot say raises."""
+    for name, value in body.items():
+        kind = type(value)
+        if not (kind is str or kind is int or kind is bool or name in _OURS or (kind is float and isfinite(value))):
+            return _encode(body).encode()  # strict where a parameter might hold anything; it takes ten times as long
+    try:
+        return msgspec.json.encode(body)
+    except ValueError:  # half of a surrogate pair
+        return _encode(body).encode()
+
+
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 # NaN is not JSON, and no store takes it; yet some servers write it for an unknown number.
-_decoder = json.JSONDecoder(parse_constant=lambda _: None)
-_decode, _scan = _decoder.decode, make_scanner(_decoder)  # type: ignore[arg-type] # typeshed names the wrong class
+_decode = json.JSONDecoder(parse_constant=lambda _: None).decode
+_fast_decode = msgspec.json.Decoder().decode
 
 
 _USER_IN_URL = re.compile(r"//[^/@\s]*@")

@@ -87,7 +87,7 @@ class Accounts:
 
     lookup: Callable[[str], str | None] = field(repr=False)
     """Returns an environment variable. Never shown: what is looked into may hold every key there is."""
-    timeout_s: float = 120.0
+    timeout_s: float | None = 120.0
     commands: Mapping[str, CommandLine] = field(default_factory=dict)
     code: bool = True
     """Whether providers that run code of this machine may be opened; a server says no."""

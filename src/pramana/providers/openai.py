@@ -10,13 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from pramana.errors import ProviderError, Rejected
-from pramana.model import Reply, Request, Target, Usage
+from pramana.model import Reply, Request, Target, Usage, count
 from pramana.providers.embeddings import Encoding, embed
 from pramana.providers.http import Account, Http, Reading
 
 BASE_URL = "https://api.openai.com/v1"
-MISFITS = (AttributeError, IndexError, KeyError, TypeError)
+MISFITS = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
 """What reading an answer of another shape raises."""
+_TEXT = frozenset(("content", "refusal", "role"))
+"""Of a message; whatever else it has is said beside the answer."""
 
 
 class OpenAI:
@@ -76,15 +78,14 @@ class OpenAI:
 
 
 class _Completion(Reading):
-    __slots__ = ("_choices", "_fingerprint", "_finish", "_http", "_served", "_usage")
+    __slots__ = ("_choices", "_fingerprint", "_finish", "_served", "_usage")
 
     def __init__(self, http: Http) -> None:
-        super().__init__()
-        self._http = http
-        self._served: str | None = None
-        self._fingerprint: str | None = None
-        self._finish: str | None = None
-        self._usage: Mapping[str, Any] | None = None
+        super().__init__(http)
+        self._served: Any = None
+        self._fingerprint: Any = None
+        self._finish: Any = None
+        self._usage: Any = None
         self._choices = False
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
@@ -96,11 +97,14 @@ class _Completion(Reading):
         self._usage = get("usage") or self._usage
         for choice in get("choices") or ():
             self._choices = True
-            if choice.get("index"):
-                continue  # of several answers, the first is the reply; `raw` has them all
             said = choice.get("message" if self.whole else "delta") or {}
+            if choice.get("index"):  # of several answers, the first is the reply; `raw` has them all
+                self.aside(said, str(choice["index"]))
+                continue
             if text := (said.get("content") or "") + (said.get("refusal") or ""):
                 self.say(text)
+            if (not text or len(said) > 1) and (more := said.keys() - _TEXT):
+                self.aside({name: said[name] for name in more})
             self._finish = choice.get("finish_reason") or self._finish
 
     def done(self) -> Reply:
@@ -130,13 +134,13 @@ async def models_of(http: Http, headers: Mapping[str, str]) -> list[str]:
         raise http.broken("is no list of models") from None
 
 
-def usage_of(counted: Mapping[str, Any] | None, asked: str, answered: str) -> Usage:
+def usage_of(counted: Any, asked: str, answered: str) -> Usage:
     """Return the tokens by the names the format has for those asked and answered; a count that is none is unknown."""
-    if not counted:
+    if not isinstance(counted, dict):
         return Usage()
-    details = counted.get(f"{asked}_details") or {}
-    counts = (counted.get(asked), counted.get(answered), details.get("cached_tokens"))
-    return Usage(*(each if type(each) is int else None for each in counts))
+    details = counted.get(f"{asked}_details")
+    cached = count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    return Usage(count(counted.get(asked)), count(counted.get(answered)), cached)
 
 
 def in_our_words(refused: Rejected, renamed: Mapping[str, str]) -> Rejected:

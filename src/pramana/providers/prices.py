@@ -11,7 +11,6 @@ A name is what was typed, or `provider:model`. An unknown price is never 0; `loc
 """
 
 import hashlib
-import math
 import re
 import time
 import tomllib
@@ -34,6 +33,8 @@ VENDORS: Mapping[str, str] = {
     "google": "google",
 }
 """Our providers by the name genai-prices has for them."""
+DEAREST = 1e9
+"""Dollars a million tokens: above, someone slipped, and sums of costs would leave what a number can hold."""
 FRESH_S = 600.0
 """How long a price found holds: some change with the hour or the date."""
 _FIELDS = ("input_per_million", "output_per_million", "cached_per_million")
@@ -229,13 +230,20 @@ def _misfits(name: str, entry: Any, lines: Sequence[str], file: str) -> list[Pro
     for field, value in entry.items():
         if field not in _FIELDS:
             message = f"unknown field{did_you_mean(field, _FIELDS)}; there are {', '.join(_FIELDS)}"
-        elif type(value) not in (int, float) or not math.isfinite(value) or value < 0:
-            message = f"is {quote(str(value))}; expected dollars a million tokens, 0 or more"
+        elif type(value) not in (int, float) or not 0 <= value <= DEAREST:
+            message = f"is {_found(value)}; expected dollars a million tokens, from 0 to {DEAREST:,.0f}"
         else:
             continue
         problems.append(Problem(message, f"{path}.{field}", _line(lines, field, top), 1, file))
     problems += [Problem(f"{field} is missing", path, top, 1, file) for field in _FIELDS[:2] if field not in entry]
     return problems
+
+
+def _found(value: Any) -> str:
+    try:
+        return quote(str(value))
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return "a number beyond all measure"
 
 
 def _line(lines: Sequence[str], word: str, after: int = 0) -> int:

@@ -66,11 +66,10 @@ class Responses:
 
 
 class _Response(Reading):
-    __slots__ = ("_answer", "_http")
+    __slots__ = ("_answer",)
 
     def __init__(self, http: Http) -> None:
-        super().__init__()
-        self._http = http
+        super().__init__(http)
         self._answer: Any = None
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
@@ -82,6 +81,8 @@ class _Response(Reading):
             self._answer = answer = data if self.whole else data.get("response")
             if kind == "error" or data.get("error") or answer.get("error"):
                 raise refused_midway(self._http, data if kind == "error" else answer)
+        elif "delta" in data:
+            self.aside(data["delta"], str(kind))
 
     def done(self) -> Reply:
         answer = self._answer

@@ -41,7 +41,8 @@ class OpenAccounts:
     def __init__(self, limits: Limits, budget: Budget, cost_of: CostOf, stop: Stop) -> None:
         self._limits, self._budget, self._cost_of, self._stop = limits, budget, cost_of, stop
         self._stack = AsyncExitStack()
-        self._sources = Accounts(settings.variable, limits.timeout_s, commands(), proxy_for=settings.proxy_for)
+        # No time here: `Asking` keeps it, for every provider alike.
+        self._sources = Accounts(settings.variable, None, commands(), proxy_for=settings.proxy_for)
         self._providers: dict[tuple[str, str], Provider] = {}
         self._limiters: dict[tuple[str, str], Limiter] = {}
         self._askings: dict[str, Asking] = {}

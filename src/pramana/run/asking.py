@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -23,8 +24,9 @@ from pramana.errors import (
     Stopped,
     Unavailable,
     Unreachable,
+    told,
 )
-from pramana.model import Embeds, Provider, Reply, Request, Target, Usage
+from pramana.model import Embeds, Provider, Reply, Request, Target, Usage, counted, misfit
 from pramana.providers.deadlines import Deadlines
 from pramana.run.limiter import Limiter
 from pramana.run.stop import Stop
@@ -122,15 +124,21 @@ class Asking:
     """All parameters that some reply was made without, by the adapter's rule or the model's."""
     retries: int = 0
     _deadlines: Deadlines = field(init=False)
+    _ours: bool = field(init=False)
+    """The provider is one of this package: what it returns is as documented, and need not be looked at again."""
 
     def __post_init__(self) -> None:
         self._deadlines = Deadlines(self.timeout_s)
+        asked = self.provider.provider if isinstance(self.provider, Embedding) else self.provider
+        self._ours = type(asked).__module__.startswith("pramana.")
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply, or raise what could not be overcome."""
-        if self.cache and (known := self.cache.get(self.target, self.where, request)):
-            self.left_out.update(known.dropped)
-            return known
+        if self.cache:
+            with suppress(Exception):  # a cache that cannot be read is as good as none
+                if known := self.cache.get(self.target, self.where, request):
+                    self.left_out.update(known.dropped)
+                    return known
         attempt = 0
         while True:
             rejected = self.dropped.get(request.model, frozenset())
@@ -148,6 +156,8 @@ class Asking:
             except ProviderError as error:
                 attempt += 1
                 answered = self.limiter.answered
+                if error.transient and self.stop and request.purpose == "case":
+                    raise Stopped(str(self.stop.reason)) from error  # nobody has given it up: it stays to be asked
                 if not error.transient or self.stop or attempt >= (ATTEMPTS if answered else FIRST_ATTEMPTS):
                     if not answered and isinstance(error, Unreachable | NothingThere):
                         error.fatal = True
@@ -156,7 +166,9 @@ class Asking:
                 await self._wait(attempt, error)
 
     async def _once(self, request: Request, asked: Request, attempt: int) -> Reply:
-        async with self.limiter:
+        if not self.limiter.enter_now():
+            await self.limiter.enter()
+        try:
             # Only now: many wait for the limiter, and what was true before they did may not be true any more.
             if self.stop and (attempt or request.purpose == "case"):  # a case under way may still be judged
                 raise Stopped(str(self.stop.reason))
@@ -179,25 +191,37 @@ class Asking:
                     self.limiter.troubled()
                     late = f"no full answer from {self.target.typed} within {self.timeout_s:g} s"
                     raise Unavailable(late) from None
+                if not task.cancelling():
+                    raise ProviderError(f"the provider {self.target.provider} cancelled itself") from None
                 raise
-            except Exception as error:
-                what = f"the provider {self.target.provider} failed: {type(error).__name__}: {error}"
-                raise ProviderError(what) from error
+            except (KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:  # also what would end the whole process: it is one request's
+                raise ProviderError(f"the provider {self.target.provider} failed: {told(error)}") from error
             finally:
                 self._deadlines.end(task)
             self.limiter.succeeded()
-        left_out = request.parameters.keys() - asked.parameters.keys()
-        reply = replace(
-            reply,
-            cost_usd=self.cost_of(self.target, reply.served_model, reply.usage),
-            dropped=tuple(sorted({*reply.dropped, *left_out})) if left_out or reply.dropped else (),
-            total_s=reply.total_s or time.perf_counter() - start,
-        )
-        self.budget.add(reply)
-        if reply.dropped:
+        finally:
+            self.limiter.leave()
+        return self._settled(request, asked, reply, start)
+
+    def _settled(self, request: Request, asked: Request, reply: Reply, start: float) -> Reply:
+        """Return the reply with what it cost and what was left out, counted and kept."""
+        if not self._ours:
+            if wrong := misfit(reply):
+                what = f"the provider {self.target.provider} returned no reply as it is documented: {wrong}"
+                raise ProviderError(what)
+            reply = replace(reply, usage=counted(reply.usage))
+        cost = self.cost_of(self.target, reply.served_model, reply.usage)
+        reply = reply.settled(cost, reply.total_s or time.perf_counter() - start)
+        if asked is not request or reply.dropped:
+            left_out = request.parameters.keys() - asked.parameters.keys()
+            reply = replace(reply, dropped=tuple(sorted({*reply.dropped, *left_out})))
             self.left_out.update(reply.dropped)
+        self.budget.add(reply)
         if self.cache:
-            self.cache.put(self.target, self.where, request, reply)
+            with suppress(Exception):  # and so is one that cannot be written
+                self.cache.put(self.target, self.where, request, reply)
         return reply
 
     async def _wait(self, attempt: int, error: ProviderError) -> None:

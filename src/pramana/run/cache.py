@@ -1,18 +1,22 @@
 """Replies by what was asked: one small file each, so that asking the same again costs nothing. Never for drift.
 
 The name of a file is the hash of provider, arguments, address, model, turns, parameters and which repeat it is: change
-any, and someone is asked. A file that cannot be read is as good as none.
+any, and someone is asked. A file that cannot be read is as good as none, and so is one that cannot be written.
 """
 
 import hashlib
 import json
 import os
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from pramana.jsonl import canonical
-from pramana.model import Reply, Request, Target, Usage
+from pramana.model import Reply, Request, Target, Usage, counted, misfit
+
+_UNUSABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""What a file of any content at any place may raise."""
 
 
 class FileCache:
@@ -26,22 +30,27 @@ class FileCache:
         try:
             kept = json.loads(self._path(target, where, request).read_text(encoding="utf-8"))
             usage, raw = Usage(**kept.pop("usage")), kept.pop("raw")
-            known = Reply(**{**kept, "usage": usage, "dropped": tuple(kept["dropped"]), "vectors": ()})
-            return replace(
-                known, raw=None if raw is None else raw.encode("utf-8", "surrogatepass"), cached=True, cost_usd=0.0
-            )
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            known = Reply(**{**kept, "usage": counted(usage), "dropped": tuple(kept["dropped"]), "vectors": ()})
+            raw = None if raw is None else raw.encode("utf-8", "surrogatepass")
+            known = replace(known, raw=raw, cached=True, cost_usd=0.0)
+        except _UNUSABLE:
             return None
+        return None if misfit(known) else known
 
     def put(self, target: Target, where: str, request: Request, reply: Reply) -> None:
-        """Keep a reply; whoever reads at the same time sees the whole of it or nothing."""
-        path = self._path(target, where, request)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        """Keep a reply if that can be; whoever reads at the same time sees the whole of it or nothing."""
+        with suppress(*_UNUSABLE):
+            path = self._path(target, where, request)
             raw = None if reply.raw is None else reply.raw.decode("utf-8", "surrogatepass")
-            json.dump({**asdict(reply), "raw": raw}, file)
-        Path(name).replace(path)
+            content = json.dumps({**asdict(reply), "raw": raw})
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=path.parent)
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    file.write(content)
+                Path(name).replace(path)
+            except OSError:
+                Path(name).unlink()  # of a disk that is full, not even this may stay
 
     def _path(self, target: Target, where: str, request: Request) -> Path:
         asked = {

@@ -7,7 +7,7 @@ that a database exists.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -20,31 +20,39 @@ BUFFER = 1_000
 
 
 class Feed(Generic[Work]):
-    """Draws work from a blocking iterator in a thread, a chunk at a time: the event loop never waits for it."""
+    """Draws work a chunk at a time: to come by a chunk may block, so that happens in a thread; what is in it, here.
 
-    CHUNK = 256
+    A chunk may be lazy. What it takes to make a piece of work should be spent on the event loop, where nobody else
+    wants the interpreter's lock: in a thread it costs three times as much. While one chunk is used the next is drawn.
+    """
 
-    def __init__(self, work: Iterator[Work]) -> None:
-        self._work = work
-        self._chunk: list[Work] = []
-        self._lock = asyncio.Lock()
+    def __init__(self, chunks: Iterator[Iterable[Work]]) -> None:
+        self._chunks = chunks
+        self._chunk: Iterator[Work] = iter(())
+        self._coming: asyncio.Task[Iterable[Work] | None] | None = None
         self._over = False
 
     async def next(self) -> Work | None:
         """Return the next piece of work, None when there is no more."""
-        while not self._chunk:
+        while True:
+            for work in self._chunk:
+                return work
             if self._over:
                 return None
-            async with self._lock:
-                if not self._chunk and not self._over:
-                    self._chunk = await asyncio.to_thread(self._draw)
-        return self._chunk.pop()
+            coming = self._coming = self._coming or self._draw()
+            await asyncio.wait((coming,))
+            if self._coming is coming:  # else another worker has taken it
+                chunk = coming.result()
+                self._over, self._coming = chunk is None, None if chunk is None else self._draw()
+                self._chunk = iter(chunk or ())
 
-    def _draw(self) -> list[Work]:
-        drawn = [work for _, work in zip(range(self.CHUNK), self._work, strict=False)]
-        self._over = len(drawn) < self.CHUNK
-        drawn.reverse()  # popped from the end
-        return drawn
+    async def close(self) -> None:
+        """Wait for what is being drawn; nobody wants it any more."""
+        if self._coming:
+            await asyncio.gather(self._coming, return_exceptions=True)
+
+    def _draw(self) -> "asyncio.Task[Iterable[Work] | None]":
+        return asyncio.create_task(asyncio.to_thread(next, self._chunks, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,8 @@ async def stream(pools: Sequence[Pool[Any]], stop: Stop) -> AsyncGenerator[list[
                 stop(str(error), error)
                 return
             results.append(result)
-            news.set()
+            if len(results) == 1:
+                news.set()
             while len(results) >= BUFFER:  # whoever consumes is slower than we are
                 room.clear()
                 await room.wait()
@@ -101,4 +110,4 @@ async def stream(pools: Sequence[Pool[Any]], stop: Stop) -> AsyncGenerator[list[
         await working
     finally:
         working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
+        await asyncio.gather(working, *(pool.feed.close() for pool in pools), return_exceptions=True)

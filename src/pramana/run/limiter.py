@@ -45,10 +45,21 @@ class Limiter:
         self._timer: asyncio.TimerHandle | None = None
         self.history: list[Change] = [Change(0.0, self.limit, "start")]
 
-    async def __aenter__(self) -> None:
-        if self.in_use < self.limit and not self._waiting and not self._held_until:
-            self.in_use += 1  # the common case costs no future
-        else:
+    def enter_now(self) -> bool:
+        """Enter without waiting, if nobody has to wait; then `leave`. The common case costs no coroutine."""
+        if self.in_use >= self.limit or self._waiting or self._held_until:
+            return False
+        self.in_use += 1
+        self._peak = max(self._peak, self.in_use)
+        return True
+
+    def leave(self) -> None:
+        """Let the next one in."""
+        self._release()
+
+    async def enter(self) -> None:
+        """Enter, when it is one's turn; then `leave`."""
+        if not self.enter_now():
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             self._wake()
@@ -58,12 +69,15 @@ class Limiter:
                 if turn.done() and not turn.cancelled():
                     self._release()
                 raise
-        self._peak = max(self._peak, self.in_use)
+            self._peak = max(self._peak, self.in_use)
+
+    async def __aenter__(self) -> None:
+        await self.enter()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._release()
+        self.leave()
 
     def succeeded(self) -> None:
         """Count a clean answer; after a clean round at full use, allow more."""

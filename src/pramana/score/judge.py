@@ -1,12 +1,13 @@
 """Judging by a model: a reply and a question in, YES or NO out, with the judge's evidence.
 
 The judged text is data: it stands between marks that it cannot hold, since they are made of its own hash, and the
-verdict is read from the last line alone. A judge that gives neither YES nor NO is asked once more, then the check is
-`unscored`: an unreadable verdict is never a wrong answer. What no test without a real judge can show is how well a
-judge resists a text that argues with it.
+verdict is read from the last line alone. A judge that gives neither YES nor NO, or whose answer was cut off before its
+end, is asked once more, then the check is `unscored`: an unreadable verdict is never a wrong answer. What no test
+without a real judge can show is how well a judge resists a text that argues with it.
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
@@ -37,6 +38,28 @@ AGAIN: Final = (
     "Your last line was neither YES nor NO. Answer once more: evidence first, then a last line with only YES or NO."
 )
 
+CUT_OFF: Final = "Your answer was cut off before its end. Answer once more, in the same form and in fewer words."
+
+_ENDED_EARLY: Final = frozenset(
+    {
+        "length", "max_tokens", "max_output_tokens", "max_completion_tokens", "model_length", "incomplete",
+        "context_length", "context_length_exceeded", "model_context_window_exceeded", "pause_turn", "cancelled",
+        "failed", "error", "content_filter", "content_filtered", "refusal", "safety", "recitation", "blocklist",
+        "prohibited_content", "spii", "language", "other", "malformed_response",
+    }
+)  # fmt: skip
+"""Providers' words for an answer that was not spoken to its end; any other word, and none, means that it was."""
+
+
+def was_cut_off(reply: Reply) -> bool:
+    """Tell whether an answer stops before its end: what its last line then says was never meant as the last.
+
+    >>> was_cut_off(Reply("YES", finish_reason="MAX_TOKENS")), was_cut_off(Reply("YES", finish_reason="end_turn"))
+    (True, False)
+    """
+    said = (reply.finish_reason or "").lower()
+    return said in _ENDED_EARLY or said.startswith("blocked")
+
 
 def fingerprint(*prompts: str) -> str:
     """Return the short hash that a check records of the prompts it was made with."""
@@ -49,15 +72,20 @@ def mark_for(*texts: str) -> str:
     return f"=====[{digest[:32]}]====="
 
 
+_VERDICT = re.compile(r"(?P<mark>\*{0,3}|_{0,3})(?P<word>YES|NO)(?:\.?(?P=mark)|(?P=mark)\.)", re.ASCII | re.IGNORECASE)
+
+
 def verdict(answer: str) -> bool | None:
     """Read the last line: True for YES, False for NO, None for anything else.
 
-    >>> verdict("It says so.\\n**YES**"), verdict("no."), verdict("YES, because")
-    (True, False, None)
+    It may be emphasised and end in a full stop. In quotation marks it is no verdict but somebody's words.
+
+    >>> verdict("It says so.\\n**YES**"), verdict("no."), verdict("YES, because"), verdict('It says:\\n"YES"')
+    (True, False, None, None)
     """
-    lines = [line for line in answer.splitlines() if line.strip()]
-    word = lines[-1].strip().strip("*_`.\"' ").upper() if lines else ""
-    return {"YES": True, "NO": False}.get(word)
+    lines = [line for line in re.split(r"[\r\n]", answer) if line.strip()]
+    found = _VERDICT.fullmatch(lines[-1].strip()) if lines else None
+    return found["word"].upper() == "YES" if found else None
 
 
 T = TypeVar("T")
@@ -84,11 +112,12 @@ class Judge:
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 42})
 
     async def inquire(self, turns: tuple[Turn, ...], read: Callable[[str], T | None], again: str) -> Inquiry[T]:
-        """Ask, read the answer, and ask once more where it cannot be read."""
+        """Ask, read the answer, and ask once more where it cannot be read or was cut off."""
         answers: list[str] = []
         evidence: dict[str, Any] = {"judge": self.name, "answers": answers}
         cost: float | None = 0.0
         tokens: int | None = 0
+        cut = False
         for _ in range(2):
             try:
                 said = await self.ask(Request(self.model, turns, self.parameters, "judge"))
@@ -98,14 +127,17 @@ class Judge:
                 return Inquiry(None, evidence, f"the judge {self.name} could not be asked: {error}")
             answers.append(said.text)
             evidence["served_model"] = said.served_model
+            evidence["finish_reason"] = said.finish_reason
             cost = None if cost is None or said.cost_usd is None else cost + said.cost_usd
             evidence["cost_usd"] = cost
-            evidence["tokens"] = tokens = total(tokens, said.usage)
-            decided = read(said.text)
+            evidence["tokens"] = tokens = tokens if said.cached else total(tokens, said.usage)
+            cut = was_cut_off(said)
+            decided = None if cut else read(said.text)
             if decided is not None:
                 return Inquiry(decided, evidence)
-            turns = (*turns, Turn("assistant", said.text or "(nothing)"), Turn("user", again))
-        return Inquiry(None, evidence, f"the judge {self.name} twice gave no verdict that can be read")
+            turns = (*turns, Turn("assistant", said.text or "(nothing)"), Turn("user", CUT_OFF if cut else again))
+        last = f", and its last answer was cut off ({said.finish_reason})" if cut else ""
+        return Inquiry(None, evidence, f"the judge {self.name} twice gave no verdict that can be read{last}")
 
 
 async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
@@ -117,7 +149,7 @@ async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
         Turn("user", QUESTION.format(criterion=criterion, mark=mark, output=reply.text)),
     )
     inquiry = await judge.inquire(turns, verdict, AGAIN)
-    version = f"{VERSION} {fingerprint(INSTRUCTIONS, QUESTION, AGAIN)}"
+    version = f"{VERSION} {fingerprint(INSTRUCTIONS, QUESTION, AGAIN, CUT_OFF)}"
     if inquiry.decided is None:
         return Check("llm_judge", version, Outcome.UNSCORED, inquiry.trouble, evidence=inquiry.evidence)
     outcome, word = (Outcome.PASSED, "YES") if inquiry.decided else (Outcome.FAILED, "NO")

@@ -4,12 +4,13 @@ Each type of scenario has a rubric of its own. `passed` means the judge holds th
 helpfulness, naturalness and efficiency are values from 1 to 10 with reasons, and never decide an outcome.
 """
 
-import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pramana.jsonl import BadLine, parse
 from pramana.model import Case, Check, Outcome, Reply, Turn
-from pramana.score.judge import Judge, fingerprint, mark_for, shortened
+from pramana.score.judge import CUT_OFF, Judge, fingerprint, mark_for, shortened
 
 VERSION: Final = "1"
 SCORES: Final = ("accuracy", "helpfulness", "naturalness", "efficiency")
@@ -58,15 +59,15 @@ AGAIN: Final = (
 
 
 def read_ratings(answer: str) -> dict[str, Any] | None:
-    """Read the last line as ratings; None when it is anything else.
+    """Read the last line as ratings; None when it is anything else, also what JSON has no number for or a key twice.
 
     >>> read_ratings('{"completed": "yes", "accuracy": 11}') is None
     True
     """
-    lines = [line for line in answer.splitlines() if line.strip().strip("`")]
+    lines = [line for line in re.split(r"[\r\n]", answer) if line.strip().strip("`")]
     try:
-        value = json.loads(lines[-1]) if lines else None
-    except (ValueError, RecursionError):
+        value = parse(lines[-1].strip()) if lines else None
+    except BadLine:
         return None
     if not isinstance(value, dict) or value.get("completed") not in ("yes", "no"):
         return None
@@ -84,13 +85,15 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
         Turn("user", QUESTION.format(prompt=prompt, expected=expected, mark=mark, output=reply.text)),
     )
     inquiry = await judge.inquire(turns, read_ratings, AGAIN)
-    version = f"{VERSION} {fingerprint(rubric, INSTRUCTIONS, QUESTION, AGAIN)}"
+    version = f"{VERSION} {fingerprint(*RUBRICS.values(), INSTRUCTIONS, QUESTION, AGAIN, CUT_OFF)}"
     if inquiry.decided is None:
         return Check("rubric", version, Outcome.UNSCORED, inquiry.trouble, evidence=inquiry.evidence)
     done = inquiry.decided["completed"] == "yes"
     scores = {name: inquiry.decided[name] for name in SCORES}
-    reasons = inquiry.decided.get("reasons")
-    evidence = {**inquiry.evidence, "scores": scores, "reasons": reasons if isinstance(reasons, dict) else {}}
+    stated = inquiry.decided.get("reasons")
+    given = stated if isinstance(stated, dict) else {}
+    reasons = {name: given[name] for name in SCORES if isinstance(given.get(name), str)}
+    evidence = {**inquiry.evidence, "scores": scores, "reasons": reasons}
     said = shortened(inquiry.evidence["answers"][-1].rpartition("\n")[0])
     reason = f"{judge.name} holds the task for {'completed' if done else 'not completed'}: {said}"
     return Check("rubric", version, Outcome.PASSED if done else Outcome.FAILED, reason, evidence=evidence)

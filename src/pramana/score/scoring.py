@@ -15,6 +15,7 @@ from pramana.score.rubric import score_by_rubric
 
 LONG_OUTPUT = 50_000
 """Characters from which on an offline assertion may take over a millisecond, and so leaves the event loop."""
+NEED_A_MODEL = ("llm_judge", "semantic_similarity")
 NO_JUDGE = "the embedded model is a subject, never a judge; name a judge with --judge"
 
 
@@ -36,6 +37,9 @@ class Scoring:
 
     async def checks(self, case: Case, reply: Reply) -> tuple[Check, ...]:
         """Return the checks of one reply; only what ends a run raises."""
+        stated = case.assertion
+        if stated is not None and stated.type not in NEED_A_MODEL and len(reply.text) < LONG_OUTPUT:
+            return (decide(stated, reply.text, case.ideals),)  # by far the most, and nothing to wait for
         name = _name(case)
         try:
             return (await self._check(name, case, reply),)
@@ -59,6 +63,4 @@ class Scoring:
         if name == "semantic_similarity":
             return await self.similarity.score(case, reply)
         assert case.assertion is not None  # noqa: S101 - only scenarios have none, and they are judged by rubric
-        if len(reply.text) < LONG_OUTPUT:
-            return decide(case.assertion, reply.text, case.ideals)
         return await asyncio.to_thread(decide, case.assertion, reply.text, case.ideals)

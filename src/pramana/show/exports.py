@@ -6,17 +6,20 @@ a mention, and what XML cannot hold is written as an escape. Nothing here asks, 
 """
 
 import csv
-import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from html import escape
 from tempfile import SpooledTemporaryFile
 from typing import Any, Literal, TextIO, cast, get_args
 
+from pramana.analyse.judges import Judges, judged_by
 from pramana.analyse.summary import Tally, why
 from pramana.hash import hash_result
 from pramana.model import Case, Outcome, Result, Run, RunStatus
 from pramana.show.figures import printable
+from pramana.show.judges import who
+from pramana.show.terminal import as_json
 
 Format = Literal["json", "csv", "junit", "markdown", "html"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -46,7 +49,7 @@ def export(kind: Format, run: Run, results: Results, out: TextIO) -> None:
 
 def tally_for(run: Run) -> Tally:
     """Return a tally that knows how many results each case of the run has."""
-    return Tally(repeats=run.plan.repeats, models=len(run.plan.targets))
+    return Tally(repeats=run.plan.repeats, models=len(run.plan.targets), who=who)
 
 
 @contextmanager
@@ -87,7 +90,8 @@ def write_json(run: Run, results: Results, out: TextIO) -> None:
 
     Beside the published fields stand those that make the file safe to compare: `case_digest`, by which cases of the
     same id are told apart; `model`, as it was typed, and `provider`; `status`, and `complete`, which is false when
-    results of this model are missing: the suite's name and hash then say what was begun.
+    results of this model are missing: the suite's name and hash then say what was begun. Where verdicts of several
+    judges make one pass rate, `mixed_judges` in the summary says so.
 
     What has no verdict is `passed: false, score: null` with `details.skipped`, and counted in `skipped`. Where the
     published shape wants a value that does not exist it gets the one its own runner writes: no reply is the output ""
@@ -95,12 +99,15 @@ def write_json(run: Run, results: Results, out: TextIO) -> None:
     """
     plan, names, ids = run.plan, models_of(run), model_ids(run)
     rates = {name: dict.fromkeys(Outcome, 0) for name in names}
+    judges = {name: Judges(who) for name in names}
     each = run.expected // max(1, len(names))
     with spools(names) as blocks:
         for case, result in results:
             name = result.key.model
             rates[name][result.outcome] += 1
-            entry = json.dumps(as_entry(case, result, ids[name]))
+            for check in result.checks:
+                judges[name].add(name, check)
+            entry = as_json(as_entry(case, result, ids[name]))
             blocks[name].write(f"{',' if sum(rates[name].values()) > 1 else ''}\n{entry}")
         for number, target in enumerate(plan.targets):
             name = target.typed
@@ -119,9 +126,12 @@ def write_json(run: Run, results: Results, out: TextIO) -> None:
                     "complete": sum(rates[name].values()) >= each,
                 },
             }
-            out.write(f'{"," if number else "["}\n{json.dumps(head)[:-1]}, "results": [')
+            out.write(f'{"," if number else "["}\n{as_json(head)[:-1]}, "results": [')
             pour(blocks[name], out)
-            out.write(f'\n], "summary": {json.dumps(_block_summary(rates[name]))}}}')
+            summary = _block_summary(rates[name])
+            if mixed := judges[name].mixed():
+                summary["mixed_judges"] = list(mixed)
+            out.write(f'\n], "summary": {as_json(summary)}}}')
     out.write("\n]\n" if names else "[]\n")
 
 
@@ -271,7 +281,13 @@ def results_schema() -> dict[str, Any]:
                         "maximum": 1,
                         "description": "passed / (total - skipped); 0.0 when nothing has a verdict",
                     },
+                    "mixed_judges": {
+                        "type": "array",
+                        "items": text,
+                        "description": "There when the verdicts are of several judges: how many are of whom",
+                    },
                 },
+                ("mixed_judges",),
             ),
         },
     )
@@ -289,7 +305,7 @@ def results_schema() -> dict[str, Any]:
 COLUMNS = (
     "test_id", "model", "variant", "repeat", "outcome", "score", "reason", "category", "difficulty", "language", "tags",
     "output", "latency_ms", "first_token_ms", "input_tokens", "output_tokens", "cost_usd", "finish_reason",
-    "served_model", "cached", "result_hash", "case_digest",
+    "served_model", "cached", "result_hash", "case_digest", "judge",
 )  # fmt: skip
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
@@ -314,11 +330,15 @@ def write_csv(run: Run, results: Results, out: TextIO) -> None:
         else:
             cells += (None,) * 9
         hashed = hash_result(ids[key.model], case.id, reply.text) if reply else None
-        rows.writerow([_cell(each) if isinstance(each, str) else each for each in (*cells, hashed, key.case)])
+        judges = (judged_by(each, who).by for each in result.checks)
+        judge = ", ".join(dict.fromkeys(each for each in judges if each))
+        rows.writerow(map(_cell, (*cells, hashed, key.case, judge)))
 
 
-def _cell(text: str) -> str:
-    text = printable(text)
+def _cell(value: str | float | None) -> str | float | None:
+    if not isinstance(value, str):
+        return value if value is None or math.isfinite(value) else None
+    text = printable(value)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
@@ -330,11 +350,14 @@ def write_junit(run: Run, results: Results, out: TextIO) -> None:
     names = models_of(run)
     counts = {name: dict.fromkeys(Outcome, 0) for name in names}
     seconds = dict.fromkeys(names, 0.0)
+    judges = {name: Judges(who) for name in names}
     with spools(names) as suites:
         for case, result in results:
             name = result.key.model
             counts[name][result.outcome] += 1
             seconds[name] += result.reply.total_s if result.reply else 0.0
+            for check in result.checks:
+                judges[name].add(name, check)
             suites[name].write(_test_case(run, case, result))
         everything = {outcome: sum(counts[name][outcome] for name in names) for outcome in Outcome}
         out.write('<?xml version="1.0" encoding="UTF-8"?>\n')
@@ -343,6 +366,9 @@ def write_junit(run: Run, results: Results, out: TextIO) -> None:
             when = f" timestamp={_xml(run.created)}"
             title = _xml(f"{run.plan.suite} on {name}")
             out.write(f"  <testsuite name={title}{_counted(counts[name], seconds[name])}{when}>\n")
+            if mixed := judges[name].mixed():
+                said = f'<property name="mixed_judges" value={_xml("; ".join(mixed))}/>'
+                out.write(f"    <properties>{said}</properties>\n")
             pour(suites[name], out)
             out.write("  </testsuite>\n")
         out.write("</testsuites>\n")
@@ -388,4 +414,4 @@ def _xml(text: str) -> str:
 
 
 def _milliseconds(seconds: float) -> int:
-    return max(0, round(seconds * 1000))
+    return max(0, round(seconds * 1000)) if math.isfinite(seconds) else 0

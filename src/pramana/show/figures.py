@@ -11,20 +11,24 @@ from typing import Any
 from pramana.analyse.summary import Rate, Summary, Total
 from pramana.model import Run
 
-_NOT_IN_XML = re.compile(
-    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd"
+_NOT_SHOWN = re.compile(
+    "[^\t\n\r\x20-\x7e\x85\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd"
     + "".join(f"{chr(plane + 0x10000)}-{chr(plane + 0x1FFFD)}" for plane in range(0, 0x100000, 0x10000))
     + "]"
 )
+"""What XML cannot hold, and the nine characters that make a text be read in another order than it is written in."""
 
 
 def printable(text: str) -> str:
     """Return text in which every character may stand in XML 1.0, HTML and UTF-8; others become escapes.
 
-    >>> printable("a\\x00b \\ud800 \\x1b[31m")
-    'a\\\\x00b \\\\ud800 \\\\x1b[31m'
+    So do the embeddings, overrides and isolates of Unicode (U+202A–202E, U+2066–2069), by which a text could make its
+    surroundings read as what they do not say. Words of scripts that run from right to left need none of them.
+
+    >>> printable("a\\x00b \\ud800 \\x1b[31m \\u202e")
+    'a\\\\x00b \\\\ud800 \\\\x1b[31m \\\\u202e'
     """
-    return _NOT_IN_XML.sub(lambda found: _escaped(ord(found[0])), text)
+    return _NOT_SHOWN.sub(lambda found: _escaped(ord(found[0])), text)
 
 
 def _escaped(code: int) -> str:
@@ -75,10 +79,11 @@ def span(rate: Rate) -> str:
 
 def spent(summary: Summary) -> str:
     """Return tokens, cost and times in one line."""
-    times = summary.latency
+    times, judges = summary.latency, judging(summary)
     parts = [
         f"Tokens: {whole(summary.input_tokens)} in, {whole(summary.output_tokens)} out",
-        f"cost: {money(summary.cost_usd)}",
+        *([f"judges: {judges}"] if judges else []),
+        f"cost: {money(summary.cost_usd)}{' with them' if judges else ''}",
         f"latency p50/p95/p99: {'/'.join(duration(each) for each in (times.p50, times.p95, times.p99))}",
     ]
     if summary.first_token.count:
@@ -86,6 +91,15 @@ def spent(summary: Summary) -> str:
     if summary.cached:
         parts.append(f"{summary.cached:,} from the cache")
     return "; ".join(parts) + "."
+
+
+def judging(summary: Summary) -> str:
+    """Return what judges and embedders took, for people; nothing when nobody was asked."""
+    tokens, cost = summary.judge_tokens, summary.judge_cost_usd
+    if not (tokens.known or tokens.unknown or cost.known or cost.unknown):
+        return ""
+    again = ", earlier judgings included" if summary.judged_again else ""
+    return f"{whole(tokens)} tokens, {money(cost)}{again}"
 
 
 def whole(total: Total) -> str:

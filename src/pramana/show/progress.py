@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import click
@@ -24,6 +25,8 @@ LINE_EVERY_S = 5.0
 QUIET_LINE_EVERY_S = 30.0
 """A run that stands still says so: whoever reads a log cannot see a bar that does not move."""
 FAILURES_SHOWN = 10
+IMPATIENT_S = 2.0
+"""How long an end at once may take before yet another signal hurries it: what was stored is written down in that."""
 
 
 class Live:
@@ -42,7 +45,7 @@ class Live:
         self._task: Any = None
 
     def __enter__(self) -> Self:
-        if not self.quiet and sys.stderr.isatty():
+        if not self.quiet and sys.stderr is not None and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -54,7 +57,8 @@ class Live:
 
     def __exit__(self, *_: object) -> None:
         if self._bar:
-            self._bar.stop()
+            with suppress(OSError):
+                self._bar.stop()
 
     def __call__(self, progress: "Progress") -> None:
         """Watch a run: a `bench.Watch`."""
@@ -63,13 +67,19 @@ class Live:
 
     def update(self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0) -> None:
         """Count what was stored, perhaps nothing, and show how far the run is."""
+        try:
+            self._update(results, cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s)
+        except OSError:  # the terminal is gone: the run need not end for that
+            self.quiet = True
+
+    def _update(self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float) -> None:
         self.stored += len(results)
+        if self.quiet:
+            return
         for result in results:
             self.counts[result.outcome] = self.counts.get(result.outcome, 0) + 1
             if result.outcome in (Outcome.FAILED, Outcome.ERRORED):
                 self._failure(result)
-        if self.quiet:
-            return
         note = self._note(cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s)
         if self._bar:
             self._bar.update(self._task, completed=self.stored, note=note)
@@ -110,23 +120,37 @@ class Live:
 
 
 class Interruptible:
-    """The first Ctrl-C finishes what is under way; the second ends at once."""
+    """The first Ctrl-C finishes what is under way, and so does the first SIGTERM or SIGHUP; the next ends at once.
 
-    def __init__(self, stop: "Stop") -> None:
-        self._stop = stop
+    Whoever ignores SIGHUP, as `nohup` does, wants a run to survive its terminal.
+    """
+
+    def __init__(self, stop: "Stop", clock: Callable[[], float] = time.monotonic) -> None:
+        self._stop, self._clock = stop, clock
+        self._before: dict[signal.Signals, Any] = {}
+        self._times, self._last = 0, -math.inf
 
     def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGINT, self._first)
+        for each in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None)):  # not every system has the last
+            if each and (each is signal.SIGINT or signal.getsignal(each) is not signal.SIG_IGN):
+                self._before[each] = signal.signal(each, self._told)
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for each, before in self._before.items():
+            signal.signal(each, before)
 
-    def _first(self, *_: object) -> None:
+    def _told(self, number: int, _: object) -> None:
         from pramana.bench import INTERRUPTED
 
-        click.echo("Finishing what is under way; press Ctrl-C again to stop at once.", err=True)
         self._stop(INTERRUPTED)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._times += 1
+        if self._times == 1:
+            again = "press Ctrl-C again" if number == signal.SIGINT else "signal again"
+            with suppress(OSError, RuntimeError):  # no terminal any more, or we were just writing to it
+                click.echo(f"Finishing what is under way; {again} to stop at once.", err=True)
+        elif self._clock() - self._last > IMPATIENT_S:  # who hammers on the key means it once
+            self._last = self._clock()
+            raise KeyboardInterrupt
 
 
 def _span(seconds: float) -> str:

@@ -2,7 +2,8 @@
 
 No script, no font, no picture and no address is in it, and its own content policy forbids them: what a model wrote is
 shown as text and cannot run, load or link. It is readable on a phone and in the dark, and long runs show their first
-results and say how many more there are.
+results and say how many more there are. Text that is not ours is set apart from the line it stands in, so that words
+from right to left read as they should and move nothing beside them.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import TextIO
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, why
 from pramana.model import Case, Outcome, Result, Run
 from pramana.show.exports import Results, pour, spools, tally_for
-from pramana.show.figures import duration, money, percent, printable, selection, span, title_of, whole
+from pramana.show.figures import duration, judging, money, percent, printable, selection, span, title_of, whole
 
 SHOWN_RESULTS = 500
 """Of each outcome; a page of more is slow to open and read by nobody."""
@@ -66,41 +67,52 @@ def _text(text: str, limit: int = TEXT_SHOWN) -> str:
     return shown if len(text) <= limit else f"{shown}\n… and {len(text) - limit:,} more characters"
 
 
+def _apart(text: str, limit: int = TEXT_SHOWN) -> str:
+    """Return text of others for a line of ours: in whichever direction it runs, the line does not turn."""
+    return f"<bdi>{_text(text, limit)}</bdi>"
+
+
 def _header(run: Run) -> str:
     plan = run.plan
-    models = ", ".join(f"<b>{_text(target.typed)}</b>" for target in plan.targets)
+    models = ", ".join(f"<b>{_apart(target.typed)}</b>" for target in plan.targets)
     asked = [f"{key} {value}" for key, value in plan.parameters.items()]
     asked += [f"{plan.repeats} repeats"] if plan.repeats > 1 else []
     asked += [f"judged by {plan.judge.typed}"] if plan.judge else []
     asked += [f"embedded by {plan.embedder.typed}"] if plan.embedder else []
     asked += ["with a system prompt"] if plan.system_prompt is not None else []
-    lines = [f"<p>{models} · {_text(run.created)}</p>", f"<p class=quiet>{_text(', '.join(asked))}</p>"]
+    lines = [f"<p>{models} · {_text(run.created)}</p>", f"<p class=quiet>{', '.join(map(_apart, asked))}</p>"]
     if plan.selection:
-        lines.append(f"<p class=warn>A selection, not the whole suite: {_text(selection(plan.selection))}</p>")
+        lines.append(f"<p class=warn>A selection, not the whole suite: {_apart(selection(plan.selection))}</p>")
     if run.status != "finished":
-        reason = f": {_text(run.reason)}" if run.reason else ""
+        reason = f": {_apart(run.reason)}" if run.reason else ""
         lines.append(
             f"<p class=warn>The run is {run.status}{reason}. {run.stored:,} of {run.expected:,} results are here.</p>"
         )
-    return f"<header><h1>{_text(plan.suite)}</h1>\n" + "\n".join(lines) + "</header>\n"
+    return f"<header><h1>{_apart(plan.suite)}</h1>\n" + "\n".join(lines) + "</header>\n"
 
 
 def _answer(summary: Summary) -> str:
     rate = summary.overall
+    judges = "".join(
+        f"<p class=warn>Several judges, so the rate is of none of them: {_apart(each)}</p>\n"
+        for each in summary.mixed_judges
+    )
     pills = "".join(
         f"<li><b>{count:,}</b> {_pill(outcome)}</li>"
         for outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
         if (count := getattr(rate, outcome.value)) or outcome in (Outcome.PASSED, Outcome.FAILED)
     )
     if len(summary.by["model"]) > 1:  # a rate over several models would be nobody's
-        return f"{_breakdown('Model', summary.by['model'])}<section class=answer><ul>{pills}</ul></section>\n"
+        return f"{_breakdown('Model', summary.by['model'])}<section class=answer>{judges}<ul>{pills}</ul></section>\n"
     said = (
         f"passed, of {rate.scored:,} with a verdict. With 95 % confidence the true rate is {span(rate)}."
         if rate.scored
         else "None of the results could be decided."
     )
     share = percent(rate.value) if rate.scored else "No verdict"
-    return f"<section class=answer><p class=big>{share}</p><p>{said}</p>\n{_bar(rate)}<ul>{pills}</ul></section>\n"
+    return (
+        f"<section class=answer><p class=big>{share}</p><p>{said}</p>\n{judges}{_bar(rate)}<ul>{pills}</ul></section>\n"
+    )
 
 
 def _pill(outcome: Outcome) -> str:
@@ -123,6 +135,7 @@ def _tiles(summary: Summary) -> str:
         ("Cost", money(summary.cost_usd), _cost_note(summary)),
         ("Tokens in", whole(summary.input_tokens), ""),
         ("Tokens out", whole(summary.output_tokens), ""),
+        *([("Tokens of judges", whole(summary.judge_tokens), _judges_note(summary))] if judging(summary) else []),
         ("Latency, median", duration(latency.p50), f"p95 {duration(latency.p95)} · p99 {duration(latency.p99)}"),
     ]
     if first.count:
@@ -136,10 +149,15 @@ def _tiles(summary: Summary) -> str:
     return f"<dl class=tiles>{cells}</dl>\n"
 
 
+def _judges_note(summary: Summary) -> str:
+    again = "earlier judgings included" if summary.judged_again else ""
+    return " · ".join(each for each in (money(summary.judge_cost_usd), again) if each)
+
+
 def _cost_note(summary: Summary) -> str:
     if summary.cost_usd.unknown:
         return f"no price for {summary.cost_usd.unknown:,} answers"
-    return f"judging {money(summary.judge_cost_usd)}" if summary.judge_cost_usd.known else ""
+    return f"judges included: {money(summary.judge_cost_usd)}" if summary.judge_cost_usd.known else ""
 
 
 def _breakdown(title: str, rows: Mapping[str, Rate]) -> str:
@@ -147,7 +165,7 @@ def _breakdown(title: str, rows: Mapping[str, Rate]) -> str:
         return ""
     shown = list(rows.items())[:SHOWN_ROWS]
     lines = "".join(
-        f"<tr><th scope=row>{_text(name, 200)}</th><td class=chart>{_bar(rate)}</td>"
+        f"<tr><th scope=row>{_apart(name, 200)}</th><td class=chart>{_bar(rate)}</td>"
         f"<td class=number>{f'{percent(rate.value)}<small>{span(rate)}</small>' if rate.scored else '–'}</td>"
         f"<td class=number>{rate.passed:,} of {rate.scored:,}{_undecided(rate)}</td></tr>\n"
         for name, rate in shown
@@ -164,42 +182,42 @@ def _notes(summary: Summary) -> str:
     parts = []
     if summary.reasons:
         rows = "".join(
-            f"<tr><td>{_pill(each.outcome)}</td><td class=number>{each.count:,}</td><td>{_text(each.text)}"
-            f"<small class=ids>{_text(', '.join(each.cases))}{' …' if each.more else ''}</small>"
+            f"<tr><td>{_pill(each.outcome)}</td><td class=number>{each.count:,}</td><td>{_apart(each.text)}"
+            f"<small class=ids>{', '.join(_apart(case, 200) for case in each.cases)}{' …' if each.more else ''}</small>"
             "</td></tr>"
             for each in summary.reasons
         )
         head = "<tr><th>Outcome<th class=number>Results<th>Why</tr>"
         parts.append(f"<section><h2>Without a verdict</h2><table>{head}{rows}</table></section>\n")
     if summary.not_reproducible:
-        notes = "".join(f"<li>{_text(each)}</li>" for each in summary.not_reproducible)
+        notes = "".join(f"<li>{_apart(each)}</li>" for each in summary.not_reproducible)
         parts.append(f"<section><h2>Not reproducible</h2><ul class=notes>{notes}</ul></section>\n")
     return "".join(parts)
 
 
 def _result(run: Run, case: Case, result: Result) -> str:
     key, reply = result.key, result.reply
-    labels = [_text(key.model)] if len(run.plan.targets) > 1 else []
+    labels = [_apart(key.model)] if len(run.plan.targets) > 1 else []
     labels += [f"repeat {key.repeat + 1}"] if run.plan.repeats > 1 else []
     labels += [duration(reply.total_s)] if reply else []
     facets = [case.facets.category, case.facets.difficulty, case.facets.language or "", *case.facets.tags]
-    asked = "".join(f"<h4>{turn.role}</h4><pre>{_text(turn.text)}</pre>" for turn in case.turns)
-    answer = f"<h4>reply</h4><pre class=reply>{_text(reply.text) or '<i>nothing</i>'}</pre>" if reply else ""
+    asked = "".join(f"<h4>{turn.role}</h4><pre dir=auto>{_text(turn.text)}</pre>" for turn in case.turns)
+    answer = f"<h4>reply</h4><pre class=reply dir=auto>{_text(reply.text) or '<i>nothing</i>'}</pre>" if reply else ""
     checks = "".join(
-        f"<li>{_pill(each.outcome)} <b>{_text(each.name)}</b>: {_text(each.reason)}</li>" for each in result.checks
+        f"<li>{_pill(each.outcome)} <b>{_apart(each.name)}</b>: {_apart(each.reason)}</li>" for each in result.checks
     )
     return (
-        f"<details class={result.outcome.value}><summary><span class=id>{_text(case.id, 200)}</span>"
-        f"<span class=why>{_text(_first_line(why(result)), 300)}</span>"
+        f"<details class={result.outcome.value}><summary><span class=id>{_apart(case.id, 200)}</span>"
+        f"<span class=why>{_apart(_first_line(why(result)), 300)}</span>"
         f"<span class=labels>{' · '.join(labels)}</span></summary>"
-        f"<div><p class=quiet>{_text(' · '.join(each for each in facets if each))}</p>{asked}{answer}"
+        f"<div><p class=quiet>{' · '.join(_apart(each) for each in facets if each)}</p>{asked}{answer}"
         f"{_expected(case)}<ul class=checks>{checks}</ul></div></details>\n"
     )
 
 
 def _expected(case: Case) -> str:
     wanted = [*case.ideals, *([case.expected_outcome] if case.expected_outcome else [])]
-    return f"<h4>expected</h4><pre>{_text(chr(10).join(wanted))}</pre>" if wanted else ""
+    return f"<h4>expected</h4><pre dir=auto>{_text(chr(10).join(wanted))}</pre>" if wanted else ""
 
 
 def _first_line(text: str) -> str:

@@ -5,19 +5,59 @@ references: it cannot become markup, a link, an image or a mention of somebody.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from pramana.analyse.summary import DIMENSIONS, Rate, why
+from pramana.analyse.summary import DIMENSIONS, Rate, Summary, why
 from pramana.model import Case, Outcome, Result, Run
 from pramana.show.exports import Results, tally_for
 from pramana.show.figures import percent, printable, span, spent, title_of
 
+LIMIT = 60_000
+"""Characters of a page, as UTF-16 counts them; a comment on GitHub may have 65,536."""
 SHOWN_FAILURES = 20
+SHOWN_ROWS = 50
+SHOWN_NOTES = 10
+SHOWN_JUDGES = 5
 _OUTPUT_SHOWN = 160
+_HEADS = ("", "Pass rate", "95 % interval", "Passed", "Failed", "Errored", "Unscored", "Skipped")
+
+
+_CUT = "\n*Shortened to fit a comment; the JSON, CSV and HTML exports have the rest.*\n"
+
+
+class _Page:
+    """A text that grows by whole lines as long as there is room, and knows whether there was not."""
+
+    def __init__(self, room: int) -> None:
+        self.text, self.cut = "", False
+        self._room = room
+
+    def add(self, text: str) -> None:
+        self.text += text
+        self._room -= _length(text)
+
+    def block(self, head: str, lines: Sequence[str], of: int, more: str, tail: str = "") -> None:
+        """Add a head, as many of the lines as there is room for, how many `more` there are of them all, and a tail."""
+        room = self._room - _length(head + more + tail) - len(f"{of:,}")
+        kept = []
+        for line in lines:
+            room -= _length(line)
+            if room < 0:
+                self.cut = True
+                break
+            kept.append(line)
+        if kept:
+            left = of - len(kept)
+            self.add(head + "".join(kept) + (more.format(left) if left else "") + tail)
+
+
+def _length(text: str) -> int:
+    return len(text) + sum(each > "\uffff" for each in text)
 
 
 def write_markdown(run: Run, results: Results, out: TextIO) -> None:
-    """Write a short summary: well below the 65,536 characters of a comment, whatever the run holds."""
+    """Write a short summary: below the 65,536 characters of a comment, whatever the run holds."""
     tally, shown, failed = tally_for(run), list[str](), 0
     for case, result in results:
         tally.add(case, result)
@@ -26,31 +66,42 @@ def write_markdown(run: Run, results: Results, out: TextIO) -> None:
             if len(shown) < SHOWN_FAILURES:
                 shown.append(_failure_line(run, case, result))
     summary = tally.summary()
-    rate = summary.overall
-    out.write(f"### {_inline(title_of(run, summary))}\n\n{_unfinished(run)}")
-    heads = ("", "Pass rate", "95 % interval", "Passed", "Failed", "Errored", "Unscored", "Skipped")
-    out.write(_table(heads, [_rate_row(name, each) for name, each in summary.by["model"].items()]))
-    if shown:
-        out.write(f"\n**{failed:,} failed**\n\n" + "".join(shown))
-        if failed > len(shown):
-            out.write(f"- and {failed - len(shown):,} more\n")
-    if summary.reasons:
-        out.write(f"\n**{rate.undecided:,} without a verdict**\n\n")
-        out.writelines(
-            f"- {reason.count:,} {reason.outcome.value}: {_code(reason.text, _OUTPUT_SHOWN)}\n"
-            for reason in summary.reasons[:SHOWN_FAILURES]
-        )
+    end = _end(run, summary)
+    page = _Page(LIMIT - _length(end) - len(_CUT))
+    page.add(f"### {_inline(title_of(run, summary))}\n\n{_unfinished(run)}{_several_judges(summary)}")
+    _add_table(page, summary.by["model"])
+    page.block(f"\n**{failed:,} failed**\n\n", shown, failed, "- and {:,} more\n")
+    reasons = [
+        f"- {reason.count:,} {reason.outcome.value}: {_code(reason.text, _OUTPUT_SHOWN)}\n"
+        for reason in summary.reasons
+    ]
+    undecided = f"\n**{summary.overall.undecided:,} without a verdict**\n\n"
+    page.block(undecided, reasons[:SHOWN_FAILURES], len(reasons), "- and {:,} further reasons\n")
     for name in DIMENSIONS:
         rows = summary.by[name]
         if name != "model" and len(rows) > 1:
-            out.write(f"\n<details><summary>By {name}</summary>\n\n")
-            out.write(_table(heads, [_rate_row(value, each) for value, each in list(rows.items())[:50]]))
-            out.write("\n</details>\n")
-    out.write(f"\n{spent(summary)}\n")
-    out.writelines(f"\nNot reproducible: {_inline(note)}\n" for note in summary.not_reproducible)
-    out.write(
-        f"\n<sub>Run {_inline(run.id)}, {_inline(run.created)}, Pramana {_inline(run.plan.runner_version)}</sub>\n"
+            _add_table(page, rows, f"\n<details><summary>By {name}</summary>\n\n", "\n</details>\n")
+    out.write(page.text + (_CUT if page.cut else "") + end)
+
+
+def _add_table(page: _Page, rates: Mapping[str, Rate], before: str = "", after: str = "") -> None:
+    rows = [_line(_rate_row(name, rate)) for name, rate in list(rates.items())[:SHOWN_ROWS]]
+    heads = _line(_HEADS) + _line([":--"] + ["--:"] * (len(_HEADS) - 1))
+    page.block(before + heads, rows, len(rates), "\nand {:,} more\n", after)
+
+
+def _several_judges(summary: Summary) -> str:
+    return "".join(
+        f"**Several judges, so the rate is of none of them: {_inline(each, 300)}**\n\n"
+        for each in summary.mixed_judges[:SHOWN_JUDGES]
     )
+
+
+def _end(run: Run, summary: Summary) -> str:
+    notes = [f"\nNot reproducible: {_inline(note)}\n" for note in summary.not_reproducible]
+    more = f"\nand {len(notes) - SHOWN_NOTES:,} more that are not reproducible\n" if len(notes) > SHOWN_NOTES else ""
+    made = f"Run {_inline(run.id)}, {_inline(run.created)}, Pramana {_inline(run.plan.runner_version)}"
+    return f"\n{spent(summary)}\n{''.join(notes[:SHOWN_NOTES])}{more}\n<sub>{made}</sub>\n"
 
 
 def _unfinished(run: Run) -> str:
@@ -67,10 +118,8 @@ def _failure_line(run: Run, case: Case, result: Result) -> str:
     return f"- {_code(case.id, 60)}{where}: {_code(why(result), _OUTPUT_SHOWN)}; said {_code(said, _OUTPUT_SHOWN)}\n"
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    ruler = " | ".join([":--"] + ["--:"] * (len(heads) - 1))
-    lines = [" | ".join(heads), ruler, *(" | ".join(row) for row in rows)]
-    return "".join(f"| {line} |\n" for line in lines)
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"
 
 
 def _rate_row(name: str, rate: Rate) -> tuple[str, ...]:
@@ -90,8 +139,8 @@ def _code(text: str, limit: int) -> str:
 _MARKS = re.compile(r"[^\w\s.,:%-]|(?<![^\W_])_|_(?![^\W_])")
 
 
-def _inline(text: str) -> str:
+def _inline(text: str, limit: int = 200) -> str:
     """Return text for a table or a heading: as code, every mark of Markdown and HTML as a reference."""
-    line = " ".join(printable(text).split())[:200]
+    line = " ".join(printable(text).split())[:limit]
     marked = _MARKS.sub(lambda found: f"&#{ord(found[0])};" if found[0].isascii() else found[0], line)
     return f"<code>{marked.replace('www.', 'www&#46;')}</code>" if re.search(r"[^\w\s.,:%+-]|www\.", line) else marked

@@ -7,16 +7,19 @@ import click
 
 from pramana.analyse.gate import Decision, exit_code
 from pramana.analyse.summary import Rate, Summary
-from pramana.errors import visible
 from pramana.model import Run
 from pramana.show import figures
 from pramana.show.exports import Results, models_of, tally_for
+from pramana.show.terminal import fitted, padded, width, wrapped
 
 if TYPE_CHECKING:
     from pramana.store.runs import Store
 
 SHOWN_REASONS = 8
 SHOWN_ROWS = 12
+COLUMNS = 80
+LONGEST_NAME = 40
+"""Of a case, in columns; `--json` has all of it."""
 BAR = 10
 
 
@@ -47,17 +50,20 @@ def decide(run: Run, summary: Summary, fail_under: float | None = None) -> Decis
 def print_summary(run: Run, summary: Summary, sentence: str) -> None:
     """Print it within 80 columns."""
     click.echo()
-    click.echo(click.style(visible(f"{run.plan.suite} · run {run.id}"), bold=True))
+    which = f" · run {run.id}"
+    click.echo(click.style(fitted(run.plan.suite, COLUMNS - width(which)) + which, bold=True))
     if run.plan.selection:
         _wrapped(f"a selection, not the whole suite: {figures.selection(run.plan.selection)}")
     _rates("", {"all": summary.overall})
+    for sentence_of_judges in summary.mixed_judges:
+        _wrapped(f"several judges: {sentence_of_judges}")
     for title, rows in summary.by.items():
         if len(rows) > 1:
             _rates(title, rows)
     click.echo()
     _wrapped(figures.spent(summary))
     for reason in summary.reasons[:SHOWN_REASONS]:
-        cases = ", ".join(reason.cases) + (" …" if reason.more else "")
+        cases = ", ".join(fitted(case, LONGEST_NAME) for case in reason.cases) + (" …" if reason.more else "")
         _wrapped(f"{reason.count:,} {reason.outcome}: {reason.text} ({cases})")
     if len(summary.reasons) > SHOWN_REASONS:
         _wrapped(f"… and {len(summary.reasons) - SHOWN_REASONS} further reasons")
@@ -66,11 +72,11 @@ def print_summary(run: Run, summary: Summary, sentence: str) -> None:
     if run.reason and run.status != "finished":
         _wrapped(f"{run.status}: {run.reason}")
     click.echo()
-    click.echo(click.wrap_text(visible(sentence), 80))
+    click.echo(wrapped(sentence, COLUMNS))
 
 
 def _wrapped(text: str) -> None:
-    click.echo(click.wrap_text(visible(text), 78, "  ", "    "))
+    click.echo(wrapped(text, COLUMNS - 2, "  ", "    "))
 
 
 def _rates(title: str, rows: Mapping[str, Rate]) -> None:
@@ -81,9 +87,9 @@ def _rates(title: str, rows: Mapping[str, Rate]) -> None:
         bar = ("█" * round(share * BAR)).ljust(BAR, "·") if rate.scored else " " * BAR
         counts = f"{rate.passed:,}/{rate.scored:,}" if rate.scored else "–"
         shown = f"{figures.percent(rate.value):>7} ({figures.span(rate)})" if rate.scored else ""
-        line = f"    {visible(name)[:22]:22} {bar} {counts:>9} {shown}".rstrip()
+        line = f"    {padded(name, 22)} {bar} {counts:>9} {shown}".rstrip()
         apart = [f"{getattr(rate, each)} {each}" for each in ("errored", "unscored", "skipped") if getattr(rate, each)]
-        if apart and len(line) + len(", ".join(apart)) < 78:
+        if apart and width(line) + len(", ".join(apart)) < COLUMNS - 2:
             line += f" {', '.join(apart)}"
         elif apart:
             line += f"\n{'':27}{', '.join(apart)}"

@@ -1,7 +1,8 @@
 """What a terminal shows: problems with source line and caret, and JSON for programs. It never trusts what it prints."""
 
 import json
-import unicodedata
+import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from shutil import get_terminal_size
 from typing import Any
@@ -10,12 +11,36 @@ import click
 
 from pramana.errors import Problem, visible
 
+DEEPEST = 200
+"""Levels of nesting that are written; no program of ours makes as many."""
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 
 def print_json(value: Any) -> None:
     """Print a value for programs to read: ASCII, so that any terminal, pipe and tool takes it."""
-    click.echo(json.dumps(value, indent=2))
+    click.echo(as_json(value, indent=2))
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON that every program can read; a number that JSON does not have is null.
+
+    >>> as_json({"at": [float("nan"), 1e308 * 10, 2.5]})
+    '{"at": [null, null, 2.5]}'
+    """
+    try:
+        return json.dumps(value, indent=indent, allow_nan=False)
+    except (ValueError, RecursionError):
+        return json.dumps(_without_strange_numbers(value), indent=indent, allow_nan=False)
+
+
+def _without_strange_numbers(value: Any, depth: int = 0) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping | list | tuple) and depth > DEEPEST:
+        return "…"
+    if isinstance(value, Mapping):
+        return {str(key): _without_strange_numbers(each, depth + 1) for key, each in value.items()}
+    return [_without_strange_numbers(each, depth + 1) for each in value] if isinstance(value, list | tuple) else value
 
 
 def as_data(problem: Problem) -> dict[str, Any]:
@@ -39,8 +64,8 @@ def _pointed(problem: Problem) -> str:
     gutter = f"{problem.line:5} | "
     room = max(get_terminal_size().columns, 40) - len(gutter) - 2
     before = _cut(_shown(problem.source[: problem.caret - 1]), room * 2 // 3, keep_end=True)
-    after = _cut(_shown(problem.source[problem.caret - 1 :]), room - _width(before))
-    caret = " " * _width(before) + click.style("^", fg=_COLOURS[problem.severity], bold=True)
+    after = _cut(_shown(problem.source[problem.caret - 1 :]), room - width(before))
+    caret = " " * width(before) + click.style("^", fg=_COLOURS[problem.severity], bold=True)
     return f"{gutter}{before}{after}\n{' ' * (len(gutter) - 2)}| {caret}"
 
 
@@ -49,7 +74,7 @@ def _cut(text: str, room: int, *, keep_end: bool = False) -> str:
     kept: list[str] = []
     taken = 0
     for each in reversed(text) if keep_end else text:
-        taken += _width(each)
+        taken += width(each)
         if taken > room:
             kept[-1:] = ["…"]
             break
@@ -61,14 +86,57 @@ def _shown(text: str) -> str:
     return visible(text.replace("\t", "    "))
 
 
-def _width(text: str) -> int:
-    """Count the columns a text takes: two for wide characters, none for marks that combine."""
-    return sum(
-        0 if unicodedata.combining(each) or unicodedata.category(each) in ("Mn", "Me", "Cf")
-        else 2 if unicodedata.east_asian_width(each) in "WF"
-        else 1
-        for each in text
-    )  # fmt: skip
+def width(text: str) -> int:
+    """Count the columns a text takes: two for wide characters, none for marks that combine.
+
+    >>> width("日本"), width("e\\u0301")
+    (4, 1)
+    """
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def fitted(text: str, columns: int) -> str:
+    """Return text, visible and on one line, in at most so many columns; three dots stand for the rest.
+
+    >>> fitted("two\\nlines", 7), fitted("日本語", 5)
+    ('two\\\\nl…', '日本…')
+    """
+    from rich.cells import set_cell_size
+
+    shown = visible(text[: 4 * columns])
+    if len(text) <= 4 * columns and width(shown) <= columns:
+        return shown
+    return set_cell_size(shown, columns - 1).rstrip(" ") + "…"
+
+
+def padded(text: str, columns: int) -> str:
+    """Return text as `fitted`, filled up with spaces."""
+    shown = fitted(text, columns)
+    return shown + " " * (columns - width(shown))
+
+
+def wrapped(text: str, columns: int = 80, first: str = "", rest: str = "") -> str:
+    """Return text, visible, broken into lines of at most so many columns; the first and the others begin as said.
+
+    >>> print(wrapped("one two 三四五", 9, "- ", "  "))
+    - one two
+      三四五
+    """
+    from rich.cells import chop_cells
+
+    room = columns - max(width(first), width(rest))
+    lines, line, taken = list[str](), "", 0
+    for word in visible(text).split():
+        for piece in chop_cells(word, room) if width(word) > room else [word]:
+            wide = width(piece)
+            if line and taken + 1 + wide > room:
+                lines.append(line)
+                line, taken = piece, wide
+            else:
+                line, taken = (f"{line} {piece}", taken + 1 + wide) if line else (piece, wide)
+    return "\n".join(f"{rest if place else first}{each}" for place, each in enumerate([*lines, line]))
 
 
 def github_annotation(problem: Problem) -> str:

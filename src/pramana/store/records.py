@@ -9,9 +9,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from pramana.model import (
     Assertion,
     Case,
+    CaseKind,
     Check,
     Facets,
     Failure,
@@ -20,12 +23,13 @@ from pramana.model import (
     Plan,
     Reply,
     Result,
+    Role,
     Source,
     Target,
     Turn,
     Usage,
 )
-from pramana.store.text import restored, restored_or_none, stored, stored_row
+from pramana.store.text import MARK, restored, restored_or_none, stored, stored_row
 
 RESULT_COLUMNS = (
     "model",
@@ -56,11 +60,13 @@ RESULT_COLUMNS = (
 CHECK_COLUMNS = ("name", "version", "outcome", "reason", "value", "evidence")
 """What a check row holds besides its result, its scoring and its position."""
 
-COMPRESS_OVER = 1024
+COMPRESS_OVER = 4096
 _LEVEL, _WINDOW, _MEMORY = 1, 13, 6
 """An eighth of zlib's usual tables: to clear those costs 50 µs a response, eight times what small ones need."""
 _ZLIB_FIRST_BYTE = 0x58
 _NO_REPLY = (None,) * 13
+_PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
+_LARGEST = 1 << 63
 
 _encode = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
 """Not ASCII: two halves of a pair that stand side by side but apart must not be read back as one character."""
@@ -100,23 +106,41 @@ def case_to_json(case: Case) -> str:
     return to_json(value)
 
 
+class _StoredCase(msgspec.Struct, gc=False):
+    """A case as `case_to_json` writes it."""
+
+    id: str
+    kind: CaseKind
+    turns: list[tuple[Role, str]]
+    facets: tuple[str, str, str | None, tuple[str, ...]]
+    assertion: tuple[str, bool, int | float | None, str | None, Any] | None = None
+    ideals: tuple[str, ...] = ()
+    name: str | None = None
+    expected_outcome: str | None = None
+    prompt_audio_url: str | None = None
+    tokens_est: int | None = None
+
+
+_decode_case = msgspec.json.Decoder(_StoredCase).decode
+
+
 def case_from_json(text: str, source_file: str | None = None, source_line: int | None = None) -> Case:
     """Return the case that `case_to_json` was given."""
-    value = from_json(text)
-    category, difficulty, language, tags = value["facets"]
-    stated = value.get("assertion")
+    # A mark stands for what no JSON can say, and so no decoder of it can read.
+    value = msgspec.convert(from_json(text), _StoredCase) if MARK in text else _decode_case(text)
+    stated = value.assertion
     return Case(
-        id=value["id"],
-        kind=value["kind"],
-        turns=tuple([Turn(role, said) for role, said in value["turns"]]),
-        facets=Facets(category, difficulty, language, tuple(tags)),
-        assertion=None if stated is None else Assertion(*stated),
-        ideals=tuple(value.get("ideals", ())),
-        name=value.get("name"),
-        expected_outcome=value.get("expected_outcome"),
-        prompt_audio_url=value.get("prompt_audio_url"),
-        tokens_est=value.get("tokens_est"),
-        source=None if source_file is None else Source(restored(source_file), source_line or 0),
+        value.id,
+        value.kind,
+        tuple([Turn(role, said) for role, said in value.turns]),
+        Facets(*value.facets),
+        None if stated is None else Assertion(*stated),
+        value.ideals,
+        value.name,
+        value.expected_outcome,
+        value.prompt_audio_url,
+        value.tokens_est,
+        None if source_file is None else Source(restored(source_file), source_line or 0),
     )
 
 
@@ -163,6 +187,8 @@ def result_to_row(result: Result) -> tuple[Any, ...]:
         answered: tuple[Any, ...] = _NO_REPLY
     else:
         usage, raw = reply.usage, reply.raw
+        if max(usage.input_tokens or 0, usage.output_tokens or 0, usage.cached_tokens or 0) >= _LARGEST:
+            raise ValueError("a number of tokens is too large for a column")
         answered = (
             reply.text,
             usage.input_tokens,
@@ -179,7 +205,7 @@ def result_to_row(result: Result) -> tuple[Any, ...]:
             reply.cached,
         )
     return stored_row(
-        (
+        _plain(
             key.model,
             key.variant,
             key.repeat,
@@ -192,6 +218,14 @@ def result_to_row(result: Result) -> tuple[Any, ...]:
             result.digest,
         )
     )
+
+
+def _plain(*row: Any) -> tuple[Any, ...]:
+    """Return the row, once it is sure that a database can hold it: one that cannot would take a whole group along."""
+    if not _PLAIN.issuperset(map(type, row)):
+        strange = next(value for value in row if type(value) not in _PLAIN)
+        raise TypeError(f"{type(strange).__name__} has no column")
+    return row
 
 
 def result_from_row(case: str, row: Sequence[Any], checks: tuple[Check, ...]) -> Result:
@@ -228,8 +262,17 @@ def _reply_from(row: Sequence[Any]) -> Reply:
 
 def check_to_row(check: Check) -> tuple[Any, ...]:
     """Return the values of `CHECK_COLUMNS`."""
-    evidence = _encode(dict(check.evidence)) if check.evidence else None
-    return stored_row((check.name, check.version, check.outcome.value, check.reason, check.value, evidence))
+    if type(check.name) is not str or type(check.version) is not str or type(check.reason) is not str:
+        raise TypeError("name, version and reason of a check are text")  # a stranger's assertion type makes checks too
+    evidence = _evidence(check.evidence) if check.evidence else None
+    return stored_row(_plain(check.name, check.version, check.outcome.value, check.reason, check.value, evidence))
+
+
+def _evidence(evidence: Mapping[str, object]) -> str:
+    try:
+        return msgspec.json.encode(evidence).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError):  # half of a pair, a number beyond 64 bits
+        return _encode(dict(evidence))
 
 
 def check_from_row(row: Sequence[Any]) -> Check:

@@ -11,12 +11,12 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import product
-from typing import Any, Literal
+from itertools import chain, product
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Connection, RowMapping, and_, case, delete, func, insert, or_, select, update
 
-from pramana.errors import AlreadyRunning, NotFound, did_you_mean, quote
+from pramana.errors import AlreadyRunning, NotFound, StoreFailed, did_you_mean, quote
 from pramana.hash import PREFIX, case_digest
 from pramana.jsonl import canonical
 from pramana.model import Case, Key, Outcome, Plan, Result, Run, RunStatus, Spent
@@ -42,6 +42,9 @@ _INSERT_RUN_CASES = (
 )
 
 
+_Column = TypeVar("_Column")
+_CaseRow = tuple[int, str, str, str | None, int | None]
+"""Position, digest and body of a case of a run, and where it was read."""
 _Prepared = tuple[str, str, str | None, int | None]
 """Digest and body of a case, and where it was read."""
 
@@ -89,6 +92,8 @@ class Store:
 
     def run(self, reference: str) -> Run:
         """Return the run of an id, of the beginning of one, or the `latest`."""
+        if not reference:
+            raise NotFound("a run is named by its id, by the beginning of one, or as latest; the name is empty")
         newest = select(runs).order_by(runs.c.run_no.desc())
         with self._database.reading() as connection:
             if reference == "latest":
@@ -216,36 +221,40 @@ class Store:
     def cases(self, run_id: str) -> Iterator[Case]:
         """Yield the cases of a run in order."""
         for chunk in self._case_chunks(self._number(run_id)):
-            for row in chunk:
-                yield records.case_from_json(row.body, row.source_file, row.source_line)
+            for _, _, body, file, line in chunk:
+                yield records.case_from_json(body, file, line)
 
     def pending(self, run_id: str, model: str | None = None) -> Iterator[tuple[Key, Case]]:
         """Yield what has no result yet: for each case in order, each model (or the one typed so), each repeat."""
+        return chain.from_iterable(self.pending_chunks(run_id, model))
+
+    def pending_chunks(self, run_id: str, model: str | None = None) -> Iterator[Iterator[tuple[Key, Case]]]:
+        """Yield the same by the chunk: what blocks is done when a chunk is drawn, cases are made as it is read."""
         with self._database.reading() as connection:
             found = _row(connection, run_id)
-        plan = records.plan_from_json(found["plan"])
+        plan = _plan(found)
         models = tuple(dict.fromkeys(target.typed for target in plan.targets if model in (None, target.typed)))
         asked = run_cases.join(
             results, and_(results.c.case_no == run_cases.c.case_no, results.c.run_no == run_cases.c.run_no)
         )
         columns = (run_cases.c.position, results.c.model, results.c.variant, results.c.repeat)
         there = select(*columns).select_from(asked).where(run_cases.c.run_no == found["run_no"])
-        for chunk in self._case_chunks(found["run_no"]):
-            first, last = chunk[0].position, chunk[-1].position
-            with self._database.reading() as connection:
-                done = {
-                    tuple(row) for row in connection.execute(there.where(run_cases.c.position.between(first, last)))
-                }
-            for row in chunk:
-                wanted = [
-                    Key(row.digest, model, "text", repeat)
-                    for model, repeat in product(models, range(plan.repeats))
-                    if (row.position, stored(model), "text", repeat) not in done
-                ]
-                if wanted:
-                    one = records.case_from_json(row.body, row.source_file, row.source_line)
-                    for key in wanted:
-                        yield key, one
+
+        def lacking(rows: Sequence[_CaseRow], done: set[tuple[Any, ...]]) -> Iterator[tuple[Key, Case]]:
+            for position, digest, body, file, line in rows:
+                one = None
+                for typed, repeat in product(models, range(plan.repeats)):
+                    if not done or (position, stored(typed), "text", repeat) not in done:
+                        one = one or records.case_from_json(body, file, line)
+                        yield Key(digest, typed, "text", repeat), one
+
+        done: set[tuple[Any, ...]] = set()
+        for chunk in self._case_chunks(found["run_no"], 2 * CHUNK):
+            if found["stored"]:  # else nobody has asked anything yet, and what is asked from now on was drawn here
+                within = there.where(run_cases.c.position.between(chunk[0][0], chunk[-1][0]))
+                with self._database.reading() as connection:
+                    done = {tuple(row) for row in connection.execute(within)}
+            yield lacking(chunk, done)
 
     # ── Results ──
 
@@ -341,19 +350,19 @@ class Store:
             self._database.run_many(connection, _INSERT_CASES, shared)
             self._database.run_many(connection, _INSERT_RUN_CASES, mine)
 
-    def _case_chunks(self, run_no: int) -> Iterator[Sequence[Any]]:
+    def _case_chunks(self, run_no: int, size: int = CHUNK) -> Iterator[list[_CaseRow]]:
         position = -1
         columns = (run_cases.c.position, cases.c.digest, cases.c.body)
         read = (run_cases.c.source_file, run_cases.c.source_line)
         query = select(*columns, *read).join_from(run_cases, cases).where(run_cases.c.run_no == run_no)
-        query = query.order_by(run_cases.c.position).limit(CHUNK)
+        query = query.order_by(run_cases.c.position).limit(size)
         while True:
             with self._database.reading() as connection:
-                rows = connection.execute(query.where(run_cases.c.position > position)).all()
-            if not rows:
+                found = self._database.in_one_row(connection, query.where(run_cases.c.position > position))
+            if not found:
                 return
-            yield rows
-            position = rows[-1].position
+            yield sorted(found)  # each is a list, and positions differ
+            position = max(row[0] for row in found)
 
 
 @contextmanager
@@ -396,12 +405,27 @@ def _new_id(connection: Connection) -> str:
 def _run(row: RowMapping) -> Run:
     return Run(
         id=row["id"],
-        plan=records.plan_from_json(row["plan"]),
+        plan=_plan(row),
         status=row["status"],
         created=row["created"],
         expected=row["expected"],
         stored=row["stored"],
         finished=row["finished"],
         reason=restored_or_none(row["reason"]),
-        notes=records.from_json(row["notes"]),
+        notes=_read(row, "notes", records.from_json),
     )
+
+
+def _plan(row: RowMapping) -> Plan:
+    return _read(row, "plan", records.plan_from_json)
+
+
+def _read(row: RowMapping, column: str, read: Callable[[str], _Column]) -> _Column:
+    """Read what is JSON in a run's row; others can write to the database too, and disks fail."""
+    try:
+        return read(row[column])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise StoreFailed(
+            f"the column {column} of run {quote(str(row['id']))} is not as Pramana writes it "
+            f"({type(error).__name__}): the store is damaged; go back to a copy of it"
+        ) from error

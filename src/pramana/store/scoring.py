@@ -1,10 +1,12 @@
 """Checks by scoring: those that came with the replies are number 0, each judging again is one more beside them.
 
 A scoring is seen only when it is finished. What a result is judged by is its newest checks: those of the highest
-finished scoring that has any for it, so that judging some results again leaves the others as they were.
+finished scoring that has any for it, so that judging some results again leaves the others as they were. What its other
+checks have cost was paid all the same; the newest check says how much.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -38,17 +40,38 @@ def finished_scorings(connection: Connection, run_no: int, scoring: int | None =
 
 
 def newest_checks(connection: Connection, seqs: Sequence[int], among: Iterable[int]) -> dict[int, list[Check]]:
-    """Return the newest checks of some results, among the scorings named."""
-    columns = [checks.c[name] for name in _COLUMNS]
-    query = select(*columns).where(checks.c.seq.in_(seqs), checks.c.scoring.in_(list(among)))
+    """Return the newest checks of some results, among the scorings named.
+
+    Where a model was asked for other checks of a result, for older ones or in a scoring that nobody sees, the first of
+    its newest has the sum of that in its evidence, as `other_scorings`: what was paid for does not become free.
+    """
+    columns, seen = [checks.c[name] for name in _COLUMNS], frozenset(among)
+    query = select(*columns).where(checks.c.seq.in_(seqs))
     newest: dict[int, list[Check]] = {}
+    others: dict[int, list[Check]] = {}
     scored: dict[int, int] = {}
     for row in connection.execute(query.order_by(checks.c.seq, checks.c.scoring, checks.c.position)):
-        seq, scoring = row[0], row[1]
+        seq, scoring, made = row[0], row[1], records.check_from_row(row[3:])
+        if scoring not in seen:
+            others.setdefault(seq, []).append(made)
+            continue
         if scored.get(seq) != scoring:
+            if seq in newest:
+                others.setdefault(seq, []).extend(newest[seq])
             scored[seq], newest[seq] = scoring, []
-        newest[seq].append(records.check_from_row(row[3:]))
+        newest[seq].append(made)
+    for seq, made_before in others.items():
+        asked = [each.evidence for each in made_before if "cost_usd" in each.evidence]
+        if asked and (shown := newest.get(seq)):
+            paid = {"cost_usd": _sum(asked, "cost_usd"), "tokens": _sum(asked, "tokens")}
+            shown[0] = replace(shown[0], evidence={**shown[0].evidence, "other_scorings": paid})
     return newest
+
+
+def _sum(evidence: Sequence[Mapping[str, object]], name: str) -> float | None:
+    """Return the sum of what each has under a name; None when any has no number there."""
+    known = [value for each in evidence if isinstance(value := each.get(name), int | float)]
+    return sum(known) if len(known) == len(evidence) else None
 
 
 def count_outcomes(connection: Connection, run_no: int, scoring: int | None) -> dict[Outcome, int]:
@@ -101,6 +124,13 @@ class Rescoring:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:
+            self._end()
+        except KeyboardInterrupt:  # what was judged is kept even from who cannot wait
+            self._end()
+            raise
+
+    def _end(self) -> None:
         this = and_(scorings.c.run_no == self._run_no, scorings.c.scoring == self.number)
         with self._database.writing() as connection:
             if self._added:

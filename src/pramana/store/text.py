@@ -9,7 +9,7 @@ stored as it is. What leaves never differs from what entered.
 import re
 from typing import Any
 
-_MARK = "\ufdd0"
+MARK = "\ufdd0"
 _cannot_stand = re.compile("[\0\ud800-\udfff\ufdd0]")
 _written = re.compile("\ufdd0([0-9a-f]{4})")
 
@@ -43,7 +43,7 @@ def restored(text: str) -> str:
     >>> restored(stored("half \\ud83d and \\0")) == "half \\ud83d and \\0"
     True
     """
-    return _written.sub(_read, text) if _MARK in text else text
+    return _written.sub(_read, text) if MARK in text else text
 
 
 def stored_or_none(text: str | None) -> str | None:
@@ -57,7 +57,7 @@ def restored_or_none(text: str | None) -> str | None:
 
 
 def _write(found: re.Match[str]) -> str:
-    return f"{_MARK}{ord(found[0]):04x}"
+    return f"{MARK}{ord(found[0]):04x}"
 
 
 def _read(found: re.Match[str]) -> str:

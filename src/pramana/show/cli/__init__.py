@@ -1,10 +1,12 @@
 """The command line: a static table of commands, each imported only when it is typed.
 
 Exit codes: 0 good, 1 the answer is bad, 2 usage or invalid input, 3 the work could not be finished, 4 inconclusive,
-130 interrupted, 141 the reader of a pipe left. Nothing heavy is imported here: `pramana --help` must answer at once.
+130 interrupted (Ctrl-C, SIGTERM, SIGHUP), 141 the reader of a pipe left. Nothing heavy is imported here: `pramana
+--help` must answer at once.
 """
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import NoReturn
 
@@ -101,7 +103,8 @@ def main() -> NoReturn:
         code = error.exit_code
     except OSError as error:
         where = f"{visible(str(error.filename))}: " if error.filename else ""
-        _say(f"{where}{error.strerror or error}", "os_error")
+        with suppress(OSError):  # it may be the terminal itself that is gone
+            _say(f"{where}{error.strerror or error}", "os_error")
         code = 3
     except Exception as error:  # noqa: BLE001 - the last resort: 1 would say that an answer is bad
         _admit(error)

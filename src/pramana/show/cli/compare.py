@@ -9,16 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from pramana import settings
-from pramana.errors import InvalidInput, PramanaError, quote, visible
+from pramana.errors import InvalidInput, quote
 from pramana.model import Check, Outcome
 from pramana.show import terminal
+from pramana.show.judges import who
 
 if TYPE_CHECKING:
     from pramana.analyse.comparison import Comparison
@@ -108,13 +108,13 @@ def compare(
     if as_json:
         terminal.print_json(_as_data(found, names))
         return found.exit_code
-    click.echo(click.wrap_text(visible(found.sentence), 80))
-    click.echo(click.wrap_text(visible(found.detail), 80))
+    click.echo(terminal.wrapped(found.sentence))
+    click.echo(terminal.wrapped(found.detail))
     for title, pairs in (("now fail", found.lost), ("now pass", found.gained)):
         if pairs:
             click.echo(f"\n{len(pairs):,} {title}:")
             for pair in pairs[:SHOWN]:
-                click.echo(f"  {visible(names.get(pair.case, pair.case))}")
+                click.echo(f"  {terminal.fitted(names.get(pair.case, pair.case), 78)}")
             if len(pairs) > SHOWN:
                 click.echo(f"  … and {len(pairs) - SHOWN:,} more")
     if found.apart and not any_judge:
@@ -197,30 +197,9 @@ def _side(source: Source, *, by_id: bool) -> Side:
 
 def _judges(checks: Iterable[Check]) -> "frozenset[Judged]":
     """Return what gave a verdict; a judge goes by its provider's name of it, however it was typed."""
-    from pramana.analyse.pairing import Judged
+    from pramana.analyse.judges import judged_by
 
-    def said(check: Check, name: str) -> str:
-        value = check.evidence.get(name)
-        return value if isinstance(value, str) else ""
-
-    return frozenset(
-        Judged(each.name, each.version, _who(said(each, "judge")), said(each, "served_model"))
-        for each in checks
-        if each.outcome in (Outcome.PASSED, Outcome.FAILED)
-    )
-
-
-@cache
-def _who(typed: str) -> str:
-    from pramana.providers.names import resolve
-
-    if not typed:
-        return ""
-    try:
-        target = resolve(typed)
-    except PramanaError:  # a name of another machine, or of another version
-        return typed
-    return target.typed if target.arguments else f"{target.provider}:{target.model}"
+    return frozenset(judged_by(each, who) for each in checks if each.outcome in (Outcome.PASSED, Outcome.FAILED))
 
 
 def _source(reference: str, model: str | None, stack: ExitStack) -> Source:

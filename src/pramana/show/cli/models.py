@@ -101,8 +101,8 @@ def _recent(path: Path) -> dict[str, Any]:
             for where, offer in said.items()
             if 0 <= time.time() - offer["at"] < DAY_S
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        return {}  # whatever it holds, it is only a cache
 
 
 async def _ask_all(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -5,11 +5,15 @@ from typing import TYPE_CHECKING
 import click
 
 from pramana import settings
+from pramana.errors import PramanaError
 from pramana.show import terminal
 from pramana.show.cli.options import POSITIVE, selecting
 
 if TYPE_CHECKING:
     from pramana.load.selection import Selection
+
+
+_ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict they had."
 
 
 @click.command()
@@ -39,7 +43,8 @@ def rescore(
     """Make new checks from the stored replies of RUN, or of a selection, beside the old ones, which stay.
 
     The newest checks are what `show`, `export` and `compare` use from then on. Ended early, by Ctrl-C or a budget, it
-    keeps those that were made. Exit code: as of `run` without a bar; 130 on Ctrl-C.
+    keeps those that were made, and the summary says which verdicts are whose. Exit code: as of `run` without a bar; 130
+    on Ctrl-C, SIGTERM and SIGHUP.
     """
     import asyncio
 
@@ -60,7 +65,12 @@ def rescore(
             work = judge_again(
                 store, found, judge, limits, embedder=embedder, results=selected.results(), watch=live, stop=stop
             )
-            asyncio.run(work)
+            try:
+                asyncio.run(work)
+            except (PramanaError, KeyboardInterrupt):
+                if stop:
+                    click.echo(_ENDED_EARLY, err=True)
+                raise
         summary = summary_of_results(found, selected.results())
         decision = decide(found, summary)
         if as_json:
@@ -68,7 +78,7 @@ def rescore(
         else:
             print_summary(found, summary, decision.sentence)
         if stop:
-            click.echo("Ended early: replies that were not judged again keep the verdict they had.", err=True)
+            click.echo(_ENDED_EARLY, err=True)
             return 130
         return decision.code
     finally:

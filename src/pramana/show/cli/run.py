@@ -1,5 +1,6 @@
 """`pramana run`: ask models, check every reply, lose nothing."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from pramana import settings
-from pramana.errors import InvalidInput, Problem
+from pramana.errors import InvalidInput, PramanaError, Problem, quote
 from pramana.model import Run
 from pramana.show import terminal
 from pramana.show.cli.options import POSITIVE, Finite, selecting
@@ -101,7 +102,8 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     Without any argument: the cheap tier on the embedded model. Exit code: 0 if all cases ended and none errored, 3
     otherwise. With --fail-under, for each model: 0 if it holds with whatever has no verdict counted as failed, 1 if it
     is missed with all of that counted as passed, else 4; what a stopped run did not ask has no verdict either, and the
-    worst model decides (1, then 4, then 0). Ctrl-C finishes what is under way and says how to go on; 130.
+    worst model decides (1, then 4, then 0). Ctrl-C, SIGTERM and SIGHUP finish what is under way and say how to go on;
+    130. The second ends at once.
     """
     from pramana.bench import Limits, evaluate, run_sync
     from pramana.run.cache import FileCache
@@ -111,7 +113,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
 
     _refuse_what_does_not_go_together(context, paths, given)
     parameters, system_prompt = _parameters(given), _system_prompt(given["system_file"])
-    store = open_store(settings.database_url())
+    store, begun = open_store(settings.database_url()), None
     try:
         if given["resume"] is not None:
             begun = store.run(given["resume"])
@@ -147,13 +149,47 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         )
         quiet = given["quiet"] or given["as_json"]
         if not quiet:
-            click.echo(f"Run {begun.id}: {begun.plan.suite}, {begun.expected - begun.stored:,} to ask", err=True)
+            suite = terminal.fitted(begun.plan.suite, 40)
+            click.echo(f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask", err=True)
         stop = Stop()
+        _look_for_garbage_less_often()
         with Live(begun.expected, begun.stored, quiet=quiet) as live, Interruptible(stop):
             ended = run_sync(store, begun, limits, live, stop)
         return _report(store, ended, stop, given)
+    except KeyboardInterrupt:
+        if begun:
+            _leave(store, begun)
+        raise
     finally:
         store.close()
+
+
+def _leave(store: "Store", begun: Run) -> None:
+    """Record that a run was left at once, however far it was, and say how to go on with it."""
+    import signal
+
+    from pramana.bench import INTERRUPTED
+    from pramana.store.lease import this_process
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # this takes a moment only
+    try:
+        with suppress(PramanaError):  # also when there is no such run any more: it could not begin
+            left = store.run(begun.id)
+            if left.status == "running" and store.holder(begun.id) in (None, this_process()):
+                store.finish(begun.id, "interrupted", INTERRUPTED)
+            if left.stored < left.expected:
+                click.echo(f"\nGo on with: pramana run --resume {begun.id}", err=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _look_for_garbage_less_often() -> None:
+    """Spare a run what the collector of cycles would cost it: it makes none worth mentioning."""
+    import gc
+
+    gc.collect()
+    gc.freeze()  # what was imported and loaded until now stays anyway
+    gc.set_threshold(50_000, 20, 50)
 
 
 def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path, ...], given: dict[str, Any]) -> None:
@@ -205,7 +241,30 @@ def _parameters(given: dict[str, Any]) -> dict[str, Any]:
         if not equals or not name:
             raise click.BadParameter(f"expected NAME=VALUE, found {text!r}", param_hint="--param")
         parameters[name] = _value(name, value)
+        if name in _NUMBERS and not _fits(parameters[name], *_NUMBERS[name]):
+            kind, least, most = _NUMBERS[name]
+            expected = "a whole number" if kind is int else "a number"
+            bounds = "" if least is None else f" from {least}" + ("" if most is None else f" to {most}")
+            hint = f"expected {expected}{bounds}, or null to send none, found {quote(text)}"
+            raise click.BadParameter(hint, param_hint="--param")
     return parameters
+
+
+_NUMBERS: dict[str, tuple[type, int | None, int | None]] = {
+    "temperature": (float, 0, None),
+    "top_p": (float, 0, 1),
+    "seed": (int, None, None),
+    "max_tokens": (int, 1, None),
+}
+"""The parameters that mean a number to every provider, with their bounds; others are the provider's to judge."""
+
+
+def _fits(value: Any, kind: type, least: int | None, most: int | None) -> bool:
+    if value is None:
+        return True
+    if type(value) not in (int, kind):
+        return False
+    return (least is None or value >= least) and (most is None or value <= most)
 
 
 class _NoJson(Exception):

@@ -1,14 +1,15 @@
 """`pramana runs`, `show` and `export`: what was run, what came of it, and how to take it elsewhere."""
 
+import errno
 import sys
 from contextlib import closing
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pramana import settings
-from pramana.errors import visible
 from pramana.model import Run
 from pramana.show import terminal
 from pramana.show.cli.options import selecting
@@ -55,10 +56,11 @@ def runs(*, limit: int, as_json: bool) -> None:
         terminal.print_json([_as_data(run) for run in found])
     elif not found:
         click.echo("No runs yet: `pramana run` makes the first.")
+    columns = get_terminal_size().columns
     for run in [] if as_json else found:
         models = ", ".join(target.typed for target in run.plan.targets)
         line = f"{run.id}  {run.status:11} {run.stored:>7,}/{run.expected:<7,} {run.plan.suite}  {models}"
-        click.echo(visible(line)[:160])
+        click.echo(terminal.fitted(line, max(columns, 60)))
 
 
 @click.command()
@@ -91,6 +93,8 @@ def export(run: str, *, format_: Format, selection: "Selection", output: Path | 
     from pramana.show.exports import export as write
     from pramana.show.selection import select
 
+    if output is None and sys.stdout is None:
+        raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
     with _store() as store:
         selected = select(store, store.run(run), selection)
         if output is None:

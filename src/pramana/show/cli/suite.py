@@ -157,5 +157,5 @@ def _described(version: manifest.Version) -> str:
     for name, tier in stated.tiers.items():
         lines += [f"    {visible(name)}: {visible(tier.file)}", f"      {tier.hash}"]
     for title, names in (("categories", stated.categories), ("assertion types", stated.assertion_types)):
-        lines += ["", *click.wrap_text(visible(", ".join(names)), 78, f"  {title}: ", "    ").splitlines()]
+        lines += ["", *terminal.wrapped(", ".join(names), 78, f"  {title}: ", "    ").splitlines()]
     return "\n".join(lines)

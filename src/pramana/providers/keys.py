@@ -1,0 +1,104 @@
+"""Secrets, kept out of all that is shown or stored: text and JSON come in, and leave without them.
+
+A secret is found as it is and as JSON may write it (`\\/`, `\\u0073`). One of fewer than 16 characters is blanked in
+messages only: a word such as `ollama` may stand in an honest answer, and no server learns anything new from it.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from functools import cached_property
+
+BLANK = "[key]"
+KEY_LENGTH = 16
+"""Characters from which on a key is no word that an answer might hold by itself."""
+
+
+class Secrets:
+    """What must never be shown nor stored of one account."""
+
+    def __init__(self, secrets: Iterable[str | None]) -> None:
+        self.all = sorted({each for each in secrets if each}, key=len, reverse=True)  # one may be part of another
+        self.long = tuple(each for each in self.all if len(each) >= KEY_LENGTH)
+        """Those that no answer may hold."""
+        self._bytes = [each.encode("utf-8", "surrogatepass") for each in self.long]
+        self._plain = all(each.isascii() and each.isprintable() and not {*each} & {*'"\\'} for each in self.long)
+
+    def held_in(self, text: str) -> bool:
+        """Tell whether a text holds one that no answer may hold."""
+        for secret in self.long:  # noqa: SIM110 - of a reply nearly nothing may cost
+            if secret in text:
+                return True
+        return False
+
+    def blank(self, text: str) -> str:
+        """Return a message without any of them, long or short."""
+        for secret in self.all:
+            text = text.replace(secret, BLANK)
+        return self._anyhow.sub(BLANK, text) if self.all and "\\" in text else text
+
+    def blank_json(self, data: bytes) -> bytes:
+        """Return JSON without those that no answer may hold."""
+        if self.long and b"\\" in data and self._may_hide_one(data):
+            data = self._anyhow_in_json.sub(BLANK.encode(), data)
+        for secret in self._bytes:
+            if secret in data:
+                data = data.replace(secret, BLANK.encode())
+        return data
+
+    def _may_hide_one(self, data: bytes) -> bool:
+        if not self._plain:
+            return True
+        unescaped = _ESCAPED.sub(_unescape, data)  # and searched, this costs far less than a search for any writing
+        return any(secret in unescaped for secret in self._bytes)
+
+    @cached_property
+    def _anyhow(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(_any_writing, self.all)))
+
+    @cached_property
+    def _anyhow_in_json(self) -> re.Pattern[bytes]:
+        return re.compile("|".join(map(_any_writing, self.long)).encode("utf-8", "surrogatepass"))
+
+
+def of_environment() -> Secrets:
+    """Return the vendors' keys of this machine: what a user's own code runs beside, and may say by mistake."""
+    from pramana import settings
+    from pramana.providers.names import VARIABLES
+
+    names = {name for known in VARIABLES.values() for name in known.keys}
+    return Secrets(key for name in names if (key := settings.variable(name)) and len(key) >= KEY_LENGTH)
+
+
+def held(what: str) -> str:
+    """Return the sentence for an answer of a user's own code that holds such a key."""
+    return (
+        f"{what} held a key of the environment, and no key is ever stored; where it is no secret, set one of fewer "
+        f"than {KEY_LENGTH} characters"
+    )
+
+
+_ESCAPED = re.compile(rb"\\(?:/|u00([2-7][0-9a-fA-F]))")
+"""A printable letter of ASCII, and so of nearly every key, that JSON writes otherwise than it is."""
+
+
+def _unescape(found: re.Match[bytes]) -> bytes:
+    return bytes([int(found[1], 16)]) if found[1] else b"/"
+
+
+def _any_writing(secret: str) -> str:
+    """Return a pattern of every way that JSON has to write a secret.
+
+    >>> re.sub(_any_writing("a/b"), "[key]", r"a/b, \\u0061\\/b, \\u0061\\u002Fb, ab")
+    '[key], [key], [key], ab'
+    """
+    return "".join(map(_any_writing_of, secret))
+
+
+def _any_writing_of(letter: str) -> str:
+    units = letter.encode("utf-16-be", "surrogatepass").hex()
+    escaped = "".join(rf"\\u(?i:{units[place : place + 4]})" for place in range(0, len(units), 4))
+    usual = json.dumps(letter, ensure_ascii=False)[1:-1]
+    also = {"/": r"|\\/"}.get(letter, "")
+    # No two of them match the same, or the search for a long secret would never end.
+    return f"(?:{re.escape(usual)}{also}|{escaped})"

@@ -1,0 +1,103 @@
+"""A run judged again in part: what was paid for stays, whose the verdicts are is said, and no cost disappears."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pramana import settings
+from pramana.bench import Limits, Sources, evaluate, execute, judge_again
+from pramana.errors import BudgetSpent
+from pramana.load.selection import Selection
+from pramana.providers.loopback import Loopback
+from pramana.providers.loopback.openai import OpenAIWire
+from pramana.show.summary import summary_of
+from pramana.store import open_store
+
+from .test_run import data, pramana
+
+
+def write_suite(path: Path, count: int) -> Path:
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(count):
+            case = {
+                "id": f"creative-{number:03}",
+                "category": ("creative", "factual")[number % 2],
+                "input": f"Write line {number}.",
+                "assertion": {"type": "llm_judge", "judge_prompt": "Is it a line?"},
+                "metadata": {"difficulty": "easy", "tokens_est": 8},
+            }
+            file.write(json.dumps(case) + "\n")
+    return path
+
+
+YES, NO = "fake:fixed=YES", "fake:fixed=NO"
+
+
+def test_a_run_judged_again_in_part_says_whose_its_verdicts_are(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "judged.jsonl", 10)
+    assert pramana("run", suite, "--model", "fake:echo", "--judge", YES, "--quiet").returncode == 0
+    before = data(pramana("show", "--json"))
+    assert before["mixed_judges"] == []
+    assert "judges:" in (text := pramana("show").stdout)
+    assert "several judges" not in text
+    again = pramana("rescore", "--category", "factual", "--judge", NO)
+    assert again.returncode == 0
+    assert "several judges" not in again.stdout, "what was selected was judged by one"
+    sentence = f"llm_judge: 5 of 10 verdicts by {NO}, 5 by {YES}"
+    shown = data(pramana("show", "--json"))
+    assert (shown["overall"]["pass_rate"], shown["mixed_judges"]) == (0.5, [sentence])
+    assert sentence in " ".join(pramana("show").stdout.split())
+    (block,) = data(pramana("export"))
+    assert block["summary"]["mixed_judges"] == [sentence]
+    for kind in ("markdown", "html"):
+        assert "Several judges" in pramana("export", "--format", kind).stdout
+    assert shown["judge_tokens"]["total"] > before["judge_tokens"]["total"] > 0
+    assert (before["judged_again"], shown["judged_again"]) == (0, 5)
+    assert pramana("rescore", "--judge", NO).returncode == 0
+    assert data(pramana("show", "--json"))["mixed_judges"] == []
+
+
+def test_a_budget_that_ends_judging_again_leaves_a_mixture_that_is_said(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "judged.jsonl", 10)
+    assert pramana("run", suite, "--model", "fake:echo", "--judge", YES, "--quiet").returncode == 0
+    ended = pramana("rescore", "--judge", NO, "--max-total-tokens", "300", "--concurrency", "1")
+    assert ended.returncode == 3
+    assert "Ended early: replies that were not judged again keep the verdict they had." in ended.stderr
+    (sentence,) = data(pramana("show", "--json"))["mixed_judges"]
+    assert f"by {YES}" in sentence
+    assert f"by {NO}" in sentence
+
+
+def test_cost_and_tokens_agree_with_the_budget_and_never_drop(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "judged.jsonl", 6)
+    settings.home().mkdir(parents=True, exist_ok=True)
+    names = ("first", "second", "asked")
+    prices = [f'[prices."compatible:{name}"]\ninput_per_million = 1000\noutput_per_million = 1000\n' for name in names]
+    settings.prices_file().write_text("\n".join(prices), encoding="utf-8")
+    spent: list[Any] = []
+
+    async def go() -> None:
+        store = open_store(settings.database_url())
+        async with Loopback(OpenAIWire("It is so.\nYES")) as server:
+            url = server.url
+            run = evaluate(store, Sources.files([suite], Selection()), [f"{url}#asked"], judge=f"{url}#first")
+            ended = await execute(store, run, Limits(), lambda progress: spent.append(progress.budget))
+            summary, stated = summary_of(store, ended), store.spent(run.id)
+            replies = (summary.input_tokens.known + summary.output_tokens.known, summary.judge_tokens.known)
+            assert sum(replies) == spent[-1].tokens == stated.tokens
+            assert summary.cost_usd.known == pytest.approx(spent[-1].cost_usd) == pytest.approx(stated.cost_usd)
+            assert (summary.cost_usd.unknown, summary.judge_cost_usd.known > 0) == (0, True)
+            await judge_again(store, ended, f"{url}#second", Limits())
+            later = summary_of(store, ended)
+            assert later.judge_tokens.known == pytest.approx(2 * summary.judge_tokens.known)
+            assert later.cost_usd.known == pytest.approx(summary.cost_usd.known + summary.judge_cost_usd.known)
+            assert later.judged_again == 6
+            with pytest.raises(BudgetSpent):
+                await judge_again(store, ended, f"{url}#third", Limits(1, max_total_tokens=50))
+            assert summary_of(store, ended).judge_tokens.known > later.judge_tokens.known
+        store.close()
+
+    asyncio.run(go())

@@ -1,0 +1,143 @@
+"""Told to end: by Ctrl-C, SIGTERM or SIGHUP; once, twice, in a hurry. Real processes, and the run can always go on."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pramana.bench import INTERRUPTED
+from pramana.run.stop import Stop
+from pramana.show.progress import IMPATIENT_S, Interruptible
+
+from .test_run import data, environment, pramana, serving, stored, wait_until, write_suite
+
+HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)
+
+
+def told(
+    suite: Path, url: str, tell: Callable[["subprocess.Popen[str]"], None], *, before: Callable[[], None] | None = None
+) -> tuple[int, str]:
+    """Start a run, tell it something when it is under way; return its exit code and what it said."""
+    command = [sys.executable, "-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--concurrency", "4"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        env=environment(),
+        preexec_fn=before,  # noqa: PLW1509 - no threads yet
+    ) as process:
+        wait_until(lambda: stored() > 4)
+        tell(process)
+        _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, HANGUP])
+def test_one_signal_finishes_what_is_under_way_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
+    suite = write_suite(tmp_path / "mine.jsonl", 60)
+    with serving("--says", "Yes.", "--latency", "0.3") as url:
+        code, said = told(suite, url, lambda process: process.send_signal(number))
+        assert code == 130
+        assert "Finishing what is under way" in said
+        (run,) = data(pramana("runs", "--json"))
+        assert (run["status"], 4 < run["stored"] < 60, run["stored"] % 4) == ("interrupted", True, 0)
+        assert f"Go on with: pramana run --resume {run['id']}" in said
+        done = pramana("run", "--resume", run["id"], "--json", "--concurrency", "32")
+        assert (done.returncode, data(done)["overall"]["passed"]) == (0, 60)
+
+
+@pytest.mark.parametrize("several", [(signal.SIGINT,) * 2, (signal.SIGINT,) * 5, (signal.SIGTERM, signal.SIGINT)])
+def test_two_signals_end_at_once_and_leave_a_run_that_can_go_on(
+    tmp_path: Path, several: tuple[signal.Signals, ...]
+) -> None:
+    suite = write_suite(tmp_path / "mine.jsonl", 40)
+
+    def tell(process: "subprocess.Popen[str]") -> None:
+        for number in several:
+            process.send_signal(number)
+
+    with serving("--says", "Yes.", "--latency", "1") as url:
+        code, said = told(suite, url, tell)
+        assert code == 130
+        assert "Traceback" not in said
+        (run,) = data(pramana("runs", "--json"))
+        assert run["status"] == "interrupted"
+        found = re.search(r"Go on with: pramana run --resume (\S+)", said)
+        assert found, said
+        assert found[1] == run["id"]
+        done = pramana("run", "--resume", run["id"], "--json", "--concurrency", "40")
+        assert (done.returncode, data(done)["overall"]["passed"]) == (0, 40)
+
+
+def test_who_ignores_the_hangup_is_not_stopped_by_it(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "mine.jsonl", 20)
+    with serving("--says", "Yes.", "--latency", "0.1") as url:
+        code, _ = told(
+            suite,
+            url,
+            lambda process: process.send_signal(HANGUP),
+            before=lambda: void(signal.signal(HANGUP, signal.SIG_IGN)),
+        )
+    assert code == 0
+    assert stored() == 20
+
+
+def void(_: object) -> None:
+    """Take a value that nobody wants."""
+
+
+def test_the_second_signal_interrupts_and_those_right_after_it_mean_the_same() -> None:
+    now = 100.0
+    stop = Stop()
+    interruptible = Interruptible(stop, lambda: now)
+    interruptible._told(signal.SIGTERM, None)
+    assert stop.reason == INTERRUPTED
+    with pytest.raises(KeyboardInterrupt):
+        interruptible._told(signal.SIGINT, None)
+    interruptible._told(signal.SIGINT, None)
+    now += IMPATIENT_S + 0.1
+    with pytest.raises(KeyboardInterrupt):
+        interruptible._told(signal.SIGINT, None)
+
+
+def test_a_run_that_is_stopping_for_another_reason_can_be_hurried_too() -> None:
+    stop = Stop()
+    stop("the budget is spent")
+    interruptible = Interruptible(stop)
+    interruptible._told(signal.SIGINT, None)
+    with pytest.raises(KeyboardInterrupt):
+        interruptible._told(signal.SIGINT, None)
+    assert stop.reason == "the budget is spent"
+
+
+def test_handlers_are_put_back() -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, HANGUP)]
+    with Interruptible(Stop()):
+        assert signal.getsignal(signal.SIGTERM) != before[1]
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, HANGUP)] == before
+
+
+def test_a_terminal_that_is_gone_does_not_end_the_run(tmp_path: Path) -> None:
+    """The far end of a terminal closes, as when a connection is lost: what is under way is still stored."""
+    suite = write_suite(tmp_path / "mine.jsonl", 40)
+    with serving("--says", "Yes.", "--latency", "0.3") as url:
+        ours, theirs = os.openpty()
+        command = [sys.executable, "-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--concurrency", "4"]
+        with subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(), start_new_session=True
+        ) as process:
+            os.close(theirs)
+            wait_until(lambda: stored() > 4)
+            os.close(ours)
+            process.send_signal(HANGUP)
+            process.wait(timeout=60)
+        (run,) = data(pramana("runs", "--json"))
+        assert (run["status"], run["stored"] % 4) == ("interrupted", 0)
+        assert run["stored"] < 40

@@ -1,0 +1,151 @@
+"""Any field of any answer may be anything: what comes of it can be stored, or is an error of that reply alone."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pramana.errors import ProviderError
+from pramana.model import Provider, Reply, Request, Target, Turn, counted, misfit
+from pramana.providers.anthropic import Anthropic
+from pramana.providers.google import Google
+from pramana.providers.http import Account
+from pramana.providers.loopback import Answer, Fault, Got, Loopback, Wire
+from pramana.providers.loopback.anthropic import AnthropicWire
+from pramana.providers.loopback.google import GoogleWire
+from pramana.providers.loopback.openai import OpenAIWire
+from pramana.providers.openai import OpenAI
+from pramana.providers.prices import Prices
+from pramana.providers.responses import Responses
+
+ODD: tuple[Any, ...] = ({"a": 1}, ["a"], 5, -5, 2**63, 10**400, 1.5e308, True, "", "\ud800\x00", None)
+REQUEST = Request("m", (Turn("user", "Is it so?"),))
+WHOLE = Request("m", (Turn("user", "Is it so?"),), {"stream": False})
+Path = tuple[str | int, ...]
+CASES: dict[str, tuple[Callable[[Account], Provider], Callable[[], Wire], Request]] = {
+    "chat": (OpenAI, OpenAIWire, REQUEST),
+    "chat whole": (OpenAI, OpenAIWire, WHOLE),
+    "responses": (Responses, OpenAIWire, REQUEST),
+    "responses whole": (Responses, OpenAIWire, WHOLE),
+    "messages": (Anthropic, AnthropicWire, REQUEST),
+    "messages whole": (Anthropic, AnthropicWire, WHOLE),
+    "content": (Google, GoogleWire, REQUEST),
+    "content whole": (Google, GoogleWire, WHOLE),
+    "embeddings": (OpenAI, OpenAIWire, Request("m", (Turn("user", "a"), Turn("user", "b")), purpose="embedding")),
+}
+
+
+class Odd:
+    """A server that changes one place of one event of its answer."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire, self.prefix, self.error = wire, wire.prefix, wire.error
+        self.change: tuple[int, Path, Any] | None = None
+        self.said: list[Any] = []
+
+    def answer(self, got: Got, fault: Fault | None) -> Answer:
+        answer = self.wire.answer(got, fault)
+        frames = [*answer.frames]
+        self.said = [_data(each) for each in frames]
+        if self.change:
+            number, path, value = self.change
+            said = self.said[number]
+            holder = said
+            for step in path[:-1]:
+                holder = holder[step]
+            holder[path[-1]] = value
+            new = json.dumps(said).encode()
+            frames[number] = frames[number].replace(frames[number].partition(b"data: ")[2].strip(), new)
+            frames[number] = frames[number] if answer.streamed else new
+        return Answer(tuple(frames), answer.status, answer.streamed, answer.headers)
+
+
+def _data(frame: bytes) -> Any:
+    data = frame.partition(b"data: ")[2] or frame
+    return json.loads(data) if data.strip() != b"[DONE]" else None
+
+
+def places(value: Any, path: Path = ()) -> Iterator[Path]:
+    if isinstance(value, dict | list):
+        for step, inner in value.items() if isinstance(value, dict) else enumerate(value[:2]):
+            if not isinstance(inner, float):
+                yield (*path, step)
+                yield from places(inner, (*path, step))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_field_may_be_anything(name: str) -> None:
+    make, wire, request = CASES[name]
+
+    async def ask(provider: Any) -> Reply:
+        reply: Reply = await (provider.embed(request) if request.purpose == "embedding" else provider.ask(request))
+        return reply
+
+    async def go() -> tuple[int, int]:
+        odd = Odd(wire())
+        replies = errors = 0
+        async with Loopback(odd, keep=False) as server:
+            provider = make(Account(server.url, timeout_s=20))
+            await ask(provider)
+            seen: set[tuple[Path, ...]] = set()
+            for number, said in enumerate(odd.said):
+                found = tuple(places(said))
+                if found in seen:
+                    continue
+                seen.add(found)
+                for path in found:
+                    for value in ODD:
+                        odd.change = (number, path, value)
+                        try:
+                            reply = await ask(provider)
+                        except ProviderError:
+                            errors += 1
+                            continue
+                        replies += 1
+                        assert misfit(reply) is None, (path, value)
+                        assert counted(reply.usage) == reply.usage, (path, value)
+                        Prices().cost(Target("gpt-5", "openai", "gpt-5"), reply.served_model, reply.usage)
+                        if reply.raw is not None:
+                            reply.response()
+            await provider.close()
+        return replies, errors
+
+    replies, errors = asyncio.run(go())
+    assert replies > 50
+    assert errors > 5
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "field"),
+    [
+        ("chat whole", ("choices", 0, "finish_reason"), "finish_reason"),
+        ("chat whole", ("system_fingerprint",), "fingerprint"),
+        ("chat whole", ("model",), "served_model"),
+        ("responses whole", ("status",), "finish_reason"),
+        ("messages whole", ("stop_reason",), "finish_reason"),
+        ("messages whole", ("model",), "served_model"),
+        ("content whole", ("candidates", 0, "finishReason"), "finish_reason"),
+        ("content whole", ("modelVersion",), "served_model"),
+    ],
+)
+@pytest.mark.parametrize("value", [{"a": 1}, ["a"], 5])
+def test_what_a_server_says_of_its_answer_is_unknown_where_it_is_no_text(
+    name: str, path: Path, field: str, value: Any
+) -> None:
+    make, wire, request = CASES[name]
+
+    async def go() -> Reply:
+        odd = Odd(wire())
+        odd.change = (0, path, value)
+        async with Loopback(odd) as server:
+            provider = make(Account(server.url))
+            try:
+                return await provider.ask(request)
+            finally:
+                await provider.close()
+
+    reply = asyncio.run(go())
+    assert reply.text == "It is so."
+    assert getattr(reply, field) is None

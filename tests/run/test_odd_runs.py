@@ -1,0 +1,166 @@
+"""Whole runs against a server that answers oddly: the odd reply is one case's, all others are kept, and no key is."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pramana import settings
+from pramana.bench import Limits, Sources, evaluate, execute
+from pramana.load.selection import Selection
+from pramana.model import Outcome, Result, Run
+from pramana.providers.loopback import Answer, Fault, Got, Loopback
+from pramana.providers.loopback.openai import OpenAIWire
+from pramana.run import asking
+from pramana.run.cache import FileCache
+from pramana.store import open_store
+from pramana.store.runs import Store
+
+KEY = "sk-secret/0123456789"
+ODD = 7
+"""The number of the case that is answered oddly."""
+
+
+class Oddly(OpenAIWire):
+    """A server that says "so" to all, and to one case something else."""
+
+    def __init__(self, *deltas: str, usage: Any = None, **odd: Any) -> None:
+        super().__init__()
+        self.deltas, self.usage, self.odd = deltas, usage, odd
+
+    def answer(self, got: Got, fault: Fault | None) -> Answer:  # noqa: ARG002
+        one = got.body["messages"][-1]["content"].endswith(f" {ODD}.")
+        texts = self.deltas if one and self.deltas else ("It is ", "so.")
+        usage = self.usage if one and self.usage else {"prompt_tokens": 10, "completion_tokens": 2}
+        events = [{"model": "m", "choices": [{"delta": {"content": text}}]} for text in texts]
+        last: dict[str, Any] = {"model": "m", "choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage}
+        last |= (
+            {name: value for name, value in self.odd.items() if name in ("model", "system_fingerprint")} if one else {}
+        )
+        if one and "finish_reason" in self.odd:
+            last["choices"][0]["finish_reason"] = self.odd["finish_reason"]
+        return Answer(tuple(f"data: {json.dumps(each)}\n\n".encode() for each in [*events, last]), streamed=True)
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.001)
+    monkeypatch.setenv("COMPATIBLE_API_KEY", KEY)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.jsonl"
+    cases = [
+        {
+            "id": f"factual-{number:03}",
+            "category": "factual",
+            "input": f"Say it, number {number}.",
+            "ideal": "so",
+            "assertion": {"type": "contains"},
+            "metadata": {"difficulty": "easy", "tokens_est": 8},
+        }
+        for number in range(20)
+    ]
+    path.write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
+    return path
+
+
+def run(suite: Path, wire: OpenAIWire, limits: Limits | None = None) -> tuple[Run, list[Result]]:
+    async def go() -> tuple[Run, list[Result]]:
+        async with Loopback(wire) as server:
+            return await _run(server.url, suite, limits or Limits())
+
+    return asyncio.run(go())
+
+
+async def _run(url: str, suite: Path, limits: Limits) -> tuple[Run, list[Result]]:
+    store: Store = open_store(settings.database_url())
+    try:
+        begun = evaluate(store, Sources.files([suite], Selection()), [f"{url}#m"])
+        ended = await asyncio.wait_for(execute(store, begun, limits), 60)
+        return ended, [result for _, result in store.results(begun.id)]
+    finally:
+        store.close()
+
+
+def the_odd_one(results: list[Result]) -> Result:
+    """Every other case has passed."""
+    assert len(results) == 20
+    odd = next(result for result in results if result.case_id == f"factual-{ODD:03}")
+    assert [result.outcome for result in results if result is not odd] == [Outcome.PASSED] * 19
+    return odd
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"finish_reason": {"a": 1}},
+        {"system_fingerprint": {"a": 1}},
+        {"model": ["a"]},
+        {"model": 5},
+        {"usage": {"prompt_tokens": 2**63, "completion_tokens": 10**400}},
+        {"usage": {"prompt_tokens": "many", "completion_tokens": []}},
+    ],
+)
+def test_one_odd_field_costs_no_reply(suite: Path, odd: dict[str, Any]) -> None:
+    ended, results = run(suite, Oddly(**odd))
+    assert (ended.status, ended.stored) == ("finished", 20)
+    assert the_odd_one(results).outcome is Outcome.PASSED
+
+
+def test_a_negative_count_does_not_lift_a_cap(suite: Path) -> None:
+    settings.home().mkdir(parents=True, exist_ok=True)
+
+    async def go() -> Run:
+        usage = {"prompt_tokens": -(10**9), "completion_tokens": -(10**9)}
+        async with Loopback(Oddly(usage=usage)) as server:
+            prices = f'[prices."{server.url}#m"]\ninput_per_million = 1\noutput_per_million = 1\n'
+            settings.prices_file().write_text(prices, encoding="utf-8")
+            ended, _ = await _run(server.url, suite, Limits(concurrency=1, max_cost_usd=1000))
+            return ended
+
+    ended = asyncio.run(go())
+    assert ended.status == "stopped"
+    assert "its cost is unknown (--max-cost)" in str(ended.reason)
+    assert ended.stored == ODD + 1
+
+
+@pytest.mark.parametrize("deltas", [(f"so, {KEY}",), (f"so, {KEY[:9]}", KEY[9:]), tuple(f"so {KEY}")])
+def test_a_key_reaches_neither_the_store_nor_a_verdict(suite: Path, deltas: tuple[str, ...]) -> None:
+    ended, results = run(suite, Oddly(*deltas), Limits(cache=FileCache(settings.home() / "cache")))
+    assert ended.status == "finished"
+    odd = the_odd_one(results)
+    assert (odd.outcome, odd.reply) == (Outcome.ERRORED, None)
+    assert odd.failure is not None
+    assert odd.failure.code == "key_in_answer"
+    assert "held the account's key, and no key is ever stored" in odd.failure.message
+    for path in settings.home().rglob("*"):
+        assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
+
+
+Broken = Callable[[Path], Any]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda folder: folder.write_text("a file"),
+        lambda folder: [(folder / f"{number:02x}").mkdir(parents=True) for number in range(256)],
+        lambda folder: folder.symlink_to(folder),
+    ],
+)
+def test_a_cache_that_cannot_be_used_costs_no_reply(suite: Path, tmp_path: Path, spoil: Broken) -> None:
+    folder = tmp_path / "cache"
+    spoil(folder)
+    for _ in range(2):
+        ended, results = run(suite, Oddly(), Limits(cache=FileCache(folder)))
+        assert (ended.status, ended.stored) == ("finished", 20)
+        assert the_odd_one(results).outcome is Outcome.PASSED
+        if folder.is_dir():  # what was written is now in the way of itself
+            for path in [path for path in folder.rglob("*") if path.is_file()]:
+                path.unlink()
+                path.mkdir()

@@ -1,0 +1,106 @@
+"""Opening a store: the file is where its name says, and whatever is in the way is named with what to do."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from pramana import settings
+from pramana.errors import NotFound, StoreFailed
+from pramana.store import open_store
+from pramana.store.runs import Store
+from pramana.store.schema import runs
+
+from .samples import case, plan
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%b", "a%3Fb", "100%25?x=1#y", "a+b c", "ü:@ &=", "日本"])
+def test_the_file_is_in_the_data_folder_whatever_that_is_called(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "odd" / name
+    monkeypatch.setenv("PRAMANA_HOME", str(home))
+    with closing(open_store(settings.database_url())) as store:
+        run = store.create_run(plan(), [case(1)])
+    with closing(open_store(settings.database_url())) as store:
+        assert store.run("latest").id == run.id
+    assert [each.name for each in (tmp_path / "odd").iterdir()] == [name]
+    assert (home / "pramana.sqlite3").is_file()
+
+
+def test_a_url_of_ones_own_is_still_read_as_one(tmp_path: Path) -> None:
+    open_store(f"sqlite:///{tmp_path}/a%20b.sqlite3?timeout=5").close()
+    assert (tmp_path / "a b.sqlite3").is_file()
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", "5", '{"suite": "x"}', "[" * 100_000])
+def test_a_damaged_plan_is_one_sentence(store: Store, damage: str) -> None:
+    run = store.create_run(plan(), [case(1)])
+    with store._database.writing() as connection:
+        connection.execute(update(runs), {"plan": damage})
+    for ask in (lambda: store.run("latest"), store.runs, lambda: list(store.pending(run.id))):
+        with pytest.raises(StoreFailed, match=f'the column plan of run "{run.id}" is not as Pramana writes it'):
+            ask()
+
+
+def test_damaged_notes_are_one_sentence(store: Store) -> None:
+    run = store.create_run(plan(), [case(1)])
+    with store._database.writing() as connection:
+        connection.execute(update(runs), {"notes": "{"})
+    with pytest.raises(StoreFailed, match=f'the column notes of run "{run.id}" is not as Pramana writes it'):
+        store.run("latest")
+
+
+def test_an_empty_name_is_no_run_though_there_be_but_one(store: Store) -> None:
+    run = store.create_run(plan(), [case(1)])
+    with pytest.raises(NotFound, match="the name is empty"):
+        store.run("")
+    assert store.run("r").id == run.id
+
+
+def test_a_store_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "home" / "pramana.sqlite3"
+    path.mkdir(parents=True)
+    with pytest.raises(StoreFailed) as caught:
+        open_store(f"sqlite:///{path}")
+    assert str(caught.value) == f"the store could not do that: unable to open database file; the store is {path}"
+
+
+READ_ONLY = """
+import os, sys, tempfile
+from contextlib import closing
+from pramana.errors import StoreFailed
+from pramana.store import open_store
+
+with tempfile.TemporaryDirectory() as folder, closing(open_store(f"sqlite:///{folder}/x")) as store:
+    store.runs()  # so that all is imported, which nobody else may be able to do
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    open_store(f"sqlite:///{sys.argv[1]}")
+except StoreFailed as error:
+    print(error)
+"""
+
+
+def test_a_store_that_may_only_be_read_is_named_with_what_to_do() -> None:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # not below pytest's: others may not enter
+        path = Path(folder, "pramana.sqlite3")
+        open_store(f"sqlite:///{path}").close()
+        path.chmod(0o444)
+        Path(folder).chmod(0o555)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True, check=True
+            )
+        finally:
+            Path(folder).chmod(0o755)
+    assert f"; the store is {path}; this file and its folder must be writable" in done.stdout
+    assert "PRAMANA_HOME" in done.stdout
+    assert os.linesep not in done.stdout.strip()
