@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
+from multidict import CIMultiDict
 from yarl import URL
 
 from pramana.errors import (
@@ -173,6 +174,7 @@ class Http:
         self._urls: dict[str, URL] = {}
         self.secrets = Secrets(_secrets(account, url))
         self._proxy = self._proxy_of(account)
+        self._made: tuple[Mapping[str, str] | None, CIMultiDict[str]] = (None, CIMultiDict())
         self._session: aiohttp.ClientSession | None = None
         self._deadlines = None if account.timeout_s is None else Deadlines(account.timeout_s)
         self._connect_s = CONNECT_S if account.timeout_s is None else min(CONNECT_S, account.timeout_s)
@@ -395,11 +397,15 @@ class Http:
             )
         return self._session
 
-    def _with_own(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        if not (own := self.account.headers):
-            return headers
-        names = {name.lower() for name in own}
-        return {name: value for name, value in headers.items() if name.lower() not in names} | dict(own)
+    def _with_own(self, headers: Mapping[str, str]) -> "CIMultiDict[str]":
+        last, made = self._made
+        if headers is not last:  # an adapter gives the same ones each time
+            own = self.account.headers
+            names = {name.lower() for name in own}
+            made = CIMultiDict({name: value for name, value in headers.items() if name.lower() not in names})
+            made.extend(own)
+            self._made = (headers, made)
+        return made
 
     def _beginning(self, data: bytes) -> str:
         return quote(self.blank(data[:4096].decode("utf-8", "replace")))

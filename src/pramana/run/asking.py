@@ -213,7 +213,8 @@ class Asking:
                 raise ProviderError(what)
             reply = replace(reply, usage=counted(reply.usage))
         cost = self.cost_of(self.target, reply.served_model, reply.usage)
-        reply = reply.settled(cost, reply.total_s or time.perf_counter() - start)
+        if cost != reply.cost_usd or not reply.total_s:
+            reply = reply.settled(cost, reply.total_s or time.perf_counter() - start)
         if asked is not request or reply.dropped:
             left_out = request.parameters.keys() - asked.parameters.keys()
             reply = replace(reply, dropped=tuple(sorted({*reply.dropped, *left_out})))

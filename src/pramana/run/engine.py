@@ -32,6 +32,10 @@ class Feed(Generic[Work]):
         self._coming: asyncio.Task[Iterable[Work] | None] | None = None
         self._over = False
 
+    def now(self) -> Work | None:
+        """Return the next piece of work if it is at hand, else None."""
+        return next(self._chunk, None)
+
     async def next(self) -> Work | None:
         """Return the next piece of work, None when there is no more."""
         while True:
@@ -74,7 +78,7 @@ async def stream(pools: Sequence[Pool[Any]], stop: Stop) -> AsyncGenerator[list[
     news, room = asyncio.Event(), asyncio.Event()
 
     async def work(pool: Pool[Any]) -> None:
-        while not stop and (piece := await pool.feed.next()):
+        while not stop and (piece := pool.feed.now() or await pool.feed.next()):
             try:
                 result = await pool.do(piece)
             except Stopped:

@@ -7,6 +7,7 @@ the order of `RESULT_COLUMNS`, because a run writes many; a raw response over a 
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -121,6 +122,8 @@ class _StoredCase(msgspec.Struct, gc=False):
     tokens_est: int | None = None
 
 
+# Most cases of a suite share theirs, and neither can be changed.
+_facets, _stated = lru_cache(1024)(Facets), lru_cache(1024, typed=True)(Assertion)
 _decode_case = msgspec.json.Decoder(_StoredCase).decode
 
 
@@ -133,8 +136,8 @@ def case_from_json(text: str, source_file: str | None = None, source_line: int |
         value.id,
         value.kind,
         tuple([Turn(role, said) for role, said in value.turns]),
-        Facets(*value.facets),
-        None if stated is None else Assertion(*stated),
+        _facets(*value.facets),
+        None if stated is None else _stated(*stated) if stated[4] is None else Assertion(*stated),
         value.ideals,
         value.name,
         value.expected_outcome,

@@ -189,7 +189,7 @@ def _look_for_garbage_less_often() -> None:
 
     gc.collect()
     gc.freeze()  # what was imported and loaded until now stays anyway
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(200_000, 20, 50)
 
 
 def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path, ...], given: dict[str, Any]) -> None:
