@@ -1,6 +1,7 @@
 """`pramana run`: ask models, check every reply, lose nothing."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,8 +153,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             suite = terminal.fitted(begun.plan.suite, 40)
             click.echo(f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask", err=True)
         stop = Stop()
-        _look_for_garbage_less_often()
-        with Live(begun.expected, begun.stored, quiet=quiet) as live, Interruptible(stop):
+        with Live(begun.expected, begun.stored, quiet=quiet) as live, Interruptible(stop), _garbage_left_lying():
             ended = run_sync(store, begun, limits, live, stop)
         return _report(store, ended, stop, given)
     except KeyboardInterrupt:
@@ -183,13 +183,20 @@ def _leave(store: "Store", begun: Run) -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def _look_for_garbage_less_often() -> None:
-    """Spare a run what the collector of cycles would cost it: it makes none worth mentioning."""
+@contextmanager
+def _garbage_left_lying() -> Iterator[None]:
+    """Spare a run what the collector of cycles would cost it: it makes few, and what reads results makes many."""
     import gc
 
+    usual = gc.get_threshold()
     gc.collect()
     gc.freeze()  # what was imported and loaded until now stays anyway
-    gc.set_threshold(200_000, 20, 50)
+    gc.set_threshold(50_000, 20, 50)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+        gc.unfreeze()
 
 
 def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path, ...], given: dict[str, Any]) -> None:
