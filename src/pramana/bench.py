@@ -100,7 +100,9 @@ def evaluate(
     run = store.create_run(plan, sources.cases())
     if not run.expected:
         store.delete_run(run.id)
-        raise InvalidInput(f"no case of {sources.name} passes the filters {sources.selection.recorded()}")
+        raise InvalidInput(
+            f"no case of {sources.name} passes the filters {sources.selection}; check how they are spelt"
+        )
     return run
 
 

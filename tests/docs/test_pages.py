@@ -181,7 +181,7 @@ def test_the_files_shown_under_configuration_are_taken_as_they_are() -> None:
     known = Prices.load(settings.prices_file())
     assert known.known(resolve("http://localhost:8000/v1#llama"))
     (settings.home() / "config.toml").write_text(commands, encoding="utf-8")
-    assert settings.commands() == {"mine": {"argv": ["./answer", "--fast"], "timeout_s": 60}}
+    assert settings.commands() == {"mine": {"argv": ["/path/to/answer", "--fast"], "timeout_s": 60}}
 
 
 def test_the_price_that_is_asked_for_is_shown_as_it_may_be_given() -> None:

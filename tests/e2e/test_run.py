@@ -352,3 +352,20 @@ def test_a_process_that_was_silent_too_long_leaves_the_run_to_the_one_that_took_
     assert (ended.status, store.holder(run.id)) == ("running", "a rival"), "how it ends is the other's to say"
     assert 0 < ended.stored < 500
     store.close()
+
+
+def test_a_run_that_cannot_begin_leaves_no_id_behind(tmp_path: Path) -> None:
+    suite, file = write_suite(tmp_path / "mine.jsonl", 3), tmp_path / "id"
+    done = pramana("run", suite, "--model", "gpt-5", "--quiet", "--id-file", file)
+    assert (done.returncode, "set OPENAI_API_KEY" in done.stderr) == (3, True)
+    assert not file.exists()
+    assert data(pramana("runs", "--json")) == []
+
+
+def test_compare_says_what_it_leaves_out() -> None:
+    for model in ("fake:echo", "fake:fixed=x"):
+        done = pramana("run", "--tier", "moderate", "--model", model, "--judge", "fake:fixed=perhaps", "--quiet")
+        assert done.returncode == 0, done.stderr
+    runs = [each["id"] for each in data(pramana("runs", "--json"))]
+    done = pramana("compare", *runs)
+    assert "cases have no verdict on one side or both" in " ".join(done.stdout.split()), done.stdout

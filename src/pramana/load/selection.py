@@ -28,6 +28,18 @@ class Selection:
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value}
 
+    def __str__(self) -> str:
+        """Return the filters as they are typed; a scenario's type is its category."""
+        typed = {
+            "categories": "--category",
+            "tags": "--tag",
+            "difficulties": "--difficulty",
+            "languages": "--language",
+            "ids": "--id",
+        }
+        given = [f"{option} {value}" for name, option in typed.items() for value in getattr(self, name)]
+        return " ".join([*given, *([f"--limit {self.limit}"] if self.limit is not None else [])])
+
     def matches(self, case: Case) -> bool:
         """Tell whether a case passes every filter but the limit."""
         facets = case.facets

@@ -112,7 +112,7 @@ class Live:
         text = visible(f"{result.outcome} {result.key.model} {result.case_id}: {why}")
         shown = text if len(text) <= 300 else text[:299] + "…"
         if self.failures == FAILURES_SHOWN:
-            shown += "\n… further failures are in the summary"
+            shown += "\n… further failures are counted only; see them all with: pramana export --format csv"
         if self._bar:
             self._bar.console.print(shown, markup=False, highlight=False)
         else:

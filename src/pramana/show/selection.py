@@ -47,7 +47,7 @@ def select(store: "Store", run: Run, selection: "Selection") -> Selected:
         if selection.limit is not None:
             kept.add(case_digest(case))
     if not cases:
-        raise InvalidInput(f"no case of run {run.id} passes the filters {selection.recorded()}")
+        raise InvalidInput(f"no case of run {run.id} passes the filters {selection}; check how they are spelt")
     plan = run.plan
     of_whole = selection.recorded()
     selected = Selected(

@@ -110,6 +110,10 @@ def compare(
         return found.exit_code
     click.echo(terminal.wrapped(found.sentence))
     click.echo(terminal.wrapped(found.detail))
+    if found.excluded:
+        count = len(found.excluded)
+        left = "1 case has" if count == 1 else f"{count:,} cases have"
+        click.echo(terminal.wrapped(f"{left} no verdict on one side or both: all this is about the others alone."))
     for title, pairs in (("now fail", found.lost), ("now pass", found.gained)):
         if pairs:
             click.echo(f"\n{len(pairs):,} {title}:")

@@ -154,7 +154,11 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             click.echo(f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask", err=True)
         stop = Stop()
         with Live(begun.expected, begun.stored, quiet=quiet) as live, Interruptible(stop), _garbage_left_lying():
-            ended = run_sync(store, begun, limits, live, stop)
+            try:
+                ended = run_sync(store, begun, limits, live, stop)
+            except PramanaError:
+                _forget(store, begun, given["id_file"])
+                raise
         return _report(store, ended, stop, given)
     except KeyboardInterrupt:
         if begun:
@@ -181,6 +185,12 @@ def _leave(store: "Store", begun: Run) -> None:
                 click.echo(f"\nGo on with: pramana run --resume {begun.id}", err=True)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _forget(store: "Store", begun: Run, id_file: Path | None) -> None:
+    """Take the id of a run back that could not begin and so is none: whoever reads the file must find nothing."""
+    if id_file and begun.id not in {run.id for run in store.runs()}:
+        id_file.unlink(missing_ok=True)
 
 
 @contextmanager

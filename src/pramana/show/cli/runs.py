@@ -81,6 +81,8 @@ def show(run: str, *, selection: "Selection", as_json: bool) -> None:
         terminal.print_json({**_as_data(found), "notes": dict(found.notes), "sentence": sentence, **summary.as_data()})
     else:
         print_summary(found, summary, sentence)
+        if found.stored < found.expected and not selection:
+            click.echo(f"Unless it is under way, go on with: pramana run --resume {found.id}", err=True)
 
 
 @click.command()
