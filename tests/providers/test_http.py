@@ -23,7 +23,9 @@ from pramana.errors import (
     Unavailable,
     UnknownModel,
 )
-from pramana.providers.http import REPLY_LIMIT, Account, Events, Http, Reading
+from pramana.providers.events import Events
+from pramana.providers.http import REPLY_LIMIT, Account, Http
+from pramana.providers.reading import Reading
 
 KEY = "sk-secret-0123456789"
 

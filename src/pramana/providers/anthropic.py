@@ -12,8 +12,9 @@ from urllib.parse import quote as quoted
 
 from pramana.errors import Rejected
 from pramana.model import Reply, Request, Target, Usage, count
-from pramana.providers.http import ENDLESS, MAX_PAGES, Account, Http, Reading
+from pramana.providers.http import ENDLESS, MAX_PAGES, Account, Http
 from pramana.providers.openai import MISFITS, in_our_words
+from pramana.providers.reading import Reading
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2026-10-21"

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from pramana.model import Reply, Request, Usage, count
-from pramana.providers.http import Http, Reading
+from pramana.providers.http import Http
+from pramana.providers.reading import Reading
 
 Encoding = Literal["base64", "float"]
 _MISFITS = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)

@@ -10,8 +10,9 @@ from urllib.parse import quote as quoted
 
 from pramana.errors import AuthenticationFailed, ProviderError, Rejected
 from pramana.model import Reply, Request, Target, Usage, count
-from pramana.providers.http import ENDLESS, MAX_PAGES, Account, Http, Reading
+from pramana.providers.http import ENDLESS, MAX_PAGES, Account, Http
 from pramana.providers.openai import MISFITS, in_our_words, refused_midway
+from pramana.providers.reading import Reading
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 BESIDE = ("safetySettings", "tools", "toolConfig", "cachedContent", "serviceTier", "store", "labels")

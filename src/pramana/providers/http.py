@@ -1,8 +1,7 @@
 """The one HTTP seam: a request in a vendor's words goes out, its events come back parsed, with the moment of each.
 
 Every failure leaves as a `ProviderError` that says whom we asked and what to do. Never a retry, never a redirect
-followed (the key would travel along), never the key in a message, a reply or a `repr`. Server-sent events are cut from
-raw chunks by `Events`, because reading them by line costs several times more.
+followed (the key would travel along), never the key in a message, a reply or a `repr`.
 """
 
 import asyncio
@@ -36,9 +35,10 @@ from pramana.errors import (
     quote,
     visible,
 )
-from pramana.model import Reply, Usage
 from pramana.providers.deadlines import Deadlines
+from pramana.providers.events import Events
 from pramana.providers.keys import BLANK, KEY_LENGTH, Secrets
+from pramana.providers.reading import Reading
 from pramana.providers.refusal import Refusal, retry_after
 
 MESSAGE_LIMIT = 300
@@ -72,91 +72,6 @@ class Account:
 
 
 _Read = TypeVar("_Read")
-
-
-class Reading:
-    """One answer as it is read. Each wire format adds what an event of it means; its `take` is called for every one."""
-
-    __slots__ = ("_beside", "_http", "_parts", "_raw", "_start", "at", "first", "whole")
-
-    def __init__(self, http: "Http") -> None:
-        self._http = http
-        self._start = time.perf_counter()
-        self._parts: list[str] = []
-        self._beside: dict[str, list[str]] = {}
-        self._raw: list[bytes] = []
-        self.at = 0.0
-        """`time.perf_counter()` when the bytes of the event at hand arrived; 0 until one has."""
-        self.first: float | None = None
-        self.whole = False
-        """The server answered with plain JSON: the one event is all of it."""
-
-    def take(self, event: str | None, data: Any) -> None:
-        """Understand one event: its name, and its data parsed."""
-        raise NotImplementedError
-
-    def say(self, text: str) -> None:
-        """Add to the text of the reply."""
-        if self.first is None:
-            self.first = self.at
-        self._parts.append(text)
-
-    def aside(self, said: Any, where: str = "") -> None:
-        """Note what comes in pieces and is no text of the reply, such as thoughts: `raw` has it, and it may hold a key.
-
-        What stands at one place in each of several pieces belongs together.
-        """
-        if not self._http.secrets.long:
-            return
-        if not self._http.secrets.long:
-            return
-        if isinstance(said, str):
-            self._beside.setdefault(where, []).append(said)
-        elif isinstance(said, dict):
-            for name, value in said.items():
-                self.aside(value, f"{where}.{name}")
-        elif isinstance(said, list):
-            for place, value in enumerate(said):
-                self.aside(value, f"{where}.{place}")
-
-    def text(self) -> str:
-        """Return what was said until now."""
-        return "".join(self._parts)
-
-    def reply(
-        self,
-        text: str,
-        usage: Usage,
-        *,
-        served_model: Any,
-        finish_reason: Any,
-        fingerprint: Any = None,
-        dropped: tuple[str, ...] = (),
-    ) -> Reply:
-        """Return the reply, with its times and its raw response. What the server says of it is unknown if no text."""
-        raw = self._raw
-        whole = raw[0] if self.whole and len(raw) == 1 else b"[" + b",".join(raw) + b"]"
-        served_model = served_model if isinstance(served_model, str) else None
-        finish_reason = finish_reason if isinstance(finish_reason, str) else None
-        fingerprint = fingerprint if isinstance(fingerprint, str) else None
-        if (secrets := self._http.secrets).long:
-            if secrets.held_in(text) or any(secrets.held_in("".join(parts)) for parts in self._beside.values()):
-                raise self._http.key_in_answer()
-            whole = self._http.without_key(whole)
-            if secrets.held_in(f"{served_model} {finish_reason} {fingerprint}"):
-                served_model, finish_reason, fingerprint = (
-                    each and secrets.blank(each) for each in (served_model, finish_reason, fingerprint)
-                )
-        first = None if self.whole or self.first is None else self.first - self._start
-        return Reply(
-            text, usage, served_model, fingerprint, finish_reason, first, self.at - self._start, whole, dropped
-        )
-
-    def received(self, event: str | None, data: bytes, parsed: Any, at: float) -> None:
-        """Take an event, and keep its bytes."""
-        self.at = at
-        self._raw.append(data)
-        self.take(event, parsed)
 
 
 class Http:
@@ -481,83 +396,6 @@ class Http:
             return self.broken("is not HTTP")
         why = self.blank(visible(str(error))) or type(error).__name__
         return Unreachable(f"cannot reach {who}: {why[:MESSAGE_LIMIT]}")
-
-
-class Events:
-    """Chunks of bytes in, the events of a server-sent stream out, in one pass; a line may span any number of chunks."""
-
-    __slots__ = ("_after_return", "_data", "_event", "_more", "_rest", "_started")
-
-    def __init__(self) -> None:
-        self._rest: list[bytes] = []
-        self._data: bytes | None = None
-        self._more: list[bytes] = []
-        """The lines of data after the first: joined once, for there may be millions."""
-        self._event: str | None = None
-        self._after_return = self._started = False
-
-    def feed(self, chunk: bytes) -> list[tuple[str | None, bytes]]:
-        """Take the next bytes, return name and data of each event they complete."""
-        if chunk[:6] == b"data: " and not self._rest and self._data is None and self._event is None:
-            events = _plain_events(chunk)
-            if events:
-                self._started, self._after_return = True, False
-                return events
-        if self._after_return and chunk:
-            self._after_return = False
-            chunk = chunk.removeprefix(b"\n")  # the other half of a line's end
-        if self._rest:
-            self._rest.append(chunk)
-            if b"\n" not in chunk and b"\r" not in chunk:
-                return []
-            chunk = b"".join(self._rest)
-            self._rest = []
-        lines = chunk.splitlines()
-        if not lines:
-            return []
-        if chunk[-1] == 13:
-            self._after_return = True
-        elif chunk[-1] != 10:
-            self._rest = [lines.pop()]
-        if lines and not self._started:
-            self._started = True
-            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
-        complete = []
-        for line in lines:
-            if not line:
-                if self._data is not None:
-                    if self._more:
-                        self._data = b"\n".join([self._data, *self._more])
-                        self._more = []
-                    complete.append((self._event, self._data))
-                self._data = self._event = None
-            elif line[:5] == b"data:":
-                data = line[6:] if line[5:6] == b" " else line[5:]
-                if self._data is None:
-                    self._data = data
-                else:
-                    self._more.append(data)
-            elif line[:6] == b"event:":
-                self._event = line[6:].removeprefix(b" ").decode("utf-8", "replace")
-            # Comments, ids and waiting times are of no use to a request that is never repeated here.
-        return complete
-
-    def end(self) -> list[tuple[str | None, bytes]]:
-        """Return what a server that forgets the last empty line has left."""
-        return self.feed(b"\n\n" if self._rest else b"\n")
-
-
-def _plain_events(chunk: bytes) -> list[tuple[str | None, bytes]]:
-    """Return the events of a chunk in which each is one line of data, as nearly every server writes: half the time."""
-    if chunk[-2:] != b"\n\n" or b"\r" in chunk:
-        return []
-    pieces = chunk[:-2].split(b"\n\n")
-    if chunk.count(b"\n") != 2 * len(pieces):
-        return []
-    for piece in pieces:
-        if piece[:6] != b"data: ":
-            return []
-    return [(None, piece[6:]) for piece in pieces]
 
 
 _OURS = frozenset({"messages", "stream_options", "contents", "input", "system", "systemInstruction"})

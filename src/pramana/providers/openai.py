@@ -12,7 +12,8 @@ from typing import Any
 from pramana.errors import ProviderError, Rejected
 from pramana.model import Reply, Request, Target, Usage, count
 from pramana.providers.embeddings import Encoding, embed
-from pramana.providers.http import Account, Http, Reading
+from pramana.providers.http import Account, Http
+from pramana.providers.reading import Reading
 
 BASE_URL = "https://api.openai.com/v1"
 MISFITS = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)

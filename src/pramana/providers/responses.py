@@ -9,8 +9,9 @@ from typing import Any
 
 from pramana.errors import Rejected
 from pramana.model import Reply, Request, Target
-from pramana.providers.http import Account, Http, Reading
+from pramana.providers.http import Account, Http
 from pramana.providers.openai import BASE_URL, MISFITS, headers_of, in_our_words, models_of, refused_midway, usage_of
+from pramana.providers.reading import Reading
 
 _RENAMED = {"max_tokens": "max_output_tokens"}
 _ABSENT = ("seed", "stop")

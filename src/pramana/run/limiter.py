@@ -29,7 +29,7 @@ class Change:
 
 
 class Limiter:
-    """A semaphore whose size follows the provider. Use it as `async with limiter:`."""
+    """A semaphore whose size follows the provider. `async with limiter:`, or `enter_now` or `enter`, then `leave`."""
 
     def __init__(self, ceiling: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.ceiling, self.limit = ceiling, min(START, ceiling)
@@ -55,7 +55,9 @@ class Limiter:
 
     def leave(self) -> None:
         """Let the next one in."""
-        self._release()
+        self.in_use -= 1
+        if self._waiting:
+            self._wake()
 
     async def enter(self) -> None:
         """Enter, when it is one's turn; then `leave`."""
@@ -67,7 +69,7 @@ class Limiter:
                 await turn
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
-                    self._release()
+                    self.leave()
                 raise
             self._peak = max(self._peak, self.in_use)
 
@@ -122,11 +124,6 @@ class Limiter:
             self.limit = limit
             if len(self.history) < HISTORY:
                 self.history.append(Change(round(self._clock() - self._born, 3), limit, cause))
-
-    def _release(self) -> None:
-        self.in_use -= 1
-        if self._waiting:
-            self._wake()
 
     def _wake(self) -> None:
         if self._held_until:
