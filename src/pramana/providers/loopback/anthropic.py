@@ -4,12 +4,12 @@ A request is checked field by field against what Anthropic documents; what does 
 error. Tokens are counted as words, answers are prepared once and sent many times. It remembers nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from pramana.providers.loopback.responses import pieces
-from pramana.providers.loopback.server import LONG, Answer, Fault, Got, frame
+from pramana.providers.loopback.server import Answer, Fault, Got, Vendor, frame
 
 VERSIONS = ("2023-06-01", "2026-10-21")
 CREATED = "2026-01-01T00:00:00Z"
@@ -56,25 +56,11 @@ _KINDS: Mapping[int, str] = {
     529: "overloaded_error",
 }
 
-Say = Callable[[Sequence[Mapping[str, Any]]], str]
 
-
-class AnthropicWire:
+class AnthropicWire(Vendor):
     """What Anthropic's server answers: one text to all, or what a function makes of the messages."""
 
     prefix = ""
-
-    def __init__(
-        self,
-        says: str | Say = "It is so.",
-        *,
-        key: str | None = None,
-        models: Sequence[str] = ("loopback-small", "loopback-large"),
-        any_model: bool = True,
-        page: int = 1000,
-    ) -> None:
-        """`key` is the one accepted (None: any, or none); `any_model=False` knows only those listed, `page` at once."""
-        self.says, self.key, self.models, self.any_model, self.page = says, key, tuple(models), any_model, page
 
     def answer(self, got: Got, fault: Fault | None) -> Answer:
         """Check the request field by field and answer it."""
@@ -95,7 +81,7 @@ class AnthropicWire:
             return self._refuse(400, "The request body is not valid JSON")
         if wrong := misfit(body):
             return self._refuse(400, wrong)
-        if not self.any_model and body["model"] not in self.models:
+        if not self.knows(body["model"]):
             return self._refuse(404, f"model: {body['model']}")
         kind = fault.kind if fault else None
         if kind == "unpaid":
@@ -106,7 +92,7 @@ class AnthropicWire:
             return self._refuse(400, "Output blocked by content filtering policy")
         stream = bool(body.get("stream")) and kind != "plain"
         asked = _words(body.get("system") or "") + sum(_words(each["content"]) for each in body["messages"])
-        return _answer(body["model"], self._text(body["messages"], kind), asked, body["max_tokens"], stream, kind)
+        return _answer(body["model"], self.text(body["messages"], fault), asked, body["max_tokens"], stream, kind)
 
     def error(self, status: int, message: str, *, parameter: str | None = None) -> Any:
         """Return the body Anthropic sends with such a status."""
@@ -132,16 +118,6 @@ class AnthropicWire:
         more = begin + size < len(self.models)
         ends = {"first_id": shown[0] if shown else None, "last_id": shown[-1] if shown else None}
         return Answer.of({"data": data, "has_more": more, **ends})
-
-    def _text(self, messages: Sequence[Mapping[str, Any]], kind: str | None) -> str:
-        match kind:
-            case "empty":
-                return ""
-            case "long_line":
-                return "a" * LONG
-            case "refusal":
-                return "I cannot help with that."
-        return self.says if isinstance(self.says, str) else self.says(messages)
 
 
 def misfit(body: Mapping[str, Any]) -> str | None:

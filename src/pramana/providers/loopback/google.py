@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from pramana.providers.loopback.responses import pieces
-from pramana.providers.loopback.server import LONG, Answer, Fault, Got, frame
+from pramana.providers.loopback.server import Answer, Fault, Got, Vendor, frame
 
 FIELDS = (
     "contents",
@@ -64,25 +64,11 @@ _WORDS: Mapping[int, str] = {
     503: "UNAVAILABLE",
 }
 
-Say = Callable[[Sequence[Mapping[str, Any]]], str]
 
-
-class GoogleWire:
+class GoogleWire(Vendor):
     """What Google's server answers: one text to all, or what a function makes of the contents."""
 
     prefix = ""
-
-    def __init__(
-        self,
-        says: str | Say = "It is so.",
-        *,
-        key: str | None = None,
-        models: Sequence[str] = ("loopback-small", "loopback-large"),
-        any_model: bool = True,
-        page: int = 1000,
-    ) -> None:
-        """`key` is the one accepted (None: any, or none); `any_model=False` knows only those listed, `page` at once."""
-        self.says, self.key, self.models, self.any_model, self.page = says, key, tuple(models), any_model, page
 
     def answer(self, got: Got, fault: Fault | None) -> Answer:
         """Check the request field by field and answer it."""
@@ -101,7 +87,7 @@ class GoogleWire:
         if wrong := misfit(body):
             return self._refuse(400, wrong)
         model = asked["model"].removeprefix("models/")
-        if not self.any_model and model not in self.models:
+        if not self.knows(model):
             return self._refuse(404, f"models/{model} is not found for API version v1")
         kind = fault.kind if fault else None
         if kind == "unpaid":
@@ -116,7 +102,7 @@ class GoogleWire:
         limit = (body.get("generationConfig") or {}).get("maxOutputTokens")
         if stream and got.query.get("alt") != "sse":
             return self._refuse(501, "Only server-sent events are served here: alt=sse")
-        return _answer(model, self._text(body["contents"], kind), words, limit, stream, kind)
+        return _answer(model, self.text(body["contents"], fault), words, limit, stream, kind)
 
     def error(self, status: int, message: str, *, parameter: str | None = None) -> Any:
         """Return the body Google sends with such a status."""
@@ -141,16 +127,6 @@ class GoogleWire:
         shown.append({"name": "models/loopback-embedding", "supportedGenerationMethods": ["embedContent"]})
         more = {"nextPageToken": str(begin + size)} if begin + size < len(shown) else {}
         return Answer.of({"models": shown[begin : begin + size], **more})
-
-    def _text(self, contents: Sequence[Mapping[str, Any]], kind: str | None) -> str:
-        match kind:
-            case "empty":
-                return ""
-            case "long_line":
-                return "a" * LONG
-            case "refusal":
-                return "I cannot help with that."
-        return self.says if isinstance(self.says, str) else self.says(contents)
 
 
 def misfit(body: Mapping[str, Any]) -> str | None:

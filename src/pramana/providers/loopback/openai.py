@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from pramana.providers.loopback import embeddings, responses
-from pramana.providers.loopback.server import LONG, Answer, Fault, Got, frame
+from pramana.providers.loopback.server import Answer, Fault, Got, Say, Vendor, frame
 
 CREATED = 1_750_000_000
 FINGERPRINT = "fp_loopback"
@@ -118,28 +118,15 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "dimensions": (1, 1 << 16),
 }
 
-Say = Callable[[Sequence[Mapping[str, Any]]], str]
 
-
-class OpenAIWire:
+class OpenAIWire(Vendor):
     """What OpenAI's server answers: one text to all, or what a function makes of the messages."""
 
     prefix = "/v1"
 
-    def __init__(
-        self,
-        says: str | Say = "It is so.",
-        *,
-        key: str | None = None,
-        models: Sequence[str] = ("loopback-small", "loopback-large"),
-        any_model: bool = True,
-        embeds: embeddings.Embed | None = None,
-    ) -> None:
-        """`key` is the one accepted (None: any, or none); `any_model=False` knows only those listed.
-
-        `embeds` gives the vector of a text; without it, texts are near each other that share words.
-        """
-        self.says, self.key, self.models, self.any_model = says, key, tuple(models), any_model
+    def __init__(self, says: str | Say = "It is so.", *, embeds: embeddings.Embed | None = None, **told: Any) -> None:
+        """`embeds` gives the vector of a text; without it, texts are near each other that share words."""
+        super().__init__(says, **told)
         self.embeds = embeds
 
     def answer(self, got: Got, fault: Fault | None) -> Answer:
@@ -162,7 +149,7 @@ class OpenAIWire:
             return Answer.of(_error("We could not parse the JSON body of your request."), 400)
         if wrong := misfit(body, fields, required):
             return Answer.of(wrong, 400)
-        if not self.any_model and body["model"] not in self.models:
+        if not self.knows(body["model"]):
             message = f"The model `{body['model']}` does not exist or you do not have access to it."
             return Answer.of(_error(message, code="model_not_found"), 404)
         if fault and fault.kind == "unpaid":
@@ -200,7 +187,7 @@ class OpenAIWire:
 
     def _chat(self, body: Mapping[str, Any], fault: Fault | None) -> Answer:
         messages = body["messages"]
-        text = self._text(messages, fault)
+        text = self.text(messages, fault)
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
         kind = fault.kind if fault else None
         stream = bool(body.get("stream")) and kind != "plain"
@@ -211,20 +198,10 @@ class OpenAIWire:
         items = body["input"] if isinstance(body["input"], list) else [{"role": "user", "content": body["input"]}]
         if body.get("instructions"):
             items = [{"role": "system", "content": body["instructions"]}, *items]
-        text = self._text(items, fault)
+        text = self.text(items, fault)
         kind = fault.kind if fault else None
         stream = bool(body.get("stream")) and kind != "plain"
         return responses.answer(body["model"], text, _words(items), body.get("max_output_tokens"), stream, kind)
-
-    def _text(self, messages: Sequence[Mapping[str, Any]], fault: Fault | None) -> str:
-        match fault.kind if fault else None:
-            case "empty":
-                return ""
-            case "long_line":
-                return "a" * LONG
-            case "refusal":
-                return "I cannot help with that."
-        return self.says if isinstance(self.says, str) else self.says(messages)
 
 
 def misfit(body: Mapping[str, Any], fields: Mapping[str, Field], required: Sequence[str]) -> Any:

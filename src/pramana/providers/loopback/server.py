@@ -8,7 +8,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -106,6 +106,42 @@ class Wire(Protocol):
     def error(self, status: int, message: str, *, parameter: str | None = None) -> Any:
         """Return the body the vendor sends with such a status."""
         ...
+
+
+Say = Callable[[Sequence[Mapping[str, Any]]], str]
+
+
+class Vendor:
+    """What every vendor's wire is told: what to say, to whom, as which models."""
+
+    def __init__(
+        self,
+        says: str | Say = "It is so.",
+        *,
+        key: str | None = None,
+        models: Sequence[str] = ("loopback-small", "loopback-large"),
+        any_model: bool = True,
+        page: int = 1000,
+    ) -> None:
+        """`says` is one text to all, or what a function makes of the messages; `key` the one accepted (None: any).
+
+        `any_model=False` knows only the models listed; `page` of them are listed at once, where the format has pages.
+        """
+        self.says, self.key, self.models, self.any_model, self.page = says, key, tuple(models), any_model, page
+
+    def knows(self, model: str) -> bool:
+        return self.any_model or model in self.models
+
+    def text(self, turns: Sequence[Mapping[str, Any]], fault: Fault | None) -> str:
+        """Return what is said to a conversation, or what a fault makes of it."""
+        match fault.kind if fault else None:
+            case "empty":
+                return ""
+            case "long_line":
+                return "a" * LONG
+            case "refusal":
+                return "I cannot help with that."
+        return self.says if isinstance(self.says, str) else self.says(turns)
 
 
 def frame(data: Any, event: str | None = None) -> bytes:
