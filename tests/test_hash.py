@@ -4,11 +4,11 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pramana.errors import InvalidInput
 from pramana.hash import SortedCases, case_digest, hash_output, hash_result, hash_suite, record_digest

@@ -10,7 +10,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Literal, get_args
@@ -127,7 +127,7 @@ def missing_needs(kind: AssertionType, assertion: Assertion, ideals: Sequence[st
 def _from_mapping(given: Any) -> Assertion:
     if not isinstance(given, Mapping):
         raise InvalidInput(f'an assertion is an object such as {{"type": "contains"}}, found {type(given).__name__}')
-    known = [each.name for each in fields(Assertion)]
+    known = Assertion.__struct_fields__
     for key in given:
         if key not in known:
             raise InvalidInput(f"unknown key {quote(str(key))} in the assertion{did_you_mean(str(key), known)}")

@@ -9,9 +9,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pramana import settings
 from pramana.errors import InvalidInput, PramanaError, ProviderError, Stopped
@@ -19,6 +22,7 @@ from pramana.hash import RecordDigest, hash_result
 from pramana.load.sources import Sources
 from pramana.model import (
     Case,
+    Check,
     Failure,
     Key,
     Plan,
@@ -34,7 +38,7 @@ from pramana.providers.names import resolve, resolve_embedder
 from pramana.providers.prices import Prices
 from pramana.run.accounts import Limits, OpenAccounts, commands
 from pramana.run.asking import Budget
-from pramana.run.engine import Feed, Pool, stream
+from pramana.run.engine import Feed, Pool, as_it_is, stream
 from pramana.run.stop import Stop
 from pramana.score.judge import Judge
 from pramana.score.scoring import Scoring
@@ -168,7 +172,18 @@ def run_sync(store: Store, run: Run, limits: Limits, watch: Watch | None = None,
     return asyncio.run(execute(store, run, limits, watch, stop))
 
 
-def _pools(store: Store, run: Run, accounts: OpenAccounts, stop: Stop) -> list[Pool[tuple[Key, Case]]]:
+class _Asked(Struct, frozen=True):
+    """What came of a case, before it is a result."""
+
+    key: Key
+    case: Case
+    reply: Reply | None
+    failure: Failure | None = None
+    checks: tuple[Check, ...] | None = None
+    """None: not made yet, since they can be made at once."""
+
+
+def _pools(store: Store, run: Run, accounts: OpenAccounts, stop: Stop) -> list[Pool[tuple[Key, Case], _Asked]]:
     similarity = _similarity(run.plan, accounts)
     if run.plan.judge:
         accounts.asking(run.plan.judge)  # or a missing key would be told only when the first answer is judged
@@ -177,7 +192,7 @@ def _pools(store: Store, run: Run, accounts: OpenAccounts, stop: Stop) -> list[P
 
 def _pool(
     store: Store, run: Run, target: Target, accounts: OpenAccounts, similarity: Similarity, stop: Stop
-) -> Pool[tuple[Key, Case]]:
+) -> Pool[tuple[Key, Case], _Asked]:
     plan, asking = run.plan, accounts.asking(target)
     scoring = Scoring(_judge(plan, target, accounts), similarity)
     system = (Turn("system", plan.system_prompt),) if plan.system_prompt else ()
@@ -188,24 +203,33 @@ def _pool(
         system_prompt=plan.system_prompt,
     )
 
-    async def ask_and_score(work: tuple[Key, Case]) -> Result:
+    async def ask(work: tuple[Key, Case]) -> _Asked:
         key, case = work
         try:
             reply = await asking(Request(target.model, system + case.turns, plan.parameters, "case", key.repeat))
         except ProviderError as error:
             if error.fatal:
                 raise
-            return Result(key, case.id, None, Failure(error.code, str(error)), (), None, None)
+            return _Asked(key, case, None, Failure(error.code, str(error)), ())
+        if scoring.needs_no_waiting(case, reply):
+            return _Asked(key, case, reply)
         try:
             checks = await scoring.checks(case, reply)
         except PramanaError as error:  # the run ends here, but a reply that was paid for is kept
             if not isinstance(error, Stopped):
                 stop(str(error), error)
             checks = (scoring.not_judged(case, error),)
+        return _Asked(key, case, reply, None, checks)
+
+    def finish(asked: _Asked) -> Result:
+        key, case, reply = asked.key, asked.case, asked.reply
+        if reply is None:
+            return Result(key, case.id, None, asked.failure, (), None, None)
+        checks = scoring.decided(case, reply) if asked.checks is None else asked.checks
         hashed = hash_result(target.model, case.id, reply.text)
         return Result(key, case.id, reply, None, checks, hashed, digest(key.case, reply.text))
 
-    return Pool(Feed(store.pending_chunks(run.id, target.typed)), asking.limiter.ceiling, ask_and_score)
+    return Pool(Feed(store.pending_chunks(run.id, target.typed)), asking.limiter.ceiling, ask, finish)
 
 
 def _judge(plan: Plan, target: Target, accounts: OpenAccounts) -> Judge | None:
@@ -345,7 +369,8 @@ async def judge_again(
         pairs = store.pairs(run.id) if results is None else results
         replies: Iterator[tuple[Case, Result]] = (pair for pair in pairs if pair[1].reply is not None)
         with store.scoring(run.id, label) as scoring:
-            async for judged in stream([Pool(Feed(chunks(replies)), limits.concurrency, judge_one)], stop):
+            pool = Pool(Feed(chunks(replies)), limits.concurrency, judge_one, as_it_is)
+            async for judged in stream([pool], stop):
                 await asyncio.to_thread(scoring.add, [(result.key, result.checks) for result in judged])
                 progress.results, progress.stored = judged, progress.stored + len(judged)
                 if watch:

@@ -4,11 +4,11 @@ import json
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pramana.model import Reply, Request, Target, Turn, Usage, raw_json
 from pramana.run.cache import FileCache

@@ -8,7 +8,7 @@ import pytest
 
 from pramana.errors import AuthenticationFailed
 from pramana.model import Case, Facets, Key, Reply, Result, Turn
-from pramana.run.engine import BUFFER, Feed, Pool, stream
+from pramana.run.engine import BUFFER, Feed, Pool, as_it_is, stream
 from pramana.run.stop import Stop
 
 CASE = Case("coding-001", "test_case", (Turn("user", "hi"),), Facets("coding", "easy"))
@@ -31,14 +31,14 @@ async def answer(piece: tuple[Key, Case]) -> Result:
     return Result(key, case.id, Reply(key.case), None, (), None, None)
 
 
-async def gather(pools: list[Pool[Any]], stop: Stop) -> list[str]:
+async def gather(pools: list[Pool[Any, Any]], stop: Stop) -> list[str]:
     return [result.key.case async for results in stream(pools, stop) for result in results]
 
 
 @pytest.mark.parametrize("count", [0, 1, 255, 256, 257, 3000])
 def test_everything_is_done_once(count: int) -> None:
     async def main() -> list[str]:
-        return await gather([Pool(Feed(work(count)), 7, answer)], Stop())
+        return await gather([Pool(Feed(work(count)), 7, answer, as_it_is)], Stop())
 
     assert sorted(asyncio.run(main()), key=int) == [str(number) for number in range(count)]
 
@@ -57,7 +57,7 @@ def test_workers_are_bounded_and_work_is_drawn_when_needed() -> None:
 
     async def main() -> None:
         seen = 0
-        async for results in stream([Pool(Feed(work(100_000, drawn)), 5, counted)], Stop()):
+        async for results in stream([Pool(Feed(work(100_000, drawn)), 5, counted, as_it_is)], Stop()):
             seen += len(results)
             if seen >= 2000:
                 await asyncio.sleep(3)  # a consumer that falls behind
@@ -78,7 +78,7 @@ def test_a_slow_model_does_not_keep_another_waiting() -> None:
             return await answer((Key("slow " + key.case, "s"), case))
 
         order = []
-        pools = [Pool(Feed(work(2)), 2, slow), Pool(Feed(work(50)), 2, answer)]
+        pools = [Pool(Feed(work(2)), 2, slow, as_it_is), Pool(Feed(work(50)), 2, answer, as_it_is)]
         async for results in stream(pools, Stop()):
             order += [result.key.case for result in results]
             if len(order) == 50:
@@ -97,7 +97,7 @@ def test_a_wrong_key_ends_the_run_with_one_sentence_and_keeps_what_was_done() ->
 
     async def main() -> tuple[list[str], Stop]:
         stop = Stop()
-        return await gather([Pool(Feed(work(5000)), 4, fails_at_20)], stop), stop
+        return await gather([Pool(Feed(work(5000)), 4, fails_at_20, as_it_is)], stop), stop
 
     done, stop = asyncio.run(main())
     assert len(done) == 20
@@ -106,24 +106,47 @@ def test_a_wrong_key_ends_the_run_with_one_sentence_and_keeps_what_was_done() ->
 
 def test_stop_finishes_what_is_under_way_and_begins_nothing() -> None:
     begun = 0
+    stop = Stop()
 
     async def count(piece: tuple[Key, Case]) -> Result:
         nonlocal begun
         begun += 1
+        if begun == 8:
+            stop("enough")
+            stop("a later reason does not count")
         await asyncio.sleep(0.001)
         return await answer(piece)
 
-    async def main() -> int:
-        stop, seen = Stop(), 0
-        async for results in stream([Pool(Feed(work(5000)), 4, count)], stop):
-            seen += len(results)
-            if seen >= 8:
-                stop("enough")
-                stop("a later reason does not count")
-        assert stop.reason == "enough"
-        return seen
+    async def main() -> list[str]:
+        return await gather([Pool(Feed(work(5000)), 4, count, as_it_is)], stop)
 
-    assert asyncio.run(main()) == begun < 20
+    assert len(asyncio.run(main())) == begun == 8
+    assert stop.reason == "enough"
+
+
+def test_results_are_finished_many_at_a_time_and_none_waits_for_long() -> None:
+    async def main() -> tuple[list[int], float]:
+        gate = asyncio.Event()
+        begun = asyncio.get_running_loop().time()
+
+        async def all_but_one(piece: tuple[Key, Case]) -> Result:
+            if piece[0].case == "299":
+                await gate.wait()
+            return await answer(piece)
+
+        sizes = []
+        first = 0.0
+        async for results in stream([Pool(Feed(work(300)), 50, all_but_one, as_it_is)], Stop()):
+            sizes.append(len(results))
+            if sum(sizes) == 299:
+                first = asyncio.get_running_loop().time() - begun
+                gate.set()
+        return sizes, first
+
+    sizes, took = asyncio.run(main())
+    assert sum(sizes) == 300
+    assert len(sizes) <= 8  # not three hundred
+    assert took < 5  # though another was still being asked
 
 
 def test_a_defect_of_ours_is_not_swallowed() -> None:
@@ -131,7 +154,7 @@ def test_a_defect_of_ours_is_not_swallowed() -> None:
         raise ZeroDivisionError
 
     async def main() -> None:
-        await gather([Pool(Feed(work(3)), 2, breaks)], Stop())
+        await gather([Pool(Feed(work(3)), 2, breaks, as_it_is)], Stop())
 
     with pytest.raises(ExceptionGroup):
         asyncio.run(asyncio.wait_for(main(), 10))

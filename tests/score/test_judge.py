@@ -7,9 +7,9 @@ that argues with it, no test without one can show.
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from pramana.errors import AuthenticationFailed, ProviderError, Unavailable
 from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, Turn, Usage

@@ -5,12 +5,12 @@ import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from pramana import settings
 from pramana.errors import InvalidInput

@@ -10,7 +10,6 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -19,6 +18,7 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pramana.analyse.summary import Total
 from pramana.hash import case_digest, hash_result

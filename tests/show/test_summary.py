@@ -1,10 +1,10 @@
 """A summary at the terminal: within its columns whatever things are called, and honest about who judged and what it cost."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from pramana import settings
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Run, Target, Usage

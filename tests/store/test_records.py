@@ -1,11 +1,11 @@
 """What enters a column leaves it: any text, any case, plan and result, through the functions and through both engines."""
 
 import asyncio
-from dataclasses import replace
 from itertools import count
 
 import pytest
 from hypothesis import example, given
+from msgspec.structs import replace
 from sqlalchemy import Text, select
 
 from pramana.errors import StoreFailed
@@ -212,7 +212,7 @@ def test_what_is_no_plain_data_is_refused_and_the_rest_is_stored(store: Store) -
     run = store.create_run(plan(), [case(1), case(2), case(3)])
     good, bad, fine = (result(key(case(number))) for number in (1, 2, 3))
     assert bad.reply
-    bad = replace(bad, reply=replace(bad.reply, raw={"plain": "data"}))  # type: ignore[arg-type] # as a careless provider would
+    bad = replace(bad, reply=replace(bad.reply, raw={"plain": "data"}))  # as a careless provider would
     with pytest.raises(StoreFailed, match="is not plain data and was not stored: a raw response is the bytes"):
         put_all(store, run.id, [good, bad, fine])
     assert [each for _, each in store.results(run.id)] == [good, fine]

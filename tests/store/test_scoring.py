@@ -1,11 +1,11 @@
 """Checks by scoring: what is shown is the newest, and what any of them cost was paid, seen or not."""
 
 import asyncio
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pramana.model import Check, Outcome
 from pramana.store.runs import Store

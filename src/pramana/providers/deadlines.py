@@ -19,9 +19,9 @@ class Deadlines:
 
     def begin(self) -> asyncio.Task[Any]:
         """Watch over the task that calls, and return it."""
-        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None  # noqa: S101 - requests are made in tasks
-        loop = task.get_loop()
         self._ends[task] = loop.time() + self.seconds
         if self._timer is None:
             self._timer = loop.call_later(self.seconds, self._ring, loop)

@@ -8,8 +8,9 @@ import sys
 from array import array
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from pramana.model import Reply, Request, Usage, count
 from pramana.providers.http import Http

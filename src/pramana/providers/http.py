@@ -122,37 +122,28 @@ class Http:
         sent: aiohttp.BytesPayload | None,
         read: Callable[[aiohttp.ClientResponse], Awaitable[_Read]],
     ) -> _Read:
-        if self._deadlines is None:
-            return await self._untimed(method, path, headers, sent, read)
-        task = self._deadlines.begin()
+        watched = self._deadlines.begin() if self._deadlines else None
+        response: aiohttp.ClientResponse | None = None
+        answered = False
         try:
-            return await self._untimed(method, path, headers, sent, read)
+            response = await self._open().request(
+                method, self._url(path), data=sent, headers=self._with_own(headers), allow_redirects=False
+            )
+            if response.status >= 300:
+                raise await self._refused(response)
+            answered = True
+            return await read(response)
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            raise self._unreached(error, answered=answered) from None
         except asyncio.CancelledError:
-            if self._deadlines.passed(task):
+            if self._deadlines and watched and self._deadlines.passed(watched):
                 raise self._unreached(TimeoutError(), answered=False) from None
             raise
         finally:
-            self._deadlines.end(task)
-
-    async def _untimed(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        sent: aiohttp.BytesPayload | None,
-        read: Callable[[aiohttp.ClientResponse], Awaitable[_Read]],
-    ) -> _Read:
-        answered = False
-        try:
-            async with self._open().request(
-                method, self._url(path), data=sent, headers=self._with_own(headers), allow_redirects=False
-            ) as response:
-                if response.status >= 300:
-                    raise await self._refused(response)
-                answered = True
-                return await read(response)
-        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
-            raise self._unreached(error, answered=answered) from None
+            if self._deadlines and watched:
+                self._deadlines.end(watched)
+            if response is not None and not response.closed:  # read to its end it has given its connection back
+                response.close()
 
     async def _read(self, response: aiohttp.ClientResponse, reading: Reading, last: Collection[str]) -> None:
         content, kind = response.content, response.content_type

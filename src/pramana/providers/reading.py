@@ -43,8 +43,6 @@ class Reading:
         """
         if not self._http.secrets.long:
             return
-        if not self._http.secrets.long:
-            return
         if isinstance(said, str):
             self._beside.setdefault(where, []).append(said)
         elif isinstance(said, dict):

@@ -6,9 +6,11 @@ provider counts them together. Whoever opens this as a context closes every prov
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, cast
+
+from msgspec.structs import replace
 
 from pramana import settings
 from pramana.model import Embeds, Provider, Target

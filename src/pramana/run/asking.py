@@ -10,8 +10,10 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from pramana.errors import (
     BudgetSpent,
@@ -214,7 +216,7 @@ class Asking:
             reply = replace(reply, usage=counted(reply.usage))
         cost = self.cost_of(self.target, reply.served_model, reply.usage)
         if cost != reply.cost_usd or not reply.total_s:
-            reply = reply.settled(cost, reply.total_s or time.perf_counter() - start)
+            reply = replace(reply, cost_usd=cost, total_s=reply.total_s or time.perf_counter() - start)
         if asked is not request or reply.dropped:
             left_out = request.parameters.keys() - asked.parameters.keys()
             reply = replace(reply, dropped=tuple(sorted({*reply.dropped, *left_out})))

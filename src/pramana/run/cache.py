@@ -9,8 +9,9 @@ import json
 import os
 import tempfile
 from contextlib import suppress
-from dataclasses import asdict, replace
 from pathlib import Path
+
+from msgspec.structs import asdict, replace
 
 from pramana.jsonl import canonical
 from pramana.model import Reply, Request, Target, Usage, counted, misfit
@@ -42,7 +43,7 @@ class FileCache:
         with suppress(*_UNUSABLE):
             path = self._path(target, where, request)
             raw = None if reply.raw is None else reply.raw.decode("utf-8", "surrogatepass")
-            content = json.dumps({**asdict(reply), "raw": raw})
+            content = json.dumps({**asdict(reply), "usage": asdict(reply.usage), "raw": raw})
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=path.parent)
             try:

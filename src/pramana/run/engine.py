@@ -1,4 +1,4 @@
-"""Cases in, a stream of results out: bounded workers, each asks, scores, then yields.
+"""Cases in, a stream of results out: bounded workers ask and judge, results are finished many at a time.
 
 There are as many tasks as requests may be under way and never one a case: work is drawn when a worker is free, so a run
 of a million cases needs no more memory than one of a thousand. An answer that cannot be had is a result with a failure;
@@ -9,6 +9,7 @@ that a database exists.
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from pramana.errors import PramanaError, Stopped
@@ -16,7 +17,13 @@ from pramana.model import Result
 from pramana.run.stop import Stop
 
 Work = TypeVar("Work")
+Asked = TypeVar("Asked")
 BUFFER = 1_000
+TOGETHER = 64
+"""What is done to each of many is done to as many in a row: between one request and the next, the processor has
+forgotten all it knew of the code, and the same steps take three times as long."""
+LINGER_S = 0.02
+"""How long the first of them may wait for the others."""
 
 
 class Feed(Generic[Work]):
@@ -29,17 +36,21 @@ class Feed(Generic[Work]):
     def __init__(self, chunks: Iterator[Iterable[Work]]) -> None:
         self._chunks = chunks
         self._chunk: Iterator[Work] = iter(())
+        self._ready: list[Work] = []
         self._coming: asyncio.Task[Iterable[Work] | None] | None = None
         self._over = False
 
     def now(self) -> Work | None:
         """Return the next piece of work if it is at hand, else None."""
-        return next(self._chunk, None)
+        if not self._ready:
+            self._ready = list(islice(self._chunk, TOGETHER))
+            self._ready.reverse()
+        return self._ready.pop() if self._ready else None
 
     async def next(self) -> Work | None:
         """Return the next piece of work, None when there is no more."""
         while True:
-            for work in self._chunk:
+            if (work := self.now()) is not None:
                 return work
             if self._over:
                 return None
@@ -60,36 +71,48 @@ class Feed(Generic[Work]):
 
 
 @dataclass(frozen=True, slots=True)
-class Pool(Generic[Work]):
+class Pool(Generic[Work, Asked]):
     """The workers of one model: a slow or limited provider never keeps the others waiting."""
 
     feed: Feed[Work]
     workers: int
-    do: Callable[[Work], Awaitable[Result]]
-    """Ask and score; a `PramanaError` that leaves it ends the whole stream."""
+    ask: Callable[[Work], Awaitable[Asked]]
+    """Whatever takes waiting; a `PramanaError` that leaves it ends the whole stream."""
+    finish: Callable[[Asked], Result]
+    """The rest, which takes none."""
 
 
-async def stream(pools: Sequence[Pool[Any]], stop: Stop) -> AsyncGenerator[list[Result]]:
-    """Yield results as soon as they are scored, those together that came together, until all is done or told to stop.
+def as_it_is(result: Result) -> Result:
+    """Finish what is a result already."""
+    return result
+
+
+async def stream(pools: Sequence[Pool[Any, Any]], stop: Stop) -> AsyncGenerator[list[Result]]:
+    """Yield results soon after they were asked for, many together, until all is done or told to stop.
 
     A list at a time, because a queue's coming and going costs more than the rest of the engine.
     """
-    results: list[Result] = []
+    asked: list[tuple[Callable[[Any], Result], Any]] = []
     news, room = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    soon: asyncio.TimerHandle | None = None
 
-    async def work(pool: Pool[Any]) -> None:
-        while not stop and (piece := pool.feed.now() or await pool.feed.next()):
+    async def work(pool: Pool[Any, Any]) -> None:
+        nonlocal soon
+        feed, ask, finish = pool.feed, pool.ask, pool.finish
+        while not stop and (piece := feed.now() or await feed.next()):
             try:
-                result = await pool.do(piece)
+                asked.append((finish, await ask(piece)))
             except Stopped:
                 return
             except PramanaError as error:
                 stop(str(error), error)
                 return
-            results.append(result)
-            if len(results) == 1:
+            if len(asked) >= TOGETHER:
                 news.set()
-            while len(results) >= BUFFER:  # whoever consumes is slower than we are
+            elif soon is None:
+                soon = loop.call_later(LINGER_S, news.set)
+            while len(asked) >= BUFFER:  # whoever consumes is slower than we are
                 room.clear()
                 await room.wait()
 
@@ -104,13 +127,16 @@ async def stream(pools: Sequence[Pool[Any]], stop: Stop) -> AsyncGenerator[list[
 
     working = asyncio.create_task(all_work())
     try:
-        while not working.done() or results:
+        while not working.done() or asked:
             await news.wait()
             news.clear()
-            together, results[:] = results[:], ()
+            if soon:
+                soon.cancel()
+                soon = None
+            together, asked[:] = asked[:], ()
             room.set()
             if together:
-                yield together
+                yield [finish(each) for finish, each in together]
         await working
     finally:
         working.cancel()

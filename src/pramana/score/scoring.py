@@ -35,11 +35,20 @@ class Scoring:
     def __init__(self, judge: Judge | None, similarity: ScoresSimilarity) -> None:
         self.judge, self.similarity = judge, similarity
 
+    def needs_no_waiting(self, case: Case, reply: Reply) -> bool:
+        """Tell whether the reply can be judged here and now, as by far the most can: see `decided`."""
+        stated = case.assertion
+        return stated is not None and stated.type not in NEED_A_MODEL and len(reply.text) < LONG_OUTPUT
+
+    def decided(self, case: Case, reply: Reply) -> tuple[Check, ...]:
+        """Return the checks of a reply that needs no waiting."""
+        assert case.assertion is not None  # noqa: S101 - or it would need a judge
+        return (decide(case.assertion, reply.text, case.ideals),)
+
     async def checks(self, case: Case, reply: Reply) -> tuple[Check, ...]:
         """Return the checks of one reply; only what ends a run raises."""
-        stated = case.assertion
-        if stated is not None and stated.type not in NEED_A_MODEL and len(reply.text) < LONG_OUTPUT:
-            return (decide(stated, reply.text, case.ideals),)  # by far the most, and nothing to wait for
+        if self.needs_no_waiting(case, reply):
+            return self.decided(case, reply)
         name = _name(case)
         try:
             return (await self._check(name, case, reply),)

@@ -4,9 +4,12 @@ What comes out says that it is a selection wherever it is shown: it carries neit
 its hash. Results stay a stream; only a limit keeps digests in memory, as many as it allows.
 """
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from pramana.errors import InvalidInput
 from pramana.hash import case_digest
@@ -67,4 +70,4 @@ def select(store: "Store", run: Run, selection: "Selection") -> Selected:
     )
     complete = run.stored >= run.expected
     there = selected.run.expected if complete else sum(1 for _ in selected.results())
-    return replace(selected, run=replace(selected.run, stored=there))
+    return dataclasses.replace(selected, run=replace(selected.run, stored=there))

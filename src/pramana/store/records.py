@@ -7,27 +7,22 @@ the order of `RESULT_COLUMNS`, because a run writes many; a raw response over a 
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from pramana.model import (
-    Assertion,
     Case,
-    CaseKind,
     Check,
-    Facets,
     Failure,
     Key,
     Outcome,
     Plan,
     Reply,
     Result,
-    Role,
     Source,
     Target,
-    Turn,
     Usage,
 )
 from pramana.store.text import MARK, restored, restored_or_none, stored, stored_row
@@ -107,44 +102,14 @@ def case_to_json(case: Case) -> str:
     return to_json(value)
 
 
-class _StoredCase(msgspec.Struct, gc=False):
-    """A case as `case_to_json` writes it."""
-
-    id: str
-    kind: CaseKind
-    turns: list[tuple[Role, str]]
-    facets: tuple[str, str, str | None, tuple[str, ...]]
-    assertion: tuple[str, bool, int | float | None, str | None, Any] | None = None
-    ideals: tuple[str, ...] = ()
-    name: str | None = None
-    expected_outcome: str | None = None
-    prompt_audio_url: str | None = None
-    tokens_est: int | None = None
-
-
-# Most cases of a suite share theirs, and neither can be changed.
-_facets, _stated = lru_cache(1024)(Facets), lru_cache(1024, typed=True)(Assertion)
-_decode_case = msgspec.json.Decoder(_StoredCase).decode
+_decode_case = msgspec.json.Decoder(Case).decode
 
 
 def case_from_json(text: str, source_file: str | None = None, source_line: int | None = None) -> Case:
     """Return the case that `case_to_json` was given."""
     # A mark stands for what no JSON can say, and so no decoder of it can read.
-    value = msgspec.convert(from_json(text), _StoredCase) if MARK in text else _decode_case(text)
-    stated = value.assertion
-    return Case(
-        value.id,
-        value.kind,
-        tuple([Turn(role, said) for role, said in value.turns]),
-        _facets(*value.facets),
-        None if stated is None else _stated(*stated) if stated[4] is None else Assertion(*stated),
-        value.ideals,
-        value.name,
-        value.expected_outcome,
-        value.prompt_audio_url,
-        value.tokens_est,
-        None if source_file is None else Source(restored(source_file), source_line or 0),
-    )
+    case = msgspec.convert(from_json(text), Case) if MARK in text else _decode_case(text)
+    return case if source_file is None else replace(case, source=Source(restored(source_file), source_line or 0))
 
 
 def plan_to_plain(plan: Plan) -> dict[str, Any]:

@@ -6,11 +6,11 @@ checks have cost was paid all the same; the newest check says how much.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
+from msgspec.structs import replace
 from sqlalchemy import Connection, and_, case, delete, func, insert, select, update
 
 from pramana.errors import NotFound
