@@ -25,7 +25,7 @@ from pramana.store.schema import cases, results, runs
 from pramana.store.scoring import INSERT_CHECKS
 from pramana.store.text import restored
 
-QUEUE = 2_000
+QUEUE = 1_500
 GROUP = 1_000
 LINGER_SECONDS = 0.1
 """How long the first of a group waits for company: half of what is promised, the commit has the other half."""
