@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ from pramana.model import (
     Check,
     Failure,
     Key,
+    Outcome,
     Plan,
     Reply,
     Request,
@@ -34,12 +36,14 @@ from pramana.model import (
     Target,
     Turn,
 )
-from pramana.providers.names import resolve, resolve_embedder
+from pramana.providers.names import is_called, resolve, resolve_embedder
 from pramana.providers.prices import Prices
 from pramana.run.accounts import Limits, OpenAccounts, commands
-from pramana.run.asking import Budget
+from pramana.run.asking import Asking, Budget, in_turn
 from pramana.run.engine import Feed, Pool, as_it_is, stream
+from pramana.run.speech import NotSpoken, Speaker
 from pramana.run.stop import Stop
+from pramana.score.calls import CallScoring
 from pramana.score.judge import Judge
 from pramana.score.scoring import Scoring
 from pramana.score.similarity import Similarity, asked_of
@@ -49,7 +53,7 @@ from pramana.store.runs import Store
 
 __all__ = ["INTERRUPTED", "Limits", "Progress", "Sources", "Watch", "evaluate", "execute", "judge_again", "run_sync"]
 
-NEVER_A_JUDGE = ("local",)
+NEVER_A_JUDGE = ("local", "local-voice")
 """The embedded model is a subject that fails visibly; its verdicts would look like evidence and be none."""
 INTERRUPTED = "interrupted by the user"
 TICK_S = 1.0
@@ -85,9 +89,11 @@ def evaluate(
     repeats: int = 1,
     parameters: dict[str, Any] | None = None,
     system_prompt: str | None = None,
+    variants: Sequence[str] | None = None,
+    stt: str | None = None,
 ) -> Run:
     """Load, validate and write down a run; `execute()` then does it."""
-    targets = tuple(resolve(model, commands=commands()) for model in models)
+    targets = tuple(_described(resolve(model, commands=commands())) for model in models)
     _refuse_twice(targets)
     plan = Plan(
         suite=f"{sources.name} (selection)" if sources.selection else sources.name,
@@ -100,6 +106,8 @@ def evaluate(
         selection=sources.selection.recorded(),
         runner_version=version("pramana"),
         embedder=_who_embeds(embedder),
+        variants=_how_asked(targets, variants),
+        stt=resolve(stt) if stt else None,
     )
     run = store.create_run(plan, sources.cases())
     if not run.expected:
@@ -110,6 +118,19 @@ def evaluate(
     return run
 
 
+def _described(target: Target) -> Target:
+    """Return a target with what its file says of it: a run is resumed by what was read, not by what stands there then.
+
+    `websocket:FILE` is the agent that the file describes; `websocket:FILE#NAME` tells it which model or agent is meant.
+    """
+    if target.provider != "websocket":
+        return target
+    from pramana.load.agent import load_agent
+
+    file, _, model = target.model.partition("#")
+    return replace(target, model=model or Path(file).stem, arguments={"description": load_agent(Path(file))})
+
+
 def _refuse_twice(targets: Sequence[Target]) -> None:
     """Refuse a model that is named twice, in whatever words: `gpt-5` and `openai:gpt-5` are one."""
     for place, target in enumerate(targets):
@@ -117,6 +138,16 @@ def _refuse_twice(targets: Sequence[Target]) -> None:
             if replace(other, typed=target.typed) == target:
                 both = "" if other.typed == target.typed else f" ({other.typed} and {target.typed})"
                 raise InvalidInput(f"a model is named twice{both}; ask one model several times with --repeat")
+
+
+def _how_asked(targets: Sequence[Target], variants: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the variants: as they were named, else what each target is made for."""
+    if variants:
+        return tuple(dict.fromkeys(variants))
+    called = {is_called(target) for target in targets}
+    if len(called) > 1:
+        raise InvalidInput("some models are written to, others are called; say how to ask them: --modality text,voice")
+    return ("voice",) if called == {True} else ("text",)
 
 
 def _who_judges(typed: str | None) -> Target | None:
@@ -185,16 +216,24 @@ class _Asked(Struct, frozen=True):
 
 def _pools(store: Store, run: Run, accounts: OpenAccounts, stop: Stop) -> list[Pool[tuple[Key, Case], _Asked]]:
     similarity = _similarity(run.plan, accounts)
+    speaker = Speaker(store.blobs.put, _recorded)
     if run.plan.judge:
         accounts.asking(run.plan.judge)  # or a missing key would be told only when the first answer is judged
-    return [_pool(store, run, target, accounts, similarity, stop) for target in run.plan.targets]
+    return [_pool(store, run, target, accounts, similarity, speaker, stop) for target in run.plan.targets]
 
 
 def _pool(
-    store: Store, run: Run, target: Target, accounts: OpenAccounts, similarity: Similarity, stop: Stop
+    store: Store,
+    run: Run,
+    target: Target,
+    accounts: OpenAccounts,
+    similarity: Similarity,
+    speaker: Speaker,
+    stop: Stop,
 ) -> Pool[tuple[Key, Case], _Asked]:
-    plan, asking = run.plan, accounts.asking(target)
-    scoring = Scoring(_judge(plan, target, accounts), similarity)
+    plan = run.plan
+    ears = accounts.ears(plan.stt)
+    scoring = Scoring(_judge(plan, target, accounts), similarity, CallScoring(store.blobs.get, ears))
     system = (Turn("system", plan.system_prompt),) if plan.system_prompt else ()
     digest = RecordDigest(
         model=target.typed,
@@ -202,11 +241,35 @@ def _pool(
         suite_hash=plan.suite_hash or "",
         system_prompt=plan.system_prompt,
     )
+    written = None if is_called(target) else accounts.asking(target)
+    aloud = None if plan.variants == ("text",) else accounts.calling(target, store.blobs.put, ears)
+
+    async def spoken(key: Key, case: Case) -> Request:
+        """Return what is said; `NotSpoken` where it cannot be asked this way."""
+        if key.variant == "text":
+            raise NotSpoken(f"{target.provider} is called, not written to")
+        language = case.facets.language or "en"
+        if not accounts.understands(target, language):
+            raise NotSpoken(f"the agent does not understand {language}")
+        speech = await speaker.speech(case, key.variant)
+        return Request(target.model, system + case.turns[:-1], plan.parameters, "case", key.repeat, speech)
 
     async def ask(work: tuple[Key, Case]) -> _Asked:
         key, case = work
+        asking: Asking | None
         try:
-            reply = await asking(Request(target.model, system + case.turns, plan.parameters, "case", key.repeat))
+            if written and key.variant == "text":
+                asking, asked = written, Request(target.model, system + case.turns, plan.parameters, "case", key.repeat)
+            else:
+                asking, asked = aloud, await spoken(key, case)
+        except NotSpoken as refused:
+            return _Asked(key, case, None, None, (Check("voice", "1", Outcome.SKIPPED, str(refused)),))
+        except PramanaError as error:  # a recording that is missing or of no use
+            return _Asked(key, case, None, Failure(error.code, str(error)), ())
+        assert asking is not None  # noqa: S101 - whoever has only one way was told of the other above
+        in_one = asked.speech is not None or len(case.script) < 2
+        try:
+            reply = await (asking(asked) if in_one else in_turn(asking, asked, case.script))
         except ProviderError as error:
             if error.fatal:
                 raise
@@ -224,18 +287,33 @@ def _pool(
     def finish(asked: _Asked) -> Result:
         key, case, reply = asked.key, asked.case, asked.reply
         if reply is None:
-            return Result(key, case.id, None, asked.failure, (), None, None)
+            return Result(key, case.id, None, asked.failure, asked.checks or (), None, None)
         checks = scoring.decided(case, reply) if asked.checks is None else asked.checks
         hashed = hash_result(target.model, case.id, reply.text)
-        return Result(key, case.id, reply, None, checks, hashed, digest(key.case, reply.text))
+        heard = reply.call.caller if reply.call else ()
+        return Result(key, case.id, reply, None, checks, hashed, digest(key.case, reply.text, heard))
 
-    return Pool(Feed(store.pending_chunks(run.id, target.typed)), asking.limiter.ceiling, ask, finish)
+    ceiling = max(asking.limiter.ceiling for asking in (written, aloud) if asking)
+    return Pool(Feed(store.pending_chunks(run.id, target.typed)), ceiling, ask, finish)
+
+
+async def _recorded(url: str, case: Case) -> bytes:
+    """Return the file of a prompt that was recorded."""
+    from pramana.providers.recordings import prompt_audio  # it brings the network along, which not every run needs
+
+    return await prompt_audio(
+        url,
+        scenario_file=Path(case.source.file) if case.source else None,
+        audio_folder=settings.home() / "audio",
+        from_api=False,
+        allow_private=settings.private_addresses_allowed(),
+    )
 
 
 def _judge(plan: Plan, target: Target, accounts: OpenAccounts) -> Judge | None:
     """Return who judges: the one that was named, else the model itself, but never the embedded one."""
     judged_by = plan.judge or target
-    if judged_by.provider in NEVER_A_JUDGE:
+    if judged_by.provider in NEVER_A_JUDGE or is_called(judged_by):
         return None
 
     async def ask(request: Request) -> Reply:
@@ -358,7 +436,8 @@ async def judge_again(
     budget = Budget(limits.max_cost_usd, limits.max_total_tokens)
     async with OpenAccounts(limits, budget, prices.cost, stop) as accounts:
         similarity = _similarity(plan, accounts)
-        scorings = {each.typed: Scoring(_judge(plan, each, accounts), similarity) for each in plan.targets}
+        calls = CallScoring(store.blobs.get, accounts.ears(plan.stt))
+        scorings = {each.typed: Scoring(_judge(plan, each, accounts), similarity, calls) for each in plan.targets}
 
         async def judge_one(work: tuple[Case, Result]) -> Result:
             case, result = work

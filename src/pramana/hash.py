@@ -7,7 +7,7 @@ A suite is never held in memory: sorting happens on disk, in one temporary file.
 
 import hashlib
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from struct import Struct
 from tempfile import TemporaryFile, gettempdir
@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple, Self
 
 from pramana.errors import InvalidInput, PramanaError, Problem, quote
 from pramana.jsonl import BadLine, canonical, decode, open_file, parse, read_lines
-from pramana.model import Case
+from pramana.model import Assertion, Case, Line
 
 PREFIX = "sha256:"
 
@@ -74,23 +74,40 @@ def case_digest(case: Case) -> str:
         "difficulty": facets.difficulty,
         "language": facets.language,
         "tags": list(facets.tags),
-        "assertion": stated
-        and _said(
-            {
-                "type": stated.type,
-                "case_sensitive": None if stated.case_sensitive else False,
-                "threshold": stated.threshold,
-                "judge_prompt": stated.judge_prompt,
-                "schema": stated.schema,
-            }
-        ),
+        "assertion": stated and _stated(stated),
         "ideals": list(case.ideals),
         "name": case.name,
         "expected_outcome": case.expected_outcome,
         "prompt_audio_url": case.prompt_audio_url,
         "tokens_est": case.tokens_est,
+        "script": [_line(line) for line in case.script],
+        "conditions": case.conditions or None,
     }
     return PREFIX + hashlib.sha256(b"pramana case 1" + canonical(_said(said))).hexdigest()
+
+
+def _stated(assertion: Assertion) -> dict[str, Any]:
+    return _said(
+        {
+            "type": assertion.type,
+            "case_sensitive": None if assertion.case_sensitive else False,
+            "threshold": assertion.threshold,
+            "judge_prompt": assertion.judge_prompt,
+            "schema": assertion.schema,
+        }
+    )
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return _said(
+        {
+            "text": line.text,
+            "audio_url": line.audio_url,
+            "barge_in_s": line.barge_in_s,
+            "expected": [[_stated(each.assertion), list(each.ideals)] for each in line.expected],
+            "reference": line.reference,
+        }
+    )
 
 
 def _said(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,10 +130,12 @@ class RecordDigest:
         self._begun = hashlib.sha256(b"pramana record 1" + b"".join(map(_measured, shared)))
         self._prompt = _measured(b"absent" if system_prompt is None else b"given " + _bytes(system_prompt))
 
-    def __call__(self, case: str, output: str) -> str:
-        """Return the digest of what the model said to the case of that digest."""
+    def __call__(self, case: str, output: str, heard: Sequence[str] = ()) -> str:
+        """Return the digest of what the model said to the case of that digest; `heard` is what was played to it."""
         digest = self._begun.copy()
         digest.update(_measured(_bytes(case)) + self._prompt + _measured(_bytes(output)))
+        for sound in heard:
+            digest.update(_measured(_bytes(sound)))
         return PREFIX + digest.hexdigest()
 
 

@@ -63,6 +63,26 @@ class Facets(Struct, frozen=True, array_like=True):
     tags: tuple[str, ...] = ()
 
 
+class Expected(Struct, frozen=True, array_like=True):
+    """An assertion, and the texts it looks for."""
+
+    assertion: Assertion
+    ideals: tuple[str, ...] = ()
+
+
+class Line(Struct, frozen=True):
+    """One thing a caller says, and what must hold of the answer to it."""
+
+    text: str
+    audio_url: str | None = None
+    """Where it was recorded; None: the embedded voice says it."""
+    barge_in_s: float | None = None
+    """Said so long after the answer to the line before became audible; None: once that answer is over."""
+    expected: tuple[Expected, ...] = ()
+    reference: str | None = None
+    """The words the agent must say."""
+
+
 class Case(Struct, frozen=True, eq=False):
     """One thing asked and what is expected of the answer."""
 
@@ -78,6 +98,10 @@ class Case(Struct, frozen=True, eq=False):
     """A scenario's expected outcome; None for a test case."""
     prompt_audio_url: str | None = None
     tokens_est: int | None = None
+    script: tuple[Line, ...] = ()
+    """What the caller says, the prompt first; empty where the prompt is all and nothing more is asked of its answer."""
+    conditions: str = ""
+    """How a spoken prompt sounds: `noise=10dB,phone`."""
     source: Source | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -104,6 +128,23 @@ class Check(Struct, frozen=True):
     """Plain data: what matched, and where."""
 
 
+class Utterance(Struct, frozen=True):
+    """A line as it is played: the same samples for every agent."""
+
+    line: Line
+    samples: Any
+    """A numpy array of 16-bit samples at `pramana.audio.CALLER_RATE`."""
+    digest: str
+
+
+class Speech(Struct, frozen=True):
+    """What is said in a call, and how."""
+
+    utterances: tuple[Utterance, ...]
+    language: str = "en"
+    variant: str = "voice"
+
+
 Purpose = Literal["case", "judge", "embedding"]
 
 
@@ -119,6 +160,8 @@ class Request(Struct, frozen=True):
     purpose: Purpose = "case"
     sample: int = 0
     """Which of several askings alike this is; never on the wire, but no cache may take one for another."""
+    speech: Speech | None = None
+    """What is said, where the model is called instead of written to; `turns` are then what went before."""
 
 
 class Usage(Struct, frozen=True):
@@ -158,6 +201,17 @@ def total(tokens: int | None, more: Usage) -> int | None:
     return tokens + (more.input_tokens or 0) + (more.output_tokens or 0)
 
 
+class Call(Struct, frozen=True):
+    """A spoken conversation as it was recorded: all that is measured of it can be computed from these again."""
+
+    recording: str
+    """The digest of a stereo WAV: the caller left, the agent right, on one clock."""
+    log: str
+    """The digest of the events, one JSON object a line."""
+    caller: tuple[str, ...] = ()
+    """The digest of what was played for each line of the script."""
+
+
 class Reply(Struct, frozen=True):
     """What came back, and how long it took."""
 
@@ -181,6 +235,10 @@ class Reply(Struct, frozen=True):
     """Taken from the reply cache: nobody was asked."""
     vectors: tuple[Sequence[float], ...] = ()
     """Of an embedding: one a turn, in their order."""
+    answers: tuple[str, ...] = ()
+    """What was said to each line of a script; `text` is all of it. Empty where there was but one question."""
+    call: Call | None = None
+    """Where it was spoken; `text` is what the agent said, as it was written down."""
 
     def response(self) -> Any:
         """Return the raw response as plain data; a number that JSON does not have is None."""
@@ -270,8 +328,8 @@ class Result(Struct, frozen=True):
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of the checks; errored without a reply."""
-        if self.reply is None or not self.checks:
+        """The worst of the checks; errored without any, and without a reply, unless it was never meant to be asked."""
+        if not self.checks or (self.reply is None and self.checks[0].outcome is not Outcome.SKIPPED):
             return Outcome.ERRORED
         return max((check.outcome for check in self.checks), key=SEVERITY.index)
 
@@ -334,6 +392,10 @@ class Plan(Struct, frozen=True):
     runner_version: str = ""
     embedder: Target | None = None
     """Who embeds for `semantic_similarity`; None: all-MiniLM-L6-v2 in this process."""
+    variants: tuple[str, ...] = ("text",)
+    """How each case is asked: written, spoken, spoken under conditions."""
+    stt: Target | None = None
+    """Who else writes down what was said; None: Whisper tiny.en in this process alone, which knows English."""
 
 
 RunStatus = Literal["running", "finished", "stopped", "interrupted"]

@@ -96,6 +96,14 @@ def _reached_directly(host: str, exceptions: str) -> bool:
     return address.is_loopback
 
 
+def private_addresses_allowed() -> bool:
+    """Tell whether recordings may be fetched from private and local addresses: `PRAMANA_ALLOW_PRIVATE_ADDRESSES`."""
+    stated = variable("PRAMANA_ALLOW_PRIVATE_ADDRESSES")
+    if stated not in (None, "0", "1"):  # a guard is not put off by a slip
+        raise InvalidInput(f"PRAMANA_ALLOW_PRIVATE_ADDRESSES is {quote(str(stated))}; expected 1 or 0")
+    return stated == "1"
+
+
 def in_ci() -> bool:
     """Tell whether this is a continuous integration machine, whose cores are shared."""
     return variable("CI") is not None

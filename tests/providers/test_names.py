@@ -20,6 +20,7 @@ from pramana.providers.fake import Fake
 from pramana.providers.function import Function
 from pramana.providers.google import Google
 from pramana.providers.names import (
+    CALLED,
     VARIABLES,
     Accounts,
     CommandLine,
@@ -222,7 +223,7 @@ def test_a_base_url_recorded_for_a_vendor_gets_no_key() -> None:
 
 def test_what_is_configured() -> None:
     assert environment().configured() == ["local"]
-    assert environment(**FULL).configured() == [*VARIABLES, "local"]
+    assert environment(**FULL).configured() == [*(name for name in VARIABLES if name not in CALLED), "local"]
 
 
 def test_keys_never_show(monkeypatch: pytest.MonkeyPatch) -> None:

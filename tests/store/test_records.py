@@ -13,6 +13,7 @@ from pramana.hash import case_digest
 from pramana.jsonl import canonical
 from pramana.model import (
     Assertion,
+    Call,
     Case,
     Check,
     Facets,
@@ -175,7 +176,18 @@ def test_nul_and_half_pairs_stand_in_every_text_column(store: Store) -> None:
     run = store.create_run(whole, [one])
     assert [found for _, found in store.pending(run.id)] == [one]
     reply = Reply(
-        awkward(), Usage(1), awkward(), awkward(), awkward(), 1, 2, raw_json({awkward(): awkward()}), (awkward(),), 0.5
+        awkward(),
+        Usage(1),
+        awkward(),
+        awkward(),
+        awkward(),
+        1,
+        2,
+        raw_json({awkward(): awkward()}),
+        (awkward(),),
+        0.5,
+        answers=(awkward(),),
+        call=Call(awkward(), awkward(), (awkward(),)),
     )
     check = Check(awkward(), awkward(), Outcome.FAILED, awkward(), 0.5, {awkward(): [awkward()]})
     a_key = Key(case_digest(one), target.typed, awkward(), 0)

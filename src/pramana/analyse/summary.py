@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Any, Literal
 
+from pramana.analyse.calls import CallTally, Voice
 from pramana.analyse.intervals import Interval, percentile, wilson
 from pramana.analyse.judges import Judges, Verdicts, as_typed
 from pramana.model import Case, Check, Outcome, Result
 
-Dimension = Literal["category", "difficulty", "tag", "language", "check", "model"]
-DIMENSIONS: tuple[Dimension, ...] = ("category", "difficulty", "tag", "language", "check", "model")
+Dimension = Literal["category", "difficulty", "tag", "language", "check", "model", "variant"]
+DIMENSIONS: tuple[Dimension, ...] = ("category", "difficulty", "tag", "language", "check", "model", "variant")
 
 MAX_REASONS = 50
 """Kinds of reasons kept apart; the rest are counted together."""
@@ -160,6 +161,8 @@ class Summary:
     """Who gave how many verdicts."""
     mixed_judges: tuple[str, ...]
     """One sentence for each check whose verdicts are of several judges, so that the rate is of none of them."""
+    voice: Voice | None = None
+    """Where something was spoken: how long it took, what was heard, what was lost."""
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain data, for `--json`, the API and pages."""
@@ -190,6 +193,7 @@ class Summary:
             ],
             "cached": self.cached,
             "not_reproducible": list(self.not_reproducible),
+            **({} if self.voice is None else {"voice": self.voice.as_data()}),
         }
 
 
@@ -295,8 +299,13 @@ class Tally:
     1.0
     """
 
-    def __init__(self, *, repeats: int = 1, models: int = 1, who: Callable[[str], str] = as_typed) -> None:
-        """Say how many results of each case will come: they are not that many cases. `who` names a judge."""
+    def __init__(
+        self, *, repeats: int = 1, models: int = 1, who: Callable[[str], str] = as_typed, spoken: bool = False
+    ) -> None:
+        """Say how many results of each case will come: they are not that many cases. `who` names a judge.
+
+        `spoken` says that there are calls among them.
+        """
         self._repeats, self._models = max(1, repeats), max(1, models)
         self._overall = [0] * len(_ORDER)
         self._by: dict[Dimension, dict[str, list[int]]] = {name: {} for name in DIMENSIONS}
@@ -307,15 +316,19 @@ class Tally:
         self._undecided: dict[str, dict[Outcome, _Naming]] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._cached = 0
+        self._calls = CallTally() if spoken else None
 
     def add(self, case: Case, result: Result) -> None:
         """Count one result."""
         outcome = result.outcome
+        if self._calls:
+            self._calls.add(result)
         place, facets, by = _PLACE[outcome], case.facets, self._by
         self._overall[place] += 1
         _count(by["category"], facets.category, place)
         _count(by["difficulty"], facets.difficulty, place)
         _count(by["model"], result.key.model, place)
+        _count(by["variant"], result.key.variant, place)
         if facets.language is not None:
             _count(by["language"], facets.language, place)
         for tag in set(facets.tags):
@@ -387,6 +400,7 @@ class Tally:
             judged_again=self._judged_again,
             judges=self._judges.verdicts(),
             mixed_judges=self._judges.mixed(),
+            voice=self._calls.voice() if self._calls else None,
         )
 
 

@@ -48,6 +48,10 @@ class Engine:
         """
         return self._queue.submit(self._reply, turns, parameters, is_cancelled)
 
+    def prepare(self) -> "Future[Any]":
+        """Load the model before anyone asks."""
+        return self._queue.submit(self._loaded)
+
     def _reply(self, turns: Sequence[Turn], parameters: Mapping[str, Any], is_cancelled: Callable[[], bool]) -> Reply:
         if is_cancelled():
             raise BrokenReply("cancelled before it was answered")

@@ -41,6 +41,7 @@ class RecordedResult:
     case_digest: str | None = None
     checks: tuple[Check, ...] = ()
     """Who judged; empty when the file does not say."""
+    variant: str = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +186,11 @@ class _Reader:
 
     def unique(self, results: list[RecordedResult | None], path: jsonl.Path) -> None:
         by_digest = all(each.case_digest for each in results if each)
-        seen: set[tuple[str, int]] = set()
+        seen: set[tuple[str, str, int]] = set()
         for number, each in enumerate(results):
             if each is None:
                 continue
-            key = ((each.case_digest if by_digest else None) or each.test_id, each.repeat)
+            key = ((each.case_digest if by_digest else None) or each.test_id, each.variant, each.repeat)
             if key in seen:
                 message = f"test_id {found(each.test_id)} has repeat {each.repeat} twice"
                 self.wrong((*path, number, "repeat"), message)
@@ -202,8 +203,10 @@ class _Reader:
         test_id = self.get(value, (*path, "test_id"), "text")
         digest = self.get(value, (*path, "case_digest"), "text", None)
         stated = self.get(value, (*path, "assertion_result"), "an object")
-        repeat = self.get(value, (*path, "repeat"), "a whole number", seen[digest or test_id or ""])
-        seen[digest or test_id or ""] += 1
+        variant = self.get(value, (*path, "variant"), "text", "text")
+        asked = f"{digest or test_id} {variant}"
+        repeat = self.get(value, (*path, "repeat"), "a whole number", seen[asked])
+        seen[asked] += 1
         if isinstance(repeat, int) and repeat < 0:
             self.wrong((*path, "repeat"), f"repeat must be at least 0, found {repeat}")
         score = self.get(value, (*path, "score"), "a number", None)
@@ -222,7 +225,17 @@ class _Reader:
         reason = reason if isinstance(reason, str) else None
         checks = tuple(_checks(details.get("checks")))
         return RecordedResult(
-            test_id, repeat, outcome, output or "", reason, score, latency, fingerprint, digest, checks
+            test_id,
+            repeat,
+            outcome,
+            output or "",
+            reason,
+            score,
+            latency,
+            fingerprint,
+            digest,
+            checks,
+            variant or "text",
         )
 
     def outcome(self, passed: bool, details: dict[str, Any], path: jsonl.Path) -> Outcome:

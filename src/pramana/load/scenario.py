@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
-from urllib.parse import urlsplit
 
 import yaml
 from pydantic import (
@@ -22,70 +21,60 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    ValidationInfo,
 )
-from pydantic_core import PydanticCustomError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from pramana.errors import Problem, did_you_mean, visible
+from pramana import jsonl
+from pramana.assertions import MAX_SCHEMA
+from pramana.errors import Problem, Severity, did_you_mean, visible
+from pramana.load.conversation import (
+    LIMITS,
+    LITERALS,
+    NESTED,
+    Assertions,
+    Reading,
+    Recording,
+    Reference,
+    Spelled,
+    Turns,
+    expected_of,
+    literal,
+    lookalike,
+    names_of,
+)
 from pramana.load.problems import Problems, found, one_of, shortened, with_source
+from pramana.load.rules import is_unicode, required, text, unknown, wrong
+from pramana.load.suite import Finding
 from pramana.load.yaml12 import MAX_BYTES, At, BadYaml, Document, at, compose, is_absent, odd_tag, position
-from pramana.model import Case, Difficulty, Facets, Source, Turn
+from pramana.model import Case, Difficulty, Facets, Line, Source, Turn
 
 ScenarioType = Literal["task-completion", "information-retrieval", "conversation-flow"]
 
 _ID = re.compile(r"[a-z0-9-]+")
-_HALF = re.compile("[\ud800-\udfff]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-# The messages are part of the format: programs compare them. The line shown below each says what was found.
-
-
-def _wrong(message: str) -> PydanticCustomError:
-    return PydanticCustomError("rule", "{message}", {"message": message})
-
-
-def _required(value: Any, info: ValidationInfo) -> Any:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        raise _wrong(f"{info.field_name} is required")
-    return _text(value, info)
-
-
-def _text(value: Any, info: ValidationInfo) -> Any:
-    if not isinstance(value, str):
-        raise _wrong(f"{info.field_name} must be text")
-    if not _is_unicode(value):
-        raise _wrong(f"{info.field_name} holds half of a surrogate pair, which is not text")
-    return value
-
-
-def _is_unicode(value: str) -> bool:
-    return value.isascii() or not _HALF.search(value)
 
 
 def _id(value: str) -> str:
     if not _ID.fullmatch(value):
-        raise _wrong("id must be lowercase alphanumeric with hyphens only")
+        raise wrong("id must be lowercase alphanumeric with hyphens only")
     return value
 
 
 def _name(value: str) -> str:
     if len(value) > 255:
-        raise _wrong("name must be 255 characters or less")
+        raise wrong("name must be 255 characters or less")
     return value
 
 
 def _language(value: str) -> str:
     if not 2 <= len(value) <= 10:
-        raise _wrong("language must be 2 to 10 characters")
+        raise wrong("language must be 2 to 10 characters")
     return value
 
 
 def _choice(field: str, choices: Sequence[str]) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if value not in choices:
-            raise _wrong(
+            raise wrong(
                 f"Invalid {field} {found(value)}: expected {one_of(tuple(choices))}{did_you_mean(str(value), choices)}"
             )
         return value
@@ -93,25 +82,11 @@ def _choice(field: str, choices: Sequence[str]) -> Callable[[Any], Any]:
     return check
 
 
-def _audio_url(value: str) -> str:
-    expected = "prompt_audio_url must be an http(s) URL or a path"
-    if not value.strip() or _CONTROL.search(value):
-        raise _wrong(f"{expected}, found {found(_CONTROL.sub('?', value))}")
-    try:
-        parts = urlsplit(value)
-    except ValueError:
-        raise _wrong(f"{expected}, found {found(value)}") from None
-    has_scheme = "://" in value or (parts.scheme and len(parts.scheme) > 1)  # a single letter is a Windows drive
-    if has_scheme and not (parts.scheme in ("http", "https") and parts.hostname):
-        raise _wrong(f"{expected}, found {found(value)}")
-    return value
-
-
 def _tags(value: Any) -> Any:
     if not isinstance(value, list | tuple) or not all(
-        isinstance(tag, str) and tag.strip() and _is_unicode(tag) for tag in value
+        isinstance(tag, str) and tag.strip() and is_unicode(tag) for tag in value
     ):
-        raise _wrong("tags must be a list of strings")
+        raise wrong("tags must be a list of strings")
     return tuple(value)
 
 
@@ -128,50 +103,54 @@ class Scenario(BaseModel):
     id: Annotated[
         str,
         AfterValidator(_id),
-        BeforeValidator(_required),
+        BeforeValidator(required),
         Field(description="Unique identifier", json_schema_extra={"pattern": "^[a-z0-9-]+$"}),
     ]
     name: Annotated[
         str,
         AfterValidator(_name),
-        BeforeValidator(_required),
+        BeforeValidator(required),
         Field(description="Display name", json_schema_extra={"minLength": 1, "maxLength": 255}),
     ]
     type: Annotated[
         ScenarioType,
         BeforeValidator(_choice("type", get_args(ScenarioType))),
-        BeforeValidator(_required),
+        BeforeValidator(required),
         Field(description="What the scenario tests"),
     ]
     prompt: Annotated[
         str,
-        BeforeValidator(_required),
+        BeforeValidator(required),
         Field(description="What is said to the agent", json_schema_extra={"minLength": 1}),
     ]
     expected_outcome: Annotated[
         str,
-        BeforeValidator(_required),
+        BeforeValidator(required),
         Field(description="What a good answer does", json_schema_extra={"minLength": 1}),
     ]
     prompt_audio_url: Annotated[
-        Annotated[str, AfterValidator(_audio_url), BeforeValidator(_text)] | None,
+        Recording,
         Field(description="Recorded prompt: an http(s) URL or a path"),
     ] = None
     tags: Annotated[tuple[str, ...], BeforeValidator(_tags), _default(()), Field(description="For filtering")] = ()
     language: Annotated[
         str,
         AfterValidator(_language),
-        BeforeValidator(_text),
+        BeforeValidator(text),
         _default("en"),
         Field(description="Language code", json_schema_extra={"minLength": 2, "maxLength": 10}),
     ] = "en"
     difficulty: Annotated[
         Difficulty,
         BeforeValidator(_choice("difficulty", get_args(Difficulty))),
-        BeforeValidator(_text),
+        BeforeValidator(text),
         _default("medium"),
         Field(description="easy: one intent; medium: some ambiguity; hard: several parts or edge cases"),
     ] = "medium"
+    assert_: Assertions = Field(default=None, alias="assert", description="What must hold of the answer to the prompt")
+    reference: Annotated[Reference, Field(description="The words the agent must say in answer to the prompt")] = None
+    turns: Annotated[Turns, Field(description="What the caller says after the prompt")] = None
+    conditions: Annotated[Spelled, Field(description="How the caller sounds, such as noise=10dB,phone")] = None
 
     def to_case(self, source: Source | None = None) -> Case:
         """Return the case a run asks."""
@@ -183,12 +162,22 @@ class Scenario(BaseModel):
             name=self.name,
             expected_outcome=self.expected_outcome,
             prompt_audio_url=self.prompt_audio_url,
+            script=self._script(),
+            conditions="" if self.conditions in (None, "clean") else self.conditions,
             source=source,
         )
 
+    def _script(self) -> tuple[Line, ...]:
+        if not (self.assert_ or self.reference or self.turns):
+            return ()
+        prompt = Line(self.prompt, self.prompt_audio_url, None, expected_of(self.assert_), self.reference)
+        return (prompt, *(turn.line() for turn in self.turns or ()))
 
-FIELDS = tuple(Scenario.model_fields)
+
+FIELDS = names_of(Scenario)
 CAMEL_CASE = {"expectedOutcome": "expected_outcome", "promptAudioUrl": "prompt_audio_url"}
+PLAIN = "?"
+"""The tag of a value that is neither quoted nor tagged."""
 DOCUMENT_FIELDS = ("version", "name", "description", "scenarios")
 _KEYS = {**{field: field for field in FIELDS}, **CAMEL_CASE}
 
@@ -199,34 +188,28 @@ def check_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[tup
     >>> check_scenario({"id": "a-b", "expectedOutcome": "x", "prompt": "p", "type": "task-completion"})[1]
     [('name', 'name is required')]
     """
-    wrong = []
-    fields: dict[str, Any] = {}
-    for name, value in values.items():
-        field = _KEYS.get(name)
-        if field is None:
-            wrong.append((name, _unknown(name, _KEYS)))
-        elif field in fields:
-            other = next(spelling for spelling in values if _KEYS.get(spelling) == field)
-            wrong.append((name, f"{other} and {name} are two spellings of one key"))
-        else:
-            fields[field] = value
+    scenario, findings = examine(values)
+    return scenario, [(spelled(each.path), each.message) for each in findings if each.severity == "error"]
+
+
+def examine(values: Mapping[str, Any]) -> tuple[Scenario | None, list[Finding]]:
+    """Return the scenario, None where there is an error, and everything there is to say of it."""
+    reading = Reading(_KEYS)
+    scenario: Scenario | None = None
+    fields = reading.fields(values)
     try:
         scenario = Scenario.model_validate(fields)
     except ValidationError as errors:
-        spelled = {_KEYS[name]: name for name in values if name in _KEYS}
-        for error in errors.errors(include_url=False, include_input=False):
-            field = str(error["loc"][0])
-            message = f"{field} is required" if error["type"] == "missing" else error["msg"]
-            wrong.append((spelled.get(field, field), message))
-        return None, wrong
-    return (None if wrong else scenario), wrong
+        for error in errors.errors(include_url=False):
+            reading.refuse(values, error)
+    reading.across()
+    refused = any(each.severity == "error" for each in reading.findings)
+    return (None if refused else scenario), reading.findings
 
 
-def _unknown(name: str, known: Iterable[str]) -> str:
-    hint = did_you_mean(name, known)
-    if name == "<<":
-        hint = "; YAML 1.2 has no merge keys, so write the fields out"
-    return f"unknown key {found(name)}{hint}"
+def spelled(path: jsonl.Path) -> str:
+    """Return a path as messages have it: `turns[1].say`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,11 +280,12 @@ class _Reader:
         self.text, self.problems, self.file = text, problems, file
         self._lines: list[str] | None = None
         self._first: dict[str, ScalarNode] = {}
+        self._indexed: dict[int, dict[str | int, tuple[ScalarNode, Node]]] = {}
         self.document: Document
 
-    def problem(self, path: str, message: str, place: At) -> None:
-        problem = Problem(message, shortened(path), place.line, place.column, self.file)
-        if not self.problems.full():
+    def problem(self, path: str, message: str, place: At, severity: Severity = "error") -> None:
+        problem = Problem(message, shortened(path), place.line, place.column, self.file, severity=severity)
+        if not self.problems.full(severity):
             if self._lines is None:
                 self._lines = lines_of(self.text)
             if place.line <= len(self._lines):
@@ -329,7 +313,7 @@ class _Reader:
         if not lists:
             for name, key, value in keys:  # `scenario:` over a list is a slip of the key, not a scenario without fields
                 if name not in _KEYS and isinstance(value, SequenceNode) and did_you_mean(name, ["scenarios"]):
-                    self.problem(name, _unknown(name, ["scenarios"]), at(key))
+                    self.problem(name, unknown(name, ["scenarios"]), at(key))
                     return []
             single = self.one(root, "")
             return [single] if single else []
@@ -339,7 +323,7 @@ class _Reader:
             if name in first:
                 self.repeated(name, name, key, first[name])
             elif name not in DOCUMENT_FIELDS:
-                self.problem(name, _unknown(name, DOCUMENT_FIELDS), at(key))
+                self.problem(name, unknown(name, DOCUMENT_FIELDS), at(key))
             elif name != "scenarios" and not isinstance(value, ScalarNode):
                 self.problem(name, f"{name} must be text, found {self.kind(value)}", at(key))
             first.setdefault(name, key)
@@ -358,17 +342,11 @@ class _Reader:
             return None
         before = self.problems.errors
         prefix = f"{path}." if path else ""
-        values: dict[str, Any] = {}
         keys: dict[str, ScalarNode] = {}
-        for name, key, value in self.entries(node, prefix):
-            if name in keys:
-                self.repeated(f"{prefix}{name}", name, key, keys[name])
-            else:
-                keys[name] = key
-                values[name] = self.value(f"{prefix}{name}", key, value)
-        scenario, wrong = check_scenario(values)
-        for name, message in wrong:
-            self.problem(f"{prefix}{name}", message, at(keys[name]) if name in keys else at(node))
+        values = self.fields(node, prefix, _KEYS, keys)
+        scenario, findings = examine(values)
+        for each in findings:
+            self.problem(f"{prefix}{spelled(each.path)}", each.message, self.place(node, each.path), each.severity)
         fields = {_KEYS.get(name, name): key for name, key in keys.items()}
         if isinstance(case_id := values.get("id"), str):
             self.unique(case_id, f"{prefix}id", fields["id"])
@@ -396,7 +374,100 @@ class _Reader:
                 place = at(key)
                 self.problem(prefix.rstrip(".") or "yaml", "a key must be text, not a list or a mapping", place)
 
-    def value(self, path: str, key: ScalarNode, node: Node) -> Any:
+    def fields(
+        self, node: MappingNode, prefix: str, known: Mapping[str, str], keys: dict[str, ScalarNode]
+    ) -> dict[str, Any]:
+        """Return the values of a mapping, and in `keys` the node of each key."""
+        values: dict[str, Any] = {}
+        for name, key, value in self.entries(node, prefix):
+            if name in keys:
+                self.repeated(f"{prefix}{name}", name, key, keys[name])
+                continue
+            keys[name] = key
+            path, field = f"{prefix}{name}", known.get(name)
+            if field is not None and field in NESTED:
+                values[name] = self.nested(path, key, value, field)
+            elif field == "schema" or field in LITERALS:
+                values[name] = self.plain(path, key, value)
+            else:
+                values[name] = self.value(path, key, value)
+        return values
+
+    def nested(self, path: str, key: Node, node: Node, field: str) -> Any:
+        """Return mappings of fields, in a list or not; what is neither, or too long, comes as in any other place."""
+
+        def one(path: str, key: Node, node: Node) -> Any:
+            if isinstance(node, MappingNode) and not odd_tag(node):
+                return self.fields(node, f"{path}.", NESTED[field], {})
+            return self.value(path, key, node)
+
+        if isinstance(node, SequenceNode) and len(node.value) <= LIMITS[field] and not odd_tag(node):
+            return [one(f"{path}[{index}]", each, each) for index, each in enumerate(node.value)]
+        return one(path, key, node)
+
+    def plain(self, path: str, key: Node, node: Node) -> Any:
+        """Return what JSON would hold, from a value that is no text or may be none."""
+        left = [MAX_SCHEMA]  # so many values have as many characters, and aliases make many of few
+
+        def read(path: str, key: Node, node: Node) -> Any:
+            left[0] -= 1
+            if left[0] < 0 or is_absent(node):
+                return None
+            if tag := odd_tag(node):
+                self.problem(path, f"the tag {tag} is not supported; write the value as it is", at(key))
+            if isinstance(node, SequenceNode):
+                items = enumerate(node.value[: left[0] + 1])
+                return [read(shortened(f"{path}[{index}]"), each, each) for index, each in items]
+            if not isinstance(node, MappingNode):
+                return self.literal(path, node)
+            values: dict[str, Any] = {}
+            first: dict[str, ScalarNode] = {}
+            for name, inner, value in self.entries(node, f"{path}."):
+                if name in first:
+                    self.repeated(f"{path}.{name}", name, inner, first[name])
+                else:
+                    first[name] = inner
+                    values[name] = read(shortened(f"{path}.{name}"), inner, value)
+            return values
+
+        value = read(path, key, node)
+        if left[0] < 0:
+            self.problem(path, f"a schema of more than {MAX_SCHEMA:,} characters", at(key))
+            return None
+        return value
+
+    def literal(self, path: str, node: Node) -> Any:
+        typed = self.document.text(node) if isinstance(node, ScalarNode) else ""
+        if node.tag != PLAIN:
+            return typed
+        try:
+            return literal(typed)
+        except ValueError:
+            self.problem(path, f"{found(typed)} is too large for a number", at(node))
+            return None
+
+    def place(self, node: Node, path: jsonl.Path) -> At:
+        """Return where a path leads: to a key, or an item of a list; of what is not there, to what should hold it."""
+        place = at(node)
+        for part in path:
+            if isinstance(node, MappingNode):
+                if id(node) not in self._indexed:  # a mapping may have many keys, and each of them a problem
+                    pairs = (
+                        (self.document.text(key), (key, value))
+                        for key, value in node.value
+                        if isinstance(key, ScalarNode)
+                    )
+                    self._indexed[id(node)] = dict(reversed(list(pairs)))  # of those that stand twice, the first
+                if part not in self._indexed[id(node)]:
+                    return at(node)
+                key, node = self._indexed[id(node)][part]
+                place = at(key)
+            elif isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
+                node = node.value[part]
+                place = at(node)
+        return place
+
+    def value(self, path: str, key: Node, node: Node) -> Any:
         items = node.value if isinstance(node, SequenceNode) else []
         for tag in filter(None, map(odd_tag, (node, *items))):
             self.problem(path, f"the tag {tag} is not supported; write the value as it is", at(key))
@@ -424,7 +495,7 @@ class _Reader:
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Writes text that libyaml would break at NEL, LS or PS in double quotes, where they are escaped."""
+    """Writes text in double quotes where libyaml would break it at NEL, LS or PS, or where we would read a number."""
 
     def ignore_aliases(self, data: Any) -> bool:
         del data
@@ -432,7 +503,7 @@ class _Dumper(yaml.CSafeDumper):
 
 
 def _represent_text(dumper: _Dumper, text: str) -> ScalarNode:
-    style = '"' if any(each in text for each in "\x85\u2028\u2029") else None
+    style = '"' if lookalike(text) or any(each in text for each in "\x85\u2028\u2029") else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
@@ -441,7 +512,7 @@ _Dumper.add_representer(str, _represent_text)
 
 def write_scenarios(scenarios: Iterable[Scenario], *, version: str = "1.0") -> str:
     """Return YAML text that reads back to the same scenarios."""
-    entries_ = [scenario.model_dump(mode="json", exclude_none=True) for scenario in scenarios]
+    entries_ = [scenario.model_dump(mode="json", by_alias=True, exclude_none=True) for scenario in scenarios]
     return yaml.dump(
         {"version": version, "scenarios": entries_},
         Dumper=_Dumper,

@@ -1,13 +1,15 @@
 """JSON Schema (2020-12) of the file formats, for editors and for programs that write the files."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from pramana.assertions import assertion_type
 from pramana.errors import BrokenPlugin
+from pramana.load.conversation import ASSERTION_KEYS, LIMITS, NESTED
 from pramana.load.scenario import CAMEL_CASE, Scenario
-from pramana.load.suite import TestCase
+from pramana.load.suite import MAX_ITEMS, TestCase
 from pramana.plugins import assertion_types
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -44,24 +46,29 @@ def _given(field: str) -> dict[str, Any]:
 
 _SCALARS = ["string", "number", "boolean"]
 """What an editor takes a plain value for, and the loader for the text that was typed."""
+_TEXT: dict[str, Any] = {"type": _SCALARS, "pattern": r"\S"}
+_WORDS = r"[^\s!-/:-@\[-\u0060{-~]"
+"""Some character that is no blank and no punctuation of ASCII; the loader knows all punctuation."""
+_RECORDING = r"^(https?://[^/\s]|(?![A-Za-z][A-Za-z0-9+.-]+:)[^\s])"
 
 
 def scenario_schema() -> dict[str, Any]:
     """Return the schema of a scenario document: many under `scenarios`, or a single one."""
     one = TypeAdapter(Scenario).json_schema()
-    fields = one["properties"]
+    fields, parts = one["properties"], one.pop("$defs")
     for name in ("name", "prompt", "expected_outcome"):
-        fields[name] |= {"type": _SCALARS, "pattern": r"\S"}
+        fields[name] |= _TEXT
     fields["id"]["type"] = ["string", "integer"]
     fields["language"]["type"] = [*_SCALARS, "null"]
     fields["difficulty"]["enum"] = [*fields["difficulty"]["enum"], None]
     del fields["difficulty"]["type"]
-    fields["tags"] |= {"type": ["array", "null"], "items": {"type": _SCALARS, "pattern": r"\S"}}
-    fields["prompt_audio_url"] = {
-        "type": ["string", "null"],
-        "pattern": r"^(https?://[^/\s]|(?![A-Za-z][A-Za-z0-9+.-]+:)[^\s])",
-        "description": fields["prompt_audio_url"]["description"],
-    }
+    fields["tags"] |= {"type": ["array", "null"], "items": _TEXT}
+    _replace(fields, "prompt_audio_url", {"type": ["string", "null"], "pattern": _RECORDING})
+    _replace(fields, "conditions", {"type": ["string", "null"], "pattern": r"\S"})
+    _replace(fields, "turns", _list_of("ScriptedTurn", "turns"))
+    _describe_answer(fields)
+    _describe_turn(parts["ScriptedTurn"])
+    _describe_assertion(parts["Asserted"])
     for spelling, field in CAMEL_CASE.items():
         fields[spelling] = {**fields[field], "description": f"The same as {field}"}
     one["required"] = [field for field in one["required"] if field not in CAMEL_CASE.values()]
@@ -86,5 +93,53 @@ def scenario_schema() -> dict[str, Any]:
         "if": {"anyOf": [{"required": [name]} for name in ("scenarios", "version", "description")]},
         "then": {"properties": many, "required": ["scenarios"], "additionalProperties": False},
         "else": {"$ref": "#/$defs/Scenario"},
-        "$defs": {"Scenario": one},
+        "$defs": {"Scenario": one, **parts},
     }
+
+
+def _replace(fields: dict[str, Any], name: str, by: dict[str, Any]) -> None:
+    fields[name] = {**by, "description": fields[name]["description"]}
+
+
+def _list_of(part: str, field: str) -> dict[str, Any]:
+    items = {"$ref": f"#/$defs/{part}"}
+    return {"type": ["array", "null"], "minItems": 1, "maxItems": LIMITS[field], "items": items}
+
+
+def _describe_answer(fields: dict[str, Any]) -> None:
+    """Describe what is asked of an answer, to the prompt or to a turn."""
+    _replace(fields, "assert", {"anyOf": [{"$ref": "#/$defs/Asserted"}, _list_of("Asserted", "assert")]})
+    _replace(fields, "reference", {"type": [*_SCALARS, "null"], "pattern": _WORDS})
+
+
+def _describe_turn(turn: dict[str, Any]) -> None:
+    fields = turn["properties"]
+    fields["say"] |= _TEXT
+    _replace(fields, "audio_url", {"type": ["string", "null"], "pattern": _RECORDING})
+    _describe_answer(fields)
+    turn["allOf"] = _spellings(fields, NESTED["turns"])
+
+
+def _describe_assertion(assertion: dict[str, Any]) -> None:
+    fields = assertion["properties"]
+    fields["type"] = {"enum": assertion_types.names(), "title": "Type"}
+    fields["case_sensitive"]["type"] = ["boolean", "null"]
+    _replace(fields, "judge_prompt", {"type": [*_SCALARS, "null"]})
+    several = {"type": "array", "minItems": 1, "maxItems": MAX_ITEMS, "items": _TEXT}
+    _replace(fields, "ideal", {"anyOf": [_TEXT, several, {"type": "null"}]})
+    assertion["allOf"] = _spellings(fields, ASSERTION_KEYS) + [
+        {
+            "if": {"properties": {"type": {"const": name}}},
+            "then": {"anyOf": [_given(spelling) for spelling, field in ASSERTION_KEYS.items() if field == need]},
+        }
+        for name in assertion_types.names()
+        for need in _needs(name)
+    ]
+
+
+def _spellings(fields: dict[str, Any], keys: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Add the other spellings of keys, and return that each is used in one of them."""
+    others = {spelling: field for spelling, field in keys.items() if spelling != field}
+    for spelling, field in others.items():
+        fields[spelling] = {**fields[field], "description": f"The same as {field}"}
+    return [{"not": {"required": [field, spelling]}} for spelling, field in others.items()]

@@ -119,7 +119,7 @@ class Http:
         method: str,
         path: str,
         headers: Mapping[str, str],
-        sent: aiohttp.BytesPayload | None,
+        sent: aiohttp.BytesPayload | aiohttp.FormData | None,
         read: Callable[[aiohttp.ClientResponse], Awaitable[_Read]],
     ) -> _Read:
         watched = self._deadlines.begin() if self._deadlines else None
@@ -183,6 +183,30 @@ class Http:
             return parsed if (kept := self.without_key(data)) is data else self._parse(kept)
 
         return await self._exchange("GET", path, headers, None, read)
+
+    async def upload(self, path: str, *, headers: Mapping[str, str], form: aiohttp.FormData) -> Any:
+        """Post a form and return the JSON that answers it."""
+
+        async def read(response: aiohttp.ClientResponse) -> Any:
+            return self._parse(self.without_key(await self._rest(response.content, b"")))
+
+        return await self._exchange("POST", path, headers, form, read)
+
+    async def download(
+        self, path: str, *, headers: Mapping[str, str], body: Mapping[str, Any], take: Callable[[bytes], None]
+    ) -> None:
+        """Post the body as JSON and let `take` have the bytes that answer it, as they arrive."""
+
+        async def read(response: aiohttp.ClientResponse) -> None:
+            size = 0
+            while chunk := await response.content.readany():
+                size += len(chunk)
+                if size > REPLY_LIMIT:
+                    raise self.broken(f"is longer than {REPLY_LIMIT >> 20} MB")
+                take(chunk)
+
+        sent = aiohttp.BytesPayload(_written(body), content_type="application/json")
+        await self._exchange("POST", path, headers, sent, read)
 
     async def close(self) -> None:
         """Close every connection; a later request opens new ones."""

@@ -46,6 +46,13 @@ class Local:
         finally:
             given_up.set()
 
+    async def prepare(self) -> None:
+        """Load the model, so that the first answer takes no longer than the next."""
+        try:
+            await asyncio.wrap_future(self._engine.prepare())
+        except WeightsMissing as error:
+            raise UnknownModel(str(error)) from error
+
     async def models(self) -> list[str]:
         """Return the one model there is."""
         return [language.NAME]

@@ -29,6 +29,17 @@ providers = Registry(
         "compatible": "pramana.providers.openai:OpenAI",
         "local": "pramana.providers.local:Local",
         "fake": "pramana.providers.fake:Fake",
+        "cascade": "pramana.providers.cascade:Cascade",
+        "local-voice": "pramana.providers.cascade:Cascade",
+        "fake-voice": "pramana.providers.fake_voice:FakeVoice",
+        "openai-realtime": "pramana.providers.realtime:Realtime",
+        "gemini-live": "pramana.providers.live:Live",
+        "elevenlabs": "pramana.providers.declared:Declared",
+        "deepgram": "pramana.providers.declared:Declared",
+        "vapi": "pramana.providers.declared:Declared",
+        "twilio": "pramana.providers.declared:Declared",
+        "pipecat": "pramana.providers.declared:Declared",
+        "websocket": "pramana.providers.declared:Declared",
         "python": "pramana.providers.function:Function",
         "command": "pramana.providers.command:Command",
     },
@@ -67,10 +78,33 @@ VARIABLES: Mapping[str, Variables] = {
         ("GOOGLE_GEMINI_BASE_URL",),
         "https://generativelanguage.googleapis.com",
     ),
+    "cascade": Variables(
+        ("CASCADE_API_KEY", "OPENAI_API_KEY"),
+        ("CASCADE_BASE_URL", "OPENAI_BASE_URL"),
+        "https://api.openai.com/v1",
+        key_required=False,
+    ),
+    "openai-realtime": Variables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), "https://api.openai.com/v1"),
+    "gemini-live": Variables(
+        ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        ("GOOGLE_GEMINI_BASE_URL",),
+        "https://generativelanguage.googleapis.com",
+    ),
+    # Where they are reached stands in their descriptions; a public agent of ElevenLabs needs no key.
+    "elevenlabs": Variables(("ELEVENLABS_API_KEY",), ("ELEVENLABS_BASE_URL",), "", key_required=False),
+    "deepgram": Variables(("DEEPGRAM_API_KEY",), ("DEEPGRAM_BASE_URL",), ""),
+    "vapi": Variables(("VAPI_API_KEY",), ("VAPI_BASE_URL",), ""),
+    "twilio": Variables(("TWILIO_AGENT_API_KEY",), ("TWILIO_AGENT_BASE_URL",), "", key_required=False),
+    "pipecat": Variables(("PIPECAT_API_KEY",), ("PIPECAT_BASE_URL",), "", key_required=False),
+    "websocket": Variables(("WEBSOCKET_API_KEY",), ("WEBSOCKET_BASE_URL",), "", key_required=False),
     # Its own variable: a key of OpenAI's must not travel to whichever server was named.
     "compatible": Variables(("COMPATIBLE_API_KEY",), ("COMPATIBLE_BASE_URL",), key_required=False),
 }
-WITHOUT_ACCOUNT = ("local", "fake", "python", "command")
+CALLED = (
+    "cascade", "openai-realtime", "gemini-live", "elevenlabs", "deepgram", "vapi", "twilio", "pipecat", "websocket",
+)  # fmt: skip
+"""Voice agents that need an account: which there are of them is not asked for."""
+WITHOUT_ACCOUNT = ("local", "local-voice", "fake", "fake-voice", "python", "command")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +162,7 @@ class Accounts:
         found = [
             name
             for name, known in VARIABLES.items()
+            if name not in CALLED
             if any(map(self.lookup, known.keys if known.key_required else known.base_urls))
         ]
         return [*found, "local", *(name for name in providers.names() if name not in providers.builtin)]
@@ -156,7 +191,17 @@ def resolve(typed: str, *, commands: Mapping[str, CommandLine] | None = None) ->
 
             arguments = parse(model)
             return Target(typed, name, arguments.get("answer", "words"), arguments)
-        case "local":
+        case "fake-voice":
+            from pramana.providers.fake_voice import parse as parse_voice
+
+            arguments = parse_voice(model)
+            return Target(typed, name, arguments.get("answer", "words"), arguments)
+        case "cascade":
+            from pramana.providers.cascade import parse as parse_parts
+
+            arguments = parse_parts(model)
+            return Target(typed, name, arguments["chat"], arguments)
+        case "local" | "local-voice":
             return Target(typed, name, model or "local")
         case "python" if colon:
             module, _, function = model.partition(":")
@@ -166,6 +211,10 @@ def resolve(typed: str, *, commands: Mapping[str, CommandLine] | None = None) ->
             return _command(typed, model, commands or {})
         case "anthropic":
             model = ALIASES.get(model, model)
+        case "twilio" | "pipecat" if re.search(r"[?@]", model):
+            raise InvalidInput(
+                f"the address of {name} holds a user, a password or a query, and addresses are stored; leave them out"
+            )
     if not colon or name not in providers:
         raise _unknown(typed)
     if not model:
@@ -182,6 +231,11 @@ def resolve_embedder(typed: str) -> Target:
             "(openai:text-embedding-3-small) or of a compatible server (http://HOST:PORT/v1#MODEL)"
         )
     return target
+
+
+def is_called(target: Target) -> bool:
+    """Tell whether a target is a voice agent: it is called, and cannot be written to."""
+    return hasattr(providers.load(target.provider), "dial")
 
 
 def open_provider(target: Target, accounts: Accounts) -> Provider:

@@ -25,7 +25,7 @@ from pramana.model import Target, Usage
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
 
-FREE = ("local", "fake")
+FREE = ("local", "local-voice", "fake", "fake-voice")
 VENDORS: Mapping[str, str] = {
     "openai": "openai",
     "openai-responses": "openai",

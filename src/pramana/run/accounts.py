@@ -6,19 +6,32 @@ provider counts them together. Whoever opens this as a context closes every prov
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from msgspec.structs import replace
 
 from pramana import settings
+from pramana.errors import InvalidInput, quote
 from pramana.model import Embeds, Provider, Target
-from pramana.providers.names import Accounts, CommandLine, open_provider
+from pramana.providers.cascade import EmbeddedEars, Hearing, around
+from pramana.providers.names import Accounts, CommandLine, is_called, open_provider
+from pramana.providers.voice import Voice
 from pramana.run.asking import Asking, Budget, CostOf, Embedding, ReplyCache
+from pramana.run.call import Patience
+from pramana.run.calling import Calls, Transcribes
 from pramana.run.limiter import Limiter
+from pramana.run.speech import Keep
 from pramana.run.stop import Stop
 
+if TYPE_CHECKING:
+    from pramana.providers.speech import Recognition
+
+CALLS_AT_ONCE = 8
+"""At one account: as many as the clock is proven with."""
+AFTER_A_CALL_S = 60.0
+"""For dialling before it, and for writing it down after."""
 NEVER_CACHED = ("python", "command")
 """A function or a command of the user's may be another tomorrow, under the same name."""
 
@@ -35,6 +48,8 @@ class Limits:
     cache: ReplyCache | None = None
     timeout_s: float = 120.0
     """Of one request."""
+    patience: Patience = field(default_factory=Patience)
+    """Of a caller."""
 
 
 class OpenAccounts:
@@ -46,8 +61,9 @@ class OpenAccounts:
         # No time here: `Asking` keeps it, for every provider alike.
         self._sources = Accounts(settings.variable, None, commands(), proxy_for=settings.proxy_for)
         self._providers: dict[tuple[str, str], Provider] = {}
-        self._limiters: dict[tuple[str, str], Limiter] = {}
+        self._limiters: dict[tuple[str, str, str], Limiter] = {}
         self._askings: dict[str, Asking] = {}
+        self._recognitions: dict[str, Recognition] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -72,6 +88,41 @@ class OpenAccounts:
             self._askings[name] = self._within_limits(target, embedding, None)
         return self._askings[name]
 
+    def calling(self, target: Target, keep: Keep, stt: Transcribes | None) -> Asking:
+        """Return how a target is called: a voice agent itself, a text model with ears and a mouth around it."""
+        name = f"{target.typed} (called)"
+        if name not in self._askings:
+            opened: Any = self._provider(target)
+            voice: Voice = opened if is_called(target) else around(opened)
+            calls = Calls(voice, target.provider, keep, stt, self._limits.patience)
+            asking = self._within_limits(target, calls, None, calls.patience.longest_s + AFTER_A_CALL_S)
+            asking.limiter = self._limiter(target, "calls", CALLS_AT_ONCE)
+            self._askings[name] = asking
+        return self._askings[name]
+
+    def ears(self, stt: Target | None) -> Hearing:
+        """Return who writes down what was said: the one that was named, then the embedded one."""
+        if stt is None:
+            return Hearing(EmbeddedEars())
+        if stt.typed not in self._recognitions:
+            account = self._sources.account(stt)
+            if account is None:
+                raise InvalidInput(
+                    f"{quote(stt.typed)} does not write down speech; name a model of OpenAI's or a server's"
+                )
+            from pramana.providers.speech import Recognition
+
+            named = Recognition(account, stt.model, vendor=stt.provider)
+            self._stack.push_async_callback(named.close)
+            self._recognitions[stt.typed] = named
+        return Hearing(self._recognitions[stt.typed], EmbeddedEars())
+
+    def understands(self, target: Target, language: str) -> bool:
+        """Tell whether a target that is called understands a language, as far as it says."""
+        opened: Any = self._provider(target)
+        covers = getattr(opened if is_called(target) else around(opened), "covers", None)
+        return covers is None or bool(covers(language))
+
     def held_s(self) -> float:
         """Return for how many more seconds a provider wants nobody to ask."""
         return max((limiter.held_s() for limiter in self._limiters.values()), default=0.0)
@@ -90,10 +141,20 @@ class OpenAccounts:
         """Return, of each target, the parameters that it was asked without."""
         return {name: sorted(asking.left_out) for name, asking in self._askings.items() if asking.left_out}
 
-    def _within_limits(self, target: Target, provider: Provider | Embedding, cache: ReplyCache | None) -> Asking:
-        limiter = self._limiter(target)
-        timeout_s, where = self._limits.timeout_s, self._where(target)
-        return Asking(target, provider, limiter, self._budget, self._cost_of, cache, self._stop, timeout_s, where)
+    def _within_limits(
+        self, target: Target, provider: Provider | Embedding, cache: ReplyCache | None, timeout_s: float | None = None
+    ) -> Asking:
+        return Asking(
+            target,
+            provider,
+            self._limiter(target),
+            self._budget,
+            self._cost_of,
+            cache,
+            self._stop,
+            self._limits.timeout_s if timeout_s is None else timeout_s,
+            self._where(target),
+        )
 
     def _provider(self, target: Target) -> Provider:
         key = (target.provider, str(sorted(target.arguments.items())))
@@ -105,11 +166,13 @@ class OpenAccounts:
             self._providers[key] = provider
         return self._providers[key]
 
-    def _limiter(self, target: Target) -> Limiter:
+    def _limiter(self, target: Target, what: str = "requests", most: int | None = None) -> Limiter:
         account = self._sources.account(target)
-        key = (account.base_url, str(account.variable)) if account else (target.provider, str(target.arguments))
+        who = (account.base_url, str(account.variable)) if account else (target.provider, str(target.arguments))
+        key = (*who, what)
         if key not in self._limiters:
-            limiter = Limiter(1 if target.provider == "local" else self._limits.concurrency)
+            ceiling = min(self._limits.concurrency, most or self._limits.concurrency)
+            limiter = Limiter(1 if target.provider in ("local", "local-voice") else ceiling)
             self._stop.then(limiter.hurry)
             self._limiters[key] = limiter
         return self._limiters[key]

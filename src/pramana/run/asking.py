@@ -8,7 +8,7 @@ parameter the model rejects is left out from then on and named in the reply. It 
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -28,7 +28,7 @@ from pramana.errors import (
     Unreachable,
     told,
 )
-from pramana.model import Embeds, Provider, Reply, Request, Target, Usage, counted, misfit
+from pramana.model import Ask, Embeds, Line, Provider, Reply, Request, Target, Turn, Usage, counted, misfit
 from pramana.providers.deadlines import Deadlines
 from pramana.run.limiter import Limiter
 from pramana.run.stop import Stop
@@ -236,3 +236,26 @@ class Asking:
             # Of a rate limit the limiter holds everyone back; this one need not wait twice.
             seconds = 0 if isinstance(error, RateLimited) else error.retry_after
         await self.stop.sleep(seconds)
+
+
+async def in_turn(ask: Ask, request: Request, script: Sequence[Line]) -> Reply:
+    """Ask each line of a script after the answer to the one before; return all answers as one reply."""
+    turns, replies = list(request.turns[:-1]), []
+    for line in script:
+        turns.append(Turn("user", line.text))
+        replies.append(await ask(replace(request, turns=tuple(turns))))
+        turns.append(Turn("assistant", replies[-1].text))
+    counts = [(each.usage.input_tokens, each.usage.output_tokens, each.usage.cached_tokens) for each in replies]
+    costs = [each.cost_usd for each in replies]
+    return replace(
+        replies[-1],
+        text="\n".join(each.text for each in replies),
+        usage=Usage(*(None if None in column else sum(column) for column in zip(*counts, strict=True))),
+        first_token_s=replies[0].first_token_s,
+        total_s=sum(each.total_s for each in replies),
+        raw=b"[" + b",".join(each.raw or b"null" for each in replies) + b"]",
+        dropped=tuple(sorted({name for each in replies for name in each.dropped})),
+        cost_usd=None if None in costs else sum(costs),
+        cached=all(each.cached for each in replies),
+        answers=tuple(each.text for each in replies),
+    )

@@ -31,7 +31,8 @@ class FileCache:
         try:
             kept = json.loads(self._path(target, where, request).read_text(encoding="utf-8"))
             usage, raw = Usage(**kept.pop("usage")), kept.pop("raw")
-            known = Reply(**{**kept, "usage": counted(usage), "dropped": tuple(kept["dropped"]), "vectors": ()})
+            several = {"dropped": tuple(kept["dropped"]), "vectors": (), "answers": ()}
+            known = Reply(**{**kept, **several, "usage": counted(usage)})
             raw = None if raw is None else raw.encode("utf-8", "surrogatepass")
             known = replace(known, raw=raw, cached=True, cost_usd=0.0)
         except _UNUSABLE:
@@ -43,7 +44,7 @@ class FileCache:
         with suppress(*_UNUSABLE):
             path = self._path(target, where, request)
             raw = None if reply.raw is None else reply.raw.decode("utf-8", "surrogatepass")
-            content = json.dumps({**asdict(reply), "usage": asdict(reply.usage), "raw": raw})
+            content = json.dumps({**asdict(reply), "usage": asdict(reply.usage), "raw": raw, "call": None})
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=path.parent)
             try:

@@ -7,9 +7,11 @@ and scenarios go to their scorers. What cannot be judged is `unscored` and says 
 import asyncio
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from pramana.assertions import decide
 from pramana.errors import BudgetSpent, PramanaError, ProviderError, Stopped
-from pramana.model import Case, Check, Outcome, Reply
+from pramana.model import Case, Check, Outcome, Reply, Turn
 from pramana.score.judge import Judge, score_by_judge
 from pramana.score.rubric import score_by_rubric
 
@@ -29,16 +31,24 @@ class ScoresSimilarity(Protocol):
     async def score(self, case: Case, reply: Reply) -> Check: ...
 
 
+class ScoresCalls(Protocol):
+    """Measures a call, and tells whether its recording bears out what was said."""
+
+    async def score(self, case: Case, reply: Reply) -> Check: ...
+
+
 class Scoring:
     """Everything that can judge the replies of one model."""
 
-    def __init__(self, judge: Judge | None, similarity: ScoresSimilarity) -> None:
-        self.judge, self.similarity = judge, similarity
+    def __init__(self, judge: Judge | None, similarity: ScoresSimilarity, calls: ScoresCalls | None = None) -> None:
+        self.judge, self.similarity, self.calls = judge, similarity, calls
 
     def needs_no_waiting(self, case: Case, reply: Reply) -> bool:
         """Tell whether the reply can be judged here and now, as by far the most can: see `decided`."""
         stated = case.assertion
-        return stated is not None and stated.type not in NEED_A_MODEL and len(reply.text) < LONG_OUTPUT
+        if stated is None or stated.type in NEED_A_MODEL or len(reply.text) >= LONG_OUTPUT:
+            return False
+        return reply.call is None and not case.script
 
     def decided(self, case: Case, reply: Reply) -> tuple[Check, ...]:
         """Return the checks of a reply that needs no waiting."""
@@ -49,16 +59,40 @@ class Scoring:
         """Return the checks of one reply; only what ends a run raises."""
         if self.needs_no_waiting(case, reply):
             return self.decided(case, reply)
+        found: list[Check] = []
+        if reply.call and self.calls:
+            found.append(await self.calls.score(case, reply))
+            if not reply.text.strip():
+                if found[0].outcome is Outcome.PASSED:  # there was an answer, and nobody to write it down
+                    found.append(Check(_name(case), "1", Outcome.UNSCORED, f"no STT for {case.facets.language}"))
+                return tuple(found)
+        for number, line in enumerate(case.script):
+            said = reply.answers[number] if number < len(reply.answers) else ""
+            for expected in line.expected:
+                asked = replace(
+                    case,
+                    turns=(Turn("user", line.text),),
+                    assertion=expected.assertion,
+                    ideals=expected.ideals,
+                    script=(),
+                )
+                check = await self._one(asked, replace(reply, text=said))
+                found.append(replace(check, evidence={**check.evidence, "line": number}))
+        if self.judge or case.assertion or not any(line.expected for line in case.script):
+            found.append(await self._one(case, reply))
+        return tuple(found)
+
+    async def _one(self, case: Case, reply: Reply) -> Check:
         name = _name(case)
         try:
-            return (await self._check(name, case, reply),)
+            return await self._check(name, case, reply)
         except (BudgetSpent, Stopped):
             raise
         except Exception as error:  # one bad scorer must not end a run, nor read as a wrong answer
             if isinstance(error, ProviderError) and error.fatal:
                 raise
             reason = f"{name} could not be judged: {type(error).__name__}: {error}"
-            return (Check(name, "1", Outcome.ERRORED, reason),)
+            return Check(name, "1", Outcome.ERRORED, reason)
 
     def not_judged(self, case: Case, error: PramanaError) -> Check:
         """Return the check of a reply whose judging ended the run."""
@@ -72,4 +106,6 @@ class Scoring:
         if name == "semantic_similarity":
             return await self.similarity.score(case, reply)
         assert case.assertion is not None  # noqa: S101 - only scenarios have none, and they are judged by rubric
+        if len(reply.text) < LONG_OUTPUT:
+            return decide(case.assertion, reply.text, case.ideals)
         return await asyncio.to_thread(decide, case.assertion, reply.text, case.ideals)

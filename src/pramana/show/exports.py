@@ -49,7 +49,12 @@ def export(kind: Format, run: Run, results: Results, out: TextIO) -> None:
 
 def tally_for(run: Run) -> Tally:
     """Return a tally that knows how many results each case of the run has."""
-    return Tally(repeats=run.plan.repeats, models=len(run.plan.targets), who=who)
+    return Tally(
+        repeats=run.plan.repeats * len(run.plan.variants),
+        models=len(run.plan.targets),
+        who=who,
+        spoken=run.plan.variants != ("text",),
+    )
 
 
 @contextmanager
@@ -170,6 +175,7 @@ def as_entry(case: Case, result: Result, model_id: str) -> dict[str, Any]:
         "score": score_of(case, result),
         "repeat": result.key.repeat,
         "case_digest": result.key.case,
+        **({} if result.key.variant == "text" else {"variant": result.key.variant}),
     }
 
 
@@ -234,8 +240,9 @@ def results_schema() -> dict[str, Any]:
             },
             "repeat": {**count, "description": "Counted from 0"},
             "case_digest": {**digest, "description": "SHA-256 of the whole case: tells cases of the same id apart"},
+            "variant": {"type": "string", "description": "How it was asked, where not in writing: voice+noise=10dB"},
         },
-        ("case_digest",),
+        ("case_digest", "variant"),
     )
     result |= {
         "if": {"properties": {"assertion_result": {"properties": skipped}}},
@@ -384,6 +391,7 @@ def _counted(counts: Mapping[Outcome, int], seconds: float) -> str:
 
 def _test_case(run: Run, case: Case, result: Result) -> str:
     name = case.id + (f" (repeat {result.key.repeat + 1})" if run.plan.repeats > 1 else "")
+    name += f" ({result.key.variant})" if result.key.variant != "text" else ""
     seconds = result.reply.total_s if result.reply else 0.0
     opening = f"    <testcase classname={_xml(f'{run.plan.suite}.{case.facets.category}')} name={_xml(name)}"
     opening += f' time="{seconds:.3f}"'

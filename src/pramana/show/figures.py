@@ -5,10 +5,12 @@ called unknown, and nothing is rounded up to all or down to none.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pramana.analyse.calls import Voice
 from pramana.analyse.summary import Rate, Summary, Total
+from pramana.analyse.voice import Seconds
 from pramana.model import Run
 
 _NOT_SHOWN = re.compile(
@@ -91,6 +93,35 @@ def spent(summary: Summary) -> str:
     if summary.cached:
         parts.append(f"{summary.cached:,} from the cache")
     return "; ".join(parts) + "."
+
+
+def voice(found: Voice) -> Iterator[str]:
+    """Yield what was measured of calls, one sentence for each model and way of asking."""
+    for each in found.by:
+        times = each.voice_to_voice
+        said = [f"voice to voice p50 {_bound(times.p50)}, p95 {_bound(times.p95)}, most {_bound(times.max)}"]
+        said[0] += f" (n={times.n:,}" + (f", {times.censored:,} unanswered)" if times.censored else ")")
+        said += [f"leading silence {duration(each.leading_silence_s)}"] if each.leading_silence_s is not None else []
+        said += [f"misheard {percent(each.heard.rate)} of {each.heard.words:,} words"] if each.heard.words else []
+        said += [f"{percent(each.referred.rate)} of the reference's words wrong"] if each.referred.words else []
+        said += [f"{each.words_a_minute:.0f} words a minute"] if each.words_a_minute is not None else []
+        said += [f"DNSMOS {each.quality:.1f}"] if each.quality is not None else []
+        yield f"{each.model}, {each.variant}: {'; '.join(said)}."
+    for cost in found.tax:
+        if cost.difference is None:
+            continue
+        causes = ", ".join(f"{count:,} {cause}" for cause, count in cost.causes.items() if count)
+        low, high = (f"{100 * end:+.1f}" for end in cost.interval)
+        yield (
+            f"{cost.model}: {cost.variant} against text {100 * cost.difference:+.1f} points ({low} to {high}, "
+            f"{cost.pairs:,} pairs): {len(cost.lost):,} lost{f' ({causes})' if causes else ''}, {cost.gained:,} gained."
+        )
+
+
+def _bound(time: Seconds | None) -> str:
+    if time is None:
+        return "–"
+    return f"{'' if time.relation == '=' else time.relation + ' '}{duration(time.value)}"
 
 
 def judging(summary: Summary) -> str:

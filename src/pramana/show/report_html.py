@@ -198,6 +198,7 @@ def _notes(summary: Summary) -> str:
 def _result(run: Run, case: Case, result: Result) -> str:
     key, reply = result.key, result.reply
     labels = [_apart(key.model)] if len(run.plan.targets) > 1 else []
+    labels += [key.variant] if key.variant != "text" else []
     labels += [f"repeat {key.repeat + 1}"] if run.plan.repeats > 1 else []
     labels += [duration(reply.total_s)] if reply else []
     facets = [case.facets.category, case.facets.difficulty, case.facets.language or "", *case.facets.tags]

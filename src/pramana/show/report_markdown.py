@@ -113,6 +113,7 @@ def _unfinished(run: Run) -> str:
 
 def _failure_line(run: Run, case: Case, result: Result) -> str:
     where = f" on {_code(result.key.model, 60)}" if len(run.plan.targets) > 1 else ""
+    where += f", {result.key.variant}" if result.key.variant != "text" else ""
     where += f", repeat {result.key.repeat + 1}" if run.plan.repeats > 1 else ""
     said = result.reply.text if result.reply else ""
     return f"- {_code(case.id, 60)}{where}: {_code(why(result), _OUTPUT_SHOWN)}; said {_code(said, _OUTPUT_SHOWN)}\n"

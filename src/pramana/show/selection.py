@@ -63,7 +63,7 @@ def select(store: "Store", run: Run, selection: "Selection") -> Selected:
                 suite_hash=None,
                 selection={**plan.selection, "of these": of_whole} if plan.selection else of_whole,
             ),
-            expected=cases * len(plan.targets) * plan.repeats,
+            expected=cases * len(plan.targets) * len(plan.variants) * plan.repeats,
         ),
         selection,
         None if selection.limit is None else frozenset(kept),

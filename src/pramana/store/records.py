@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pramana.model import (
+    Call,
     Case,
     Check,
     Failure,
@@ -50,6 +51,7 @@ RESULT_COLUMNS = (
     "failure_message",
     "result_hash",
     "digest",
+    "conversation",
 )
 """What a result row holds besides its run and its case."""
 
@@ -99,6 +101,10 @@ def case_to_json(case: Case) -> str:
         given = getattr(case, name)
         if given is not None and given != ():
             value[name] = given
+    if case.script:
+        value["script"] = msgspec.to_builtins(case.script)
+    if case.conditions:
+        value["conditions"] = case.conditions
     return to_json(value)
 
 
@@ -126,17 +132,21 @@ def plan_to_plain(plan: Plan) -> dict[str, Any]:
         "runner_version": plan.runner_version,
         # Only where there is one: plans that were stored before there were any keep their digest.
         **({} if plan.embedder is None else {"embedder": _target_to_plain(plan.embedder)}),
+        **({} if plan.variants == ("text",) else {"variants": list(plan.variants)}),
+        **({} if plan.stt is None else {"stt": _target_to_plain(plan.stt)}),
     }
 
 
 def plan_from_json(text: str) -> Plan:
     """Return the plan whose plain data was stored."""
     value = from_json(text)
-    judge, embedder = (
-        None if given is None else Target(**given) for given in (value.pop("judge"), value.pop("embedder", None))
+    judge, embedder, stt = (
+        None if given is None else Target(**given)
+        for given in (value.pop("judge"), value.pop("embedder", None), value.pop("stt", None))
     )
     targets = tuple(Target(**target) for target in value.pop("targets"))
-    return Plan(targets=targets, judge=judge, embedder=embedder, **value)
+    variants = tuple(value.pop("variants", ("text",)))
+    return Plan(targets=targets, judge=judge, embedder=embedder, stt=stt, variants=variants, **value)
 
 
 def _target_to_plain(target: Target) -> dict[str, Any]:
@@ -184,6 +194,7 @@ def result_to_row(result: Result) -> tuple[Any, ...]:
             None if failure is None else failure.message,
             result.result_hash,
             result.digest,
+            None if reply is None or not (reply.answers or reply.call) else _conversation(reply),
         )
     )
 
@@ -199,11 +210,11 @@ def _plain(*row: Any) -> tuple[Any, ...]:
 def result_from_row(case: str, row: Sequence[Any], checks: tuple[Check, ...]) -> Result:
     """Return the result of a case digest, the values of `RESULT_COLUMNS`, and its checks."""
     model, variant, repeat, case_id, _ = row[:5]
-    code, message, result_hash, digest = row[18:]
+    code, message, result_hash, digest, conversation = row[18:]
     return Result(
         key=Key(case, restored(model), restored(variant), repeat),
         case_id=restored(case_id),
-        reply=None if row[5] is None else _reply_from(row[5:18]),
+        reply=None if row[5] is None else _reply_from(row[5:18], conversation),
         failure=None if code is None else Failure(restored(code), restored(message)),
         checks=checks,
         result_hash=restored_or_none(result_hash),
@@ -211,7 +222,16 @@ def result_from_row(case: str, row: Sequence[Any], checks: tuple[Check, ...]) ->
     )
 
 
-def _reply_from(row: Sequence[Any]) -> Reply:
+def _conversation(reply: Reply) -> str:
+    call = reply.call
+    return _encode(
+        {"answers": reply.answers} | ({} if call is None else {"call": [call.recording, call.log, list(call.caller)]})
+    )
+
+
+def _reply_from(row: Sequence[Any], conversation: str | None) -> Reply:
+    said: dict[str, Any] = {} if conversation is None else from_json(conversation)
+    recording, log, caller = said.get("call", (None, None, ()))
     text, tokens_in, tokens_out, tokens_cached, served, fingerprint, finish, first, total, raw, dropped, cost, hit = row
     return Reply(
         text=restored(text),
@@ -225,6 +245,8 @@ def _reply_from(row: Sequence[Any]) -> Reply:
         dropped=() if dropped is None else tuple(from_json(dropped)),
         cost_usd=cost,
         cached=bool(hit),
+        answers=tuple(said.get("answers", ())),
+        call=None if recording is None else Call(recording, log, tuple(caller)),
     )
 
 

@@ -16,11 +16,13 @@ from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Connection, RowMapping, and_, case, delete, func, insert, or_, select, update
 
+from pramana import settings
 from pramana.errors import AlreadyRunning, NotFound, StoreFailed, did_you_mean, quote
 from pramana.hash import PREFIX, case_digest
 from pramana.jsonl import canonical
 from pramana.model import Case, Key, Outcome, Plan, Result, Run, RunStatus, Spent
 from pramana.store import lease, records
+from pramana.store.blobs import Blobs
 from pramana.store.engine import CHUNK, Database, chunks
 from pramana.store.lease import Lease
 from pramana.store.schema import cases, checks, results, run_cases, runs, scorings
@@ -54,6 +56,8 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.blobs = Blobs(settings.home() / "blobs")
+        """Recordings and logs: files, wherever the rows are."""
 
     def close(self) -> None:
         self._database.close()
@@ -86,7 +90,8 @@ class Store:
                 digest.update(each.encode())
                 count += 1
             models = {target.typed for target in plan.targets}
-            row |= {"plan_digest": PREFIX + digest.hexdigest(), "expected": count * len(models) * plan.repeats}
+            expected = count * len(models) * len(plan.variants) * plan.repeats
+            row |= {"plan_digest": PREFIX + digest.hexdigest(), "expected": expected}
             connection.execute(update(runs).where(runs.c.run_no == run_no), row)
         return self.run(str(row["id"]))
 
@@ -243,10 +248,10 @@ class Store:
         def lacking(rows: Sequence[_CaseRow], done: set[tuple[Any, ...]]) -> Iterator[tuple[Key, Case]]:
             for position, digest, body, file, line in rows:
                 one = None
-                for typed, repeat in product(models, range(plan.repeats)):
-                    if not done or (position, stored(typed), "text", repeat) not in done:
+                for typed, variant, repeat in product(models, plan.variants, range(plan.repeats)):
+                    if not done or (position, stored(typed), stored(variant), repeat) not in done:
                         one = one or records.case_from_json(body, file, line)
-                        yield Key(digest, typed, "text", repeat), one
+                        yield Key(digest, typed, variant, repeat), one
 
         done: set[tuple[Any, ...]] = set()
         for chunk in self._case_chunks(found["run_no"], 2 * CHUNK):

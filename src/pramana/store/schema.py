@@ -23,7 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0001"
+HEAD = "0002"
 """The migration that makes the tables below; a store that has it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -110,6 +110,7 @@ results = Table(
     Column("failure_message", Text),
     Column("result_hash", Text),
     Column("digest", Text),
+    Column("conversation", Text),  # JSON: answers line by line, the digests of recording and log
     ForeignKeyConstraint(["case_no", "run_no"], ["run_cases.case_no", "run_cases.run_no"]),
     UniqueConstraint("run_no", "case_no", "model", "variant", "repeat"),
     Index(None, "run_no", "seq", "outcome"),

@@ -84,7 +84,8 @@ def count_outcomes(connection: Connection, run_no: int, scoring: int | None) -> 
     newest = select(func.max(each.c.scoring)).where(each.c.seq == results.c.seq, each.c.scoring.in_(among))
     severity = case({outcome.value: level for level, outcome in enumerate(SEVERITY)}, value=checks.c.outcome)
     errored = SEVERITY.index(Outcome.ERRORED)
-    worst = case((results.c.output.is_(None), errored), else_=func.coalesce(func.max(severity), errored))
+    nothing = and_(results.c.output.is_(None), results.c.outcome != Outcome.SKIPPED.value)
+    worst = case((nothing, errored), else_=func.coalesce(func.max(severity), errored))
     judged = results.outerjoin(
         checks, and_(checks.c.seq == results.c.seq, checks.c.scoring == newest.scalar_subquery())
     )

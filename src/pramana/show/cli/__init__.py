@@ -26,6 +26,7 @@ COMMANDS = {
         "pramana.show.cli.validate:validate",
         "Check suite and scenario files; every error with its place.",
     ),
+    "selftest": ("pramana.show.cli.selftest:selftest", "Prove the clock that voice agents are timed with."),
     "suite": ("pramana.show.cli.suite:suite", "List, hash, verify and publish suites."),
     "schema": ("pramana.show.cli.schema:schema", "Print the JSON Schema of a file format, for editors."),
 }

@@ -36,6 +36,7 @@ class Answer(NamedTuple):
     repeat: int
     outcome: Outcome
     checks: tuple[Check, ...]
+    variant: str = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Source:
     answers: Callable[[], Iterable[Answer]]
     repeats: int | None = None
     """How often each case was to be asked; None when that is not known."""
+    variants: frozenset[str] = frozenset({"text"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,9 @@ def compare(
                 "Compare what both have by --any-suite"
             )
         by_id = not (before.by_digest and after.by_digest)
-        sides = _side(before, by_id=by_id), _side(after, by_id=by_id)
+        # Where each side was asked in one way only, what was spoken may be compared with what was written.
+        by_variant = max(len(before.variants), len(after.variants)) > 1
+        sides = tuple(_side(each, by_id=by_id, by_variant=by_variant) for each in (before, after))
     found = weigh(
         sides[0].outcomes,
         sides[1].outcomes,
@@ -173,7 +177,7 @@ def _same_suite(base: Source, new: Source) -> bool:
     return before == new.digests()
 
 
-def _side(source: Source, *, by_id: bool) -> Side:
+def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
     """Read one side; where cases go by their ids, two of the same id cannot be told apart, and are refused."""
     answers: dict[str, list[tuple[int, Outcome]]] = {}
     judges: dict[str, frozenset[Judged]] = {}
@@ -181,13 +185,15 @@ def _side(source: Source, *, by_id: bool) -> Side:
     digests: dict[str, str] = {}
     for each in source.answers():
         case = each.case_id if by_id or each.digest is None else each.digest
+        spoken = f" ({each.variant})" if by_variant and each.variant != "text" else ""
+        case += spoken
         known = digests.setdefault(case, each.digest or "")
         if each.digest and known not in ("", each.digest):
             raise InvalidInput(
                 f"{source.name} has two cases called {quote(each.case_id)}, and the other side knows cases only by "
                 "their ids; compare runs, or files that have case_digest"
             )
-        ids[case] = each.case_id
+        ids[case] = each.case_id + spoken
         answers.setdefault(case, []).append((each.repeat, each.outcome))
         if each.outcome in (Outcome.PASSED, Outcome.FAILED):
             judges[case] = judges.get(case, frozenset()) | _judges(each.checks)
@@ -226,8 +232,10 @@ def _of_file(path: Path, model: str | None) -> Source:
         block.by_digest,
         lambda: digests if block.by_digest and block.complete else None,
         lambda: (
-            Answer(each.case_digest, each.test_id, each.repeat, each.outcome, each.checks) for each in block.results
+            Answer(each.case_digest, each.test_id, each.repeat, each.outcome, each.checks, each.variant)
+            for each in block.results
         ),
+        variants=frozenset(each.variant for each in block.results) or frozenset({"text"}),
     )
 
 
@@ -241,14 +249,21 @@ def _of_run(store: "Store", reference: str, model: str | None) -> Source:
     def answers() -> Iterator[Answer]:
         for _, result in store.results(run.id):
             if result.key.model == typed:
-                yield Answer(result.key.case, result.case_id, result.key.repeat, result.outcome, result.checks)
+                key = result.key
+                yield Answer(key.case, result.case_id, key.repeat, result.outcome, result.checks, key.variant)
 
     def digests() -> frozenset[str]:
         return frozenset(map(case_digest, store.cases(run.id)))
 
     suite_hash = run.plan.suite_hash
     return Source(
-        f"{run.id} {typed}", suite_hash, by_digest=True, digests=digests, answers=answers, repeats=run.plan.repeats
+        f"{run.id} {typed}",
+        suite_hash,
+        by_digest=True,
+        digests=digests,
+        answers=answers,
+        repeats=run.plan.repeats,
+        variants=frozenset(run.plan.variants),
     )
 
 

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from pramana import settings
-from pramana.errors import InvalidInput, PramanaError, Problem, quote
+from pramana.errors import InvalidInput, PramanaError, Problem, did_you_mean, quote
 from pramana.model import Run
 from pramana.show import terminal
 from pramana.show.cli.options import POSITIVE, Finite, selecting
@@ -37,6 +37,17 @@ _OF_ONE_SITTING = {
 @click.option(
     "--embedder", default=None, metavar="MODEL", help="Who embeds for semantic_similarity [default: MiniLM, here]"
 )
+@click.option(
+    "--modality",
+    "modalities",
+    default=None,
+    metavar="HOW[,HOW]",
+    help="text, voice, noisy [default: text; voice for voice agents]",
+)
+@click.option(
+    "--condition", default=None, metavar="LIST", help="How speech sounds: noise=10dB,phone,loss=5%,reverb=0.4s"
+)
+@click.option("--stt", default=None, metavar="MODEL", help="Who else writes down what was said.")
 @click.option("--repeat", default=1, show_default=True, type=click.IntRange(1, 1000), help="Ask each case so often.")
 @selecting
 @click.option(
@@ -128,11 +139,13 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
                 repeats=given["repeat"],
                 parameters=parameters,
                 system_prompt=system_prompt,
+                variants=_variants(given["modalities"], given["condition"]),
+                stt=given["stt"],
             )
         if given["id_file"]:
             given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
         for target in begun.plan.targets:
-            if target.provider == "local":
+            if target.provider in ("local", "local-voice"):
                 from pramana.embedded.language import WEIGHTS
                 from pramana.embedded.weights import find
                 from pramana.show.cli.models import pull_weights
@@ -166,6 +179,27 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         raise
     finally:
         store.close()
+
+
+_MODALITIES = ("text", "voice", "noisy")
+
+
+def _variants(modalities: str | None, condition: str | None) -> list[str] | None:
+    """Return how each case is asked; None where nothing was said about it."""
+    from pramana.audio import conditions
+    from pramana.run.speech import NOISY, PLAIN
+
+    stated = str(conditions.parse(condition)) if condition else ""
+    if modalities is None:
+        return [f"{PLAIN}+{stated}"] if stated else None
+    found = []
+    for each in (each.strip() for each in modalities.split(",")):
+        if each not in _MODALITIES:
+            hint = did_you_mean(each, _MODALITIES)
+            raise InvalidInput(f"--modality {quote(each)} is none of {', '.join(_MODALITIES)}{hint}")
+        under = ",".join(part for part in (NOISY if each == "noisy" else "", stated) if part)
+        found.append(each if each == "text" else f"{PLAIN}+{under}" if under else PLAIN)
+    return found
 
 
 def _leave(store: "Store", begun: Run) -> None:

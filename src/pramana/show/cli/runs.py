@@ -1,7 +1,9 @@
 """`pramana runs`, `show` and `export`: what was run, what came of it, and how to take it elsewhere."""
 
 import errno
+import re
 import sys
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from shutil import get_terminal_size
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pramana import settings
-from pramana.model import Run
+from pramana.model import Case, Result, Run
 from pramana.show import terminal
 from pramana.show.cli.options import selecting
 from pramana.show.cli.outputs import Output
@@ -90,11 +92,23 @@ def show(run: str, *, selection: "Selection", as_json: bool) -> None:
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="json", show_default=True)
 @selecting
 @click.option("--output", type=Output(), help="A file [default: standard output]")
-def export(run: str, *, format_: Format, selection: "Selection", output: Path | None) -> None:
+@click.option(
+    "--audio",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    metavar="DIR",
+    help="Instead: the recording and the event log of every call, into this folder.",
+)
+def export(run: str, *, format_: Format, selection: "Selection", output: Path | None, audio: Path | None) -> None:
     """Write the results of RUN as JSON, CSV, JUnit, Markdown or one HTML page; all of them, or of a selection."""
     from pramana.show.exports import export as write
     from pramana.show.selection import select
 
+    if audio is not None:
+        with _store() as store:
+            selected = select(store, store.run(run), selection)
+            _export_audio(store, selected.results(), audio)
+        return
     if output is None and sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
     with _store() as store:
@@ -104,3 +118,23 @@ def export(run: str, *, format_: Format, selection: "Selection", output: Path | 
         else:
             with output.open("w", encoding="utf-8", newline="") as out:
                 write(format_, selected.run, selected.results(), out)
+
+
+def _export_audio(store: "Store", results: "Iterable[tuple[Case, Result]]", folder: Path) -> None:
+    """Write a stereo WAV and a log for each call, named so that one finds it: case, model, variant, repeat."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = 0
+    for case, result in results:
+        if result.reply is None or result.reply.call is None:
+            continue
+        key, call = result.key, result.reply.call
+        parts = [case.id, key.model, key.variant, *([f"repeat-{key.repeat + 1}"] if key.repeat else [])]
+        name = re.sub(r"[^\w.+=-]+", "_", "__".join(parts))[:120]
+        name = f"{name}__{call.recording.removeprefix('sha256:')[:8]}"
+        (folder / f"{name}.wav").write_bytes(store.blobs.get(call.recording))
+        (folder / f"{name}.jsonl").write_bytes(store.blobs.get(call.log))
+        written += 1
+    if written:
+        click.echo(f"{written:,} calls: a stereo WAV (caller left, agent right) and an event log each, in {folder}")
+    else:
+        click.echo("No result of this run was spoken, so there is nothing to hear.", err=True)

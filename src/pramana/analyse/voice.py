@@ -1,0 +1,367 @@
+"""What calls amount to: measured lines and results in; percentiles, rates of turn taking and the voice tax out.
+
+A line that nobody answered took longer than was waited, nobody knows how much: it stays among the observations, and a
+percentile that it could move is given as a bound. A rate of fewer than ten events is not shown. The voice tax compares
+the same question typed and spoken, pair by pair, and says of each loss where it happened. Pure functions, no I/O.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from pramana.analyse.comparison import compare
+from pramana.analyse.intervals import wilson
+from pramana.analyse.pairing import SCORED
+from pramana.errors import InvalidInput
+from pramana.model import Outcome, Result
+
+LEAST_EVENTS = 10
+"""Of fewer no rate is given: one event more or less would turn it over."""
+CALL: Final = "call"
+"""The name of the check that measures a call."""
+TEXT: Final = "text"
+"""The variant of a question that was typed."""
+TRIPPED: Final = frozenset({"silent", "clipped", "contradicts"})
+"""What the evidence guard says of sound that does not bear out its transcript."""
+
+# ── How long ──
+
+
+class Seconds(Struct, frozen=True):
+    """A time, or a bound on it."""
+
+    value: float
+    relation: Literal["=", "≥", ">"] = "="
+    """The time is the value; is not less; is more."""
+
+    def __str__(self) -> str:
+        """Return it for a table.
+
+        >>> str(Seconds(0.8124)), str(Seconds(15.0, ">"))
+        ('0.812 s', '> 15.000 s')
+        """
+        return f"{'' if self.relation == '=' else f'{self.relation} '}{self.value:.3f} s"
+
+
+class Latency(Struct, frozen=True):
+    """Percentiles of times, some of which are only known to be longer; None of none."""
+
+    n: int = 0
+    censored: int = 0
+    p50: Seconds | None = None
+    p90: Seconds | None = None
+    p95: Seconds | None = None
+    p99: Seconds | None = None
+    max: Seconds | None = None
+
+
+def latency(observations: Iterable[tuple[float, bool]]) -> Latency:
+    """Return the percentiles of times; one that is censored was longer than its time.
+
+    The rule is that of `intervals.percentile`, linear between ranks. What is given holds whatever the censored times
+    were in truth.
+
+    >>> found = latency([(0.5, False), (0.7, False), (0.9, False), (15.0, True)])
+    >>> [str(each) for each in (found.p50, found.p90)], found.n, found.censored
+    (['0.800 s', '> 10.770 s'], 4, 1)
+    """
+    seen = sorted(observations)  # of equal times the censored one is longer
+    shares = (0.5, 0.9, 0.95, 0.99, 1.0)
+    return Latency(len(seen), sum(censored for _, censored in seen), *(_percentile(seen, share) for share in shares))
+
+
+def _percentile(seen: Sequence[tuple[float, bool]], share: float) -> Seconds | None:
+    if not seen:
+        return None
+    endless = [math.inf if censored else time for time, censored in seen]
+    least, most = _between([time for time, _ in seen], share), _between(sorted(endless), share)
+    if most == least:
+        return Seconds(least)
+    # Were every censored time a trifle longer than was waited: would the percentile rest on one of them?
+    return Seconds(least, ">" if _between(endless, share) == math.inf else "≥")
+
+
+def _between(ordered: Sequence[float], share: float) -> float:
+    """Return the percentile of times of which some may be infinite."""
+    place = round(share * (len(ordered) - 1), 9)  # a rank is whole whatever the last digits of a product say
+    below, above = ordered[int(place)], ordered[math.ceil(place)]
+    if math.inf in (below, above):
+        return math.inf
+    return below + (above - below) * (place - int(place))
+
+
+# ── Who talks when ──
+
+
+class Line(Struct, frozen=True):
+    """What was measured of one line of a caller, as far as it is summed up here."""
+
+    voice_to_voice_s: float | None = None
+    first_audible_s: float | None = None
+    to_first_byte_s: float | None = None
+    leading_silence_s: float | None = None
+    total_s: float | None = None
+    censored: bool = False
+    waited_s: float | None = None
+    cut_in: bool = False
+    overlap_s: float = 0.0
+    gaps: int = 0
+    longest_gap_s: float = 0.0
+    talked_into: bool = False
+    yield_s: float | None = None
+    yield_censored_s: float | None = None
+    false_interruption: bool | None = None
+
+
+class Share(Struct, frozen=True):
+    """How often something happened of all times it could."""
+
+    happened: int
+    of: int
+
+    @property
+    def value(self) -> float | None:
+        """None of fewer than `LEAST_EVENTS`."""
+        return self.happened / self.of if self.of >= LEAST_EVENTS else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Wilson's interval at 95 %, None where there is no value."""
+        if self.value is None:
+            return None
+        found = wilson(self.happened, self.of)
+        return found.low, found.high
+
+
+class TurnTaking(Struct, frozen=True):
+    """How calls went, over all their lines."""
+
+    lines: int
+    voice_to_voice: Latency
+    first_byte: Latency
+    leading_silence: Latency
+    total: Latency
+    yields: Latency
+    """From the caller's first sound to the agent's last, where an answer was talked into."""
+    unanswered: Share
+    cut_in: Share
+    """The agent talked before the caller had ended, of the lines that were answered."""
+    yielded: Share
+    false_interruptions: Share
+    with_gaps: Share
+    """Answers with a silence inside."""
+    longest_gap_s: float
+    overlap_s: float
+    """Of all lines together."""
+
+
+def lines_of(evidence: Mapping[str, object]) -> list[Line]:
+    """Return the lines that a check of a call has measured, as its evidence holds them."""
+    times = evidence.get("times")
+    try:
+        return msgspec.convert(times["lines"] if isinstance(times, Mapping) else (), list[Line])
+    except (KeyError, msgspec.ValidationError) as error:
+        raise InvalidInput(f"the evidence of a call does not hold the times of its lines: {error}") from error
+
+
+def turn_taking(lines: Sequence[Line]) -> TurnTaking:
+    """Return what the lines of all calls amount to."""
+    answered = [each for each in lines if each.first_audible_s is not None]
+    into = [each for each in lines if each.yield_s is not None or each.yield_censored_s is not None]
+    backchannels = [each for each in lines if each.false_interruption is not None]
+    return TurnTaking(
+        lines=len(lines),
+        voice_to_voice=latency(observations(lines)),
+        first_byte=latency(observations(lines, "to_first_byte_s")),
+        leading_silence=latency(
+            (each.leading_silence_s, False) for each in answered if each.leading_silence_s is not None
+        ),
+        total=latency(observations(lines, "total_s")),
+        yields=latency(
+            (each.yield_censored_s or 0.0, True) if each.yield_s is None else (each.yield_s, False) for each in into
+        ),
+        unanswered=Share(sum(each.censored for each in lines), len(answered) + sum(each.censored for each in lines)),
+        cut_in=Share(sum(each.cut_in for each in answered), len(answered)),
+        yielded=Share(sum(each.yield_s is not None for each in into), len(into)),
+        false_interruptions=Share(sum(each.false_interruption is True for each in backchannels), len(backchannels)),
+        with_gaps=Share(sum(each.gaps > 0 for each in answered), len(answered)),
+        longest_gap_s=max((each.longest_gap_s for each in answered), default=0.0),
+        overlap_s=math.fsum(each.overlap_s for each in lines),
+    )
+
+
+def observations(
+    lines: Iterable[Line], of: Literal["voice_to_voice_s", "to_first_byte_s", "total_s"] = "voice_to_voice_s"
+) -> list[tuple[float, bool]]:
+    """Return the times of lines, with those that nobody lived to see; an agent that cut in took no time."""
+    found: list[tuple[float, bool]] = []
+    for each in lines:
+        time: float | None = getattr(each, of)
+        if each.censored:
+            found.append((each.waited_s or 0.0, True))
+        elif time is not None and not each.cut_in:
+            found.append((time, False))
+    return found
+
+
+# ── The voice tax ──
+
+Cause = Literal["reasoning", "hearing", "speaking", "time", "unattributed"]
+
+
+class Answer(Struct, frozen=True):
+    """One question answered once, typed or spoken, and what is known of the call."""
+
+    case: str
+    """The case digest."""
+    model: str
+    repeat: int
+    variant: str
+    outcome: Outcome
+    called: bool = False
+    """There is a call, and its own check is what ended it as it did, if that was no failure."""
+    heard_as_said: bool | None = None
+    """None where the provider does not tell what it heard."""
+    transcript_passed: bool = False
+    """By its written words alone it passes."""
+    contradicted: bool = False
+    """The sound does not bear out the transcript."""
+    late: bool = False
+    """Nothing was heard by the deadline."""
+
+
+class Lost(Struct, frozen=True):
+    """A question that was answered well when typed, and not when spoken."""
+
+    case: str
+    repeat: int
+    cause: Cause
+
+
+class Tax(Struct, frozen=True):
+    """What one model loses when it is spoken to in one way."""
+
+    model: str
+    variant: str
+    pairs: int
+    """Of answers with a verdict on both sides."""
+    kept: int
+    gained: int
+    """Failed typed, passed spoken."""
+    reasoning: int
+    """Failed typed and spoken: nothing that a voice could lose."""
+    lost: tuple[Lost, ...]
+    excluded: int
+    """Answers of which one side has no verdict."""
+    text_rate: float | None
+    voice_rate: float | None
+    difference: float | None
+    """Spoken less typed, over cases; None of none."""
+    interval: tuple[float, float]
+    p_value: float
+
+    @property
+    def causes(self) -> dict[Cause, int]:
+        """How many were lost where; those of no loss are zero."""
+        counted = Counter(each.cause for each in self.lost)
+        return {cause: counted[cause] for cause in ("hearing", "speaking", "time", "unattributed")}
+
+
+def answer(result: Result) -> Answer:
+    """Return what a result tells about its voice; an answer that was typed has no call."""
+    key = result.key
+    checks = [check for check in result.checks if check.name != CALL]
+    call = next((check for check in result.checks if check.name == CALL), None)
+    known = Answer(key.case, key.model, key.repeat, key.variant, result.outcome)
+    if call is None:
+        return known
+    evidence = call.evidence
+    broke = _at(evidence, "times", "reason") in ("error", "closed")
+    heard = _at(evidence, "words", "heard", "count")
+    return msgspec.structs.replace(
+        known,
+        called=not broke and (result.outcome is not Outcome.ERRORED or call.outcome is Outcome.ERRORED),
+        heard_as_said=heard == 0 if isinstance(heard, int) else None,
+        transcript_passed=bool(checks) and all(check.outcome is Outcome.PASSED for check in checks),
+        contradicted=_at(evidence, "guard", "state") in TRIPPED,
+        late=any(each.censored for each in lines_of(evidence)),
+    )
+
+
+def _at(data: object, *keys: str) -> Any:
+    for key in keys:
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return data
+
+
+def cause(typed: Outcome, spoken: Answer) -> Cause | None:
+    """Return where a question was lost; None where nothing was, or nobody can know.
+
+    The first that holds: it fails typed; what was heard is not what was said; the transcript passes and the sound does
+    not bear it out; nothing was heard in time.
+    """
+    if not comparable(typed, spoken) or spoken.outcome is Outcome.PASSED:
+        return None
+    if typed is not Outcome.PASSED:
+        return "reasoning"
+    if spoken.heard_as_said is False:
+        return "hearing"
+    if spoken.transcript_passed and spoken.contradicted:
+        return "speaking"
+    return "time" if spoken.late else "unattributed"
+
+
+def comparable(typed: Outcome, spoken: Answer) -> bool:
+    """Tell whether both have a verdict: a call that its own evidence ruled out has one, an error elsewhere has none."""
+    ruled_out = spoken.outcome is Outcome.ERRORED and spoken.called
+    return typed in SCORED and (spoken.outcome in SCORED or ruled_out)
+
+
+def tax(answers: Iterable[Answer]) -> tuple[Tax, ...]:
+    """Return the tax of each model in each way of speaking, paired with the same case and repeat typed."""
+    typed: dict[tuple[str, str, int], Outcome] = {}
+    spoken: list[Answer] = []
+    for each in answers:
+        if each.variant == TEXT:
+            typed[each.model, each.case, each.repeat] = each.outcome
+        else:
+            spoken.append(each)
+    spoken.sort(key=lambda each: (each.model, each.variant, each.case, each.repeat))
+    return tuple(
+        _tax(model, variant, [(typed.get((model, each.case, each.repeat)), each) for each in group])
+        for (model, variant), group in groupby(spoken, key=lambda each: (each.model, each.variant))
+    )
+
+
+def _tax(model: str, variant: str, answers: Sequence[tuple[Outcome | None, Answer]]) -> Tax:
+    pairs = [(text, each) for text, each in answers if text is not None and comparable(text, each)]
+    causes = [(each, cause(text, each)) for text, each in pairs]
+    base: dict[str, list[Outcome]] = {}
+    new: dict[str, list[Outcome]] = {}
+    for text, each in pairs:
+        base.setdefault(each.case, []).append(text)
+        new.setdefault(each.case, []).append(
+            Outcome.PASSED if each.outcome is Outcome.PASSED else Outcome.FAILED  # ruled out is not passed
+        )
+    found = compare(base, new)
+    passed = [(text is Outcome.PASSED, each.outcome is Outcome.PASSED) for text, each in pairs]
+    return Tax(
+        model=model,
+        variant=variant,
+        pairs=len(pairs),
+        kept=passed.count((True, True)),
+        gained=passed.count((False, True)),
+        reasoning=passed.count((False, False)),
+        lost=tuple(Lost(each.case, each.repeat, why) for each, why in causes if why and why != "reasoning"),
+        excluded=len(answers) - len(pairs),
+        text_rate=found.base_rate,
+        voice_rate=found.new_rate,
+        difference=found.difference,
+        interval=(found.interval.low, found.interval.high),
+        p_value=found.p_value,
+    )

@@ -1,0 +1,103 @@
+"""Sound as numbers: files, levels, rates, codecs and the conditions a call is made under. No model, no network.
+
+Samples are 16-bit and of one channel, in numpy, unless a name says otherwise. `pcm` measures and codes them, `files`
+reads and writes them, `rates` changes their rate, `conditions` says what befalls them on the way, `noises` makes what
+is heard behind them. Nothing here plays, records or waits. Public names are imported on first use, so that importing
+the package costs nothing and works where numpy is missing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pramana.audio.faults import BadAudio, needed
+
+if TYPE_CHECKING:
+    from pramana.audio import conditions
+    from pramana.audio.files import Sound, read, read_wav, write_wav
+    from pramana.audio.pcm import (
+        AUDIBLE_DBFS,
+        LONGEST_S,
+        SHORTEST_S,
+        SILENT_DBFS,
+        Samples,
+        active_level_dbfs,
+        clipped_share,
+        decode,
+        digest,
+        encode,
+        first_audible,
+        last_audible,
+        level_dbfs,
+        problem,
+    )
+    from pramana.audio.rates import Resampler, resample
+
+CALLER_RATE = 16_000
+"""Samples a second of everything the caller says."""
+RECORDING_RATE = 24_000
+"""Samples a second of a call's recording."""
+
+_WHERE = {
+    "AUDIBLE_DBFS": "pcm",
+    "LONGEST_S": "pcm",
+    "Resampler": "rates",
+    "SHORTEST_S": "pcm",
+    "SILENT_DBFS": "pcm",
+    "Samples": "pcm",
+    "Sound": "files",
+    "active_level_dbfs": "pcm",
+    "clipped_share": "pcm",
+    "decode": "pcm",
+    "digest": "pcm",
+    "encode": "pcm",
+    "first_audible": "pcm",
+    "last_audible": "pcm",
+    "level_dbfs": "pcm",
+    "problem": "pcm",
+    "read": "files",
+    "read_wav": "files",
+    "resample": "rates",
+    "write_wav": "files",
+}
+
+__all__ = [
+    "AUDIBLE_DBFS",
+    "CALLER_RATE",
+    "LONGEST_S",
+    "RECORDING_RATE",
+    "SHORTEST_S",
+    "SILENT_DBFS",
+    "BadAudio",
+    "Resampler",
+    "Samples",
+    "Sound",
+    "active_level_dbfs",
+    "clipped_share",
+    "conditions",
+    "decode",
+    "digest",
+    "encode",
+    "first_audible",
+    "last_audible",
+    "level_dbfs",
+    "problem",
+    "read",
+    "read_wav",
+    "resample",
+    "write_wav",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "conditions":
+        return import_module("pramana.audio.conditions")
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with needed("sound"):
+        found = getattr(import_module(f"pramana.audio.{_WHERE[name]}"), name)
+    globals()[name] = found  # a call's every frame asks: the second time costs nothing
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,118 @@
+"""What conditions do to a sound: a signal and dice go in, a signal of the same length and place comes out.
+
+Signals are in the units of 16-bit samples but not bound to them; only the telephone, which is digital, rounds. What an
+effect pushes beyond full scale is turned down as a whole, so that nothing is clipped and no ratio changes; where a
+stated gain would clip, that is refused, since turning it down would not be that gain.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pramana.audio.conditions import VERSION, Conditions
+from pramana.audio.faults import BadAudio
+from pramana.audio.noises import Dice, Signal, babble, music, street
+from pramana.audio.pcm import FULL_SCALE, Samples, active_level_dbfs, decode, encode, from_float
+from pramana.audio.rates import resample
+
+RATE = 16_000
+PACKET_S = 0.02
+MEAN_BURST = 3
+"""Packets lost in a row, on average."""
+PHONE_RATE = 8_000
+PHONE_BAND_HZ = (300, 3400)
+_PEAK = FULL_SCALE - 1
+_MAKERS = {"babble": babble, "street": street, "music": music}
+
+
+def applied(conditions: Conditions, samples: Samples, seed: int) -> Samples:
+    """Return the sound under the conditions."""
+    if not samples.size or not conditions:
+        return samples.astype(np.int16)
+
+    def dice(purpose: str) -> Dice:
+        return Dice(seed, f"pramana conditions {VERSION} {purpose}")
+
+    signal = samples.astype(np.float64)
+    if conditions.reverb is not None:
+        signal = _fitted(_reverberant(signal, conditions.reverb, dice("reverb")))
+    if conditions.noise is not None:
+        kind = conditions.noise_kind
+        speech_db = active_level_dbfs(from_float(signal), RATE)
+        noise = _MAKERS[kind](len(signal), RATE, dice(f"noise {kind}"))
+        signal = _fitted(signal + noise * (_amplitude(speech_db - conditions.noise) / _rms(noise)))
+    if conditions.gain is not None:
+        signal = _amplified(signal, conditions.gain)
+    if conditions.phone:
+        signal = _telephoned(signal)
+    if conditions.loss is not None:
+        signal = _lossy(signal, conditions.loss / 100, dice("loss"))
+    return from_float(signal)
+
+
+def _reverberant(signal: Signal, seconds: float, dice: Dice) -> Signal:
+    """Return the sound in a room: itself, and as much again of echoes that lose 60 dB in so many seconds."""
+    size = int(seconds * RATE)
+    echoes = dice.hiss(size) * 10 ** (-3 * np.arange(size) / size)
+    echoes[: int(0.003 * RATE)] = 0  # the nearest wall is half a metre away
+    echoes /= np.sqrt(np.sum(np.square(echoes)))
+    echoes[0] = 1
+    length = len(signal) + size
+    heard = np.fft.irfft(np.fft.rfft(signal, length) * np.fft.rfft(echoes, length), length)[: len(signal)]
+    heard *= np.sqrt(0.5)  # direct sound and echoes have the same power: together twice as much
+    fade = min(len(signal), int(0.01 * RATE))
+    heard[-fade:] *= np.linspace(1, 0, fade)  # else the echo would end in a click
+    return heard
+
+
+def _amplified(signal: Signal, decibels: float) -> Signal:
+    louder = signal * 10 ** (decibels / 20)
+    peak = float(np.max(np.abs(louder)))
+    if peak > _PEAK and decibels > 0:
+        room = np.floor(10 * (decibels - 20 * np.log10(peak / _PEAK))) / 10
+        raise BadAudio(f"gain={decibels:g}dB would clip this sound: at most {max(room, 0):g} dB fit")
+    return louder
+
+
+def _telephoned(signal: Signal) -> Signal:
+    low, high = PHONE_BAND_HZ
+    apart = len(signal) + RATE // 5  # else the filter would carry the end over to the beginning
+    hertz = np.fft.rfftfreq(apart, 1 / RATE)
+    # Smooth edges of 100 and 300 Hz outside the band: steep ones ring for everyone to hear.
+    curve = _ramp(hertz, low - 100, low) * (1 - _ramp(hertz, high, high + 300))
+    band = np.fft.irfft(np.fft.rfft(signal, apart) * curve, apart)[: len(signal)]
+    line = decode("mulaw", encode("mulaw", resample(from_float(_fitted(band, 0.9 * _PEAK)), RATE, PHONE_RATE)))
+    heard = resample(line, PHONE_RATE, RATE)[: len(signal)].astype(np.float64)
+    return np.pad(heard, (0, len(signal) - len(heard)))
+
+
+def _lossy(signal: Signal, share: float, dice: Dice) -> Signal:
+    """Return the sound with packets lost in bursts, by the model of Gilbert: a line that is up or down."""
+    packet = int(PACKET_S * RATE)
+    recover = 1 / MEAN_BURST
+    fail = recover * share / (1 - share)
+    rolls = dice.many(-(-len(signal) // packet))
+    heard, down = signal.copy(), False
+    for number, roll in enumerate(rolls):
+        chance = share if number == 0 else 1 - recover if down else fail
+        down = bool(roll < chance)
+        if down:
+            heard[number * packet : (number + 1) * packet] = 0
+    return heard
+
+
+def _fitted(signal: Signal, most: float = _PEAK) -> Signal:
+    peak = float(np.max(np.abs(signal)))
+    return signal * (most / peak) if peak > most else signal
+
+
+def _ramp(hertz: NDArray[np.floating], begin: float, end: float) -> Signal:
+    risen: Signal = np.sin(np.clip((hertz - begin) / (end - begin), 0, 1) * (np.pi / 2)) ** 2
+    return risen
+
+
+def _amplitude(dbfs: float) -> float:
+    return FULL_SCALE * float(10 ** (dbfs / 20))
+
+
+def _rms(signal: Signal) -> float:
+    return float(np.sqrt(np.mean(np.square(signal)))) or 1.0

@@ -1,0 +1,27 @@
+"""Why sound cannot be used: `BadAudio` for what was given, `EngineMissing` for a library that is not installed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pramana.errors import EngineMissing, InvalidInput
+
+
+class BadAudio(InvalidInput):
+    """What was given is no sound that can be used."""
+
+    code = "bad_audio"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@contextmanager
+def needed(what: str) -> Iterator[None]:
+    """Turn a library that cannot be imported into one sentence that says what to install."""
+    try:
+        yield
+    except ImportError as error:
+        raise EngineMissing(
+            f"{what} needs a library that is not here ({error}): pip install 'pramana[voice]'"
+        ) from error

@@ -1,0 +1,206 @@
+"""Sound files: the bytes of a WAV, FLAC, OGG or MP3 go in, 16-bit samples come out; and samples become a WAV.
+
+A file is looked through before a decoder sees it: what is cut off, promises more than there is, or is no sound at all
+is `BadAudio` with the reason. Nothing is guessed or repaired, and no more than `LONGEST_S` seconds are ever decoded.
+"""
+
+import io
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pramana.audio.faults import BadAudio, needed
+from pramana.audio.pcm import FULL_SCALE, LONGEST_S, Samples, from_float
+from pramana.audio.rates import HIGHEST_RATE, LOWEST_RATE
+
+if TYPE_CHECKING:
+    import soundfile  # type: ignore[import-untyped]
+
+MOST_CHANNELS = 8
+_BLOCK = 1 << 16
+_STREAMED = 0xFFFFFFFF
+"""The size a WAV states when it was written before its length was known: to the end of the file."""
+_PCM, _EXTENSIBLE = 1, 0xFFFE
+_FORMATS = "WAV, FLAC, OGG or MP3"
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """One channel of 16-bit samples and how many of them are a second."""
+
+    samples: Samples
+    rate: int
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / self.rate
+
+
+def read(data: bytes) -> Sound:
+    """Return the sound of a file, its channels mixed into one."""
+    _looked_through(data)
+    with needed("reading a sound file"):
+        import soundfile
+    try:
+        with soundfile.SoundFile(io.BytesIO(data)) as file:
+            return _decoded(file)
+    except soundfile.SoundFileError as error:
+        raise BadAudio(f"it cannot be decoded ({_said(error)}): it is broken or ends too early") from None
+
+
+def write_wav(samples: Samples, rate: int) -> bytes:
+    """Return a WAV file of samples of one channel, or of as many as the array has columns."""
+    channels = samples.shape[1] if samples.ndim == 2 else 1
+    body = samples.astype("<i2", copy=False).tobytes()
+    width = 2 * channels
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, _PCM, channels, rate, rate * width, width, 16)
+    return (
+        struct.pack("<4sI4s", b"RIFF", 36 + len(body), b"WAVE") + form + struct.pack("<4sI", b"data", len(body)) + body
+    )
+
+
+def read_wav(data: bytes) -> tuple[Samples, int]:
+    """Return the samples of a WAV of 16 bits, one column a channel where there are several, and its rate."""
+    chunks = dict(_wav_chunks(data))
+    form, body = chunks.get(b"fmt "), chunks.get(b"data")
+    if form is None or body is None or len(form) < 16:
+        raise BadAudio("the WAV has no format or no data in it")
+    kind, channels, rate, _, width, bits = struct.unpack_from("<HHIIHH", form)
+    if kind == _EXTENSIBLE and len(form) >= 26:
+        (kind,) = struct.unpack_from("<H", form, 24)
+    if kind != _PCM or bits != 16 or not channels or width != 2 * channels or not rate:
+        raise BadAudio(f"the WAV is of format {kind} with {bits} bits in {channels} channels, not 16-bit PCM")
+    if len(body) % width:
+        raise BadAudio(f"the WAV ends in the middle of a sample: {len(body)} bytes are no multiple of {width}")
+    samples = np.frombuffer(body, "<i2").astype(np.int16)
+    return (samples if channels == 1 else samples.reshape(-1, channels)), rate
+
+
+def _decoded(file: "soundfile.SoundFile") -> Sound:
+    rate, channels = int(file.samplerate), int(file.channels)
+    if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+        raise BadAudio(f"it states {rate} samples a second, outside {LOWEST_RATE} to {HIGHEST_RATE}")
+    if channels > MOST_CHANNELS:
+        raise BadAudio(f"it has {channels} channels, and at most {MOST_CHANNELS} are mixed into one")
+    longest = int(LONGEST_S * rate)
+    if file.frames > longest:
+        raise BadAudio(f"it states a length of {file.frames / rate:,.0f} s, and at most {LONGEST_S:.0f} s are read")
+    blocks, frames = [], 0
+    while len(block := file.read(_BLOCK, dtype="float64", always_2d=True)):
+        blocks.append(from_float(block.mean(axis=1) * FULL_SCALE))
+        frames += len(block)
+        if frames > longest:
+            raise BadAudio(f"it is longer than {LONGEST_S:.0f} s")
+    if frames < file.frames:
+        raise BadAudio(f"it is cut off: {file.frames / rate:.2f} s are promised, {frames / rate:.2f} s are there")
+    if not frames:
+        raise BadAudio("it holds no sample")
+    return Sound(np.concatenate(blocks), rate)
+
+
+def _said(error: Exception) -> str:
+    return str(getattr(error, "error_string", "") or "no reason given").rstrip(".")
+
+
+# ── Before a decoder sees it ──
+
+
+def _looked_through(data: bytes) -> None:
+    if not data:
+        raise BadAudio("the file is empty")
+    if data[:4] in {b"RIFF", b"RIFX"}:
+        for _ in _wav_chunks(data):
+            pass
+    elif data[:4] == b"OggS":
+        _check_ogg(data)
+    elif data[:3] == b"ID3" or (data[0] == 0xFF and len(data) > 1 and data[1] >= 0xE0):
+        _check_mp3(data)
+    elif data[:4] != b"fLaC":
+        raise BadAudio(f"it is no {_FORMATS} file: it begins with {data[:8]!r}")
+
+
+def _wav_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the chunks of a WAV, each whole."""
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        raise BadAudio(f"it is no WAV file: it begins with {data[:12]!r}")
+    place = 12
+    while place + 8 <= len(data):
+        name, size = struct.unpack_from("<4sI", data, place)
+        there = len(data) - place - 8
+        if name == b"data" and size == _STREAMED:
+            size = there
+        if size > there:
+            raise BadAudio(
+                f"it is cut off: its {name.decode('latin-1').strip()} chunk promises {size:,} bytes, "
+                f"{there:,} are there"
+            )
+        yield name, data[place + 8 : place + 8 + size]
+        place += 8 + size + size % 2
+
+
+def _check_ogg(data: bytes) -> None:
+    """Refuse an OGG whose last page does not say that it is the last."""
+    place, last = 0, False
+    while place < len(data):
+        head = data[place : place + 27]
+        if len(head) < 27 or head[:4] != b"OggS":
+            raise BadAudio(f"it is cut off or broken: at byte {place:,} no page of the OGG begins")
+        table = data[place + 27 : place + 27 + head[26]]
+        end = place + 27 + head[26] + sum(table)
+        if len(table) < head[26] or end > len(data):
+            raise BadAudio(f"it is cut off: its last page, at byte {place:,}, is not whole")
+        place, last = end, bool(head[5] & 4)
+    if not last:
+        raise BadAudio("it is cut off: its last page does not end the stream")
+
+
+_MP3_BITRATES = {  # kbit/s of layer III by index: of MPEG 1, and of MPEG 2 and 2.5
+    3: (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
+    2: (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+}
+_MP3_RATES = {3: (44_100, 48_000, 32_000), 2: (22_050, 24_000, 16_000), 0: (11_025, 12_000, 8_000)}
+_TAGS = (b"TAG", b"APETAGEX", b"ID3", b"LYRICSBEGIN")
+
+
+def _check_mp3(data: bytes) -> None:
+    """Refuse an MP3 that is not one whole frame after another; a decoder would look on for sense, and say so aloud."""
+    place = 0
+    if data[:3] == b"ID3":
+        size = int.from_bytes(data[6:10], "big")
+        place = 10 + sum((size >> 8 * at & 0x7F) << 7 * at for at in range(4)) + (10 if data[5:6] >= b"\x10" else 0)
+    promised, frames = 0, 0
+    while place < len(data) and not data.startswith(_TAGS, place) and data[place:].strip(b"\0"):
+        length = _mp3_frame(data, place)
+        if length is None:
+            raise BadAudio(f"it is no MP3, or broken: at byte {place:,} no frame of layer III begins")
+        if place + length > len(data):
+            raise BadAudio(f"it is cut off: its last frame, at byte {place:,}, is not whole")
+        if not frames:
+            promised = _mp3_promise(data[place : place + length])
+        frames, place = frames + 1, place + length
+    if frames < 2:
+        raise BadAudio("it is no MP3, or cut off: it does not hold two frames")
+    if promised > frames:
+        raise BadAudio(f"it is cut off: it promises {promised:,} frames, {frames:,} are there")
+
+
+def _mp3_frame(data: bytes, place: int) -> int | None:
+    """Return the length of the frame that begins here, None where none does."""
+    head = int.from_bytes(data[place : place + 4], "big")
+    version, layer, bitrate, rate = head >> 19 & 3, head >> 17 & 3, head >> 12 & 15, head >> 10 & 3
+    if head >> 21 != 0x7FF or version == 1 or layer != 1 or bitrate in {0, 15} or rate == 3:
+        return None
+    bits = _MP3_BITRATES[3 if version == 3 else 2][bitrate - 1] * 1000
+    return (144 if version == 3 else 72) * bits // _MP3_RATES[version][rate] + (head >> 9 & 1)
+
+
+def _mp3_promise(frame: bytes) -> int:
+    """Return how many frames the first one says will follow; 0 where it does not say."""
+    for name in (b"Xing", b"Info"):
+        place = frame.find(name, 4, 48)
+        if place >= 0 and len(frame) >= place + 12 and frame[place + 7] & 1:
+            return int.from_bytes(frame[place + 8 : place + 12], "big")
+    return 0

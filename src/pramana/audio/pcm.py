@@ -1,0 +1,164 @@
+"""16-bit samples: how loud, where audible, why unusable; G.711 and back; a digest. Pure functions on numpy arrays.
+
+Levels are in dBFS: 0 is the power of a full-scale square, so that a full-scale sine has -3. Silence is -120, never
+minus infinity. Nothing here changes what it is given.
+"""
+
+import hashlib
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pramana.audio.faults import BadAudio
+
+Samples = NDArray[np.int16]
+Codec = Literal["pcm", "mulaw", "alaw"]
+
+FULL_SCALE = 32768
+QUIETEST_DBFS = -120.0
+"""What digital silence is said to have."""
+AUDIBLE_DBFS = -50.0
+"""A sample is audible when it has this magnitude and stands in 5 ms of this power: above the hiss of a telephone line
+and any dither, far below the quietest speech."""
+_AUDIBLE_WINDOW_S = 0.005
+SILENT_DBFS = -60.0
+SHORTEST_S = 0.1
+LONGEST_S = 300.0
+CLIPPED_SHARE = 0.001
+"""More samples than this at full scale, and the sound is clipped: one that merely peaks there has a few."""
+_ACTIVE_FRAME_S, _ACTIVE_RANGE_DB = 0.02, 30.0
+
+
+# ── Levels ──
+
+
+def level_dbfs(samples: Samples) -> float:
+    """Return the level of all samples together."""
+    if not samples.size:
+        return QUIETEST_DBFS
+    return _decibels(float(np.mean(np.square(samples, dtype=np.float64))))
+
+
+def active_level_dbfs(samples: Samples, rate: int) -> float:
+    """Return the level of the speech without its pauses: of those frames of 20 ms within 30 dB of the loudest."""
+    frame = max(1, round(rate * _ACTIVE_FRAME_S))
+    whole = len(samples) // frame * frame
+    if not whole:
+        return level_dbfs(samples)
+    powers = np.mean(np.square(samples[:whole].reshape(-1, frame), dtype=np.float64), axis=1)
+    active = powers[powers >= powers.max() * 10 ** (-_ACTIVE_RANGE_DB / 10)]
+    return _decibels(float(active.mean()))
+
+
+def clipped_share(samples: Samples) -> float:
+    """Return the share of samples at full scale."""
+    return float(np.mean((samples == FULL_SCALE - 1) | (samples <= 1 - FULL_SCALE))) if samples.size else 0.0
+
+
+def first_audible(samples: Samples, rate: int) -> int | None:
+    """Return the index of the first audible sample, None where there is none (see `AUDIBLE_DBFS`)."""
+    if not samples.size:
+        return None
+    window = max(1, min(len(samples), round(rate * _AUDIBLE_WINDOW_S)))
+    magnitudes = np.abs(samples.astype(np.int64))
+    so_far = np.concatenate(([0], np.cumsum(np.square(magnitudes))))
+    audible = FULL_SCALE * 10 ** (AUDIBLE_DBFS / 20)
+    loud = so_far[window:] - so_far[:-window] >= audible**2 * window
+    start = int(np.argmax(loud))
+    if not loud[start]:
+        return None
+    return start + int(np.argmax(magnitudes[start : start + window] >= audible))
+
+
+def last_audible(samples: Samples, rate: int) -> int | None:
+    """Return the index of the last audible sample, None where there is none."""
+    behind = first_audible(samples[::-1], rate)
+    return None if behind is None else len(samples) - 1 - behind
+
+
+def problem(samples: Samples, rate: int) -> str | None:
+    """Return why the sound cannot be used as a prompt, None where it can."""
+    seconds = len(samples) / rate
+    if not samples.size:
+        return "empty: it holds no sample"
+    if seconds < SHORTEST_S:
+        return f"too short: {seconds:.3f} s, and nothing can be said in less than {SHORTEST_S} s"
+    if seconds > LONGEST_S:
+        return f"too long: {seconds:.0f} s, and a prompt may last {LONGEST_S:.0f} s"
+    if (level := level_dbfs(samples)) < SILENT_DBFS:
+        return f"silent: its level is {level:.0f} dBFS, below {SILENT_DBFS:.0f}"
+    if (share := clipped_share(samples)) > CLIPPED_SHARE:
+        return f"clipped: {share:.1%} of its samples are at full scale, above {CLIPPED_SHARE:.1%}"
+    return None
+
+
+def digest(samples: Samples, rate: int) -> str:
+    """Return the identity of a sound: of its rate and its samples, whatever file they came in."""
+    head = f"pcm16 mono {rate}\n".encode()
+    return "sha256:" + hashlib.sha256(head + encode("pcm", samples)).hexdigest()
+
+
+def _decibels(power: float) -> float:
+    return max(QUIETEST_DBFS, 10 * float(np.log10(max(power, 1e-9) / FULL_SCALE**2)))
+
+
+def from_float(signal: NDArray[np.floating]) -> Samples:
+    """Return a signal, in the units of 16-bit samples, rounded and held within them."""
+    held: Samples = np.clip(np.rint(signal), -FULL_SCALE, FULL_SCALE - 1).astype(np.int16)
+    return held
+
+
+# ── Codecs ──
+
+
+def encode(codec: Codec, samples: Samples) -> bytes:
+    """Return samples as they travel: 16-bit little-endian, or one byte of G.711 each."""
+    if codec == "pcm":
+        return samples.astype("<i2", copy=False).tobytes()
+    if codec in {"mulaw", "alaw"}:
+        return _encoder(codec)[samples.astype(np.int16, copy=False).view(np.uint16)].tobytes()
+    raise BadAudio(f'codec "{codec}" is not known: pcm, mulaw or alaw')
+
+
+def decode(codec: Codec, data: bytes) -> Samples:
+    """Return the samples that travelled."""
+    if codec == "pcm":
+        if len(data) % 2:
+            raise BadAudio(f"16-bit samples take an even number of bytes, and these are {len(data)}")
+        return np.frombuffer(data, "<i2").astype(np.int16)
+    if codec in {"mulaw", "alaw"}:
+        return _decoder(codec)[np.frombuffer(data, np.uint8)]
+    raise BadAudio(f'codec "{codec}" is not known: pcm, mulaw or alaw')
+
+
+@lru_cache(maxsize=2)
+def _encoder(law: Codec) -> NDArray[np.uint8]:
+    """Return the code of every 16-bit sample, at its place as an unsigned number."""
+    samples = np.arange(1 << 16).astype(np.uint16).view(np.int16).astype(np.int64)
+    sign = (samples >= 0).astype(np.int64) << 7
+    sizes = np.where(samples >= 0, samples, ~samples)
+    powers = 1 << np.arange(7)
+    codes: NDArray[np.int64]
+    if law == "mulaw":
+        biased = np.minimum((sizes >> 2) + 33, 0x1FFF)
+        segment = 1 + np.searchsorted(powers, biased >> 6, side="right")
+        codes = sign | (8 - segment) << 4 | 15 - (biased >> segment & 15)
+    else:
+        steps = sizes >> 4
+        segment = np.searchsorted(powers, steps >> 4, side="right")
+        codes = (sign | segment << 4 | steps >> np.maximum(segment - 1, 0) & 15) ^ 0x55
+    return codes.astype(np.uint8)
+
+
+@lru_cache(maxsize=2)
+def _decoder(law: Codec) -> Samples:
+    """Return the sample of every code."""
+    codes = np.arange(256) ^ (0xFF if law == "mulaw" else 0x55)
+    segment, step = codes >> 4 & 7, codes & 15
+    if law == "mulaw":
+        sizes = (((step << 3) + 132) << segment) - 132
+        return np.where(codes & 0x80, -sizes, sizes).astype(np.int16)
+    sizes = np.where(segment == 0, (step << 4) + 8, ((step << 4) + 264) << np.maximum(segment - 1, 0))
+    return np.where(codes & 0x80, sizes, -sizes).astype(np.int16)

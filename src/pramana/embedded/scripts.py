@@ -1,0 +1,230 @@
+"""Which voice speaks a language, and which letters it reads: a code and a text go in, a voice or the reason why not.
+
+The table is explicit: espeak-ng has a voice for almost any code it is given, and spells out letters it does not know,
+"Chinese letter, Chinese letter". Scripts are Unicode's, by the names of the characters. Nothing here makes a sound.
+"""
+
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pramana.errors import InvalidInput, quote
+
+LONGEST_TEXT = 20_000
+"""Characters: far more than five minutes of speech."""
+
+
+class CannotSpeak(InvalidInput):
+    """The text would not be spoken as it is meant."""
+
+    code = "cannot_speak"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """A voice of espeak-ng, by the file it is described in, and the scripts it reads."""
+
+    file: str
+    scripts: tuple[str, ...]
+
+
+def voice_for(language: str) -> Voice:
+    """Return the voice for a language code, in any case, with `-` or `_` before the region.
+
+    A region that is not in the table is an accent of its language: `de-AT` is spoken as `de`.
+    """
+    code = language.strip().lower().replace("_", "-")
+    base, _, region = code.partition("-")
+    is_region = len(region) in {2, 3} and region.isalnum() and region.isascii()
+    found = VOICES.get(code) or (VOICES.get(base) if is_region else None)
+    if found:
+        return found
+    if base in NOT_READ:
+        raise CannotSpeak(f'no voice for "{base}": {NOT_READ[base]}')
+    raise CannotSpeak(f"no voice for language {quote(language)}; known are {_known()}")
+
+
+def readable(text: str, language: str) -> str:
+    """Return the text as the voice for the language is given it: composed, its spaces single."""
+    voice = voice_for(language)
+    if len(text) > LONGEST_TEXT:
+        raise CannotSpeak(f"the text has {len(text):,} characters, and {LONGEST_TEXT:,} are the most that is spoken")
+    plain = " ".join("".join(_tidied(each) for each in unicodedata.normalize("NFC", text)).split())
+    says_something = False
+    for each in plain:
+        category = unicodedata.category(each)
+        if category in {"Cc", "Cs", "Co", "Cn"}:
+            raise CannotSpeak(f"the text holds {_named(each)}, which is no character of any language")
+        if (category == "So" and each >= "\u2300") or "\U0001f3fb" <= each <= "\U0001f3ff":
+            raise CannotSpeak(f"the text holds a picture, {_named(each)}, which nobody says")
+        if category[0] not in "LMN":
+            continue
+        script = script_of(each)
+        if script is not None and script not in voice.scripts:
+            raise CannotSpeak(
+                f'the voice for "{language}" reads {" and ".join(voice.scripts)} script, and the text holds '
+                f"{script}, {_named(each)}, which it would not read as it is meant"
+            )
+        says_something = says_something or category[0] != "M"
+    if not says_something:
+        raise CannotSpeak("there is nothing to say: the text holds no letter and no digit")
+    return plain
+
+
+@lru_cache(maxsize=4096)
+def script_of(character: str) -> str | None:
+    """Return the script of a letter, mark or digit; None where every script uses it.
+
+    >>> script_of("й"), script_of("々"), script_of("7")
+    ('Cyrillic', 'Han', None)
+    """
+    first = unicodedata.name(character, "UNKNOWN").partition(" ")[0].partition("-")[0]
+    if first in _COMMON or (unicodedata.category(character) == "No" and character < "\u2190"):
+        return None
+    return _SCRIPTS.get(first, first.capitalize())
+
+
+_COMMON = frozenset({"DIGIT", "COMBINING", "MODIFIER", "MICRO", "VARIATION", "VULGAR", "SUPERSCRIPT", "SUBSCRIPT"})
+_SCRIPTS = {
+    "CJK": "Han",
+    "IDEOGRAPHIC": "Han",
+    "EXTENDED": "Arabic",  # the digits of Persian and Urdu
+    "FEMININE": "Latin",  # the small a and o of Spanish and Portuguese ordinals
+    "MASCULINE": "Latin",
+    "ROMAN": "Latin",
+}
+
+
+def _tidied(character: str) -> str:
+    if "\uff01" <= character <= "\uff5e":
+        return chr(ord(character) - 0xFEE0)  # the wide forms of ASCII
+    if unicodedata.category(character) == "Cf" and character not in "\u200c\u200d":
+        return ""  # it directs how text is shown; the two joiners change how it is read
+    return " " if character.isspace() else character
+
+
+def _named(character: str) -> str:
+    name = unicodedata.name(character, "")
+    return f'"{character}" ({name})' if name else f"U+{ord(character):04X}"
+
+
+def _known() -> str:
+    return ", ".join(sorted({code.partition("-")[0] for code in VOICES}))
+
+
+NOT_READ = {
+    "he": "espeak-ng leaves out the vowels of unpointed Hebrew: two words in five come out without any",
+    "th": "espeak-ng does not read the spelling of Thai",
+    "my": "espeak-ng does not read the spelling of Burmese",
+}
+"""Languages that espeak-ng lists and does not speak."""
+
+_FILES: dict[tuple[str, ...], dict[str, str]] = {
+    ("Latin",): {
+        "af": "gmw/af",
+        "az": "trk/az",
+        "bs": "zls/bs",
+        "ca": "roa/ca",
+        "cs": "zlw/cs",
+        "cy": "cel/cy",
+        "da": "gmq/da",
+        "de": "gmw/de",
+        "en": "gmw/en-US",
+        "en-au": "gmw/en",
+        "en-gb": "gmw/en",
+        "en-ie": "gmw/en",
+        "en-in": "gmw/en",
+        "en-nz": "gmw/en",
+        "en-us": "gmw/en-US",
+        "en-za": "gmw/en",
+        "eo": "art/eo",
+        "es": "roa/es",
+        "es-419": "roa/es-419",
+        "es-ar": "roa/es-419",
+        "es-cl": "roa/es-419",
+        "es-co": "roa/es-419",
+        "es-es": "roa/es",
+        "es-mx": "roa/es-419",
+        "es-pe": "roa/es-419",
+        "es-us": "roa/es-419",
+        "et": "urj/et",
+        "eu": "eu",
+        "fi": "urj/fi",
+        "fr": "roa/fr",
+        "fr-be": "roa/fr-BE",
+        "fr-ch": "roa/fr-CH",
+        "fr-fr": "roa/fr",
+        "ga": "cel/ga",
+        "hr": "zls/hr",
+        "hu": "urj/hu",
+        "id": "poz/id",
+        "is": "gmq/is",
+        "it": "roa/it",
+        "lb": "gmw/lb",
+        "lt": "bat/lt",
+        "lv": "bat/lv",
+        "ms": "poz/ms",
+        "mt": "sem/mt",
+        "nb": "gmq/nb",
+        "nl": "gmw/nl",
+        "no": "gmq/nb",
+        "pl": "zlw/pl",
+        "pt": "roa/pt-BR",
+        "pt-br": "roa/pt-BR",
+        "pt-pt": "roa/pt",
+        "ro": "roa/ro",
+        "sk": "zlw/sk",
+        "sl": "zls/sl",
+        "sq": "ine/sq",
+        "sv": "gmq/sv",
+        "sw": "bnt/sw",
+        "tr": "trk/tr",
+        "uz": "trk/uz",
+        "vi": "aav/vi",
+    },
+    ("Cyrillic",): {
+        "be": "zle/be",
+        "bg": "zls/bg",
+        "kk": "trk/kk",
+        "ky": "trk/ky",
+        "mk": "zls/mk",
+        "ru": "zle/ru",
+        "uk": "zle/uk",
+    },
+    ("Cyrillic", "Latin"): {"sr": "zls/sr"},
+    ("Greek",): {"el": "grk/el"},
+    ("Armenian",): {"hy": "ine/hy"},
+    ("Georgian",): {"ka": "ccs/ka"},
+    ("Ethiopic",): {"am": "sem/am"},
+    ("Arabic",): {"ar": "sem/ar", "fa": "ira/fa", "ur": "inc/ur"},
+    ("Devanagari",): {"hi": "inc/hi", "mr": "inc/mr", "ne": "inc/ne"},
+    ("Bengali",): {"as": "inc/as", "bn": "inc/bn"},
+    ("Gujarati",): {"gu": "inc/gu"},
+    ("Gurmukhi",): {"pa": "inc/pa"},
+    ("Kannada",): {"kn": "dra/kn"},
+    ("Malayalam",): {"ml": "dra/ml"},
+    ("Oriya",): {"or": "inc/or"},
+    ("Sinhala",): {"si": "inc/si"},
+    ("Tamil",): {"ta": "dra/ta"},
+    ("Telugu",): {"te": "dra/te"},
+    ("Hangul",): {"ko": "ko"},
+    ("Hiragana", "Katakana"): {"ja": "jpx/ja"},
+    ("Han",): {
+        "cmn": "sit/cmn",
+        "yue": "sit/yue",
+        "zh": "sit/cmn",
+        "zh-cn": "sit/cmn",
+        "zh-hans": "sit/cmn",
+        "zh-hant": "sit/cmn",
+        "zh-hk": "sit/yue",
+        "zh-mo": "sit/yue",
+        "zh-sg": "sit/cmn",
+        "zh-tw": "sit/cmn",
+    },
+}
+VOICES = {code: Voice(file, scripts) for scripts, files in _FILES.items() for code, file in files.items()}
+"""By language code: Norwegian is spoken in Bokmål, Chinese in Mandarin, English and Portuguese as most do."""

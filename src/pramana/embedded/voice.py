@@ -1,0 +1,135 @@
+"""espeak-ng in this process: a text and its language go in, 16-bit samples at the caller's rate come out. No network.
+
+The same text gives the same samples, in any process and after any other text: the library keeps state of its own that
+nothing resets, so it is loaded anew for each text, which takes three milliseconds. One text at a time. What it would
+spell out or mispronounce for lack of the letters is refused with `CannotSpeak` before any sound is made. Every voice
+speaks at the same level, the one telephony is measured at. espeak-ng is free software under the GPL, version 3.
+"""
+
+import ctypes
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pramana.audio import CALLER_RATE
+from pramana.audio.faults import needed
+from pramana.embedded.scripts import CannotSpeak, Voice, readable, voice_for
+from pramana.errors import EngineMissing
+
+if TYPE_CHECKING:
+    from pramana.audio import Samples
+
+__all__ = ["LEVEL_DBFS", "NAME", "CannotSpeak", "speak"]
+
+NAME = "espeak-ng 1.52.0"
+LEVEL_DBFS = -26.0
+"""Of the speech without its pauses."""
+_SYNCHRONOUS, _DO_NOT_EXIT, _UTF8, _IPA = 2, 0x8000, 1, 2
+_BAD = {-1: "an internal error", 1: "its buffer is full", 2: "it knows no such voice"}
+_Heard = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+_lock = threading.Lock()
+
+
+def speak(text: str, language: str) -> "Samples":
+    """Return the text as speech."""
+    from pramana import audio
+    from pramana.audio.pcm import FULL_SCALE, from_float
+
+    plain, voice = readable(text, language), voice_for(language)
+    with _lock, _loaded() as library:
+        rate = _opened(library, voice)
+        if "Latin" not in voice.scripts:
+            _check_letters(library, plain, language)
+        spoken = _synthesised(library, plain, int(rate * audio.LONGEST_S))
+        _checked("ending", library.espeak_Terminate())
+    if not spoken:
+        raise CannotSpeak("the voice finds nothing to say in the text")
+    samples = audio.resample(audio.decode("pcm", spoken), rate, CALLER_RATE)
+    louder = 10 ** ((LEVEL_DBFS - audio.active_level_dbfs(samples, CALLER_RATE)) / 20)
+    peak = int(abs(samples.astype("int32")).max())
+    return from_float(samples * min(louder, (FULL_SCALE - 1) / max(peak, 1)))
+
+
+@contextmanager
+def _loaded() -> Iterator[Any]:
+    """Load the library as if for the first time, and let go of it."""
+    with needed("the embedded voice"):
+        import _ctypes
+
+        import espeakng_loader  # type: ignore[import-untyped]
+    try:
+        library = ctypes.CDLL(espeakng_loader.get_library_path())
+    except OSError as error:
+        raise EngineMissing(f"espeak-ng cannot be loaded ({error}): pip install 'pramana[voice]'") from error
+    try:
+        yield library
+    finally:
+        if sys.platform == "win32":
+            _ctypes.FreeLibrary(library._handle)  # noqa: SLF001 - ctypes has no public way to let go
+        else:
+            _ctypes.dlclose(library._handle)  # noqa: SLF001
+
+
+def _opened(library: Any, voice: Voice) -> int:
+    """Make the library ready to speak, and return its rate."""
+    import espeakng_loader
+
+    data = Path(espeakng_loader.get_library_path()).with_name("espeak-ng-data")
+    if not (data / "phondata").is_file():
+        raise EngineMissing(f"the data of espeak-ng are not at {data}: pip install --force-reinstall espeakng-loader")
+    rate = library.espeak_Initialize(_SYNCHRONOUS, 0, str(data).encode(), _DO_NOT_EXIT)
+    if rate <= 0:
+        raise EngineMissing(f"espeak-ng cannot be started with its data at {data} (it returned {rate})")
+    _checked(f"setting voice {voice.file}", library.espeak_SetVoiceByName(voice.file.encode()))
+    return int(rate)
+
+
+def _check_letters(library: Any, text: str, language: str) -> None:
+    """Refuse what the voice itself would leave to an English one: letters of its script that it does not know."""
+    if not _switches(library, text):
+        return
+    unknown = [each for each in dict.fromkeys(text) if not each.isspace() and _switches(library, each)]
+    which = " ".join(unknown[:5]) or "some of the text"
+    raise CannotSpeak(f'the voice for "{language}" does not know {which}: it would read it as if it were English')
+
+
+def _switches(library: Any, text: str) -> bool:
+    library.espeak_TextToPhonemes.restype = ctypes.c_char_p
+    buffer = ctypes.create_string_buffer(text.encode())
+    place = ctypes.c_void_p(ctypes.addressof(buffer))
+    while place.value:
+        phonemes = library.espeak_TextToPhonemes(ctypes.byref(place), _UTF8, _IPA) or b""
+        if re.search(rb"\([a-z][a-z-]+\)", phonemes):
+            return True
+    return False
+
+
+def _synthesised(library: Any, text: str, longest: int) -> bytes:
+    pieces: list[bytes] = []
+    length = 0
+
+    def hear(wave: int | None, count: int, _events: int | None) -> int:
+        nonlocal length
+        if wave and count > 0:
+            pieces.append(ctypes.string_at(wave, 2 * count))
+            length += count
+        return int(length > longest)
+
+    callback = _Heard(hear)
+    library.espeak_SetSynthCallback(callback)
+    data = text.encode() + b"\0"
+    said = library.espeak_Synth(data, ctypes.c_size_t(len(data)), 0, 0, 0, _UTF8, None, None)
+    if length > longest:
+        raise CannotSpeak("the text takes longer to say than a prompt may last")
+    _checked("speaking", said)
+    _checked("waiting", library.espeak_Synchronize())
+    return b"".join(pieces)
+
+
+def _checked(what: str, code: int) -> None:
+    if code:
+        raise CannotSpeak(f"espeak-ng failed in {what}: {_BAD.get(code, f'error {code:#x}')}")

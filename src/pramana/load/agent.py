@@ -1,0 +1,262 @@
+"""Descriptions of voice agents: YAML text in, a description as plain data out, every problem at its line and column.
+
+The keys and types are those of the structs in `providers/description.py`, which also knows what else must hold; this
+module adds what only the text knows: where a key stands, and whether a plain `16000` is a number or a text. It never
+raises for what a document holds, and it never stops at the first problem.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, visible
+from pramana.load.problems import Problems, found, one_of, shortened, with_source
+from pramana.load.yaml12 import At, BadYaml, Document, at, compose, is_absent, odd_tag, position
+from pramana.providers.description import Description, wrongs
+
+READY = Path(__file__).parent.parent / "agents"
+"""The files that ship: one agent each."""
+MAX_BYTES = 1 << 20
+MAX_VALUES = 100_000
+"""With every alias written out: no description is that long."""
+_INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
+_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_WRONG = object()
+_Made = TypeVar("_Made", bound=Struct)
+
+
+def load_agent(path: Path) -> dict[str, Any]:
+    """Return the description in a file as plain data; raises `InvalidInput` with every problem at its place."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise NotFound(f"{path} does not exist; write websocket:FILE with a file that describes the agent") from None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from None
+    problems = Problems()
+    description = read_agent(data, problems, str(path))
+    if description is None:
+        raise InvalidInput.of(problems.kept, problems.errors)
+    return plain(description)
+
+
+def plain(description: Description) -> dict[str, Any]:
+    """Return a description as plain data, which can be stored and of which the provider makes the same again."""
+    made: dict[str, Any] = msgspec.to_builtins(description)
+    return made
+
+
+def shipped_json() -> str:
+    """Return what `agents/shipped.json` must hold: every ready file as plain data."""
+    ready = {path.stem: load_agent(path) for path in sorted(READY.glob("*.yaml"))}
+    return json.dumps(ready, ensure_ascii=False, indent=1) + "\n"
+
+
+def read_agent(data: bytes, problems: Problems, file: str = "") -> Description | None:
+    """Read the description in a file's bytes; what does not fit goes to `problems`."""
+    if len(data) > MAX_BYTES:
+        problems.add(Problem(f"the file is larger than {MAX_BYTES >> 20} MB", "yaml", 1, 1, file))
+        return None
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode()
+        place = position(before, len(before))
+        byte = f"not UTF-8: byte 0x{data[error.start]:02x} cannot stand here; save the file as UTF-8"
+        problems.add(Problem(byte, "yaml", place.line, place.column, file))
+        return None
+    return parse_agent(text, problems, file)
+
+
+def parse_agent(text: str, problems: Problems, file: str = "") -> Description | None:
+    """Read the description in YAML text; what does not fit goes to `problems`."""
+    return _Reader(text, problems, file).read()
+
+
+class _Reader:
+    """One document being read. A value is read as the type it is to have; a value of any type as YAML 1.2 has it."""
+
+    def __init__(self, text: str, problems: Problems, file: str) -> None:
+        self.problems, self.file = problems, file
+        self._text, self._lines = text, re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
+        self._places: dict[str, At] = {}
+        self._values = 0
+        self.document: Document
+
+    def read(self) -> Description | None:
+        try:
+            self.document = compose(self._text)
+            root = self.document.root
+            if root is None or is_absent(root):
+                self.problem("yaml", "the document is empty; expected the description of an agent", At(1, 1))
+                return None
+            before = self.problems.errors
+            self._places[""] = at(root)
+            description = self._struct(Description, root, "")
+        except BadYaml as bad:
+            self.problem("yaml", bad.message, bad.at)
+            return None
+        if description is None or self.problems.errors > before:
+            return None
+        for path, message in wrongs(description):
+            self.problem(path, message, self._place(path))
+        return None if self.problems.errors > before else description
+
+    def problem(self, path: str, message: str, place: At) -> None:
+        problem = Problem(message, shortened(path), place.line, place.column, self.file)
+        if not self.problems.full() and place.line <= len(self._lines):
+            problem = with_source(problem, self._lines[place.line - 1])
+        self.problems.add(problem)
+
+    def _place(self, path: str) -> At:
+        """Return where a path stands, or the nearest above it that stands somewhere."""
+        while path not in self._places:
+            cut = max(path.rfind("."), path.rfind("["))
+            path = path[:cut] if cut > 0 else ""
+        return self._places[path]
+
+    # ── By type ──
+
+    def _value(self, kind: Any, node: Node, path: str, place: At) -> Any:
+        self._values += 1
+        if self._values > MAX_VALUES:
+            raise BadYaml(f"aliases grow the description to more than {MAX_VALUES:,} values", place)
+        self._places[path] = place
+        if tag := odd_tag(node):
+            return self._wrong(path, f"the tag {tag} is not supported; write the value as it is", place)
+        if kind is Any:
+            return self._any(node, path)
+        origin, parts = get_origin(kind), get_args(kind)
+        if origin is UnionType:
+            return self._one_of_two(parts, node, path, place)
+        if origin is Literal:
+            return self._choice(parts, node, path, place)
+        if origin is list:
+            return self._list(parts[0], node, path, place)
+        if origin is dict:
+            return self._mapping(parts[1], node, path, place)
+        if isinstance(kind, type) and issubclass(kind, Struct):
+            made = self._struct(kind, node, path)
+            return _WRONG if made is None else made
+        return self._scalar(kind, node, path, place)
+
+    def _one_of_two(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
+        if type(None) in kinds:
+            rest = next(kind for kind in kinds if kind is not type(None))
+            return None if is_absent(node) else self._value(rest, node, path, place)
+        if isinstance(node, ScalarNode) and type(value := self._plain(node)) in kinds:
+            return value
+        return self._scalar(str, node, path, place)
+
+    def _choice(self, choices: tuple[str, ...], node: Node, path: str, place: At) -> Any:
+        value = self.document.text(node) if isinstance(node, ScalarNode) else None
+        if value in choices:
+            return value
+        near = did_you_mean(value, choices) if value else ""
+        return self._wrong(path, f"expected {one_of(choices)}, found {self._kind(node)}{near}", place)
+
+    def _list(self, kind: Any, node: Node, path: str, place: At) -> Any:
+        if is_absent(node):
+            return []
+        if not isinstance(node, SequenceNode):  # one of a kind needs no list
+            here = path if isinstance(node, ScalarNode) else f"{path}[0]"
+            return [self._value(kind, node, here, place)]
+        return [self._value(kind, item, f"{path}[{number}]", at(item)) for number, item in enumerate(node.value)]
+
+    def _mapping(self, kind: Any, node: Node, path: str, place: At) -> Any:
+        if is_absent(node):
+            return {}
+        if not isinstance(node, MappingNode):
+            return self._wrong(path, f"expected a mapping, found {self._kind(node)}", place)
+        return {
+            name: self._value(kind, value, f"{path}.{name}", at(key)) for name, key, value in self._entries(node, path)
+        }
+
+    def _scalar(self, kind: type, node: Node, path: str, place: At) -> Any:
+        expected = {str: "text", int: "a whole number", bool: "true or false"}[kind]
+        if isinstance(node, ScalarNode) and not is_absent(node):
+            text = self.document.text(node)
+            if kind is str:
+                return text
+            if type(value := self._plain(node)) is kind:
+                return value
+        return self._wrong(path, f"expected {expected}, found {self._kind(node)}", place)
+
+    def _struct(self, kind: type[_Made], node: Node, path: str) -> _Made | None:
+        place = self._places[path]
+        if not isinstance(node, MappingNode):
+            self.problem(path or "yaml", f"expected a mapping of keys, found {self._kind(node)}", place)
+            return None
+        before = self.problems.errors
+        known = {each.name: each for each in msgspec.structs.fields(kind)}
+        prefix = f"{path}." if path else ""
+        values: dict[str, Any] = {}
+        for name, key, value in self._entries(node, path):
+            if name not in known:
+                hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+                self.problem(f"{prefix}{name}", f"unknown key {found(name)}{hint}", at(key))
+            elif not (is_absent(value) and not known[name].required):
+                values[name] = self._value(known[name].type, value, f"{prefix}{name}", at(key))
+        for name, each in known.items():
+            if each.required and name not in values:
+                self.problem(f"{prefix}{name}", f"{name} is required", place)
+        return None if self.problems.errors > before else kind(**values)
+
+    # ── By itself ──
+
+    def _any(self, node: Node, path: str) -> Any:
+        if isinstance(node, ScalarNode):
+            return self._plain(node)
+        if isinstance(node, SequenceNode):
+            return [self._value(Any, item, f"{path}[{number}]", at(item)) for number, item in enumerate(node.value)]
+        return self._mapping(Any, node, path, at(node))
+
+    def _plain(self, node: ScalarNode) -> Any:
+        """Return a scalar as YAML 1.2 reads it; one in quotes is text, and so is what JSON cannot say."""
+        text = self.document.text(node)
+        if node.style:
+            return text
+        if is_absent(node):
+            return None
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _NUMBER.fullmatch(text) and isfinite(number := float(text)):
+            return number
+        return _BOOLEANS.get(text, text)
+
+    def _entries(self, node: MappingNode, path: str) -> Iterator[tuple[str, ScalarNode, Node]]:
+        seen: dict[str, Node] = {}
+        for key, value in node.value:
+            if not isinstance(key, ScalarNode):
+                self.problem(path or "yaml", "a key must be text, not a list or a mapping", at(key))
+                continue
+            name = self.document.text(key)
+            if name in seen:
+                lines = f"lines {at(seen[name]).line} and {at(key).line}"
+                here = f"{path}.{name}" if path else name
+                self.problem(here, f"the key {visible(name[:60])} stands twice: {lines}", at(key))
+                continue
+            seen[name] = key
+            yield name, key, value
+
+    def _wrong(self, path: str, message: str, place: At) -> Any:
+        self.problem(path, message, place)
+        return _WRONG
+
+    def _kind(self, node: Node) -> str:
+        if is_absent(node):
+            return "nothing"
+        if isinstance(node, ScalarNode):
+            return found(self.document.text(node))
+        return found([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"

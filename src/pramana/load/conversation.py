@@ -1,0 +1,321 @@
+"""What a scenario holds beyond its prompt: further turns, what must hold of each answer, and how the call sounds.
+
+Plain values go in, from a file or a request; lines of a script come out. An assertion obeys the rules of a suite's, in
+the same words, because it is read by the same code. Where in a text a value stands is for whoever read the text to
+know: a `Finding` here has the path of keys and indices to it, as they were written.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_serializer
+from pydantic_core import ErrorDetails
+
+from pramana.errors import PramanaError
+from pramana.jsonl import Path
+from pramana.load.problems import found
+from pramana.load.rules import audio_url, is_unicode, required, text, unknown, wrong
+from pramana.load.suite import Finding, StatedAssertion, TestCase, _across, _message
+from pramana.model import Expected, Line
+
+MAX_TURNS = 100
+MAX_ASSERTIONS = 100
+"""Of one turn."""
+LATEST_BARGE_IN_S = 60
+
+if TYPE_CHECKING:
+    Ideal = str | tuple[str, ...] | None
+else:
+    Ideal = TestCase.__annotations__["ideal"]
+
+
+def _plain_json(value: Any) -> Any:
+    """Take what JSON can hold; a file or a request holds nothing else, but a program may give anything."""
+    try:
+        sound = is_unicode(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        sound = False
+    if not sound:
+        raise wrong("schema must be plain JSON: finite numbers, whole characters")
+    return value
+
+
+class Asserted(StatedAssertion):
+    """What must hold of an answer."""
+
+    model_config = ConfigDict(title="Assertion of a scenario")
+
+    ideal: Ideal = Field(default=None, description="What is looked for: a text, or several")
+    schema_: Annotated[Any, AfterValidator(_plain_json)] = Field(
+        default=None, alias="schema", description="For json_schema: a JSON Schema (2020-12)"
+    )
+
+    @model_serializer
+    def stated(self) -> dict[str, Any]:
+        """Return what was stated, and no default."""
+        fields = {field.alias or name: (getattr(self, name), field.default) for name, field in _ASSERTED.items()}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, (value, _) in fields.items()}
+        return {name: value for name, value in plain.items() if value != fields[name][1]}
+
+    def expected(self) -> Expected:
+        """Return what every other stage knows."""
+        return Expected(self.plain(), (self.ideal,) if isinstance(self.ideal, str) else self.ideal or ())
+
+
+_ASSERTED = Asserted.model_fields
+
+
+def _several(name: str, item: str, most: int) -> BeforeValidator:
+    """Take a list that is neither empty nor endless; a single assertion is a list of one."""
+
+    def check(value: Any) -> Any:
+        if name == "assert" and isinstance(value, Mapping):
+            return [value]
+        if not isinstance(value, list | tuple):
+            expected = "a mapping or a list of them" if name == "assert" else "a list of mappings"
+            raise wrong(f"{name} must be {expected}, found {found(value)}")
+        if not value:
+            raise wrong(f"{name} must not be empty, found an empty list")
+        if len(value) > most:
+            raise wrong(f"{name} must hold at most {most} {item}s, found a list of {len(value):,}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _words(value: str) -> str:
+    if not any(map(str.isalnum, value)):
+        raise wrong(f"reference must hold the words the agent must say, found {found(value)}")
+    return value
+
+
+def _barge_in(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= LATEST_BARGE_IN_S:
+        raise wrong(f"barge_in must be a number of seconds from 0 to {LATEST_BARGE_IN_S}, found {found(value)}")
+    return float(value)
+
+
+def _conditions(value: str) -> str:
+    from pramana.audio.conditions import parse
+
+    try:
+        return str(parse(value))
+    except PramanaError as error:
+        raise wrong(str(error)) from None
+
+
+Assertions = Annotated[tuple[Asserted, ...], _several("assert", "assertion", MAX_ASSERTIONS)] | None
+Reference = Annotated[str, AfterValidator(_words), BeforeValidator(text)] | None
+Recording = Annotated[str, AfterValidator(audio_url), BeforeValidator(text)] | None
+Spelled = Annotated[str, AfterValidator(_conditions), BeforeValidator(text)] | None
+
+
+class ScriptedTurn(BaseModel):
+    """What the caller says once the agent has answered, or while it still does."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, title="Turn of a scenario")
+
+    say: Annotated[
+        str, BeforeValidator(required), Field(description="What is said", json_schema_extra={"minLength": 1})
+    ]
+    audio_url: Annotated[Recording, Field(description="Recorded: an http(s) URL or a path")] = None
+    barge_in: Annotated[
+        Annotated[
+            float,
+            BeforeValidator(_barge_in),
+            Field(json_schema_extra={"minimum": 0, "maximum": LATEST_BARGE_IN_S}),
+        ]
+        | None,
+        Field(description="Seconds after the agent starts being heard; without it, once the agent has finished"),
+    ] = None
+    assert_: Assertions = Field(default=None, alias="assert", description="What must hold of the answer")
+    reference: Annotated[Reference, Field(description="The words the agent must say")] = None
+
+    def line(self) -> Line:
+        """Return what every other stage knows."""
+        return Line(self.say, self.audio_url, self.barge_in, expected_of(self.assert_), self.reference)
+
+
+Turns = Annotated[tuple[ScriptedTurn, ...], _several("turns", "turn", MAX_TURNS)] | None
+
+
+def expected_of(stated: tuple[Asserted, ...] | None) -> tuple[Expected, ...]:
+    """Return the assertions of one turn as every other stage knows them."""
+    return tuple(each.expected() for each in stated or ())
+
+
+# ── Keys: which there are, and how else they may be spelt ──
+
+CAMEL_CASE = {
+    "audioUrl": "audio_url",
+    "bargeIn": "barge_in",
+    "caseSensitive": "case_sensitive",
+    "judgePrompt": "judge_prompt",
+}
+LITERALS = frozenset(("barge_in", "case_sensitive", "threshold"))
+"""Fields whose values are no text."""
+
+
+def _keys(model: type[BaseModel]) -> dict[str, str]:
+    fields = {name: name for name in names_of(model)}
+    return {**fields, **{spelling: name for spelling, name in CAMEL_CASE.items() if name in fields}}
+
+
+def names_of(model: type[BaseModel]) -> tuple[str, ...]:
+    """Return the names of a model's fields as files have them."""
+    return tuple(field.alias or name for name, field in model.model_fields.items())
+
+
+TURN_KEYS = _keys(ScriptedTurn)
+ASSERTION_KEYS = _keys(Asserted)
+NESTED = {"turns": TURN_KEYS, "assert": ASSERTION_KEYS}
+"""Fields that hold mappings, and the keys of those."""
+LIMITS = {"turns": MAX_TURNS, "assert": MAX_ASSERTIONS}
+_BELONGS = {
+    **{name: "assert" for name, field in ASSERTION_KEYS.items() if field != "type"},
+    **{name: "turns" for name, field in TURN_KEYS.items() if field not in NESTED},
+}
+
+
+class Reading:
+    """One scenario's values on their way to the model: keys known and in one spelling, and what was wrong with them."""
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        self.keys = keys
+        self.findings: list[Finding] = []
+        self._assertions: list[tuple[dict[str, Any], dict[str, Path]]] = []
+        """Each with the path to each of its fields."""
+
+    def fields(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values by field."""
+        return self._fields(values, self.keys, ())
+
+    def _fields(self, values: Mapping[str, Any], keys: Mapping[str, str], path: Path) -> dict[str, Any]:
+        known: dict[str, Any] = {}
+        places: dict[str, Path] = {}
+        for name, value in values.items():
+            field, here = keys.get(name), (*path, name)
+            if field is None:
+                self._wrong(here, unknown(name, keys, _elsewhere(name, keys)))
+            elif field in known:
+                other = next(spelling for spelling in values if keys.get(spelling) == field)
+                self._wrong(here, f"{other} and {name} are two spellings of one key")
+            elif field in NESTED:
+                known[field] = self._nested(value, field, here)
+            elif value is not None or not path:  # null is not given
+                known[field] = list(value) if isinstance(value, tuple) else value
+                places[field] = here
+        if keys is ASSERTION_KEYS:
+            self._assertions.append((known, {"": path, **places}))
+        return known
+
+    def _nested(self, value: Any, field: str, path: Path) -> Any:
+        if isinstance(value, Mapping) and field == "assert":
+            return self._fields(value, NESTED[field], path)
+        if not isinstance(value, list | tuple) or len(value) > LIMITS[field]:
+            return value
+        return [
+            self._fields(each, NESTED[field], (*path, index)) if isinstance(each, Mapping) else each
+            for index, each in enumerate(value)
+        ]
+
+    def refuse(self, values: Mapping[str, Any], error: ErrorDetails) -> None:
+        """Take what the model found, in our words and at the keys that were written."""
+        path, within = self._written(values, error["loc"])
+        kind = error["type"]
+        if kind == "rule":
+            message = error["msg"]
+        elif kind == "missing":
+            message = f"{error['loc'][-1]} is required"
+        elif kind in ("model_type", "model_attributes_type"):
+            what = "a turn must be a mapping with say" if _last_nested(path) == "turns" else _AN_ASSERTION
+            message = f"{what}, found {found(error['input'])}"
+        else:
+            message = _message(("assertion", *within), error)
+        self._wrong(path, message)
+
+    def across(self) -> None:
+        """Take what only the fields of an assertion together show, as of a suite's."""
+        for fields, places in self._assertions:
+            stated = {name: value for name, value in fields.items() if name != "ideal"}
+            if not _is_plain_json(stated.get("schema")):
+                continue  # which the model has said
+            for each in _across({"assertion": stated, "ideal": fields.get("ideal")}):
+                field = str(each.path[-1])
+                self.findings.append(Finding(each.severity, places.get(field, (*places[""], field)), each.message))
+
+    def _written(self, values: Any, loc: Path) -> tuple[Path, Path]:
+        """Return where an error is as it was written, and which part of that is within an assertion.
+
+        Pydantic names fields, counts a single mapping as the first of a list, and says which side of a union it tried.
+        """
+        path: list[str | int] = []
+        keys, inside = self.keys, len(loc)
+        for part in loc:
+            if isinstance(values, Mapping) and isinstance(part, str):
+                name = next((each for each in values if keys.get(each) == part), part)
+                values, keys = values.get(name), NESTED.get(part, keys)
+                path.append(name)
+                inside = len(path) if part == "assert" else inside
+            elif isinstance(values, list | tuple) and isinstance(part, int):
+                values = values[part]
+                path.append(part)
+        within = path[inside:]
+        return tuple(path), tuple(within[1:] if within and isinstance(within[0], int) else within)
+
+    def _wrong(self, path: Path, message: str) -> None:
+        self.findings.append(Finding("error", path, message))
+
+
+_AN_ASSERTION = "an assertion must be a mapping with a type"
+
+
+def _is_plain_json(value: Any) -> bool:
+    try:
+        _plain_json(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _elsewhere(name: str, keys: Mapping[str, str]) -> str:
+    place = _BELONGS.get(name)
+    return f"; {name} belongs in {place}" if place and keys is not NESTED[place] else ""
+
+
+def _last_nested(path: Path) -> str | int:
+    return next(part for part in reversed(path) if part in NESTED)
+
+
+# ── YAML: what a plain value is where no text is wanted ──
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?P<rest>(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)")
+
+
+def literal(plain: str) -> Any:
+    """Return what JSON would read: true, false, a number, or else the text; `ValueError` for one beyond all measure.
+
+    >>> literal("0.5"), literal("7"), literal("true"), literal("yes"), literal("007")
+    (0.5, 7, True, 'yes', '007')
+    """
+    if plain in ("true", "false"):
+        return plain == "true"
+    number = _NUMBER.fullmatch(plain)
+    if not number:
+        return plain
+    value = float(plain) if number["rest"] else int(plain)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError
+    return value
+
+
+def lookalike(value: str) -> bool:
+    """Tell a text that is a number to us but not to YAML 1.1, hence not to who writes YAML: it must be quoted.
+
+    >>> lookalike("1e3"), lookalike("1.0"), lookalike("one")
+    (True, False, False)
+    """
+    number = _NUMBER.fullmatch(value)
+    return number is not None and "e" in number["rest"].lower()

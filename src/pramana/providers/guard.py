@@ -1,0 +1,244 @@
+"""The address guard: a URL that a stranger may have written goes in, its bytes come out, and no private network is met.
+
+An address is judged where the socket is made, right before it connects: a literal, a redirect or an answer of a name
+server that changes its mind cannot slip past, because nothing between the judgement and the connection looks the name
+up again. Never a key, a cookie or a password is sent along, and no message shows a URL's query.
+
+With a proxy it is the proxy that looks the name up and connects, so the guard cannot see the address: what is refused
+then is a host that is written as a private address or as `localhost`; everything else the proxy must decide.
+"""
+
+import asyncio
+import re
+import socket
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from pramana import settings
+from pramana.errors import InvalidInput, NotFound, PramanaError, Unavailable, quote, visible
+
+MOST_REDIRECTS = 5
+TIME_LIMIT_S = 30.0
+"""For all of it: names, connections, redirects and the last byte."""
+SHOWN = 200
+"""Characters of an address in a message."""
+
+_HOST = re.compile(r"[\w.-]+|[\da-f:.]+(?:%[\w.-]+)?", re.ASCII)
+_LEADS_ON = frozenset((301, 302, 303, 307, 308))
+_ALLOW = "PRAMANA_ALLOW_PRIVATE_ADDRESSES=1 allows it"
+
+# Every block that is for a special purpose, whoever routes it: only the rest is the public Internet.
+_NOT_PUBLIC_4 = {
+    IPv4Network("0.0.0.0/8"): "unspecified",
+    IPv4Network("10.0.0.0/8"): "private",
+    IPv4Network("100.64.0.0/10"): "shared behind a carrier",
+    IPv4Network("127.0.0.0/8"): "loopback",
+    IPv4Network("169.254.0.0/16"): "link-local",
+    IPv4Network("172.16.0.0/12"): "private",
+    IPv4Network("192.0.0.0/24"): "reserved",
+    IPv4Network("192.0.2.0/24"): "reserved",
+    IPv4Network("192.88.99.0/24"): "reserved",
+    IPv4Network("192.168.0.0/16"): "private",
+    IPv4Network("198.18.0.0/15"): "reserved",
+    IPv4Network("198.51.100.0/24"): "reserved",
+    IPv4Network("203.0.113.0/24"): "reserved",
+    IPv4Network("224.0.0.0/4"): "multicast",
+    IPv4Network("240.0.0.0/4"): "reserved",
+}
+_PUBLIC_6 = IPv6Network("2000::/3")
+_NOT_PUBLIC_6 = {
+    IPv6Network("2001::/23"): "reserved",
+    IPv6Network("2001:db8::/32"): "reserved",
+    IPv6Network("3fff::/20"): "reserved",
+    IPv6Network("::/128"): "unspecified",
+    IPv6Network("::1/128"): "loopback",
+    IPv6Network("fc00::/7"): "private",
+    IPv6Network("fe80::/10"): "link-local",
+    IPv6Network("fec0::/10"): "private",
+    IPv6Network("ff00::/8"): "multicast",
+}
+# Blocks whose addresses hold an IPv4 address, and how many bits stand behind it.
+_HOLDING_4 = {IPv6Network("::ffff:0:0/96"): 0, IPv6Network("64:ff9b::/96"): 0, IPv6Network("2002::/16"): 80}
+
+
+def why_not_public(address: str) -> str | None:
+    """Say what kind of address it is when it is not on the public Internet; None when it is.
+
+    >>> why_not_public("10.1.2.3"), why_not_public("::ffff:127.0.0.1"), why_not_public("93.184.215.14")
+    ('private', 'loopback', None)
+    """
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return "no address"
+    if isinstance(found, IPv4Address):
+        return next((kind for network, kind in _NOT_PUBLIC_4.items() if found in network), None)
+    for network, behind in _HOLDING_4.items():
+        if found in network:
+            return why_not_public(str(IPv4Address(int(found) >> behind & 0xFFFFFFFF)))
+    kind = next((kind for network, kind in _NOT_PUBLIC_6.items() if found in network), None)
+    return kind or (None if found in _PUBLIC_6 else "reserved")
+
+
+class Guard:
+    """Makes the sockets of connections to the public Internet, and none to anywhere else."""
+
+    def __init__(self) -> None:
+        self.refused: list[str] = []
+        """Addresses that would have been connected to, each with its kind."""
+
+    def socket(self, address: "aiohttp.AddrInfoType") -> socket.socket:
+        """Make the socket for one connection; it is for aiohttp, which connects it to this very address."""
+        family, kind, protocol, _, place = address
+        host = str(place[0])
+        if reason := why_not_public(host):
+            self.refused.append(f"{host}, which is {reason}")
+            raise OSError(f"{host} is {reason}")
+        return socket.socket(family, kind, protocol)
+
+    def connector(self) -> aiohttp.TCPConnector:
+        """Return what connects a session, guarded; a session that is given a proxy is not guarded by it."""
+        return aiohttp.TCPConnector(socket_factory=self.socket, force_close=True)
+
+
+async def fetch(url: str, *, limit_bytes: int, allow_private: bool) -> bytes:
+    """Return what a GET of an http(s) URL brings; redirects are followed, each under the same rules.
+
+    `InvalidInput` is raised for what must not or cannot be fetched, `NotFound` where there is nothing, `Unavailable`
+    where another try may help.
+    """
+    try:
+        async with asyncio.timeout(TIME_LIMIT_S):
+            return await _follow(_parsed(url), limit_bytes, allow_private=allow_private)
+    except TimeoutError:
+        raise Unavailable(f"{_shown(url)} took longer than {TIME_LIMIT_S:g} s") from None
+
+
+async def _follow(url: URL, limit: int, *, allow_private: bool) -> bytes:
+    first = url
+    for _ in range(MOST_REDIRECTS + 1):
+        found = await _get(url, limit, allow_private=allow_private)
+        if isinstance(found, bytes):
+            return found
+        if url.scheme == "https" and found.scheme == "http":
+            raise InvalidInput(f"{_shown(url)} redirects from https to http ({_shown(found)}), which is not followed")
+        url = found
+    raise InvalidInput(f"{_shown(first)} redirects more than {MOST_REDIRECTS} times, at last to {_shown(url)}")
+
+
+async def _get(url: URL, limit: int, *, allow_private: bool) -> bytes | URL:
+    """Return the body at a URL, or where it redirects to."""
+    proxy = settings.proxy_for(str(url))
+    guard = None if allow_private else Guard()
+    _check_spelling(url, allow_private=allow_private)
+    session = aiohttp.ClientSession(
+        connector=guard.connector() if guard and not proxy else aiohttp.TCPConnector(force_close=True),
+        timeout=aiohttp.ClientTimeout(total=None),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": "pramana", "Accept-Encoding": "identity"},
+        auto_decompress=False,
+    )
+    try:
+        async with session, session.get(url, allow_redirects=False, proxy=proxy) as response:
+            if response.status in _LEADS_ON and (place := response.headers.get("Location")):
+                return _parsed(place, url)
+            if not 200 <= response.status < 300:
+                raise _no_answer(url, response.status)
+            return await _body(url, response, limit)
+    except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: an address no socket takes
+        if isinstance(error, TimeoutError):
+            raise
+        if guard and guard.refused:
+            raise _refusal(url, f"leads to {guard.refused[0]}") from None
+        raise Unavailable(f"{_shown(url)} cannot be fetched: {_why(error)}") from None
+
+
+async def _body(url: URL, response: aiohttp.ClientResponse, limit: int) -> bytes:
+    too_large = InvalidInput(f"{_shown(url)} is larger than {limit:,} bytes")
+    coded = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if coded not in ("", "identity"):  # nobody asked for it, and a small packet may unpack to anything
+        raise InvalidInput(f"{_shown(url)} came packed ({quote(coded, 40)}); it must be served as it is")
+    if (response.content_length or 0) > limit:
+        raise too_large
+    body = bytearray()
+    while chunk := await response.content.readany():
+        body += chunk
+        if len(body) > limit:
+            raise too_large
+    return bytes(body)
+
+
+def _parsed(url: str, base: URL | None = None) -> URL:
+    """Return a URL that may be asked for; a redirect counts from where it was found."""
+    try:
+        found = URL(url)
+        found = base.join(found) if base else found
+        found = found.with_fragment(None)
+        (found.host or "").encode("idna")  # or the search for the address raises, far from here
+        if found.scheme in ("http", "https") and _HOST.fullmatch(found.raw_host or "") and found.port:
+            if found.raw_user is not None or found.raw_password is not None:
+                raise InvalidInput(f"{_shown(found)} is given with a user or a password, and none is ever sent")
+            return found
+    except ValueError:
+        pass
+    what = f"{_shown(base)} redirects to what" if base else _shown(url)
+    raise InvalidInput(f"{what} is no http(s) URL{f': {_shown(url)}' if base else ''}")
+
+
+def _check_spelling(url: URL, *, allow_private: bool) -> None:
+    """Refuse a host by its spelling alone, before any name server or proxy is asked."""
+    host = (url.raw_host or "").rstrip(".").lower()
+    address = host if ":" in host else _number(host)
+    if address is None:
+        if not allow_private and (host == "localhost" or host.endswith(".localhost")):
+            raise _refusal(url, "is this machine")
+    elif not allow_private and (kind := why_not_public(address)):
+        raise _refusal(url, f"is {kind}" if host == address else f"is {address}, which is {kind}")
+    elif host != address:
+        raise InvalidInput(f"{_shown(url)} is not fetched: write its host as {address}")
+
+
+def _number(host: str) -> str | None:
+    """Return the IPv4 address that sockets take a host for: 2130706433, 0x7f.1 and 0177.0.0.1 are 127.0.0.1 to them."""
+    try:
+        return str(IPv4Address(socket.inet_aton(host)))
+    except OSError:
+        return None
+
+
+def _refusal(url: URL, reason: str) -> InvalidInput:
+    return InvalidInput(f"{_shown(url)} is not fetched: {visible(url.host or '')} {reason}; {_ALLOW}")
+
+
+def _no_answer(url: URL, status: int) -> PramanaError:
+    said = f"{_shown(url)} answered {status}"
+    if status == 407:
+        return Unavailable(f"the proxy to {_shown(url)} asks for a user and a password", status=status)
+    if status in (408, 425, 429) or status >= 500:
+        return Unavailable(said, status=status)
+    return NotFound(f"{said}; nothing can be fetched there")
+
+
+def _why(error: Exception) -> str:
+    """Name a failure without what aiohttp adds to it: its texts may hold the whole URL."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy answered {error.status}"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"its certificate is not trusted ({getattr(error.certificate_error, 'verify_message', 'unknown')})"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return visible(error.strerror or str(error.os_error))[:SHOWN]
+    if isinstance(error, OSError) and error.strerror:
+        return visible(error.strerror)[:SHOWN]
+    return {"ClientPayloadError": "it was cut off before its end"}.get(type(error).__name__, type(error).__name__)
+
+
+def _shown(url: Any) -> str:
+    """Return an address without its user, password, query and fragment."""
+    bare = str(url).partition("#")[0].partition("?")[0]
+    scheme, mark, rest = bare.partition("://")
+    place, slash, path = rest.partition("/")
+    shown = visible(f"{scheme}{mark}{place.rpartition('@')[2]}{slash}{path}")
+    return shown if len(shown) <= SHOWN else shown[: SHOWN - 1] + "…"

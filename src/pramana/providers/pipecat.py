@@ -1,0 +1,131 @@
+"""Pipecat's frames, as its WebSocket transport packs them: bytes come in, the kind and fields of a frame go out.
+
+The five kinds of its `frames.proto` in protobuf's encoding, written by hand: a number or some bytes a field is all of
+it. What a newer version adds is passed over, as protobuf demands; what is no protobuf raises `ValueError`.
+"""
+
+from collections.abc import Iterator, Mapping
+
+Fields = Mapping[str, int | str | bytes]
+
+KINDS: Mapping[str, tuple[int, Mapping[str, tuple[int, type]]]] = {
+    "text": (1, {"id": (1, int), "name": (2, str), "text": (3, str)}),
+    "audio": (
+        2,
+        {
+            "id": (1, int),
+            "name": (2, str),
+            "audio": (3, bytes),
+            "sample_rate": (4, int),
+            "num_channels": (5, int),
+            "pts": (6, int),
+        },
+    ),
+    "transcription": (
+        3,
+        {"id": (1, int), "name": (2, str), "text": (3, str), "user_id": (4, str), "timestamp": (5, str)},
+    ),
+    "message": (4, {"data": (1, str)}),
+    "interruption": (5, {"id": (1, int), "name": (2, str)}),
+}
+_BY_NUMBER = {
+    number: (kind, {at: (name, of) for name, (at, of) in known.items()}) for kind, (number, known) in KINDS.items()
+}
+_VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
+_LONGEST_VARINT = 10
+
+
+def encode(kind: str, fields: Fields) -> bytes:
+    """Return a frame of a kind; a field of nothing is left out, as protobuf has it.
+
+    >>> encode("message", {"data": "{}"})
+    b'"\\x04\\n\\x02{}'
+    """
+    number, known = KINDS[kind]
+    body = b"".join(_field(known[name][0], value) for name, value in fields.items() if value)
+    return _varint(number << 3 | _LENGTH) + _varint(len(body)) + body
+
+
+def decode(data: bytes) -> tuple[str, dict[str, int | str | bytes]]:
+    """Return the kind of a frame and the fields that are set in it.
+
+    >>> decode(encode("audio", {"audio": b"ab", "sample_rate": 16000}))
+    ('audio', {'audio': b'ab', 'sample_rate': 16000})
+    """
+    kind = ""
+    fields: dict[str, int | str | bytes] = {}
+    for number, value in _fields(data):
+        if number not in _BY_NUMBER:
+            continue
+        if not isinstance(value, bytes):
+            raise ValueError(f"field {number} is no frame")  # noqa: TRY004 - whatever does not fit is a ValueError
+        found, known = _BY_NUMBER[number]
+        if found != kind:  # of several the last counts; two of one kind are one
+            kind, fields = found, {}
+        for place, each in _fields(value):
+            if place in known:
+                name, expected = known[place]
+                fields[name] = _typed(each, expected, name)
+    if not kind:
+        raise ValueError("there is no frame of a known kind")
+    return kind, fields
+
+
+def _typed(value: int | bytes, expected: type, name: str) -> int | str | bytes:
+    if expected is str and isinstance(value, bytes):
+        return value.decode()  # what is not UTF-8 raises a ValueError
+    if not isinstance(value, expected):
+        raise ValueError(f"{name} is of another type")  # noqa: TRY004
+    return value
+
+
+def _field(number: int, value: int | str | bytes) -> bytes:
+    if isinstance(value, int):
+        return _varint(number << 3 | _VARINT) + _varint(value)
+    data = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | _LENGTH) + _varint(len(data)) + data
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    place = 0
+    while place < len(data):
+        tag, place = _read_varint(data, place)
+        number, wire = tag >> 3, tag & 7
+        if not number:
+            raise ValueError("a field has the number 0")
+        if wire == _VARINT:
+            value, place = _read_varint(data, place)
+            yield number, value
+            continue
+        if wire == _LENGTH:
+            size, place = _read_varint(data, place)
+        elif wire in (_EIGHT_BYTES, _FOUR_BYTES):
+            size = 8 if wire == _EIGHT_BYTES else 4
+        else:
+            raise ValueError(f"a field is of the unknown type {wire}")
+        if place + size > len(data):
+            raise ValueError("a field is cut off")
+        if wire == _LENGTH:  # no field of ours is of the other two
+            yield number, data[place : place + size]
+        place += size
+
+
+def _read_varint(data: bytes, place: int) -> tuple[int, int]:
+    value = 0
+    for count in range(_LONGEST_VARINT):
+        if place + count >= len(data):
+            raise ValueError("a number is cut off")
+        byte = data[place + count]
+        value |= (byte & 0x7F) << (7 * count)
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, place + count + 1
+    raise ValueError("a number has no end")

@@ -1,0 +1,169 @@
+"""What every voice agent says and is told, in one vocabulary: the nouns between wire formats and the call.
+
+A wire format only translates: its handshake, a frame of sound into a message, a message into events. It never waits,
+paces, plays or measures; `run/call.py` does, for all of them alike. What it does not know is `unknown`: it is logged
+and ignored.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct, field
+
+from pramana.model import Turn
+
+FRAME_S = 0.02
+"""Of sound in one message, as a microphone gives it."""
+
+Codec = Literal["pcm", "mulaw", "alaw"]
+Message = str | bytes
+"""Of a WebSocket: a text or a binary frame."""
+
+Kind = Literal[
+    "ready",  # sound may be sent from now on
+    "user_speech_start",  # as the provider sees it
+    "user_speech_stop",
+    "agent_audio",
+    "agent_text",
+    "user_text",  # what the provider heard
+    "tool_call",
+    "interrupted",  # the agent stops: what was not played is dropped
+    "turn_done",
+    "usage",
+    "error",
+    "closed",
+    "unknown",
+]
+ErrorClass = Literal[
+    "auth", "rate_limit", "quota", "bad_request", "unsupported_format", "timeout", "provider", "network", "protocol"
+]
+
+
+class Format(Struct, frozen=True):
+    """How sound travels: one channel; 16-bit little-endian samples where it is PCM."""
+
+    codec: Codec = "pcm"
+    rate: int = 16000
+
+
+class Event(Struct, frozen=True):
+    """One thing that happened at the other end."""
+
+    kind: Kind
+    text: str = ""
+    """Of `agent_text` and `user_text`: the words; of `error` and `closed`: why; of `turn_done`: how it ended."""
+    final: bool = False
+    """Of a text: it is the whole of what was said in the turn, not the next piece of it."""
+    audio: bytes = b""
+    """In the channel's downlink format."""
+    error: ErrorClass | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """Plain data for the log: ids, tokens, a tool's name and arguments, the name of an unknown event."""
+    send: tuple[Message, ...] = ()
+    """Owed to the other end at once: the answer to a ping, the settings after a welcome."""
+
+
+class Dial(Struct, frozen=True):
+    """Who is called, and how the agent is set up."""
+
+    model: str
+    """The vendor's name of the model, or the agent's id."""
+    system_prompt: str | None = None
+    language: str = "en"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Neutral names; `voice` is the agent's."""
+    history: tuple[Turn, ...] = ()
+    """What was said before the call, for who can take it: see `takes_history`."""
+
+
+class Wire(Protocol):
+    """One call in one vendor's words. Made anew for each call: it may remember what it was told.
+
+    It may also have `quiet_s`, how long an answer is silent before it is over, where the format never says that one is,
+    and `at_once = True`, where the call is ready without a word about it.
+    """
+
+    uplink: Format
+    """Read once the channel is ready: a handshake may settle it."""
+    downlink: Format
+    greets: bool
+    """The agent speaks first, so that whoever calls listens before they talk."""
+
+    def hello(self) -> list[Message]:
+        """Return what is sent as soon as the connection stands."""
+        ...
+
+    def speak(self, frame: bytes) -> list[Message]:
+        """Return the messages that carry one frame in the uplink's format."""
+        ...
+
+    def read(self, message: Message) -> list[Event]:
+        """Return what a message means; a `ProviderError` for one that does not fit the format."""
+        ...
+
+    def closed(self, code: int, reason: str) -> Event:
+        """Return what the end of the connection means."""
+        ...
+
+    def interrupted(self, played_s: float) -> list[Message]:
+        """Return what is sent when the caller talks into an answer of which so much was heard."""
+        ...
+
+    def bye(self) -> list[Message]:
+        """Return what is sent before hanging up."""
+        ...
+
+
+class Heard(Struct, frozen=True):
+    """Events, and when they arrived."""
+
+    at: float
+    """`time.monotonic()`."""
+    events: tuple[Event, ...]
+
+
+class Channel(Protocol):
+    """An open call, whatever carries it."""
+
+    @property
+    def uplink(self) -> Format: ...
+
+    @property
+    def downlink(self) -> Format: ...
+
+    @property
+    def greets(self) -> bool: ...
+
+    async def send(self, frame: bytes) -> None:
+        """Send one frame in the uplink's format."""
+        ...
+
+    async def receive(self) -> Heard:
+        """Wait for what happens next; after `closed` there is nothing more."""
+        ...
+
+    async def interrupt(self, played_s: float) -> None:
+        """Tell the agent that the caller talks into its answer, of which so much was heard."""
+        ...
+
+    async def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+class Voice(Protocol):
+    """A provider that can be called.
+
+    It may also have `takes_history = True`, to be given what went before as turns instead of in its system prompt, and
+    `covers(language)`, where it does not understand every one.
+    """
+
+    async def dial(self, dial: Dial) -> Channel:
+        """Open a call and return it once it is ready; a `ProviderError` where that cannot be."""
+        ...
+
+    async def models(self) -> list[str]:
+        """Return the names of the models on offer."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,118 @@
+"""A model asked aloud: a request with speech in, a reply with its recording out, by way of one call.
+
+It implements `Provider`, so that limits, retries and budgets guard a call as they guard any request. Whoever answers
+without a transcript is written down by the speech recognition there is; where none knows the language, the reply has no
+words and says so by having none.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from pramana.model import Call, Reply, Request, Turn
+from pramana.providers.voice import Dial, Voice
+from pramana.run.call import Conversation, Held, Patience
+
+if TYPE_CHECKING:
+    from pramana.audio import Samples
+
+
+class Transcribes(Protocol):
+    """Writes down what was said."""
+
+    def covers(self, language: str) -> bool: ...
+
+    async def transcribe(self, samples: "Samples", language: str) -> str:
+        """Return the words of samples at `CALLER_RATE`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Asks by calling."""
+
+    voice: Voice
+    provider: str
+    """Its name, for the log."""
+    keep: Callable[[bytes], str]
+    """Stores a blob, returns its digest."""
+    stt: Transcribes | None = None
+    patience: Patience = field(default_factory=Patience)
+
+    async def ask(self, request: Request) -> Reply:
+        """Hold the conversation and return what was said."""
+        assert request.speech is not None  # noqa: S101 - or it would have been written
+        speech, start = request.speech, time.perf_counter()
+        channel = await self.voice.dial(_dial(request, takes_history=getattr(self.voice, "takes_history", False)))
+        about = {
+            "rate": _recording_rate(),
+            "provider": self.provider,
+            "model": request.model,
+            "variant": speech.variant,
+            "language": speech.language,
+            "uplink": to_builtins(channel.uplink),
+            "downlink": to_builtins(channel.downlink),
+        }
+        held = await Conversation(channel, speech.utterances, about, self.patience).hold()
+        total = time.perf_counter() - start
+        answers = held.answers if any(held.answers) else await self._written_down(held, speech.language)
+        recording, log = await asyncio.to_thread(lambda: (self.keep(held.recording), self.keep(held.log)))
+        caller = tuple(each.digest for each in speech.utterances)
+        return Reply(
+            "\n".join(answer for answer in answers if answer),
+            held.usage,
+            finish_reason=held.reason,
+            total_s=total,
+            answers=answers,
+            call=Call(recording, log, caller),
+        )
+
+    async def _written_down(self, held: Held, language: str) -> tuple[str, ...]:
+        """Return what the recording says, as one answer: without a transcript nobody knows which is which."""
+        if self.stt is None or not self.stt.covers(language):
+            return held.answers
+        samples = await asyncio.to_thread(_agent, held.recording)
+        return (await self.stt.transcribe(samples, language),)
+
+    async def models(self) -> list[str]:
+        """Return the names of the models on offer."""
+        return await self.voice.models()
+
+    async def close(self) -> None:
+        """Close the provider."""
+        await self.voice.close()
+
+
+def _dial(request: Request, *, takes_history: bool) -> Dial:
+    assert request.speech is not None  # noqa: S101
+    system = [turn.text for turn in request.turns if turn.role == "system"]
+    before = tuple(turn for turn in request.turns if turn.role != "system")
+    dial = Dial(request.model, "\n\n".join(system) or None, request.speech.language, request.parameters, before)
+    if before and not takes_history:
+        told = "\n\n".join([*system, f"What was said until now:\n{_told(before)}"])
+        return replace(dial, system_prompt=told, history=())
+    return dial
+
+
+def _told(turns: tuple[Turn, ...]) -> str:
+    return "\n".join(f"{'You' if turn.role == 'assistant' else 'The user'}: {turn.text}" for turn in turns)
+
+
+def _recording_rate() -> int:
+    from pramana import audio
+
+    return audio.RECORDING_RATE
+
+
+def _agent(recording: bytes) -> "Samples":
+    """Return the agent's side of a recording, as speech recognition takes it."""
+    from pramana import audio
+
+    samples, rate = audio.read_wav(recording)
+    agent: Any = samples[:, 1]
+    return audio.resample(agent, rate, audio.CALLER_RATE)

@@ -1,0 +1,123 @@
+"""What a case says, as sound: its recordings or the embedded voice, then whatever befalls it on the way.
+
+A case comes in, the samples of each of its lines go out, kept by digest and the same for every agent. What cannot be
+spoken is refused with the reason and never replaced; nothing here asks or times anyone.
+"""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from pramana import audio
+from pramana.model import Case, Line, Speech, Utterance
+
+if TYPE_CHECKING:
+    from pramana.audio import Samples
+
+Keep = Callable[[bytes], str]
+"""Stores a blob, returns its digest."""
+Fetch = Callable[[str, Case], Awaitable[bytes]]
+"""Returns the file of a recording."""
+
+REMEMBERED = 128
+"""Lines: the same case is asked of several models, several times."""
+NOT_SPOKEN = ("is_json", "json_schema")
+PLAIN, NOISY = "voice", "noise=10dB"
+"""What is meant by `--modality voice`, and by what conditions `noisy` adds to it."""
+
+
+class NotSpoken(Exception):
+    """The case cannot be put into sound; it says why."""
+
+
+def script_of(case: Case) -> tuple[Line, ...]:
+    """Return what the caller says: the script, or the last thing the user asks."""
+    if case.script:
+        return case.script
+    return (Line(case.turns[-1].text, case.prompt_audio_url),)
+
+
+def conditions_of(variant: str) -> str:
+    """Return the conditions that a variant names.
+
+    >>> conditions_of("voice+noise=10dB,phone"), conditions_of("voice")
+    ('noise=10dB,phone', '')
+    """
+    return variant.partition("+")[2]
+
+
+def why_not(case: Case) -> str | None:
+    """Say why a case is not asked aloud; None where it can be."""
+    if case.assertion is not None and case.assertion.type in NOT_SPOKEN:
+        return f"{case.assertion.type} is about written text: nobody speaks JSON"
+    if case.facets.category == "coding" or any("```" in line.text for line in script_of(case)):
+        return "it is about code, which nobody speaks"
+    if case.turns and case.turns[-1].role != "user":
+        return "its last turn is not the user's, so there is nothing to say"
+    return None
+
+
+class Speaker:
+    """Turns cases into speech."""
+
+    def __init__(self, keep: Keep, fetch: Fetch) -> None:
+        self._keep, self._fetch = keep, fetch
+        self._known: OrderedDict[tuple[str, ...], asyncio.Future[tuple[Samples, str]]] = OrderedDict()
+
+    async def speech(self, case: Case, variant: str) -> Speech:
+        """Return what is said; `NotSpoken` where it cannot be, a `PramanaError` where a recording is of no use."""
+        if reason := why_not(case):
+            raise NotSpoken(reason)
+        language = case.facets.language or "en"
+        conditions = ",".join(each for each in (case.conditions, conditions_of(variant)) if each)
+        said = []
+        for line in script_of(case):
+            samples, digest = await self._sound(case, line, language, conditions)
+            said.append(Utterance(line, samples, digest))
+        return Speech(tuple(said), language, variant)
+
+    async def _sound(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
+        where = case.source.file if case.source and line.audio_url else ""
+        key = (line.text, line.audio_url or "", where, language, conditions)
+        if key in self._known:
+            self._known.move_to_end(key)
+        else:
+            self._known[key] = asyncio.ensure_future(self._made(case, line, language, conditions))
+            if len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        try:
+            return await asyncio.shield(self._known[key])
+        except Exception:
+            self._known.pop(key, None)  # a file that is missing now may be there when it is asked for again
+            raise
+
+    async def _made(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
+        recorded = await self._fetch(line.audio_url, case) if line.audio_url else None
+        return await asyncio.to_thread(self._rendered, line, recorded, language, conditions)
+
+    def _rendered(self, line: Line, recorded: bytes | None, language: str, conditions: str) -> "tuple[Samples, str]":
+        samples = _voiced(line.text, language) if recorded is None else _usable(recorded, str(line.audio_url))
+        if conditions:
+            clean = audio.digest(samples, audio.CALLER_RATE)
+            seed = int.from_bytes(hashlib.sha256(f"{clean}|{conditions}".encode()).digest()[:4])
+            samples = audio.conditions.apply(audio.conditions.parse(conditions), samples, seed)
+        return samples, self._keep(audio.write_wav(samples, audio.CALLER_RATE))
+
+
+def _voiced(text: str, language: str) -> "Samples":
+    from pramana.embedded.voice import CannotSpeak, speak
+
+    try:
+        return speak(text, language)
+    except CannotSpeak as refused:
+        raise NotSpoken(str(refused)) from None
+
+
+def _usable(recorded: bytes, url: str) -> "Samples":
+    sound = audio.read(recorded)
+    samples = audio.resample(sound.samples, sound.rate, audio.CALLER_RATE)
+    if wrong := audio.problem(samples, audio.CALLER_RATE):
+        raise audio.BadAudio(f"the recording {url} cannot be used: {wrong}")
+    return samples

@@ -1,0 +1,152 @@
+"""Whether the sound of a call bears out its transcript: samples and texts in; ok, why not, or "not checked" out.
+
+What was written down is only evidence when the recording says it too. So the recording is transcribed again by an ear
+of our own, and both texts are compared by character. How far they may differ was measured, not chosen: see
+`CONTRADICTS`. Where the ear cannot tell (a language it does not know, a text too short, a recogniser that has lost
+itself) the guard says "not checked" and why; it never passes for a check.
+"""
+
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
+
+from pramana.score.spelling import by_character, normalised
+from pramana.score.words import character_errors
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Samples = NDArray[np.int16]
+
+GUARD_VERSION: Final = "1"
+State = Literal["ok", "not checked", "silent", "clipped", "contradicts"]
+CONTRADICTS = 0.55
+"""Character error rate above which the recording says something else than the transcript."""
+FEWEST_CHARACTERS = 40
+"""On one side at least: a word alone is misheard too often to prove anything."""
+MOST_CHARACTERS = 40_000
+"""Of both together, which is half an hour of speech; comparing takes time with their square."""
+CLIPPED_SHARE = 0.05
+"""Of audible samples at full scale: speech made 20 dB too loud. Its words outlive that; as a sound it is broken."""
+LOST_ITSELF = 2.4
+"""How many times smaller a text can be packed when a recogniser has said the same again and again: Whisper's rule."""
+MOST_CUTS = 4
+
+
+class Guard(Struct, frozen=True):
+    """What the sound says about the transcript."""
+
+    state: State
+    reason: str
+    rate: float | None = None
+    """The character error rate that decided; None where none did."""
+
+    @property
+    def tripped(self) -> bool:
+        return self.state not in ("ok", "not checked")
+
+
+def guard(
+    speech: "Samples",
+    said: str,
+    recorded: str | None,
+    language: str,
+    *,
+    cuts: int = 0,
+    unheard: str = "nobody has transcribed the recording",
+) -> Guard:
+    """Compare what an agent says it said with what was recorded.
+
+    `speech` is the audible part of its channel and `recorded` what an ear made of it, None for the reason `unheard`.
+    `cuts` is how often sound was dropped because the caller talked: so many pieces of the transcript were never played.
+    """
+    from pramana import audio
+
+    if not speech.size:
+        return Guard("silent", "nothing is audible in the agent's channel of the recording")
+    if (share := audio.clipped_share(speech)) > CLIPPED_SHARE:
+        return Guard("clipped", f"{share:.1%} of the agent's sound is at full scale, above {CLIPPED_SHARE:.0%}")
+    if not said.strip():
+        return Guard("not checked", "not checked: the agent gave no transcript of what it said")
+    if recorded is None:
+        return Guard("not checked", f"not checked: {unheard}")
+    if packed(recorded) > LOST_ITSELF >= packed(said):
+        return Guard("not checked", "not checked: the ear has lost itself, it hears the same words again and again")
+    if len(said) + len(recorded) > MOST_CHARACTERS:
+        return Guard("not checked", f"not checked: {len(said):,} characters are too many to compare")
+    lengths = [len("".join(normalised(text, language))) for text in (said, recorded)]
+    if max(lengths) < FEWEST_CHARACTERS:
+        return Guard("not checked", f"not checked: {max(lengths)} characters are too few to compare by ear")
+    rate = difference(said, recorded, language, cuts=cuts)
+    if rate > CONTRADICTS:
+        return Guard(
+            "contradicts",
+            f"the recording contradicts the transcript: character error rate {rate:.0%}, above {CONTRADICTS:.0%}",
+            rate,
+        )
+    return Guard("ok", f"the recording bears out the transcript: character error rate {rate:.0%}", rate)
+
+
+def packed(text: str) -> float:
+    """Return how many times smaller a text can be packed.
+
+    >>> packed("so it is " * 40) > LOST_ITSELF > packed("We open at nine on weekdays, and at ten on Saturdays.")
+    True
+    """
+    data = text.encode("utf-8", "replace")
+    return len(data) / len(zlib.compress(data)) if data else 0.0
+
+
+def difference(said: str, recorded: str, language: str, *, cuts: int = 0) -> float:
+    """Return the character error rate of a recording against its transcript; 1 where there is no transcript.
+
+    Where the agent was cut off, as many stretches of the transcript may be missing without counting, and the rate is
+    that of the characters heard.
+    """
+    if not cuts:
+        rate = character_errors(said, recorded, language).rate
+        return 1.0 if rate is None else rate
+    between = "" if by_character(language) else " "
+    reference, heard = (between.join(normalised(text, language)) for text in (said, recorded))
+    return _distance(reference, heard, min(cuts, MOST_CUTS)) / max(1, len(heard))
+
+
+def _distance(reference: str, heard: str, cuts: int) -> int:
+    """Return the least number of edits between two texts when so many stretches of the first may be left out free.
+
+    One row of the usual table for each character of the reference, in a copy for each stretch left out so far, and one
+    for each that is being left out: there a character of the reference costs nothing.
+    """
+    import numpy as np
+
+    letters = np.fromiter(map(ord, heard), np.int64, len(heard))
+    columns = np.arange(len(heard) + 1)
+    never = np.full(len(heard) + 1, len(heard) + len(reference) + 1)
+    kept, left = [columns, *[never] * cuts], [columns, *[never] * (cuts - 1)]
+    for letter in map(ord, reference):
+        before = kept
+        left = [np.minimum(row, was) for row, was in zip(left, before[:-1], strict=True)]
+        kept = []
+        for number, row in enumerate(before):
+            edited = np.concatenate(([row[0] + 1], np.minimum(row[:-1] + (letters != letter), row[1:] + 1)))
+            if number:
+                edited = np.minimum(edited, left[number - 1])
+            kept.append(np.minimum.accumulate(edited - columns) + columns)
+    return int(min(row[-1] for row in (*kept, *left)))
+
+
+def trimmed(samples: "Samples", rate: int, spans: Sequence[tuple[float, float]], beside_s: float = 0.25) -> "Samples":
+    """Return a channel without its long silences: what is audible, with a little of what is beside it."""
+    import numpy as np
+
+    places: list[list[int]] = []
+    for start, end in spans:
+        first, last = max(0, round((start - beside_s) * rate)), min(len(samples), round((end + beside_s) * rate) + 1)
+        if places and first <= places[-1][1]:
+            places[-1][1] = last
+        else:
+            places.append([first, last])
+    return np.concatenate([samples[first:last] for first, last in places]) if places else samples[:0]

@@ -1,0 +1,301 @@
+"""One measurement of a call: its recording and its log in; times, words, sound and the guard's word out, and a check.
+
+Everything comes from the stereo recording and the event log, so that a stored call can be measured again: the same ears
+and detectors give the same numbers to the last digit. Words are compared only where there is something to compare them
+with: what the provider heard with what was said, what was recorded with a reference that a scenario states, and with
+the agent's own transcript for the guard; never with the description of an outcome. What cannot be measured is None and
+says why. Nothing here asks a network.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from pramana.errors import InvalidInput, WeightsMissing
+from pramana.model import Check, Outcome
+from pramana.score.evidence import GUARD_VERSION, Guard, guard, trimmed
+from pramana.score.log import Log
+from pramana.score.spelling import count, normaliser, primary
+from pramana.score.timing import TIMING_VERSION, CallTimes, Confirm, LineTimes, measure, spans, tracks
+from pramana.score.words import Entity, Errors, character_errors, errors, missed_entities
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Samples = NDArray[np.int16]
+
+NAME: Final = "call"
+BESIDE_S = 0.25
+"""Of what is beside speech, kept for the ear."""
+
+Transcribe = Callable[["Samples"], str]
+"""Words in samples at 16 kHz."""
+Estimate = Callable[["Samples"], Any]
+"""Quality of samples at 16 kHz: `overall`, `signal`, `background` and `p808`, from 1 to 5."""
+
+
+class Compared(Struct, frozen=True):
+    """One text held against another."""
+
+    reference: str
+    heard: str
+    words: Errors
+    characters: Errors
+    wer: float | None
+    cer: float | None
+    count: int
+    """Words that differ."""
+    missed: tuple[Entity, ...]
+    """Numbers, names and dates of the reference that are not in the other."""
+
+
+class Words(Struct, frozen=True):
+    """What was said, as different ears have it."""
+
+    normaliser: str
+    heard: Compared | None = None
+    """What the provider heard, against what was said; None where it does not tell."""
+    transcript: Compared | None = None
+    """What the recording says, against the agent's own transcript."""
+    references: tuple[Compared | None, ...] = ()
+    """What the recording says in answer to each line, against what it must say; None where nothing is stated."""
+    recorded: str | None = None
+    """What the recording says; None where nobody could tell."""
+    why_not: str = ""
+    """Why the recording was not transcribed."""
+
+
+class Opinion(Struct, frozen=True):
+    """An estimate of what listeners would say, from 1 to 5: a diagnosis, never a score."""
+
+    overall: float
+    signal: float
+    background: float
+    p808: float
+
+
+class Sound(Struct, frozen=True):
+    """How the agent sounds."""
+
+    level_dbfs: float | None = None
+    """Of what is audible; None where nothing is."""
+    clipped_share: float | None = None
+    """Of its samples, those at full scale."""
+    silence_share: float | None = None
+    """Of its answers, what is not audible."""
+    speaking_s: float | None = None
+    """By the detector where there is one, else by level."""
+    words_a_minute: float | None = None
+    """Of the transcript over the time it speaks; None without either, and where the agent was cut off."""
+    quality: Opinion | None = None
+
+
+class Measured(Struct, frozen=True):
+    """All that can be told of a call."""
+
+    language: str
+    times: CallTimes
+    words: Words
+    sound: Sound
+    guard: Guard
+    complete: bool = True
+    """Every line of the script was said."""
+
+
+def measure_call(
+    samples: "Samples",
+    rate: int,
+    events: Sequence[Mapping[str, Any]],
+    *,
+    transcribe: Transcribe | None,
+    languages: Collection[str],
+    language: str,
+    references: Sequence[str | None] = (),
+    confirm: Confirm | None = None,
+    vad: str = "",
+    estimate: Estimate | None = None,
+    lines: int | None = None,
+) -> Measured:
+    """Measure a call from its recording and its log.
+
+    `transcribe` hears the `languages`; `references` are what must be said in answer to each line, where that is stated;
+    `confirm` and `vad` are a voice activity detector and its settings; `lines` is how many lines the script has.
+    """
+    times = measure(samples, rate, events, confirm=confirm, vad=vad)
+    log, (_, agent) = Log(events), tracks(samples, rate)
+    audible = spans(agent, rate)
+    ear = _Ear(agent, rate, transcribe, languages, language)
+    said = " ".join(filter(None, log.texts("agent_text")))
+    speech = trimmed(agent, rate, audible, beside_s=0)
+    words = _words(log, times, ear, said, references, trimmed(agent, rate, audible, BESIDE_S))
+    return Measured(
+        language=language,
+        times=times,
+        words=words,
+        sound=_sound(speech, rate, log, times, language, audible, estimate),
+        guard=guard(speech, said, words.recorded, language, cuts=log.cuts, unheard=words.why_not),
+        complete=lines is None or len(times.lines) >= lines,
+    )
+
+
+# ── Words ──
+
+
+class _Ear:
+    """Whoever can transcribe the agent's channel, or why nobody can."""
+
+    def __init__(
+        self,
+        agent: "Samples",
+        rate: int,
+        transcribe: Transcribe | None,
+        languages: Collection[str],
+        language: str,
+    ) -> None:
+        self.agent, self.rate, self.language, self._transcribe = agent, rate, language, transcribe
+        covered = transcribe is not None and primary(language) in {primary(each) for each in languages}
+        self.why_not = "" if covered else f"no STT for {language}"
+
+    def hear(self, samples: "Samples") -> str | None:
+        from pramana import audio
+
+        if self.why_not or self._transcribe is None:
+            return None
+        return self._transcribe(audio.resample(samples, self.rate, audio.CALLER_RATE)) if samples.size else ""
+
+    def answer(self, line: LineTimes) -> str | None:
+        """Return what is heard in answer to a line; nothing where there is none."""
+        if line.first_audible_s is None or line.answer_end_s is None:
+            return None if self.why_not else ""
+        return self.hear(trimmed(self.agent, self.rate, [(line.first_audible_s, line.answer_end_s)], BESIDE_S))
+
+
+def _words(
+    log: Log, times: CallTimes, ear: _Ear, said: str, references: Sequence[str | None], speech: "Samples"
+) -> Words:
+    recorded = ear.hear(speech)
+    heard = " ".join(filter(None, log.texts("user_text")))
+    asked = " ".join(line.text for line in log.lines)
+    stated = [*references, *[None] * len(times.lines)][: len(times.lines)]
+    return Words(
+        normaliser=normaliser(ear.language),
+        heard=_compared(asked, heard, ear.language) if heard else None,
+        transcript=_compared(said, recorded, ear.language) if said and recorded is not None else None,
+        references=tuple(
+            None if reference is None or (answer := ear.answer(line)) is None
+            else _compared(reference, answer, ear.language)
+            for reference, line in zip(stated, times.lines, strict=True)
+        ),
+        recorded=recorded,
+        why_not=ear.why_not,
+    )  # fmt: skip
+
+
+def _compared(reference: str, heard: str, language: str) -> Compared | None:
+    """Return the comparison; None of texts that are too long for one."""
+    try:
+        words, characters = errors(reference, heard, language), character_errors(reference, heard, language)
+        missed = tuple(missed_entities(reference, heard, language))
+    except InvalidInput:
+        return None
+    return Compared(reference, heard, words, characters, words.rate, characters.rate, words.count, missed)
+
+
+# ── Sound ──
+
+
+def _sound(
+    speech: "Samples",
+    rate: int,
+    log: Log,
+    times: CallTimes,
+    language: str,
+    audible: Sequence[tuple[float, float]],
+    estimate: Estimate | None,
+) -> Sound:
+    from pramana import audio
+
+    if not speech.size:
+        return Sound()
+    answered = [
+        (line.first_audible_s, line.answer_end_s)
+        for line in times.lines
+        if line.first_audible_s is not None and line.answer_end_s is not None
+    ]
+    lasted = math.fsum(end - start for start, end in answered)
+    heard = math.fsum(
+        max(0.0, min(end, last) - max(start, first)) for start, end in answered for first, last in audible
+    )
+    found = [line.speech_s for line in times.lines if line.speech_s is not None]
+    speaking = math.fsum(found) if found else heard
+    answers = " ".join(log.texts("agent_text")[1:])
+    said = None if log.cuts else count(answers, language)
+    return Sound(
+        level_dbfs=audio.level_dbfs(speech),
+        clipped_share=audio.clipped_share(speech),
+        silence_share=max(0.0, 1 - heard / lasted) if lasted else None,
+        speaking_s=speaking if answered else None,
+        words_a_minute=60 * said / speaking if said and speaking else None,
+        quality=_quality(audio.resample(speech, rate, audio.CALLER_RATE), estimate),
+    )
+
+
+def _quality(speech: "Samples", estimate: Estimate | None) -> Opinion | None:
+    if estimate is None:
+        return None
+    try:
+        return msgspec.convert(estimate(speech), Opinion, from_attributes=True)
+    except (WeightsMissing, InvalidInput):
+        return None  # a diagnosis that cannot be had is no trouble
+
+
+# ── The check ──
+
+
+def as_check(measured: Measured) -> Check:
+    """Return the check of a call: passed when its sound is evidence, errored with the reason when it is not."""
+    times, words = measured.times, measured.words
+    trouble = _trouble(measured)
+    first = times.lines[0].voice_to_voice_s if times.lines else None
+    after = "no time from voice to voice" if first is None else f"voice to voice in {first:.3f} s"
+    return Check(
+        NAME,
+        f"{TIMING_VERSION}.{GUARD_VERSION} {words.normaliser}; {times.vad or 'no VAD'}",
+        Outcome.ERRORED if trouble else Outcome.PASSED,
+        trouble or f"{after}; {measured.guard.reason}",
+        first,
+        _plain(msgspec.to_builtins(measured)),
+    )
+
+
+def _plain(data: Any) -> Any:
+    """Return plain data as it comes back from a store, where nothing is a tuple."""
+    if isinstance(data, dict):
+        return {key: _plain(value) for key, value in data.items()}
+    return [_plain(value) for value in data] if isinstance(data, list | tuple) else data
+
+
+def _trouble(measured: Measured) -> str:
+    """Say why a call is no evidence; nothing where it is."""
+    times = measured.times
+    if not times.lines:
+        return f"the call ended before a line was said: {times.trouble or times.reason or 'its log has no end'}"
+    for line in times.lines:
+        if line.speech_end_s is None:
+            return f"line {line.line + 1} of the caller is not audible in the recording"
+    last = times.lines[-1]
+    if times.reason == "error" or (times.reason == "closed" and (not times.finished or last.first_audible_s is None)):
+        return f"the call broke off: {times.trouble or times.reason}"
+    for line in times.lines:
+        if line.censored:
+            return f"no answer to line {line.line + 1} was heard in the {line.waited_s or 0:.1f} s that were waited"
+    ignored = times.reason == "no_answer" and last.backchannel and last.talked_into  # as it should be
+    if times.reason not in ("done", "closed") and not ignored:
+        return f"the call was not held to its end: {times.reason or 'its log has no end'}"
+    if not measured.complete:
+        return f"the call ended after line {last.line + 1} of a longer script: {times.trouble or times.reason}"
+    return measured.guard.reason if measured.guard.tripped else ""

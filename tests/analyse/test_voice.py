@@ -1,0 +1,393 @@
+"""Percentiles against every truth that censored times could have, rates, and the voice tax case by case."""
+
+import math
+import random
+from itertools import product
+from typing import Any, get_args
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pramana.analyse.comparison import compare
+from pramana.analyse.voice import (
+    LEAST_EVENTS,
+    Answer,
+    Cause,
+    Latency,
+    Line,
+    Lost,
+    Seconds,
+    Share,
+    answer,
+    cause,
+    comparable,
+    latency,
+    lines_of,
+    observations,
+    tax,
+    turn_taking,
+)
+from pramana.errors import InvalidInput
+from pramana.model import Check, Key, Outcome, Reply, Result
+
+PASSED, FAILED, ERRORED, UNSCORED, SKIPPED = Outcome
+SHARES = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "max": 100}
+
+# ── Percentiles ──
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(0, 60, allow_nan=False), min_size=1, max_size=40))
+def test_without_censored_times_percentiles_are_numpys(times: list[float]) -> None:
+    found = latency([(each, False) for each in times])
+    assert (found.n, found.censored) == (len(times), 0)
+    for name, share in SHARES.items():
+        seconds = getattr(found, name)
+        assert seconds.relation == "="
+        assert seconds.value == pytest.approx(float(np.percentile(times, share)), abs=1e-9)
+
+
+def truths(seen: list[tuple[float, bool]]) -> list[list[float]]:
+    """Return the times as they may have been: each censored one a trifle, somewhat or far longer than was waited."""
+    return [
+        list(times)
+        for times in product(
+            *([wait + more for more in (1e-7, 0.35, 1.2, 1e6)] if censored else [wait] for wait, censored in seen)
+        )
+    ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_percentile_holds_whatever_the_censored_times_were(seed: int) -> None:
+    chance = random.Random(seed)
+    seen = [
+        (chance.choice([0.4, 0.5, 0.7, 1.0, 1.5, 2.0]), chance.random() < 0.3) for _ in range(chance.randrange(1, 9))
+    ]
+    seen = [each for place, each in enumerate(seen) if not each[1] or sum(some[1] for some in seen[:place]) < 3]
+    if not seen:
+        return
+    found = latency(seen)
+    assert found.censored == sum(censored for _, censored in seen)
+    for name, share in SHARES.items():
+        seconds = getattr(found, name)
+        possible = [float(np.percentile(times, share)) for times in truths(seen)]
+        if seconds.relation == "=":
+            assert possible == pytest.approx([seconds.value] * len(possible), abs=1e-6)
+            continue
+        assert min(possible) == pytest.approx(seconds.value, abs=1e-6)
+        assert max(possible) > seconds.value + 0.01  # so no number could have been given
+        attained = any(each == pytest.approx(seconds.value, abs=1e-12) for each in possible)
+        assert attained == (seconds.relation == "≥")
+
+
+def test_a_percentile_among_the_unanswered_is_a_bound_and_they_are_never_dropped() -> None:
+    found = latency([(0.5, False)] * 18 + [(15.0, True)] * 2)
+    assert (found.n, found.censored) == (20, 2)
+    assert found.p50 == Seconds(0.5)
+    assert str(found.p90) == "> 1.950 s"  # between the last answer and 15 s of waiting
+    assert [str(each) for each in (found.p95, found.p99, found.max)] == ["> 15.000 s"] * 3
+    assert str(latency([(15.0, True)] * 3).p50) == "> 15.000 s"
+
+
+def test_a_call_that_broke_early_leaves_higher_percentiles_open() -> None:
+    found = latency([(0.3, True), (1.0, False), (2.0, False)])
+    assert found.p50 == Seconds(1.0, "≥")  # it may have been the fastest of all, or the slowest
+    assert found.max == Seconds(2.0, "≥")
+    assert str(found.max) == "≥ 2.000 s"
+
+
+def test_of_nothing_there_is_no_percentile() -> None:
+    assert latency([]) == Latency()
+
+
+def test_a_rank_that_is_whole_needs_no_neighbour() -> None:
+    for n in range(2, 400):  # share * (n - 1) is not always exact
+        for share in (0.5, 0.9, 0.95, 0.99):
+            rank = share * (n - 1)
+            if abs(rank - round(rank)) < 1e-9 and round(rank) < n - 1:
+                seen = [(float(place), place > round(rank)) for place in range(n)]
+                seconds = getattr(latency(seen), f"p{round(share * 100)}")
+                assert seconds.relation == "="
+                assert seconds.value == pytest.approx(round(rank))
+
+
+# ── Turn taking ──
+
+
+def test_a_rate_of_few_events_is_not_shown() -> None:
+    assert Share(5, LEAST_EVENTS - 1).value is None
+    assert Share(5, LEAST_EVENTS - 1).interval is None
+    assert Share(5, LEAST_EVENTS).value == 0.5
+    low, high = Share(5, LEAST_EVENTS).interval or (0, 0)
+    assert low == pytest.approx(0.2366, abs=1e-4)
+    assert high == pytest.approx(0.7634, abs=1e-4)
+    assert Share(0, 0).value is None
+
+
+def test_lines_are_summed_up() -> None:
+    answered = [
+        Line(
+            voice_to_voice_s=each,
+            first_audible_s=3.0,
+            to_first_byte_s=each - 0.1,
+            leading_silence_s=0.1,
+            total_s=each + 2,
+        )
+        for each in (0.4, 0.6, 0.8)
+    ]
+    cut_in = Line(first_audible_s=1.0, total_s=2.0, cut_in=True, overlap_s=0.5, gaps=2, longest_gap_s=0.9)
+    unanswered = Line(censored=True, waited_s=15.0)
+    gave_way = Line(first_audible_s=5.0, voice_to_voice_s=0.7, talked_into=True, yield_s=0.3, overlap_s=0.3)
+    talked_on = Line(talked_into=True, yield_censored_s=2.0, overlap_s=1.5)
+    ignored, stopped = Line(false_interruption=False), Line(false_interruption=True)
+    found = turn_taking([*answered, cut_in, unanswered, gave_way, talked_on, ignored, stopped])
+    assert found.lines == 9
+    assert (found.voice_to_voice.n, found.voice_to_voice.censored) == (5, 1)
+    assert found.voice_to_voice.p50 == Seconds(0.7)
+    assert (found.first_byte.n, found.first_byte.censored) == (4, 1)
+    assert (found.total.n, found.total.censored) == (4, 1)
+    assert found.leading_silence.p50 == Seconds(0.1)
+    assert (found.yields.n, found.yields.censored, found.yields.max) == (2, 1, Seconds(2.0, ">"))
+    assert found.unanswered == Share(1, 6)
+    assert found.cut_in == Share(1, 5)
+    assert found.yielded == Share(1, 2)
+    assert found.false_interruptions == Share(1, 2)
+    assert found.with_gaps == Share(1, 5)
+    assert found.longest_gap_s == 0.9
+    assert found.overlap_s == pytest.approx(2.3)
+    assert msgspec.json.encode(found)
+    assert turn_taking([]).voice_to_voice == Latency()
+
+
+def test_lines_come_from_the_evidence_of_a_check() -> None:
+    evidence = {
+        "times": {"lines": [{"line": 0, "voice_to_voice_s": 0.5, "first_audible_s": 2, "new": 1}], "reason": "done"}
+    }
+    assert lines_of(evidence) == [Line(voice_to_voice_s=0.5, first_audible_s=2)]
+    assert lines_of({}) == []
+    assert observations(lines_of(evidence)) == [(0.5, False)]
+    broken: list[Any] = [{"lines": 3}, {"lines": [{"gaps": "many"}]}, {}]
+    for times in broken:
+        with pytest.raises(InvalidInput, match="does not hold the times of its lines"):
+            lines_of({"times": times})
+
+
+# ── The voice tax ──
+
+
+def spoken(outcome: Outcome, **more: Any) -> Answer:
+    return Answer("sha256:a", "m", 0, "voice", outcome, **({"called": True} | more))
+
+
+EVERYTHING = list(
+    product(Outcome, Outcome, (True, False), (True, False, None), (True, False), (True, False), (True, False))
+)
+
+
+@pytest.mark.parametrize("typed", Outcome)
+def test_every_loss_has_the_first_cause_that_holds(typed: Outcome) -> None:
+    seen: set[Cause | None] = set()
+    for text, outcome, called, heard, transcript, contradicted, late in EVERYTHING:
+        if text is not typed:
+            continue
+        given_to = spoken(
+            outcome,
+            called=called,
+            heard_as_said=heard,
+            transcript_passed=transcript,
+            contradicted=contradicted,
+            late=late,
+        )
+        expected: Cause | None = "unattributed"
+        # From the last rule to the first: each overrules those below it.
+        if late:
+            expected = "time"
+        if transcript and contradicted:
+            expected = "speaking"
+        if heard is False:
+            expected = "hearing"
+        if text is FAILED:
+            expected = "reasoning"
+        if outcome is PASSED or text not in (PASSED, FAILED):
+            expected = None
+        if outcome in (UNSCORED, SKIPPED) or (outcome is ERRORED and not called):
+            expected = None
+        assert cause(text, given_to) == expected, given_to
+        assert not (expected and not comparable(text, given_to))
+        seen.add(expected)
+    everything = {
+        PASSED: {None, "hearing", "speaking", "time", "unattributed"},
+        FAILED: {None, "reasoning"},
+    }
+    assert seen == everything.get(typed, {None})
+    assert len(EVERYTHING) == 5 * 5 * 2 * 3 * 2 * 2 * 2
+
+
+def typed(case: str, outcome: Outcome, model: str = "m", repeat: int = 0) -> Answer:
+    return Answer(case, model, repeat, "text", outcome)
+
+
+def voiced(
+    case: str, outcome: Outcome, variant: str = "voice", model: str = "m", repeat: int = 0, **more: Any
+) -> Answer:
+    return Answer(case, model, repeat, variant, outcome, **({"called": True} | more))
+
+
+def test_the_tax_is_counted_pair_by_pair() -> None:
+    answers = [
+        *(typed(case, PASSED) for case in "abcdefgh"),
+        typed("i", FAILED),
+        typed("j", FAILED),
+        typed("k", ERRORED),
+        voiced("a", PASSED),
+        voiced("b", FAILED, heard_as_said=False),
+        voiced("c", ERRORED, transcript_passed=True, contradicted=True, heard_as_said=True),
+        voiced("d", ERRORED, late=True),
+        voiced("e", FAILED, heard_as_said=True),
+        voiced("f", SKIPPED),
+        voiced("g", ERRORED, called=False),
+        voiced("h", PASSED, heard_as_said=False),  # misheard, and answered all the same
+        voiced("i", FAILED, heard_as_said=False),
+        voiced("j", PASSED),
+        voiced("k", PASSED),
+        voiced("z", PASSED),  # never typed
+    ]
+    (found,) = tax(answers)
+    assert (found.model, found.variant) == ("m", "voice")
+    assert (found.pairs, found.kept, found.gained, found.reasoning, found.excluded) == (8, 2, 1, 1, 4)
+    assert found.lost == (
+        Lost("b", 0, "hearing"),
+        Lost("c", 0, "speaking"),
+        Lost("d", 0, "time"),
+        Lost("e", 0, "unattributed"),
+    )
+    assert found.causes == {"hearing": 1, "speaking": 1, "time": 1, "unattributed": 1}
+    assert found.text_rate == pytest.approx(6 / 8)
+    assert found.voice_rate == pytest.approx(3 / 8)
+    assert found.difference == pytest.approx(-3 / 8)
+    referee = compare(
+        {case: [PASSED] for case in "abcdeh"} | {"i": [FAILED], "j": [FAILED]},
+        {case: [PASSED] for case in "ahj"} | {case: [FAILED] for case in "bcdei"},
+    )
+    assert found.interval == (referee.interval.low, referee.interval.high)
+    assert found.p_value == referee.p_value == pytest.approx(0.375)
+    assert msgspec.json.encode(found)
+
+
+def test_models_ways_of_speaking_and_repeats_are_kept_apart() -> None:
+    answers = [
+        *(typed("a", PASSED, model, repeat) for model in ("m", "n") for repeat in range(3)),
+        *(voiced("a", FAILED, "voice", "m", repeat) for repeat in range(3)),
+        *(voiced("a", PASSED, "voice+noise=10dB", "m", repeat) for repeat in range(2)),
+        *(voiced("a", PASSED, "voice", "n", repeat) for repeat in range(2)),
+        voiced("a", FAILED, "voice", "n", 2),
+    ]
+    found = tax(reversed(answers))
+    assert [(each.model, each.variant, each.pairs, len(each.lost)) for each in found] == [
+        ("m", "voice", 3, 3),
+        ("m", "voice+noise=10dB", 2, 0),
+        ("n", "voice", 3, 1),
+    ]
+    assert [each.difference for each in found] == [-1.0, 0.0, pytest.approx(-1 / 3)]
+    assert found[2].lost == (Lost("a", 2, "unattributed"),)
+    # Three answers to one case are one case: nothing is proven by it.
+    assert all(each.interval[1] > 0 for each in found)
+    assert found[0].p_value == 1.0
+
+
+def test_without_pairs_there_is_no_difference() -> None:
+    assert tax([]) == tax([typed("a", PASSED)]) == ()
+    (found,) = tax([voiced("a", FAILED)])
+    assert (found.pairs, found.excluded, found.difference, found.interval) == (0, 1, None, (-1.0, 1.0))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcd"), st.integers(0, 1), st.sampled_from(list(Outcome)), st.sampled_from(list(Outcome)),
+            st.booleans(), st.sampled_from([True, False, None]), st.booleans(),
+        ),
+        max_size=12, unique_by=lambda each: each[:2],
+    )
+)  # fmt: skip
+def test_every_spoken_answer_is_counted_once(
+    rows: list[tuple[str, int, Outcome, Outcome, bool, bool | None, bool]],
+) -> None:
+    answers = [typed(case, text, repeat=repeat) for case, repeat, text, *_ in rows]
+    answers += [
+        voiced(case, outcome, repeat=repeat, called=called, heard_as_said=heard, late=late)
+        for case, repeat, _, outcome, called, heard, late in rows
+    ]
+    for found in tax(answers):
+        assert found.pairs == found.kept + found.gained + found.reasoning + len(found.lost)
+        assert found.pairs + found.excluded == len(rows)
+        assert sum(found.causes.values()) == len(found.lost)
+        assert {each.cause for each in found.lost} <= set(get_args(Cause)) - {"reasoning"}
+        if found.pairs:
+            assert found.difference is not None
+            assert found.interval[0] <= found.difference <= found.interval[1]
+            assert not math.isnan(found.p_value)
+
+
+# ── From results ──
+
+
+def result(*checks: Check, variant: str = "voice") -> Result:
+    return Result(Key("sha256:a", "m", variant, 1), "a-1", Reply("yes"), None, checks, None, None)
+
+
+def call(
+    outcome: Outcome = PASSED, *, state: str = "ok", heard: int | None = 0, reason: str = "done", **line: Any
+) -> Check:
+    evidence = {
+        "times": {"lines": [{"line": 0, **line}], "reason": reason},
+        "words": {"heard": None if heard is None else {"count": heard}},
+        "guard": {"state": state},
+    }
+    return Check("call", "1", outcome, "", None, evidence)
+
+
+RIGHT, WRONG = Check("contains", "1", PASSED, ""), Check("contains", "1", FAILED, "")
+
+
+def test_a_typed_answer_has_no_call() -> None:
+    assert answer(result(RIGHT, variant="text")) == Answer("sha256:a", "m", 1, "text", PASSED)
+
+
+@pytest.mark.parametrize(
+    ("checks", "expected"),
+    [
+        ((RIGHT, call()), {"outcome": PASSED, "heard_as_said": True, "transcript_passed": True}),
+        ((WRONG, call(heard=2)), {"outcome": FAILED, "heard_as_said": False, "transcript_passed": False}),
+        ((RIGHT, call(heard=None)), {"outcome": PASSED, "heard_as_said": None, "transcript_passed": True}),
+        (
+            (RIGHT, call(ERRORED, state="contradicts")),
+            {"outcome": ERRORED, "heard_as_said": True, "transcript_passed": True, "contradicted": True},
+        ),
+        (
+            (WRONG, call(ERRORED, state="silent", censored=True, waited_s=15.0, reason="no_answer")),
+            {"outcome": FAILED, "heard_as_said": True, "contradicted": True, "late": True},
+        ),
+        (
+            (RIGHT, call(state="not checked")),
+            {"outcome": PASSED, "heard_as_said": True, "transcript_passed": True, "contradicted": False},
+        ),
+        # The judge could not judge, or the provider hung up: nothing is known about the voice.
+        ((Check("rubric", "1", ERRORED, ""), call()), {"outcome": ERRORED, "heard_as_said": True, "called": False}),
+        (
+            (RIGHT, call(ERRORED, reason="closed")),
+            {"outcome": ERRORED, "heard_as_said": True, "transcript_passed": True, "called": False},
+        ),
+    ],
+)
+def test_a_result_tells_what_became_of_a_spoken_question(checks: tuple[Check, ...], expected: dict[str, Any]) -> None:
+    assert answer(result(*checks)) == Answer("sha256:a", "m", 1, "voice", **({"called": True} | expected))
+
+
+def test_evidence_of_another_shape_is_no_crash() -> None:
+    odd = Check("call", "1", PASSED, "", None, {"words": 3, "guard": [], "times": None})
+    assert answer(result(RIGHT, odd)).heard_as_said is None

@@ -1,0 +1,174 @@
+"""Sound files: what is read, what is refused, and that a WAV of ours is the same everywhere."""
+
+import io
+import random
+import struct
+
+import numpy as np
+import pytest
+import soundfile  # type: ignore[import-untyped]
+
+from pramana import audio
+from pramana.audio import BadAudio, Samples
+from pramana.errors import InvalidInput
+
+RATE = 16_000
+TONE: Samples = np.rint(8000 * np.sin(np.arange(2 * RATE) * 0.17)).astype(np.int16)
+FORMATS = [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", "MPEG_LAYER_III")]
+
+
+def file_of(form: str, subtype: str, samples: object = TONE, rate: int = RATE) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, format=form, subtype=subtype)
+    return file.getvalue()
+
+
+def wav(body: bytes, stated: int, rate: int = RATE, channels: int = 1, bits: int = 16, kind: int = 1) -> bytes:
+    width = channels * bits // 8
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, kind, channels, rate, rate * width, width, bits)
+    return struct.pack("<4sI4s", b"RIFF", 36 + len(body), b"WAVE") + form + struct.pack("<4sI", b"data", stated) + body
+
+
+# ── Read ──
+
+
+@pytest.mark.parametrize(("form", "subtype"), FORMATS)
+def test_every_format_is_read(form: str, subtype: str) -> None:
+    sound = audio.read(file_of(form, subtype))
+    assert sound.rate == RATE
+    assert sound.seconds == pytest.approx(2, abs=0.05)
+    assert sound.samples.dtype == np.int16
+    assert audio.level_dbfs(sound.samples) == pytest.approx(audio.level_dbfs(TONE), abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("form", "subtype"), [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("WAV", "FLOAT"), ("WAV", "PCM_24")]
+)
+def test_16_bit_samples_come_back_bit_for_bit(form: str, subtype: str) -> None:
+    full = np.arange(-32768, 32768, 7).astype(np.int16)
+    assert np.array_equal(audio.read(file_of(form, subtype, full / 32768)).samples, full)
+
+
+def test_channels_are_mixed_into_one() -> None:
+    both = np.stack([np.full(RATE, 1000), np.full(RATE, 3000)], axis=1).astype(np.int16)
+    assert (audio.read(file_of("WAV", "PCM_16", both)).samples == 2000).all()
+
+
+def test_a_wav_that_was_streamed_states_no_length_and_is_read_to_its_end() -> None:
+    assert len(audio.read(wav(TONE.tobytes(), 0xFFFFFFFF)).samples) == len(TONE)
+
+
+# ── Written ──
+
+
+def test_a_wav_of_ours_is_the_same_bytes_as_another_writer_gives() -> None:
+    assert audio.write_wav(TONE, RATE) == file_of("WAV", "PCM_16")
+    both = np.stack([TONE, TONE[::-1]], axis=1)
+    assert audio.write_wav(both, 24_000) == file_of("WAV", "PCM_16", both, 24_000)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_wav_comes_back_with_its_channels(channels: int) -> None:
+    written = TONE if channels == 1 else np.stack([TONE, -TONE], axis=1)
+    samples, rate = audio.read_wav(audio.write_wav(written, 24_000))
+    assert rate == 24_000
+    assert np.array_equal(samples, written)
+
+
+def test_an_empty_recording_is_a_wav_too() -> None:
+    samples, _ = audio.read_wav(audio.write_wav(np.zeros((0, 2), np.int16), 24_000))
+    assert samples.shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "no WAV"),
+        (wav(b"\0" * 8, 100), "cut off"),
+        (wav(b"\0" * 3, 3), "middle of a sample"),
+        (wav(b"\0" * 8, 8, bits=8), "not 16-bit PCM"),
+        (wav(b"\0" * 8, 8, kind=3, bits=32), "not 16-bit PCM"),
+        (wav(b"\0" * 8, 8, channels=0), "not 16-bit PCM"),
+        (wav(b"", 0)[:36], "no data"),
+    ],
+)
+def test_a_recording_that_is_no_wav_of_16_bits_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(BadAudio, match=reason):
+        audio.read_wav(data)
+
+
+# ── Refused ──
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty"),
+        (b"Hello, this is text.", "no WAV, FLAC, OGG or MP3"),
+        (b"\x00" * 4096, "no WAV, FLAC, OGG or MP3"),
+        (b"RIFF", "no WAV file"),
+        (b"RIFF\x00\x00\x00\x00AVI LIST", "no WAV file"),
+        (wav(b"", 0)[:36], "cannot be decoded"),
+        (wav(TONE.tobytes(), 1 << 30), "promises 1,073,741,824 bytes, 64,000 are there"),
+        (wav(TONE.tobytes()[:-2], len(TONE) * 2), "cut off"),
+        (wav(b"", 0), "no sample"),
+        (wav(TONE.tobytes(), len(TONE) * 2, rate=1), "1 samples a second"),
+        (wav(TONE.tobytes(), len(TONE) * 2, channels=16), "16 channels"),
+        (wav(b"\1\0" * 8_000 * 301, 2 * 8_000 * 301, rate=8_000), "301 s"),
+        (b"\xff\xfb", "no MP3"),
+        (b"\xff\xfb\x90\x64" + b"\0" * 40, "cut off"),
+        (b"ID3\x04\x00\x00\x7f\x7f\x7f\x7f", "two frames"),
+        (b"OggS" + b"\0" * 10, "no page"),
+        (b"fLaC" + b"\xff" * 64, "cannot be decoded"),
+    ],
+)
+def test_what_is_no_sound_is_refused_with_the_reason(data: bytes, reason: str) -> None:
+    with pytest.raises(BadAudio, match=reason) as caught:
+        audio.read(data)
+    assert isinstance(caught.value, InvalidInput)
+    assert caught.value.reason == str(caught.value)
+
+
+@pytest.mark.parametrize(("form", "subtype"), FORMATS)
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.5, 0.9, 0.995])
+def test_a_file_that_was_cut_off_is_never_read_as_a_shorter_one(
+    form: str, subtype: str, share: float, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = file_of(form, subtype)
+    with pytest.raises(BadAudio):
+        audio.read(data[: int(len(data) * share)])
+    assert capfd.readouterr().err == ""  # decoders complain aloud
+
+
+def test_a_flac_that_promises_hours_is_refused_before_it_is_read() -> None:
+    data = bytearray(file_of("FLAC", "PCM_16"))
+    data[21] |= 0x0F  # the upper bits of the number of samples
+    with pytest.raises(BadAudio, match="states a length of"):
+        audio.read(bytes(data))
+
+
+def test_an_mp3_with_tags_at_both_ends_is_read() -> None:
+    data = file_of("MP3", "MPEG_LAYER_III")
+    tagged = b"ID3\x04\x00\x00\x00\x00\x01\x00" + b"\0" * 128 + data + b"TAG" + b"\0" * 125
+    assert audio.read(tagged).seconds == pytest.approx(2, abs=0.05)
+
+
+@pytest.mark.parametrize(("form", "subtype"), FORMATS)
+def test_broken_files_are_read_or_refused_never_worse(form: str, subtype: str) -> None:
+    data, dice = file_of(form, subtype, TONE[:8000]), random.Random(form + subtype)
+    for _ in range(60):
+        broken = bytearray(data)
+        for _ in range(dice.randint(1, 8)):
+            broken[dice.randrange(len(broken) if dice.random() < 0.5 else 64)] = dice.randrange(256)
+        try:
+            assert audio.read(bytes(broken)).samples.dtype == np.int16
+        except BadAudio as refused:
+            assert refused.reason  # noqa: PT017 - being read is fine too
+
+
+def test_random_bytes_behind_every_beginning_are_refused() -> None:
+    dice = random.Random(4)
+    for head in (b"RIFF\xff\xff\x00\x00WAVE", b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b""):
+        for _ in range(40):
+            with pytest.raises(BadAudio):
+                audio.read(head + dice.randbytes(dice.randint(0, 3000)))

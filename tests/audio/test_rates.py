@@ -1,0 +1,65 @@
+"""Other rates: the same sound, in one piece or in many."""
+
+import numpy as np
+import pytest
+
+from pramana import audio
+from pramana.audio import BadAudio, Resampler, Samples
+
+
+def tone(rate: int, hertz: float = 440, seconds: float = 1.0) -> Samples:
+    waves: Samples = np.rint(12_000 * np.sin(2 * np.pi * hertz * np.arange(int(rate * seconds)) / rate)).astype(
+        np.int16
+    )
+    return waves
+
+
+@pytest.mark.parametrize(("source", "target"), [(16_000, 24_000), (24_000, 16_000), (8_000, 16_000), (44_100, 16_000)])
+def test_a_tone_is_the_same_tone_at_another_rate(source: int, target: int) -> None:
+    there = audio.resample(tone(source), source, target)
+    inner = slice(target // 20, -target // 20)
+    assert len(there) == target
+    assert np.abs(there[inner].astype(int) - tone(target)[inner]).max() <= 2
+
+
+@pytest.mark.parametrize(("source", "target"), [(16_000, 24_000), (24_000, 16_000), (8_000, 24_000), (16_000, 16_000)])
+@pytest.mark.parametrize("size", [1, 160, 333, 100_000])
+def test_a_stream_in_pieces_is_the_whole_sample_for_sample(source: int, target: int, size: int) -> None:
+    sound = tone(source, seconds=0.05) if size == 1 else tone(source)
+    stream = Resampler(source, target)
+    pieces = [stream.feed(sound[at : at + size]) for at in range(0, len(sound), size)]
+    pieces.append(stream.feed(sound[:0], last=True))
+    assert np.array_equal(np.concatenate(pieces), audio.resample(sound, source, target))
+
+
+def test_after_its_last_piece_a_stream_begins_anew() -> None:
+    stream = Resampler(16_000, 24_000)
+    first = stream.feed(tone(16_000), last=True)
+    assert np.array_equal(stream.feed(tone(16_000), last=True), first)
+    assert stream.feed(tone(16_000)[:0], last=True).size == 0
+
+
+def test_silence_stays_silent_and_the_same_sound_gives_the_same_samples() -> None:
+    assert not audio.resample(np.zeros(16_000, np.int16), 16_000, 24_000).any()
+    assert np.array_equal(audio.resample(tone(16_000), 16_000, 24_000), audio.resample(tone(16_000), 16_000, 24_000))
+
+
+def test_what_overshoots_is_held_at_full_scale_and_never_turns_over() -> None:
+    square = np.where(np.arange(16_000) % 40 < 20, 32767, -32768).astype(np.int16)
+    there = audio.resample(square, 16_000, 24_000).astype(int)
+    assert there.max() == 32767
+    assert np.abs(np.diff(there[1000:-1000])).max() < 50_000
+
+
+def test_the_same_rate_gives_the_same_samples_and_nothing_gives_nothing() -> None:
+    assert np.array_equal(audio.resample(tone(16_000), 16_000, 16_000), tone(16_000))
+    assert audio.resample(np.zeros(0, np.int16), 16_000, 24_000).size == 0
+    assert Resampler(16_000, 24_000).feed(np.zeros(0, np.int16)).size == 0
+
+
+@pytest.mark.parametrize("rates", [(0, 16_000), (16_000, -1), (10**9, 16_000)])
+def test_a_rate_that_is_none_is_refused(rates: tuple[int, int]) -> None:
+    with pytest.raises(BadAudio, match="samples a second"):
+        audio.resample(tone(16_000), *rates)
+    with pytest.raises(BadAudio, match="samples a second"):
+        Resampler(*rates)

@@ -1,0 +1,105 @@
+"""Whisper tiny.en: what it hears, that it hears the same twice, and that it hears nothing in nothing."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pramana import audio
+from pramana.audio.conditions import apply, parse
+from pramana.audio.noises import Dice, street
+from pramana.embedded import ears
+from pramana.embedded.ears import Ears
+from pramana.embedded.voice import speak
+from pramana.score.words import errors
+
+RATE = audio.CALLER_RATE
+SENTENCE = "Good morning. What is the weather like in London today?"
+
+
+@pytest.fixture(scope="module")
+def whisper() -> Ears:
+    return Ears.open()
+
+
+def test_what_the_voice_says_is_heard(whisper: Ears) -> None:
+    heard = whisper.transcribe(speak(SENTENCE, "en"))
+    assert errors(SENTENCE, heard, "en").count <= 1
+    assert heard == whisper.transcribe(speak(SENTENCE, "en"))
+
+
+def test_threads_and_processes_change_no_word(whisper: Ears) -> None:
+    noisy = apply(parse("noise=10dB"), speak(SENTENCE, "en"), seed=1)
+    code = (
+        "from pramana.audio.conditions import apply, parse; from pramana.embedded.voice import speak\n"
+        "from pramana.embedded.ears import Ears\n"
+        f"print(Ears.open(threads=2).transcribe(apply(parse('noise=10dB'), speak({SENTENCE!r}, 'en'), seed=1)))"
+    )
+    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert there.stdout.strip() == whisper.transcribe(noisy)
+    assert there.stderr == ""
+
+
+@pytest.mark.parametrize("seconds", [0, 0.001, 1, 40])
+def test_silence_says_nothing(whisper: Ears, seconds: float) -> None:
+    assert whisper.transcribe(np.zeros(int(seconds * RATE), np.int16)) == ""
+
+
+def test_noise_without_speech_says_nothing(whisper: Ears) -> None:
+    hiss = np.random.default_rng(1).normal(0, 1000, 3 * RATE).astype(np.int16)
+    noise = street(3 * RATE, RATE, Dice(1, "test"))
+    assert whisper.transcribe(hiss) == ""
+    assert whisper.transcribe((noise * (8000 / np.abs(noise).max())).astype(np.int16)) == ""
+
+
+def test_a_clip_beyond_the_window_is_heard_to_its_end(whisper: Ears) -> None:
+    spoken = speak(SENTENCE, "en")
+    pause = np.zeros(RATE, np.int16)
+    first, last = speak("Once upon a time there was a king.", "en"), speak("And that is the end of the story.", "en")
+    middle = [part for _ in range(7) for part in (spoken, pause)]
+    story = np.concatenate([first, pause, *middle, last])
+    assert len(story) / RATE > 31
+    heard = whisper.transcribe(story)
+    assert "king" in heard
+    assert heard.rstrip(".").endswith("end of the story")
+    assert heard.lower().count("weather") == 7
+
+
+def test_long_clips_are_cut_where_they_are_quiet() -> None:
+    spoken = np.full(70 * RATE, 5000, np.int16)
+    for at in (20, 25, 40, 60):
+        spoken[at * RATE : int((at + 0.5) * RATE)] = 0
+    clips = ears._clips(spoken)
+    assert np.array_equal(np.concatenate(clips), spoken)
+    assert all(len(clip) <= 29 * RATE for clip in clips)
+    assert all(clip[-1] == 0 for clip in clips[:-1])
+    assert [len(clip) for clip in ears._clips(spoken[: 29 * RATE])] == [29 * RATE]
+
+
+def test_a_tone_lies_in_its_band_at_its_time() -> None:
+    tone = np.rint(8000 * np.sin(2 * np.pi * 1000 * np.arange(RATE) / RATE)).astype(np.int16)
+    seen = ears.log_mel(tone)
+    assert seen.shape == (80, 3000)
+    assert seen.dtype == np.float32
+    assert seen.max() - seen.min() <= 2 + 1e-6  # eight powers of ten, by four
+    loudest = int(np.argmax(ears.mel_filters(400, 80)[:, 25]))  # 25 steps of 40 Hz
+    assert int(seen[:, 100].argmax()) == loudest
+    heard = np.flatnonzero(seen[loudest] > seen.max() - 0.5)
+    assert (heard[0], heard[-1]) == (pytest.approx(50, abs=2), pytest.approx(150, abs=2))
+
+
+def test_the_bands_are_triangles_of_equal_area() -> None:
+    filters = ears.mel_filters(4000, 80)
+    assert filters.sum(axis=1) * 4 == pytest.approx(1, rel=0.02)  # 4 Hz a step
+    assert (np.diff(filters.argmax(axis=1)) > 0).all()
+
+
+def test_tokens_are_bytes() -> None:
+    assert ears._text(["<|startoftranscript|>", "ĠCaf", "Ã©", "Ġâ", "Ĥ", "¬", "5", "<|endoftext|>"]) == "Café €5"
+    assert ears._text(["Ã"]) == "\ufffd"
+    assert len(ears._bytes()) == 256
+
+
+def test_it_says_that_it_hears_english_only() -> None:
+    assert frozenset({"en"}) == ears.LANGUAGES

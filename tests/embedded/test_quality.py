@@ -1,0 +1,64 @@
+"""DNSMOS: what it thinks of good and bad sound, without ever importing the package its models lie in."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pramana import audio
+from pramana.audio import BadAudio, Samples
+from pramana.audio.conditions import apply, parse
+from pramana.embedded import quality
+from pramana.embedded.quality import estimate
+from pramana.embedded.voice import speak
+
+
+@pytest.fixture(scope="module")
+def sentence() -> Samples:
+    return speak("The quick brown fox jumps over the lazy dog, and then it sleeps.", "en")
+
+
+def test_every_opinion_is_on_the_scale_and_the_same_twice(sentence: Samples) -> None:
+    found = estimate(sentence)
+    assert all(1 <= each <= 5 for each in (found.overall, found.signal, found.background, found.p808))
+    assert found == estimate(sentence)
+    assert 2.2 < found.overall < 3.2  # 2.6 for this voice, as measured with the package itself
+
+
+def test_noise_is_heard_in_the_background_and_in_the_whole(sentence: Samples) -> None:
+    clean, noisy, worse = (estimate(apply(parse(each), sentence, 1)) for each in ("clean", "noise=20dB", "noise=5dB"))
+    assert clean.overall > noisy.overall > worse.overall
+    assert clean.background > noisy.background > worse.background
+    assert clean.background - worse.background > 1
+
+
+def test_the_bands_are_those_the_model_was_taught() -> None:
+    tone = (0.3 * np.sin(2 * np.pi * 1000 * np.arange(quality._WINDOW - 160) / 16_000)).astype(np.float32)
+    bands = quality._bands(tone)
+    assert bands.shape == (900, 120)
+    assert bands.dtype == np.float32
+    assert bands.max() == 1.0  # the loudest, at 0 dB
+    assert bands.min() >= -1.0  # 80 dB below it
+
+
+@pytest.mark.parametrize("samples", [np.zeros(0, np.int16), np.zeros(16_000, np.int16)])
+def test_silence_has_no_quality(samples: Samples) -> None:
+    with pytest.raises(BadAudio, match="silence"):
+        estimate(samples)
+
+
+def test_short_and_long_sounds_are_judged_too(sentence: Samples) -> None:
+    assert estimate(sentence[4000:4001].repeat(50)).overall >= 1
+    long = np.tile(sentence, 8)
+    assert len(long) > 20 * audio.CALLER_RATE
+    assert estimate(long).overall == pytest.approx(estimate(sentence).overall, abs=0.4)
+
+
+def test_the_package_of_the_models_is_never_imported() -> None:
+    code = (
+        "import sys; from pramana.embedded.quality import estimate; from pramana.embedded.voice import speak\n"
+        "estimate(speak('Hello there.', 'en')); print([name for name in ('speechmos', 'librosa') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (run.stdout, run.stderr) == ("[]\n", "")

@@ -1,0 +1,316 @@
+"""Descriptions of agents: the ready files and the documented one load, and everything wrong is told at its place."""
+
+import json
+import random
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+from pramana.errors import InvalidInput, NotFound, Problem
+from pramana.load.agent import MAX_BYTES, READY, load_agent, parse_agent, plain, read_agent, shipped_json
+from pramana.load.problems import Problems
+from pramana.providers import description
+from pramana.providers.declared import SHIPPED, described
+from pramana.providers.description import CALL, INTERRUPT, REPLY, SENT, SOUND, Description
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+GOOD = """\
+name: Desk
+url: wss://desk.example/{model}
+uplink: {send: binary}
+downlink:
+  rules:
+    - binary: true
+      event: agent_audio
+turn_end: {silence_ms: 800}
+"""
+
+
+def read(text: str) -> tuple[Description | None, list[Problem]]:
+    problems = Problems()
+    return parse_agent(text, problems, "a.yaml"), list(problems)
+
+
+def one(text: str) -> Description:
+    given, problems = read(text)
+    assert problems == []
+    assert given is not None
+    return given
+
+
+def wrong(text: str) -> list[tuple[str, str, int, int]]:
+    given, problems = read(text)
+    assert given is None
+    return [(each.path, each.message, each.line, each.column) for each in problems]
+
+
+# What is good
+
+
+@pytest.mark.parametrize("path", sorted(READY.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_ready_file_loads_and_survives_being_stored(path: Path) -> None:
+    stored = json.loads(json.dumps(load_agent(path)))
+    assert plain(described(stored)) == stored
+
+
+def test_what_ships_as_plain_data_is_what_the_files_say() -> None:
+    says = "write it again: python -c 'from pramana.load.agent import *; READY.joinpath(\"shipped.json\").write_text(shipped_json())'"
+    assert SHIPPED.read_text(encoding="utf-8") == shipped_json(), says
+
+
+def test_the_documented_example_loads() -> None:
+    [example] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    given = one(example)
+    assert (given.name, given.greets, given.close) == ("Front desk", True, {"4001": "auth", "4029": "rate_limit"})
+    assert given.turn_end.silence_ms == 1500
+    assert given.interrupt == [{"type": "heard", "milliseconds": "{played_ms}"}]
+
+
+def test_every_key_and_every_hole_is_documented() -> None:
+    structs = [each for each in vars(description).values() if isinstance(each, type) and issubclass(each, Struct)]
+    keys = {
+        name for struct in structs for name in struct.__struct_fields__ if struct.__module__ == description.__name__
+    }
+    assert len(keys) > 30
+    assert [key for key in sorted(keys) if not re.search(rf"`(uplink\.|downlink\.)?{key}`", PAGE)] == []
+    holes = CALL.always | CALL.maybe | SENT.always | SOUND.always | INTERRUPT.always
+    holes |= {f"{root}.{'NAME' if root == 'parameters' else 'PATH'}" for root in REPLY.roots}
+    assert [hole for hole in sorted(holes) if f"{{{hole}}}" not in PAGE] == []
+
+
+def test_plain_values_are_what_yaml_takes_them_for_and_texts_where_text_is_wanted() -> None:
+    given = one(
+        GOOD
+        + "headers: {a: 1, b: no}\nbye:\n  - {n: 1, f: 0.5, t: true, o: off, s: '1', z: null, v: 1.0.0, e: 1e999, d: 007}\n"
+    )
+    assert given.headers == {"a": "1", "b": "no"}
+    assert given.bye == [
+        {"n": 1, "f": 0.5, "t": True, "o": "off", "s": "1", "z": None, "v": "1.0.0", "e": "1e999", "d": 7}
+    ]
+
+
+def test_one_of_a_kind_needs_no_list_and_null_is_not_given() -> None:
+    given = one(GOOD + "bye: {type: over}\ninterrupt: null\nhandshake: {wait: {type: a}, send: START}\n")
+    assert (given.bye, given.interrupt) == ([{"type": "over"}], [])
+    assert (given.handshake[0].wait, given.handshake[0].send) == ({"type": "a"}, ["START"])
+    assert given.downlink.rules[0].event == ["agent_audio"]
+
+
+def test_aliases_work() -> None:
+    given = one("bye: &over {type: over}\ninterrupt: *over\n" + GOOD)
+    assert given.bye == given.interrupt == [{"type": "over"}]
+
+
+# What is wrong
+
+
+def changed(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "message", "line", "column"),
+    [
+        ("", "yaml", "the document is empty", 1, 1),
+        ("- a", "yaml", "expected a mapping of keys, found a list of 1", 1, 1),
+        ("just words", "yaml", 'expected a mapping of keys, found "just words"', 1, 1),
+        ("a: b: c", "yaml", "not valid YAML: a colon and a space", 1, 5),
+        (GOOD + "---\na: 1", "yaml", "several documents in one stream", 9, 1),
+        (changed("name: Desk\n", ""), "name", "name is required", 1, 1),
+        (changed("turn_end: {silence_ms: 800}\n", ""), "turn_end", "turn_end is required", 1, 1),
+        (GOOD + "colour: red", "colour", 'unknown key "colour"; there are name, uplink', 9, 1),
+        (GOOD + "handshakes: []", "handshakes", 'unknown key "handshakes"; did you mean "handshake"?', 9, 1),
+        (GOOD + "name: Two", "name", "the key name stands twice: lines 1 and 9", 9, 1),
+        (GOOD + "greets: maybe", "greets", 'expected true or false, found "maybe"', 9, 1),
+        (GOOD + "greets: [true]", "greets", "expected true or false, found a list of 1", 9, 1),
+        (GOOD + "headers: [a]", "headers", "expected a mapping, found a list of 1", 9, 1),
+        (GOOD + "headers: {a: {b: c}}", "headers.a", "expected text, found a mapping", 9, 11),
+        (GOOD + "framing: xml", "framing", 'expected json or pipecat-protobuf, found "xml"', 9, 1),
+        (GOOD + "framing: pipecat", "framing", 'did you mean "pipecat-protobuf"?', 9, 1),
+        (GOOD + "? [a]\n: b", "yaml", "a key must be text", 9, 3),
+        (GOOD + "greets: !!bool true", "greets", "the tag !!bool is not supported", 9, 1),
+        (GOOD + "bye: !secret x", "bye", "the tag !secret is not supported", 9, 1),
+        (GOOD + "<<: {greets: true}", "<<", 'unknown key "<<"', 9, 1),
+        (changed("url: wss://desk.example/{model}\n", ""), "", "url is missing", 1, 1),
+        (changed("{model}", "{modle}"), "url", '{modle} is no value that can stand here; did you mean "model"?', 2, 1),
+        (changed("{model}", "{system_prompt}"), "url", "{system_prompt} is not known in every call; write", 2, 1),
+        (changed("{model}", "{"), "url", "a brace stands alone in", 2, 1),
+        (changed("{model}", "{}"), "url", "{} names no value", 2, 1),
+        (changed("{model}", "{audio}"), "url", "{audio} is no value that can stand here", 2, 1),
+        (changed("{model}", "{__class__.x}"), "url", "{__class__.x} is no value that can stand here", 2, 1),
+        (changed("send: binary", "send: text"), "uplink.send", "send must be binary, or an object", 3, 10),
+        (changed("send: binary", "send: {a: b}"), "uplink.send", "the message has no {audio}", 3, 10),
+        (changed("send: binary", "rate: fast"), "uplink.rate", "rate must be a number", 3, 10),
+        (changed("send: binary", "rate: 7"), "uplink.rate", "rate must be 4000 to 192000 samples a second, found 7", 3, 10),
+        (changed("send: binary", 'rate: "{nope|8000}"'), "uplink.rate", "{nope} is no value", 3, 10),
+        (changed("send: binary", "codec: opus"), "uplink.codec", 'expected pcm, mulaw or alaw, found "opus"', 3, 10),
+        (changed("binary: true", "binary: false"), "downlink.rules[0]", "a rule needs match or binary", 6, 7),
+        (changed("event: agent_audio", "event: agent_sound"), "downlink.rules[0].event", "expected user_speech_start", 7, 7),
+        (changed("event: agent_audio", "event: unknown"), "downlink.rules", "no rule gives agent_audio", 5, 3),
+        (changed("event: agent_audio", "event: ready"), "downlink.rules[0].event", "expected user_speech_start", 7, 7),
+        (changed("event: agent_audio", "event: [agent_audio, agent_text]"), "downlink.rules[0]", "a rule for words needs text", 6, 7),
+        (changed("event: agent_audio", "event: agent_audio\n      id: a..b"), "downlink.rules[0].id", '"a..b" is no path', 8, 7),
+        (changed("event: agent_audio", "event: agent_audio\n      when: played"), "downlink.rules[0].when", "when: played is about reply", 8, 7),
+        (changed("event: agent_audio", "event: agent_audio\n      match: {a: 1}"), "downlink.rules[0]", "and not both", 6, 7),
+        (changed("event: agent_audio", "event: agent_audio\n    - match: {}"), "downlink.rules[1].match", "match names no path", 8, 7),
+        (changed("event: agent_audio", "event: agent_audio\n    - match: {a: [1]}"), "downlink.rules[1].match.a", "expected a value, {one_of", 8, 15),
+        (changed("event: agent_audio", "event: agent_audio\n    - match: {a: {on_of: [1]}}"), "downlink.rules[1].match.a", "expected a value", 8, 15),
+        (changed("event: agent_audio", "event: agent_audio\n    - match: {a: 1}\n      reply: {b: '{mesage.c}'}"), "downlink.rules[1].reply[0].b", "{mesage.c} is no value", 9, 15),
+        (changed("event: agent_audio", "event: agent_audio\n    - match: {a: 1}\n      reply: [7]"), "downlink.rules[1].reply[0]", "a message is an object", 9, 15),
+        (changed("{silence_ms: 800}", "{}"), "turn_end", "turn_end needs match, silence_ms or both", 8, 1),
+        (changed("silence_ms: 800", "silence_ms: 8"), "turn_end.silence_ms", "silence_ms must be 100 to 60000, found 8", 8, 12),
+        (changed("silence_ms: 800", "silence_ms: 0.8"), "turn_end.silence_ms", 'expected a whole number, found "0.8"', 8, 12),
+        (GOOD + "handshake: [{}]", "handshake[0]", "the step neither waits", 9, 13),
+        (GOOD + "close: {99: auth}", "close.99", '"99" is no code', 9, 9),
+        (GOOD + "close: {1008: sad}", "close.1008", "expected auth, rate_limit", 9, 9),
+        (GOOD + "dial: {path: call, socket: url}", "dial.path", "the path must begin with /", 9, 8),
+        (GOOD + "dial: {path: /call, socket: url, body: {a: 1}}", "dial.body", "a GET has no body", 9, 34),
+        (GOOD + "dial: {path: /call}", "dial.socket", "socket is required", 9, 1),
+        (GOOD + "bye: {k: '{voice}'}", "bye[0].k", "{voice} is not known in every call", 9, 7),
+        (GOOD + "interrupt: {k: '{message.a}'}", "interrupt[0].k", "{message.a} is no value", 9, 13),
+        (changed("send: binary", "announced: {format: a}"), "uplink.announced", "match is missing", 3, 10),
+        (changed("send: binary", "announced: {match: {a: 1}}"), "uplink.announced", "write format", 3, 10),
+        (
+            changed("send: binary", "announced: {match: {a: 1}, format: b, pattern: '{codec}'}"),
+            "uplink.announced.pattern",
+            "the pattern has no {rate}",
+            3,
+            48,
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_at_its_place(text: str, path: str, message: str, line: int, column: int) -> None:
+    [(found, said, *place), *_] = wrong(text)
+    assert (found, place) == (path, [line, column])
+    assert message in said
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    text = "name: [1]\nurl: x\ncolour: red\nuplink: {codec: opus, rate: []}\ndownlink: 7\n"
+    assert [path for path, *_ in wrong(text)] == [
+        "name",
+        "colour",
+        "uplink.codec",
+        "uplink.rate",
+        "downlink",
+        "turn_end",
+    ]
+    second = changed("{model}", "{a}{b}").replace("800", "8")
+    assert [(path, line) for path, _, line, _ in wrong(second)] == [("url", 2), ("url", 2), ("turn_end.silence_ms", 8)]
+
+
+def test_a_problem_shows_the_line_it_stands_on() -> None:
+    _, problems = read(GOOD + "greets: maybe")
+    assert (problems[0].source, problems[0].caret, problems[0].file) == ("greets: maybe", 1, "a.yaml")
+
+
+# What is hostile
+
+
+def test_nested_too_deep_is_refused() -> None:
+    [(path, message, *_)] = wrong(GOOD + "bye: " + "{a: " * 50 + "1" + "}" * 50)
+    assert (path, message) == ("yaml", "nested more than 40 levels deep")
+    [(_, message, *_)] = wrong(GOOD + "bye: " + "[" * 100_000)
+    assert "nested more than 40 levels deep" in message
+
+
+def test_a_billion_laughs_are_not_laughed() -> None:
+    laughs = "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+    for each, before in zip("bcdefghi", "abcdefgh", strict=True):
+        laughs += f"{each}: &{each} [{', '.join([f'*{before}'] * 10)}]\n"
+    began = time.monotonic()
+    [(path, message, *_)] = wrong(laughs + GOOD + "bye: {laugh: *i}\n")
+    assert (path, "aliases grow this node" in message) == ("yaml", True)
+    fewer = "\n".join(laughs.splitlines()[:5])
+    found = wrong(f"{GOOD}bye:\n  - {{b: &a [{', '.join(['x'] * 400)}]}}\n  - {{c: [{', '.join(['*a'] * 400)}]}}\n")
+    assert found[0][:2] == ("yaml", "aliases grow the description to more than 100,000 values")
+    assert time.monotonic() - began < 5
+    assert len(fewer) < 1000
+
+
+def test_a_node_that_contains_itself_is_refused() -> None:
+    [(_, message, *_)] = wrong(GOOD + "bye: &a [*a]\n")
+    assert message == "an alias makes this node contain itself"
+
+
+def test_a_file_too_large_or_of_another_encoding_is_refused() -> None:
+    problems = Problems()
+    assert read_agent(b"# " + bytes(MAX_BYTES), problems) is None
+    assert read_agent(b"name: \xff\xfe", problems) is None
+    assert [(each.message[:26], each.line, each.column) for each in problems] == [
+        ("the file is larger than 1 ", 1, 1),
+        ("not UTF-8: byte 0xff canno", 1, 7),
+    ]
+
+
+def test_too_many_rules_are_refused() -> None:
+    rules = "    - match: {a: 1}\n" * 1001
+    [(path, message, *_)] = wrong(changed("turn_end", f"{rules}turn_end"))
+    assert (path, message) == ("downlink.rules", "there are 1,002 rules; 1,000 are the most")
+
+
+def test_a_file_that_is_not_there_or_no_file(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="does not exist"):
+        load_agent(tmp_path / "none.yaml")
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        load_agent(tmp_path)
+    path = tmp_path / "bad.yaml"
+    path.write_text("name: a\nnmae: b\n", encoding="utf-8")
+    with pytest.raises(InvalidInput) as caught:
+        load_agent(path)
+    assert str(caught.value).startswith(f"{path}:1:1: uplink: uplink is required (and 3 more)")
+    assert {(each.path, each.line) for each in caught.value.problems} >= {("nmae", 2), ("downlink", 1)}
+
+
+def test_whatever_a_file_holds_there_are_problems_or_a_description() -> None:
+    chance = random.Random(5)
+    texts = [path.read_text(encoding="utf-8") for path in READY.glob("*.yaml")]
+    odd = [
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        "?",
+        "&a",
+        "*a",
+        "!!int",
+        "|",
+        ">",
+        "'",
+        '"',
+        "\t",
+        "\x85",
+        "{model}",
+        "{x}",
+        "null",
+        "1e9",
+        "- ",
+    ]
+    loaded = 0
+    for _ in range(400):
+        text = chance.choice(texts)
+        for _ in range(chance.randrange(1, 4)):
+            place = chance.randrange(len(text))
+            text = text[:place] + chance.choice(odd) + text[place + chance.randrange(3) :]
+        given, problems = read(text)
+        assert (given is None) == bool(problems)
+        assert all(each.line and each.column for each in problems)
+        loaded += given is not None
+    assert 10 < loaded < 390
+
+
+def test_types_of_every_sort_at_every_key_are_told() -> None:
+    values: list[Any] = ["null", "true", "7", "text", "[]", "[1]", "{}", "{a: 1}", "[[[]]]", "{a: {b: [c]}}"]
+    lines = GOOD.splitlines()
+    for number, line in enumerate(lines):
+        key = line.partition(":")[0]
+        for value in values:
+            given, problems = read("\n".join([*lines[:number], f"{key}: {value}", *lines[number + 1 :]]))
+            assert (given is None) == bool(problems)

@@ -1,0 +1,410 @@
+"""Whole calls measured with the real voice, ears, detector and quality estimate; the guard against what really differs."""
+
+import json
+import random
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from rapidfuzz.distance import Levenshtein
+
+from pramana import audio
+from pramana.embedded import activity, quality, voice
+from pramana.embedded.ears import LANGUAGES, Ears
+from pramana.errors import EngineMissing
+from pramana.model import Outcome
+from pramana.score import evidence
+from pramana.score.evidence import Guard, difference, guard, trimmed
+from pramana.score.speech import Compared, Measured, Opinion, as_check, measure_call
+from pramana.score.words import Entity
+
+RATE = audio.RECORDING_RATE
+Samples = NDArray[np.int16]
+QUESTION = "When do you open on Friday, and can I pay with 20 dollars?"
+ANSWER = "We are open from nine in the morning until six in the evening, every day of the week."
+OTHER = "The train to the coast leaves from platform two, and there are still many seats in the last carriage."
+
+
+@cache
+def ears() -> Ears:
+    return Ears.open()
+
+
+def hear(samples: Samples) -> str:
+    """Return what the real ears hear; each sound is listened to once."""
+    return _heard(samples.tobytes())
+
+
+@cache
+def _heard(data: bytes) -> str:
+    return ears().transcribe(np.frombuffer(data, np.int16))
+
+
+@cache
+def spoken(text: str) -> Samples:
+    """Return a text as the agent says it, at the rate of the recording."""
+    return audio.resample(voice.speak(text, "en"), audio.CALLER_RATE, RATE)
+
+
+class Tape:
+    """A recording of one question and one answer, and its log."""
+
+    def __init__(self, answer: Samples, *texts: str, heard: str | None = None, question: str = QUESTION) -> None:
+        asked = spoken(question)
+        self.start = 0.2 + len(asked) / RATE + 0.5
+        self.samples = np.zeros((round(self.start * RATE) + len(answer) + RATE, 2), np.int16)
+        self.put(0, 0.2, asked)
+        self.put(1, self.start, answer)
+        end = 0.2 + len(asked) / RATE
+        self.events: list[dict[str, Any]] = [
+            {"t": 0, "event": "call", "version": 1, "rate": RATE, "answer_within_s": 15.0},
+            {"t": end, "event": "line", "line": 0, "text": question, "start": 0.2, "end": end, "barge_in": False},
+        ]
+        if heard is not None:
+            self.add(end + 0.1, "user_text", text=heard, final=True)
+        self.add(self.start, "agent_audio", plays=self.start, seconds=len(answer) / RATE)
+        for text in texts:
+            self.add(self.start + 0.01, "agent_text", text=text, final=False)
+
+    def put(self, channel: int, at: float, samples: Samples) -> None:
+        first = round(at * RATE)
+        self.samples[first : first + len(samples), channel] = samples
+
+    def add(self, at: float, event: str, **more: Any) -> None:
+        self.events.append({"t": at, "event": event, **more})
+
+    def measured(self, *, reason: str = "done", language: str = "en", **more: Any) -> Measured:
+        self.add(len(self.samples) / RATE, "end", reason=reason)
+        arguments: dict[str, Any] = {"transcribe": hear, "languages": LANGUAGES, "language": language} | more
+        return measure_call(self.samples, RATE, self.events, **arguments)
+
+
+# ── Evidence, and what is none ──
+
+
+def test_a_call_whose_sound_says_what_its_transcript_says_passes() -> None:
+    tape = Tape(spoken(ANSWER), *(f"{word} " for word in ANSWER.split()), heard=QUESTION)
+    measured = tape.measured(confirm=activity.speech_spans, vad=activity.SETTINGS)
+    check = as_check(measured)
+    assert (check.name, check.outcome) == ("call", Outcome.PASSED)
+    assert check.value == measured.times.lines[0].voice_to_voice_s == pytest.approx(0.5, abs=0.4)
+    assert "english-1" in check.version
+    assert activity.SETTINGS in check.version
+    assert measured.guard.state == "ok"
+    assert measured.guard.rate is not None
+    assert measured.guard.rate < 0.3
+    assert measured.times.lines[0].speech_confirmed
+    assert "the recording bears out the transcript" in check.reason
+    assert measured.words.recorded
+
+
+def test_sound_that_says_something_else_is_an_error_and_no_failure() -> None:
+    check = as_check(Tape(spoken(OTHER), ANSWER).measured())
+    assert check.outcome is Outcome.ERRORED
+    assert check.reason.startswith("the recording contradicts the transcript: character error rate")
+    assert isinstance(check.evidence["guard"], dict)
+    assert check.evidence["guard"]["state"] == "contradicts"
+
+
+@pytest.mark.parametrize("text", [ANSWER, OTHER, "Your order of three blue lamps will arrive on Tuesday before noon."])
+def test_the_guard_knows_real_sentences_from_one_another(text: str) -> None:
+    heard = hear(voice.speak(text, "en"))
+    assert guard(spoken(text), text, heard, "en").state == "ok"
+    for other in {ANSWER, OTHER} - {text}:
+        assert guard(spoken(text), other, heard, "en").state == "contradicts"
+
+
+def test_a_silent_answer_is_no_evidence() -> None:
+    check = as_check(Tape(np.zeros(2 * RATE, np.int16), ANSWER).measured())
+    assert (check.outcome, check.value) == (Outcome.ERRORED, None)
+    assert check.reason == "nothing is audible in the agent's channel of the recording"
+
+
+def test_a_clipped_answer_is_no_evidence() -> None:
+    loud = np.clip(spoken(ANSWER).astype(np.int64) * 200, -32768, 32767).astype(np.int16)
+    check = as_check(Tape(loud, ANSWER).measured())
+    assert check.outcome is Outcome.ERRORED
+    assert "of the agent's sound is at full scale" in check.reason
+
+
+@pytest.mark.parametrize(
+    ("said", "more", "why"),
+    [
+        (ANSWER, {"language": "fr"}, "not checked: no STT for fr"),
+        (ANSWER, {"transcribe": None}, "not checked: no STT for en"),
+        ("", {}, "not checked: the agent gave no transcript of what it said"),
+        ("Six.", {"transcribe": lambda _: "Sex."}, "not checked: 3 characters are too few to compare by ear"),
+        (ANSWER, {"transcribe": lambda _: "we are " * 50}, "not checked: the ear has lost itself"),
+        ("a b " * 12_000, {}, "not checked: 48,000 characters are too many to compare"),
+    ],
+)
+def test_what_cannot_be_checked_says_so_and_is_no_error(said: str, more: dict[str, Any], why: str) -> None:
+    measured = Tape(spoken(ANSWER), said).measured(**more)
+    assert measured.guard.state == "not checked"
+    assert measured.guard.reason.startswith(why)
+    check = as_check(measured)
+    assert check.outcome is Outcome.PASSED
+    assert why in check.reason
+
+
+def test_a_language_is_covered_whatever_its_country() -> None:
+    assert Tape(spoken(ANSWER), ANSWER).measured(language="en-GB").guard.state == "ok"
+
+
+def test_much_said_under_a_short_transcript_is_a_contradiction() -> None:
+    assert Tape(spoken(ANSWER), "Six.").measured().guard.state == "contradicts"
+
+
+def test_words_that_were_dropped_for_the_caller_are_no_contradiction() -> None:
+    long = f"{ANSWER} {OTHER} And if you come by bicycle, please leave it behind the house, near the old lime tree."
+    cut = spoken(ANSWER)
+    played = Tape(cut, long)
+    assert played.measured().guard.state == "contradicts"
+    interrupted = Tape(cut, long)
+    interrupted.add(interrupted.start + len(cut) / RATE, "interrupted", dropped_s=9.0, played_s=5.0)
+    assert interrupted.measured().guard.state == "ok"
+    nothing_dropped = Tape(cut, long)
+    nothing_dropped.add(nothing_dropped.start + 1, "interrupted", dropped_s=0.0, played_s=5.0)
+    assert nothing_dropped.measured().guard.state == "contradicts"
+    another = Tape(spoken("Could you spell your name, and tell me which lamp you would like to exchange?"), long)
+    another.add(another.start + 1, "interrupted", dropped_s=9.0, played_s=5.0)
+    assert another.measured().guard.state == "contradicts"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_with_stretches_left_out_the_distance_is_the_least_there_is(seed: int) -> None:
+    chance = random.Random(seed)
+    reference, heard = ("".join(chance.choices("abc ", k=chance.randrange(9))) for _ in range(2))
+    size = range(len(reference) + 1)
+    once = [reference[:start] + reference[end:] for start in size for end in size if end >= start]
+    twice = [
+        each[:start] + each[end:]
+        for each in once
+        for start in range(len(each) + 1)
+        for end in range(start, len(each) + 1)
+    ]
+    for cuts, left in ((1, once), (2, twice)):
+        assert evidence._distance(reference, heard, cuts) == min(Levenshtein.distance(each, heard) for each in left)
+
+
+def test_the_guards_rate_is_the_character_error_rate() -> None:
+    assert difference("the cat", "the hat", "en") == pytest.approx(1 / 7)
+    assert difference("", "words", "en") == 1.0
+    assert difference("we open at nine and close at six", "we close at six", "en", cuts=1) == 0.0
+
+
+# ── How a call ends ──
+
+
+@pytest.mark.parametrize(
+    ("reason", "events", "more", "said"),
+    [
+        ("no_answer", [(9.0, "no_answer", {"line": 0, "waited_s": 15.0})], {},
+         "no answer to line 1 was heard in the 15.0 s that were waited"),
+        ("error", [(9.0, "error", {"text": "overloaded", "class": "provider"})], {}, "the call broke off: overloaded"),
+        ("closed", [(9.0, "closed", {"text": "1006"})], {}, "the call broke off: 1006"),
+        ("deadline", [], {}, "the call was not held to its end: deadline"),
+        ("", [], {}, "the call was not held to its end: its log has no end"),
+        ("done", [], {"lines": 2}, "the call ended after line 1 of a longer script: done"),
+    ],
+)  # fmt: skip
+def test_a_call_that_was_not_held_is_an_error_with_the_reason(
+    reason: str, events: list[tuple[float, str, dict[str, Any]]], more: dict[str, Any], said: str
+) -> None:
+    tape = Tape(spoken(ANSWER), ANSWER) if reason != "no_answer" else Tape(np.zeros(RATE, np.int16))
+    for at, event, fields in events:
+        tape.add(at, event, **fields)
+    check = as_check(tape.measured(reason=reason, transcribe=lambda _: ANSWER, **more))
+    assert (check.outcome, check.reason) == (Outcome.ERRORED, said)
+
+
+def test_an_agent_that_hangs_up_after_its_last_answer_has_held_the_call() -> None:
+    tape = Tape(spoken(ANSWER), ANSWER)
+    tape.add(8.0, "turn_done", text="")
+    tape.add(9.0, "closed", text="bye")
+    measured = tape.measured(reason="closed", transcribe=lambda _: ANSWER, lines=1)
+    assert as_check(measured).outcome is Outcome.PASSED
+    assert as_check(msgspec.structs.replace(measured, complete=False)).outcome is Outcome.ERRORED
+
+
+def test_a_line_that_is_not_in_the_recording_is_an_error() -> None:
+    tape = Tape(spoken(ANSWER), ANSWER)
+    tape.samples[:, 0] = 0
+    assert as_check(tape.measured()).reason == "line 1 of the caller is not audible in the recording"
+    tape.events = [each for each in tape.events if each["event"] != "line"]
+    tape.add(9.0, "error", text="no such agent", **{"class": "bad_request"})
+    assert as_check(tape.measured(reason="error")).reason == "the call ended before a line was said: no such agent"
+
+
+# ── Words ──
+
+
+def test_what_the_provider_heard_is_held_against_what_was_said() -> None:
+    heard = "when do you open on friday and can i pay with twenty dollars"
+    same = Tape(spoken(ANSWER), ANSWER, heard=heard).measured(transcribe=None).words.heard
+    assert isinstance(same, Compared)
+    assert (same.count, same.wer, same.cer, same.missed) == (0, 0.0, 0.0, ())
+    other = Tape(spoken(ANSWER), ANSWER, heard="when do you open on Thursday and can I pay with 12 dollars").measured(
+        transcribe=None
+    )
+    compared = other.words.heard
+    assert compared is not None
+    assert (compared.count, compared.words.reference_words) == (3, 14)
+    assert compared.missed == (Entity("money", "20 dollars"), Entity("date", "friday"))
+    assert Tape(spoken(ANSWER), ANSWER).measured(transcribe=None).words.heard is None  # it does not tell
+
+
+def test_a_rate_of_words_exists_only_where_a_reference_is_stated() -> None:
+    without = Tape(spoken(ANSWER), ANSWER).measured()
+    assert without.words.references == (None,)
+    stated = Tape(spoken(ANSWER), ANSWER).measured(references=[ANSWER, "for a line that was never said"])
+    (compared,) = stated.words.references
+    assert compared is not None
+    assert compared.reference == ANSWER
+    assert compared.wer is not None
+    assert compared.wer < 0.4
+    unheard = Tape(spoken(ANSWER), ANSWER).measured(references=[ANSWER], language="fr")
+    assert unheard.words.references == (None,)
+    assert unheard.words.why_not == "no STT for fr"
+    silent = Tape(np.zeros(RATE, np.int16)).measured(references=[ANSWER])
+    assert silent.words.references[0] is not None
+    assert silent.words.references[0].wer == 1.0
+
+
+def test_texts_too_long_to_compare_are_left_uncompared() -> None:
+    measured = Tape(spoken(ANSWER), "la " * 50_000, heard="la " * 50_000).measured(transcribe=lambda _: "la")
+    assert (measured.words.heard, measured.words.transcript) == (None, None)
+    assert as_check(measured).outcome is Outcome.PASSED
+
+
+def test_a_whole_text_stands_in_for_its_pieces() -> None:
+    tape = Tape(spoken(ANSWER), "We are op", "en from")
+    tape.add(tape.start + 1, "agent_text", text=ANSWER, final=True)
+    transcript = tape.measured().words.transcript
+    assert transcript is not None
+    assert transcript.reference == ANSWER
+
+
+# ── Sound ──
+
+
+def tone(seconds: float, size: int = 8000) -> Samples:
+    return np.where(np.arange(round(seconds * RATE)) % 2, size, -size).astype(np.int16)
+
+
+def test_sound_is_measured_from_the_agents_channel() -> None:
+    answer = np.concatenate([tone(1.0), np.zeros(RATE, np.int16), tone(2.0)])
+    measured = Tape(answer, "one two three four five six").measured(transcribe=None).sound
+    assert measured.level_dbfs == pytest.approx(20 * np.log10(8000 / 32768), abs=0.01)
+    assert measured.clipped_share == 0.0
+    assert measured.silence_share == pytest.approx(0.25, abs=1e-3)
+    assert measured.speaking_s == pytest.approx(3.0, abs=1e-3)
+    assert measured.words_a_minute == pytest.approx(120, abs=0.1)
+    clipped = tone(2.0)
+    clipped[: RATE // 2] = 32767
+    assert Tape(clipped).measured(transcribe=None).sound.clipped_share == pytest.approx(0.25, abs=1e-3)
+
+
+def test_the_detector_says_how_long_the_agent_speaks() -> None:
+    def confirm(_samples: Samples) -> list[tuple[int, int]]:
+        return [(0, 16_000), (24_000, 32_000)]
+
+    measured = Tape(tone(4.0), "one two three four five").measured(transcribe=None, confirm=confirm, vad="ours").sound
+    assert (measured.speaking_s, measured.words_a_minute) == (1.5, 200.0)
+
+
+def test_without_words_of_its_own_there_is_no_rate_of_speech() -> None:
+    assert Tape(tone(2.0)).measured(transcribe=None).sound.words_a_minute is None
+    assert Tape(tone(2.0), "東京は晴れ").measured(language="ja", transcribe=None).sound.words_a_minute is None
+    cut = Tape(tone(2.0), "one two three")
+    cut.add(cut.start + 2, "interrupted", dropped_s=1.0, played_s=2.0)
+    assert cut.measured(transcribe=None).sound.words_a_minute is None
+
+
+def test_the_quality_is_a_diagnosis_and_may_be_missing() -> None:
+    def missing(_samples: Samples) -> Any:
+        raise EngineMissing("onnxruntime is not here")
+
+    def guessed(samples: Samples) -> quality.Quality:
+        assert len(samples) == audio.CALLER_RATE
+        return quality.Quality(3.1, 3.4, 4.0, 3.2)
+
+    assert Tape(tone(1.0)).measured(transcribe=None, estimate=missing).sound.quality is None
+    found = Tape(tone(1.0)).measured(transcribe=None, estimate=guessed).sound.quality
+    assert found == Opinion(3.1, 3.4, 4.0, 3.2)
+    silent = Tape(np.zeros(RATE, np.int16)).measured(estimate=quality.estimate)
+    assert silent.sound.quality is None
+    assert silent.sound.level_dbfs is None
+
+
+def test_trimming_keeps_what_is_audible_and_a_little_beside_it() -> None:
+    samples = np.arange(100, dtype=np.int16)
+    assert trimmed(samples, 10, [(2.0, 3.0), (3.2, 4.0), (9.5, 9.9)], beside_s=0.2).tolist() == [
+        *range(18, 43), *range(93, 100),
+    ]  # fmt: skip
+    assert trimmed(samples, 10, []).size == 0
+
+
+# ── The same to the last digit ──
+
+
+def one_window(samples: Samples) -> quality.Quality:
+    """Return the real estimate of a sound with silence behind it: a short one alone is repeated, and takes seconds."""
+    return quality.estimate(np.pad(samples, (0, max(0, 9 * audio.CALLER_RATE + 200 - len(samples)))))
+
+
+def test_a_stored_call_measured_again_gives_the_same_check_to_the_last_digit() -> None:
+    tape = Tape(spoken(ANSWER), ANSWER, heard="when do you open on friday")
+    engines: dict[str, Any] = {
+        "confirm": activity.speech_spans, "vad": activity.SETTINGS, "estimate": one_window, "references": [OTHER],
+    }  # fmt: skip
+    first = as_check(tape.measured(transcribe=ears().transcribe, **engines))
+    samples, rate = audio.read_wav(audio.write_wav(tape.samples, RATE))
+    log = "\n".join(json.dumps(each) for each in tape.events)
+    again = measure_call(
+        samples,
+        rate,
+        [json.loads(line) for line in log.split("\n")],
+        transcribe=Ears.open().transcribe,
+        languages=LANGUAGES,
+        language="en",
+        **engines,
+    )
+    assert as_check(again) == first
+    stored = msgspec.json.encode(first.evidence)
+    assert msgspec.json.decode(stored) == first.evidence
+    assert msgspec.convert(msgspec.json.decode(stored), Measured) == again
+    assert msgspec.json.encode(as_check(again)) == msgspec.json.encode(first)
+
+
+def test_the_evidence_of_a_call_has_no_name_that_judges_use() -> None:
+    """A summary takes `answers` and `cost_usd` for those of a judge that was paid."""
+    check = as_check(Tape(tone(1.0), "one").measured(transcribe=None))
+    assert set(check.evidence) == {"language", "times", "words", "sound", "guard", "complete"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tape: setattr(tape, "events", []),
+        lambda tape: setattr(tape, "samples", tape.samples[:0]),
+        lambda tape: setattr(tape, "samples", np.full_like(tape.samples, -32768)),
+        lambda tape: tape.add(1.0, "agent_text", text="\ud800\x00", final=True),
+        lambda tape: tape.add(1.0, "user_text", text="\U0010ffff" * 1000, final=True),
+    ],
+)
+def test_odd_calls_have_a_check_all_the_same(change: Callable[[Tape], None]) -> None:
+    tape = Tape(tone(1.0), "one two three")
+    change(tape)
+    check = as_check(tape.measured(transcribe=lambda _: "\ud800"))
+    assert check.reason
+    assert msgspec.to_builtins(check)
+
+
+def test_only_ok_and_not_checked_let_a_call_pass() -> None:
+    states = ("ok", "not checked", "silent", "clipped", "contradicts")
+    assert [Guard(state, "").tripped for state in states] == [False, False, True, True, True]  # type: ignore[arg-type]
