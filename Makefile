@@ -67,6 +67,10 @@ benchmarks: setup-test  ## the slow proofs, one after another; docs/proofs.md ho
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.run_memory
 	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.frames
+	$(BIN)/python -m benchmarks.round_trip
+	$(BIN)/python -m benchmarks.evidence_guard
+	$(BIN)/pramana selftest voice
 
 clean:           ## remove what was built, keep the sources
 	rm -rf $(VENV) docs/_build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -97,10 +97,10 @@ def row(name: str, rates: Sequence[float]) -> None:
     print(f"| {name} | {len(rates)} | " + " | ".join("–" if each is None else f"{each:.2f}" for each in shown) + " |")
 
 
-def share_of(hits: Iterable[bool]) -> str:
-    """Return a share with its 95 % interval."""
+def share_of(hits: Iterable[bool], each: int = 1) -> str:
+    """Return a share with its 95 % interval; of so many pairs of each sentence, which are not that many sentences."""
     counted = list(hits)
-    interval = wilson(sum(counted), len(counted))
+    interval = wilson(sum(counted) / each, len(counted) / each)
     return f"{fmean(counted):.1%} ({interval.low:.1%} to {interval.high:.1%})"
 
 
@@ -167,7 +167,7 @@ def main() -> int:
     for step in sorted({0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, CONTRADICTS}):
         cells = [
             share_of(rate > step for rate in held_clean),
-            share_of(rate <= step for rate in held_mismatched),
+            share_of((rate <= step for rate in held_mismatched), len(SHIFTS)),
             share_of(rate > step for rate in cut_clean),
             share_of(rate <= step for rate in cut_mismatched),
         ]

@@ -121,7 +121,7 @@ def main(limit: int | None, threads: int) -> int:
     said = list(prompts(left_out))
     clips = spoken([text for language, text in said if language == "en"][:limit], left_out)
     whisper = ears.Ears.open(threads)
-    print(f"{voice.NAME} spoken, {ears.NAME} heard; {NORMALISER_VERSION}\n")
+    print(f"Spoken by {voice.NAME}, heard by {ears.NAME}, words as normaliser {NORMALISER_VERSION} writes them.\n")
     print(
         "| condition | clips | words | pooled WER | 95 % interval | mean WER |\n| --- | --: | --: | --: | --: | --: |"
     )

@@ -3,6 +3,7 @@
 import io
 import random
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import soundfile  # type: ignore[import-untyped]
 
 from pramana import audio
 from pramana.audio import BadAudio, Samples
-from pramana.errors import InvalidInput
+from pramana.errors import EngineMissing, InvalidInput
 
 RATE = 16_000
 TONE: Samples = np.rint(8000 * np.sin(np.arange(2 * RATE) * 0.17)).astype(np.int16)
@@ -172,3 +173,9 @@ def test_random_bytes_behind_every_beginning_are_refused() -> None:
         for _ in range(40):
             with pytest.raises(BadAudio):
                 audio.read(head + dice.randbytes(dice.randint(0, 3000)))
+
+
+def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    with pytest.raises(EngineMissing, match=r"pip install 'pramana\[voice\]'"):
+        audio.read(wav(TONE.tobytes(), 2 * len(TONE)))

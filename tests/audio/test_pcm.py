@@ -169,3 +169,14 @@ def test_importing_the_package_imports_no_numpy() -> None:
     code = "import sys, pramana.audio, pramana.audio.conditions as c; c.parse('phone'); print('numpy' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"
+
+
+def test_without_numpy_it_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['numpy'] = None\n"
+        "from pramana import audio, errors\n"
+        "try: audio.level_dbfs\n"
+        "except errors.EngineMissing as error: print(error)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'pramana[voice]'" in run.stdout

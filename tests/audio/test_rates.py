@@ -1,10 +1,13 @@
 """Other rates: the same sound, in one piece or in many."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from pramana import audio
 from pramana.audio import BadAudio, Resampler, Samples
+from pramana.errors import EngineMissing
 
 
 def tone(rate: int, hertz: float = 440, seconds: float = 1.0) -> Samples:
@@ -63,3 +66,11 @@ def test_a_rate_that_is_none_is_refused(rates: tuple[int, int]) -> None:
         audio.resample(tone(16_000), *rates)
     with pytest.raises(BadAudio, match="samples a second"):
         Resampler(*rates)
+
+
+def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "soxr", None)
+    with pytest.raises(EngineMissing, match=r"pip install 'pramana\[voice\]'"):
+        audio.resample(tone(16_000), 16_000, 24_000)
+    with pytest.raises(EngineMissing, match=r"pip install 'pramana\[voice\]'"):
+        Resampler(16_000, 24_000).feed(tone(16_000))

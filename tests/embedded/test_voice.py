@@ -14,7 +14,7 @@ from pramana import audio
 from pramana.embedded import voice
 from pramana.embedded.scripts import NOT_READ, VOICES, Voice, readable, script_of, voice_for
 from pramana.embedded.voice import CannotSpeak, speak
-from pramana.errors import InvalidInput
+from pramana.errors import EngineMissing, InvalidInput
 from pramana.load import cases_of, find_files
 
 GREETINGS = {
@@ -237,3 +237,9 @@ def test_several_threads_get_what_one_gets(capfd: pytest.CaptureFixture[str]) ->
     with ThreadPoolExecutor(6) as pool:
         assert [audio.digest(samples, 16_000) for samples in pool.map(lambda each: speak(*each), texts)] == expected
     assert capfd.readouterr().err == ""
+
+
+def test_without_its_library_the_voice_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "espeakng_loader", None)
+    with pytest.raises(EngineMissing, match=r"pip install 'pramana\[voice\]'"):
+        speak("Hello", "en")

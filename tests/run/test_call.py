@@ -287,3 +287,16 @@ def test_the_fake_agent_answers_after_its_exact_delay() -> None:
         assert begins is not None
         voice_to_voice = (window.stop + begins - window.start - ended) / 24000
         assert voice_to_voice == pytest.approx(0.75, abs=0.03)
+
+
+def test_who_only_says_that_they_listen_is_not_answered_and_the_next_line_comes_after_the_answer() -> None:
+    listening = Utterance(Line("Mm-hmm.", barge_in_s=0.3), tone(0.2), "sha256:y")
+    channel = Scripted(lambda it, turn: it.answer(1.5, f"answer {turn}") if turn != 2 else None)
+    call_ = held(channel, [said(), listening, said()])
+    first, second, third = events(call_, "line")
+    sounds = events(call_, "agent_audio")
+    assert call_.reason == "done"
+    assert call_.answers == ("answer 1", "", "answer 3")
+    assert second["start"] == pytest.approx(sounds[0]["plays"] + 0.3, abs=0.025)
+    assert third["start"] >= sounds[0]["plays"] + 1.5
+    assert first["end"] < second["start"]

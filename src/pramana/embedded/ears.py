@@ -29,6 +29,8 @@ LANGUAGES = frozenset({"en"})
 PADDING_S = 0.5
 """Of silence before and after each clip: without it the model loses first and last words."""
 WINDOW_S = 30
+BEAM = 5
+"""Whisper's own choice: a fifth fewer words are mistaken than with one, for a third more time."""
 NO_SPEECH, UNSURE = 0.6, -1.0
 """Above this chance of no speech, and below this mean log probability a token, nothing was said: Whisper's own rule."""
 _LONGEST_TOKENS = 224
@@ -81,7 +83,7 @@ class Ears:
         [found] = self._model.generate(
             features,
             [list(_PROMPT)],
-            beam_size=1,
+            beam_size=BEAM,
             max_length=_LONGEST_TOKENS,
             return_scores=True,
             return_no_speech_prob=True,

@@ -28,7 +28,10 @@ __all__ = ["LEVEL_DBFS", "NAME", "CannotSpeak", "speak"]
 NAME = "espeak-ng 1.52.0"
 LEVEL_DBFS = -26.0
 """Of the speech without its pauses."""
+WORDS_A_MINUTE, WORD_GAP_MS = 150, 20
+"""Slower and clearer than the library's own choice, 175 and none: the embedded ears then mistake half as many words."""
 _SYNCHRONOUS, _DO_NOT_EXIT, _UTF8, _IPA = 2, 0x8000, 1, 2
+_RATE, _WORD_GAP = 1, 7
 _BAD = {-1: "an internal error", 1: "its buffer is full", 2: "it knows no such voice"}
 _Heard = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 _lock = threading.Lock()
@@ -36,8 +39,9 @@ _lock = threading.Lock()
 
 def speak(text: str, language: str) -> "Samples":
     """Return the text as speech."""
-    from pramana import audio
-    from pramana.audio.pcm import FULL_SCALE, from_float
+    with needed("the embedded voice"):
+        from pramana import audio
+        from pramana.audio.pcm import FULL_SCALE, from_float
 
     plain, voice = readable(text, language), voice_for(language)
     with _lock, _loaded() as library:
@@ -85,6 +89,8 @@ def _opened(library: Any, voice: Voice) -> int:
     if rate <= 0:
         raise EngineMissing(f"espeak-ng cannot be started with its data at {data} (it returned {rate})")
     _checked(f"setting voice {voice.file}", library.espeak_SetVoiceByName(voice.file.encode()))
+    for parameter, value in ((_RATE, WORDS_A_MINUTE), (_WORD_GAP, WORD_GAP_MS // 10)):
+        _checked("setting its pace", library.espeak_SetParameter(parameter, value, 0))
     return int(rate)
 
 

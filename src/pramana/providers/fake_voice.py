@@ -155,7 +155,11 @@ class FakeChannel:
         from pramana import audio
 
         assert self._ready is not None  # noqa: S101 - prepared when the turn before ended
-        text, samples = await self._ready
+        try:
+            text, samples = await self._ready
+        except InvalidInput as refused:  # it has no voice for these words
+            self._tell(Event("error", str(refused), error="provider"))
+            return
         agent, chance = self._agent, random.Random(f"{self._agent.seed} {self._turn} fate")
         self._turn += 1
         self._prepare()

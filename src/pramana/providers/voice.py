@@ -19,6 +19,14 @@ Codec = Literal["pcm", "mulaw", "alaw"]
 Message = str | bytes
 """Of a WebSocket: a text or a binary frame."""
 
+BACKCHANNELS = frozenset(
+    {
+        "mhm", "mm", "mmm", "hmm", "hm", "uh huh", "mm hmm", "mm hm", "aha", "ah", "oh", "okay", "right", "yeah", "yes",
+        "yep", "sure", "i see", "got it",
+    }
+)  # fmt: skip
+"""What a listener says without wanting the floor, as words alone."""
+
 Kind = Literal[
     "ready",  # sound may be sent from now on
     "user_speech_start",  # as the provider sees it

@@ -7,6 +7,7 @@ know a time reads it from the recording and the log, now or in a year.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import msgspec
 
 from pramana.errors import BrokenReply
 from pramana.model import Usage, Utterance, count
-from pramana.providers.voice import FRAME_S, Channel, Event, Format, Heard
+from pramana.providers.voice import BACKCHANNELS, FRAME_S, Channel, Event, Format, Heard
 
 if TYPE_CHECKING:
     import numpy as np
@@ -193,6 +194,12 @@ class _Microphone:
         return track
 
 
+def _only_listens(said: Utterance) -> bool:
+    """Tell whether a line says no more than that somebody listens."""
+    words = re.sub(r"[^\w\s]", " ", said.line.text.casefold()).split()
+    return " ".join(words) in BACKCHANNELS
+
+
 def _at(samples: "Samples", rate: int) -> "Samples":
     from pramana import audio
 
@@ -247,6 +254,8 @@ class Conversation:
         self._line = -1
         self._line_started = 0.0
         self._greeted = not channel.greets
+        self._wants_none = False
+        """The line at hand says only that somebody listens: the agent goes on with what it says."""
         self._old_goes_on = False
         """The caller talks into an answer, and it has not stopped yet: what is heard is no answer to the new line."""
         self._usage = [0, 0]
@@ -296,20 +305,26 @@ class Conversation:
         """Say the next line if it is time to; end the call if all is said."""
         following = self._line + 1
         if following < len(self._spoken) and self._may_speak(following, now):
-            self._line, self._line_started = following, now
             if following:
-                self._answers.append(self._answer)
-            self._old_goes_on = self._answer.first is not None and not self._answer.done and not self._over(now)
-            self._answer = _Answer(asked=float("inf"))
+                self._keep_answer()
+            self._line, self._line_started = following, now
+            self._wants_none = following > 0 and now < self._playout.end and _only_listens(self._spoken[following])
+            if not self._wants_none:
+                self._old_goes_on = self._answer.first is not None and not self._answer.done and not self._over(now)
+                self._answer = _Answer(asked=float("inf"))
             self._microphone.say(following)
         elif following == len(self._spoken) and self._over(now):
-            self._answers.append(self._answer)
+            self._keep_answer()
             raise _Over("done")
         waited = now - self._answer.asked
         if self._line >= 0 and self._answer.audible is None and waited > self._patience.answer_within_s:
             self._log_event(now, "no_answer", line=self._line, waited_s=round(waited, 6))
-            self._answers.append(self._answer)
+            self._keep_answer()
             raise _Over("no_answer")
+
+    def _keep_answer(self) -> None:
+        """Keep what was said to the line at hand; to one that wants no answer, nothing was."""
+        self._answers.append(_Answer(0.0) if self._wants_none else self._answer)
 
     def _may_speak(self, following: int, now: float) -> bool:
         if following == 0:
@@ -445,8 +460,8 @@ class Conversation:
         from pramana import audio
 
         self._log_event(self._now(), "end", reason=reason)
-        while len(self._answers) <= self._line:
-            self._answers.append(self._answer)
+        if len(self._answers) <= self._line:
+            self._keep_answer()
         seconds = max(self._microphone.frames * FRAME_S, self._playout.end)
         length = round(seconds * audio.RECORDING_RATE)
         tracks = [each.rendered(audio.RECORDING_RATE, length) for each in (self._microphone, self._playout)]

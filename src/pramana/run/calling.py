@@ -1,16 +1,18 @@
 """A model asked aloud: a request with speech in, a reply with its recording out, by way of one call.
 
-It implements `Provider`, so that limits, retries and budgets guard a call as they guard any request. Whoever answers
-without a transcript is written down by the speech recognition there is; where none knows the language, the reply has no
-words and says so by having none.
+It implements `Provider`, so that limits, retries and budgets guard a call as they guard any request. An answer without
+a transcript is written down by the speech recognition there is; where none knows the language, it has no words and says
+so by having none.
 """
 
 import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 from msgspec import to_builtins
 from msgspec.structs import replace
 
@@ -60,7 +62,7 @@ class Calls:
         }
         held = await Conversation(channel, speech.utterances, about, self.patience).hold()
         total = time.perf_counter() - start
-        answers = held.answers if any(held.answers) else await self._written_down(held, speech.language)
+        answers = await self._written_down(held, speech.language)
         recording, log = await asyncio.to_thread(lambda: (self.keep(held.recording), self.keep(held.log)))
         caller = tuple(each.digest for each in speech.utterances)
         return Reply(
@@ -73,11 +75,14 @@ class Calls:
         )
 
     async def _written_down(self, held: Held, language: str) -> tuple[str, ...]:
-        """Return what the recording says, as one answer: without a transcript nobody knows which is which."""
-        if self.stt is None or not self.stt.covers(language):
+        """Return the answers, with what the recording says where the agent gave no words."""
+        if all(held.answers) or self.stt is None or not self.stt.covers(language):
             return held.answers
-        samples = await asyncio.to_thread(_agent, held.recording)
-        return (await self.stt.transcribe(samples, language),)
+        answers = list(held.answers)
+        for number, clip in (await asyncio.to_thread(_clips, held)).items():
+            if not answers[number]:
+                answers[number] = await self.stt.transcribe(clip, language)
+        return tuple(answers)
 
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
@@ -109,10 +114,21 @@ def _recording_rate() -> int:
     return audio.RECORDING_RATE
 
 
-def _agent(recording: bytes) -> "Samples":
-    """Return the agent's side of a recording, as speech recognition takes it."""
+def _clips(held: Held) -> "dict[int, Samples]":
+    """Return what is heard of the agent in answer to each line, as speech recognition takes it.
+
+    An answer lasts until the next line begins; one that is talked into, until that line is over.
+    """
     from pramana import audio
 
-    samples, rate = audio.read_wav(recording)
+    samples, rate = audio.read_wav(held.recording)
     agent: Any = samples[:, 1]
-    return audio.resample(agent, rate, audio.CALLER_RATE)
+    events = [msgspec.json.decode(line) for line in held.log.splitlines()]
+    lines = [each for each in events if each["event"] == "line"]
+    starts = [round(rate * each["end" if each["barge_in"] else "start"]) for each in lines]
+    clips = [agent[start:end] for start, end in pairwise([*starts, len(agent)])]
+    return {
+        line["line"]: audio.resample(clip, rate, audio.CALLER_RATE)
+        for line, clip in zip(lines, clips, strict=True)
+        if audio.first_audible(clip, rate) is not None
+    }

@@ -48,10 +48,19 @@ def conditions_of(variant: str) -> str:
     return variant.partition("+")[2]
 
 
+def conditions_under(case: Case, variant: str) -> str:
+    """Return what befalls a case: what it states itself, and what the variant says; where both do, the variant."""
+    stated = [each for each in (case.conditions, conditions_of(variant)) if each not in ("", audio.conditions.CLEAN)]
+    parts = {part.partition("=")[0]: part for each in stated for part in each.split(",")}
+    return str(audio.conditions.parse(",".join(parts.values()))) if parts else ""
+
+
 def why_not(case: Case) -> str | None:
     """Say why a case is not asked aloud; None where it can be."""
-    if case.assertion is not None and case.assertion.type in NOT_SPOKEN:
-        return f"{case.assertion.type} is about written text: nobody speaks JSON"
+    stated = [case.assertion, *(expected.assertion for line in case.script for expected in line.expected)]
+    for each in stated:
+        if each is not None and each.type in NOT_SPOKEN:
+            return f"{each.type} is about written text: nobody speaks JSON"
     if case.facets.category == "coding" or any("```" in line.text for line in script_of(case)):
         return "it is about code, which nobody speaks"
     if case.turns and case.turns[-1].role != "user":
@@ -71,7 +80,7 @@ class Speaker:
         if reason := why_not(case):
             raise NotSpoken(reason)
         language = case.facets.language or "en"
-        conditions = ",".join(each for each in (case.conditions, conditions_of(variant)) if each)
+        conditions = conditions_under(case, variant)
         said = []
         for line in script_of(case):
             samples, digest = await self._sound(case, line, language, conditions)
@@ -100,6 +109,9 @@ class Speaker:
     def _rendered(self, line: Line, recorded: bytes | None, language: str, conditions: str) -> "tuple[Samples, str]":
         samples = _voiced(line.text, language) if recorded is None else _usable(recorded, str(line.audio_url))
         if conditions:
+            # What is added ends with the last word, or the noise behind a pause would be taken for speech.
+            sounding = audio.last_audible(samples, audio.CALLER_RATE)
+            samples = samples if sounding is None else samples[: sounding + 1]
             clean = audio.digest(samples, audio.CALLER_RATE)
             seed = int.from_bytes(hashlib.sha256(f"{clean}|{conditions}".encode()).digest()[:4])
             samples = audio.conditions.apply(audio.conditions.parse(conditions), samples, seed)
@@ -116,7 +128,10 @@ def _voiced(text: str, language: str) -> "Samples":
 
 
 def _usable(recorded: bytes, url: str) -> "Samples":
-    sound = audio.read(recorded)
+    try:
+        sound = audio.read(recorded)
+    except audio.BadAudio as bad:
+        raise audio.BadAudio(f"the recording {url} cannot be used: {bad}") from None
     samples = audio.resample(sound.samples, sound.rate, audio.CALLER_RATE)
     if wrong := audio.problem(samples, audio.CALLER_RATE):
         raise audio.BadAudio(f"the recording {url} cannot be used: {wrong}")

@@ -7,6 +7,7 @@ nothing else. It works in a thread: to listen takes longer than the event loop m
 import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pramana.errors import PramanaError, ProviderError
@@ -15,6 +16,12 @@ from pramana.score.speech import NAME, as_check, measure_call
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
+
+
+MEASURED_AT_ONCE = 2
+_measuring = ThreadPoolExecutor(MEASURED_AT_ONCE, "pramana-measures")
+"""Threads of their own: each waits for ears, which work in the threads that everybody shares. Were these the same, all
+of them could wait for one that none is left to be."""
 
 
 class Listens(Protocol):
@@ -36,7 +43,7 @@ class CallScoring:
         assert reply.call is not None  # noqa: S101 - only calls come here
         loop = asyncio.get_running_loop()
         try:
-            return await asyncio.to_thread(self._measured, case, reply.call, loop)
+            return await loop.run_in_executor(_measuring, self._measured, case, reply.call, loop)
         except ProviderError as error:
             if error.fatal:
                 raise

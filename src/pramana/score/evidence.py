@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 GUARD_VERSION: Final = "1"
 State = Literal["ok", "not checked", "silent", "clipped", "contradicts"]
 CONTRADICTS = 0.55
-"""Character error rate above which the recording says something else than the transcript."""
+"""Character error rate above which the recording says something else than the transcript, as measured by
+`benchmarks/evidence_guard.py`. Of 260 sentences of the embedded voice 95 % stay below 0.32 and two are above this, of
+1,300 pairs that do not belong together none is below 0.57; half of the sentences had no say in the choice."""
 FEWEST_CHARACTERS = 40
 """On one side at least: a word alone is misheard too often to prove anything."""
 MOST_CHARACTERS = 40_000

@@ -5,6 +5,7 @@ and scenarios go to their scorers. What cannot be judged is `unscored` and says 
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -23,6 +24,23 @@ NO_JUDGE = "the embedded model is a subject, never a judge; name a judge with --
 
 def _name(case: Case) -> str:
     return "rubric" if case.assertion is None else case.assertion.type
+
+
+def _broke_off(call: Check) -> bool:
+    """Tell whether a call is no whole conversation: its words prove nothing then, neither good nor bad.
+
+    One whose sound contradicts its words is whole, and both are worth knowing.
+    """
+    guard = call.evidence.get("guard")
+    contradicted = isinstance(guard, Mapping) and guard.get("reason") == call.reason
+    return call.outcome is Outcome.ERRORED and not contradicted
+
+
+def _unwritten(name: str, call: Check) -> Check:
+    """Return the check of an answer that was heard, and of which nobody knows the words."""
+    words = call.evidence.get("words")
+    unheard = words.get("why_not") if isinstance(words, Mapping) else None
+    return Check(name, "1", Outcome.UNSCORED, str(unheard or "no words could be made out in the answer"))
 
 
 class ScoresSimilarity(Protocol):
@@ -60,12 +78,11 @@ class Scoring:
         if self.needs_no_waiting(case, reply):
             return self.decided(case, reply)
         found: list[Check] = []
-        if reply.call and self.calls:
-            found.append(await self.calls.score(case, reply))
-            if not reply.text.strip():
-                if found[0].outcome is Outcome.PASSED:  # there was an answer, and nobody to write it down
-                    found.append(Check(_name(case), "1", Outcome.UNSCORED, f"no STT for {case.facets.language}"))
-                return tuple(found)
+        call = await self.calls.score(case, reply) if reply.call and self.calls else None
+        if call and (_broke_off(call) or not reply.text.strip()):
+            if call.outcome is not Outcome.PASSED:
+                return (call,)
+            return (_unwritten(_name(case), call), call)  # there was an answer, and nobody to write it down
         for number, line in enumerate(case.script):
             said = reply.answers[number] if number < len(reply.answers) else ""
             for expected in line.expected:
@@ -76,11 +93,14 @@ class Scoring:
                     ideals=expected.ideals,
                     script=(),
                 )
-                check = await self._one(asked, replace(reply, text=said))
+                if call and not said.strip():
+                    check = _unwritten(_name(asked), call)
+                else:
+                    check = await self._one(asked, replace(reply, text=said))
                 found.append(replace(check, evidence={**check.evidence, "line": number}))
         if self.judge or case.assertion or not any(line.expected for line in case.script):
             found.append(await self._one(case, reply))
-        return tuple(found)
+        return (*found, call) if call else tuple(found)
 
     async def _one(self, case: Case, reply: Reply) -> Check:
         name = _name(case)

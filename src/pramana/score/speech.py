@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Samples = NDArray[np.int16]
 
 NAME: Final = "call"
+_NORMALISERS = " ".join(map(normaliser, ("en", "fr", "ja")))
+"""All there are, whatever the call's language: calls in two languages are measured by one version."""
 BESIDE_S = 0.25
 """Of what is beside speech, kept for the ear."""
 
@@ -258,13 +260,13 @@ def _quality(speech: "Samples", estimate: Estimate | None) -> Opinion | None:
 
 def as_check(measured: Measured) -> Check:
     """Return the check of a call: passed when its sound is evidence, errored with the reason when it is not."""
-    times, words = measured.times, measured.words
+    times = measured.times
     trouble = _trouble(measured)
     first = times.lines[0].voice_to_voice_s if times.lines else None
     after = "no time from voice to voice" if first is None else f"voice to voice in {first:.3f} s"
     return Check(
         NAME,
-        f"{TIMING_VERSION}.{GUARD_VERSION} {words.normaliser}; {times.vad or 'no VAD'}",
+        f"{TIMING_VERSION}.{GUARD_VERSION} {_NORMALISERS}; {times.vad or 'no VAD'}",
         Outcome.ERRORED if trouble else Outcome.PASSED,
         trouble or f"{after}; {measured.guard.reason}",
         first,

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from pramana.errors import InvalidInput
+from pramana.providers.voice import BACKCHANNELS
 from pramana.score.log import Group, Log, SaidLine
 from pramana.score.spelling import normalised
 
@@ -30,13 +31,6 @@ GAP_S = 0.2
 """Silence up to here is part of speech, as between two words."""
 YIELD_WITHIN_S = 2.0
 """An agent that talks on for longer has not given way."""
-BACKCHANNELS: Final = frozenset(
-    {
-        "mhm", "mm", "mmm", "hmm", "hm", "uh huh", "mm hmm", "mm hm", "aha", "ah", "oh", "okay", "right", "yeah", "yes",
-        "yep", "sure", "i see", "got it",
-    }
-)  # fmt: skip
-"""What a listener says without wanting the floor, as normalised."""
 _BROKEN: Final = frozenset({"closed", "error", "deadline", "no_answer"})
 
 Confirm = Callable[["Samples"], Sequence[tuple[int, int]]]

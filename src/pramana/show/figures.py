@@ -86,8 +86,9 @@ def spent(summary: Summary) -> str:
         f"Tokens: {whole(summary.input_tokens)} in, {whole(summary.output_tokens)} out",
         *([f"judges: {judges}"] if judges else []),
         f"cost: {money(summary.cost_usd)}{' with them' if judges else ''}",
-        f"latency p50/p95/p99: {'/'.join(duration(each) for each in (times.p50, times.p95, times.p99))}",
     ]
+    if times.count or summary.voice is None:
+        parts.append(f"latency p50/p95/p99: {'/'.join(duration(each) for each in (times.p50, times.p95, times.p99))}")
     if summary.first_token.count:
         parts.append(f"first token p50/p95: {duration(summary.first_token.p50)}/{duration(summary.first_token.p95)}")
     if summary.cached:
@@ -95,8 +96,8 @@ def spent(summary: Summary) -> str:
     return "; ".join(parts) + "."
 
 
-def voice(found: Voice) -> Iterator[str]:
-    """Yield what was measured of calls, one sentence for each model and way of asking."""
+def voice(found: Voice) -> Iterator[tuple[str, str]]:
+    """Yield who was called and how, and what was measured of it, in a sentence of numbers."""
     for each in found.by:
         times = each.voice_to_voice
         said = [f"voice to voice p50 {_bound(times.p50)}, p95 {_bound(times.p95)}, most {_bound(times.max)}"]
@@ -106,16 +107,15 @@ def voice(found: Voice) -> Iterator[str]:
         said += [f"{percent(each.referred.rate)} of the reference's words wrong"] if each.referred.words else []
         said += [f"{each.words_a_minute:.0f} words a minute"] if each.words_a_minute is not None else []
         said += [f"DNSMOS {each.quality:.1f}"] if each.quality is not None else []
-        yield f"{each.model}, {each.variant}: {'; '.join(said)}."
+        yield f"{each.model}, {each.variant}", f"{'; '.join(said)}."
     for cost in found.tax:
         if cost.difference is None:
             continue
         causes = ", ".join(f"{count:,} {cause}" for cause, count in cost.causes.items() if count)
         low, high = (f"{100 * end:+.1f}" for end in cost.interval)
-        yield (
-            f"{cost.model}: {cost.variant} against text {100 * cost.difference:+.1f} points ({low} to {high}, "
-            f"{cost.pairs:,} pairs): {len(cost.lost):,} lost{f' ({causes})' if causes else ''}, {cost.gained:,} gained."
-        )
+        lost = f"{len(cost.lost):,} lost{f' ({causes})' if causes else ''}, {cost.gained:,} gained"
+        difference = f"{100 * cost.difference:+.1f} points ({low} to {high}, {cost.pairs:,} pairs)"
+        yield f"{cost.model}, {cost.variant} against text", f"{difference}: {lost}."
 
 
 def _bound(time: Seconds | None) -> str:

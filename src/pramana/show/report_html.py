@@ -13,7 +13,7 @@ from typing import TextIO
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, why
 from pramana.model import Case, Outcome, Result, Run
 from pramana.show.exports import Results, pour, spools, tally_for
-from pramana.show.figures import duration, judging, money, percent, printable, selection, span, title_of, whole
+from pramana.show.figures import duration, judging, money, percent, printable, selection, span, title_of, voice, whole
 
 SHOWN_RESULTS = 500
 """Of each outcome; a page of more is slow to open and read by nobody."""
@@ -26,6 +26,7 @@ _TITLES = {
     "difficulty": "Difficulty",
     "tag": "Tag",
     "language": "Language",
+    "variant": "Way of asking",
     "check": "Check",
     "model": "Model",
 }
@@ -189,6 +190,9 @@ def _notes(summary: Summary) -> str:
         )
         head = "<tr><th>Outcome<th class=number>Results<th>Why</tr>"
         parts.append(f"<section><h2>Without a verdict</h2><table>{head}{rows}</table></section>\n")
+    if summary.voice:
+        spoken = "".join(f"<li>{_apart(who)}: {_text(measured)}</li>" for who, measured in voice(summary.voice))
+        parts.append(f"<section><h2>Voice</h2><ul class=notes>{spoken}</ul></section>\n")
     if summary.not_reproducible:
         notes = "".join(f"<li>{_apart(each)}</li>" for each in summary.not_reproducible)
         parts.append(f"<section><h2>Not reproducible</h2><ul class=notes>{notes}</ul></section>\n")

@@ -11,7 +11,7 @@ from typing import TextIO
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, why
 from pramana.model import Case, Outcome, Result, Run
 from pramana.show.exports import Results, tally_for
-from pramana.show.figures import percent, printable, span, spent, title_of
+from pramana.show.figures import percent, printable, span, spent, title_of, voice
 
 LIMIT = 60_000
 """Characters of a page, as UTF-16 counts them; a comment on GitHub may have 65,536."""
@@ -101,7 +101,11 @@ def _end(run: Run, summary: Summary) -> str:
     notes = [f"\nNot reproducible: {_inline(note)}\n" for note in summary.not_reproducible]
     more = f"\nand {len(notes) - SHOWN_NOTES:,} more that are not reproducible\n" if len(notes) > SHOWN_NOTES else ""
     made = f"Run {_inline(run.id)}, {_inline(run.created)}, Pramana {_inline(run.plan.runner_version)}"
-    return f"\n{spent(summary)}\n{''.join(notes[:SHOWN_NOTES])}{more}\n<sub>{made}</sub>\n"
+    spoken = "".join(
+        f"\n- {_inline(who)}: {measured}" for who, measured in (voice(summary.voice) if summary.voice else ())
+    )
+    heard = f"\n**Voice**\n{spoken}\n" if spoken else ""
+    return f"\n{spent(summary)}\n{heard}{''.join(notes[:SHOWN_NOTES])}{more}\n<sub>{made}</sub>\n"
 
 
 def _unfinished(run: Run) -> str:

@@ -186,10 +186,9 @@ _MODALITIES = ("text", "voice", "noisy")
 
 def _variants(modalities: str | None, condition: str | None) -> list[str] | None:
     """Return how each case is asked; None where nothing was said about it."""
-    from pramana.audio import conditions
     from pramana.run.speech import NOISY, PLAIN
 
-    stated = str(conditions.parse(condition)) if condition else ""
+    stated = _spelled(condition)
     if modalities is None:
         return [f"{PLAIN}+{stated}"] if stated else None
     found = []
@@ -197,9 +196,19 @@ def _variants(modalities: str | None, condition: str | None) -> list[str] | None
         if each not in _MODALITIES:
             hint = did_you_mean(each, _MODALITIES)
             raise InvalidInput(f"--modality {quote(each)} is none of {', '.join(_MODALITIES)}{hint}")
-        under = ",".join(part for part in (NOISY if each == "noisy" else "", stated) if part)
+        under = _spelled(",".join(part for part in (NOISY if each == "noisy" else "", stated) if part))
         found.append(each if each == "text" else f"{PLAIN}+{under}" if under else PLAIN)
+    if condition is not None and set(found) == {"text"}:
+        raise InvalidInput("--condition is about speech, and nothing is spoken: add voice to --modality")
     return found
+
+
+def _spelled(condition: str | None) -> str:
+    """Return conditions in their one spelling; nothing where there are none."""
+    from pramana.audio import conditions
+
+    found = conditions.parse(condition) if condition else None
+    return str(found) if found else ""
 
 
 def _leave(store: "Store", begun: Run) -> None:

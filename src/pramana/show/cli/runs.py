@@ -129,8 +129,8 @@ def _export_audio(store: "Store", results: "Iterable[tuple[Case, Result]]", fold
             continue
         key, call = result.key, result.reply.call
         parts = [case.id, key.model, key.variant, *([f"repeat-{key.repeat + 1}"] if key.repeat else [])]
-        name = re.sub(r"[^\w.+=-]+", "_", "__".join(parts))[:120]
-        name = f"{name}__{call.recording.removeprefix('sha256:')[:8]}"
+        name = re.sub(r"[^\w.+=-]+", "_", "__".join(parts), flags=re.ASCII).lstrip("._-")[:120]
+        name = f"{name}__{call.log.removeprefix('sha256:')[:8]}"  # no two calls have one log
         (folder / f"{name}.wav").write_bytes(store.blobs.get(call.recording))
         (folder / f"{name}.jsonl").write_bytes(store.blobs.get(call.log))
         written += 1
