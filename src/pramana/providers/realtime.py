@@ -33,8 +33,14 @@ _FORMAT: ErrorClass = "unsupported_format"
 _HEARD = "conversation.item.input_audio_transcription"
 
 
+NEVER_TAKES = frozenset({"temperature", "top_p", "seed", "stop"})
+"""What a session has no place for, though a text model of the same vendor does."""
+
+
 class Realtime:
     """An account at OpenAI, or at whoever speaks its Realtime API."""
+
+    never_takes = NEVER_TAKES
 
     def __init__(self, account: Account) -> None:
         self._http = Http(VENDOR, account)

@@ -163,7 +163,7 @@ class Voice(Protocol):
     """A provider that can be called.
 
     It may also have `takes_history = True`, to be given what went before as turns instead of in its system prompt, and
-    `covers(language)`, where it does not understand every one.
+    `covers(language)`, where it does not understand every one, and `never_takes`, names of parameters to leave out.
     """
 
     async def dial(self, dial: Dial) -> Channel:

@@ -37,6 +37,9 @@ QUIET_S = 5.0
 format that never declares one says how long by its `quiet_s`."""
 TRANSCRIPT_S = 2.0
 """How long the words of an answer may come after its sound."""
+STUCK_S = 5.0
+MOST_EVENTS, MOST_TEXT = 100_000, 10_000_000
+"""In the log of one call; characters of all texts. An agent that says more is broken, and may not fill our memory."""
 MOST_AHEAD_S = 600.0
 """Of sound waiting to be played: no answer is that long."""
 
@@ -194,9 +197,9 @@ class _Microphone:
         return track
 
 
-def _only_listens(said: Utterance) -> bool:
+def only_listens(text: str) -> bool:
     """Tell whether a line says no more than that somebody listens."""
-    words = re.sub(r"[^\w\s]", " ", said.line.text.casefold()).split()
+    words = re.sub(r"[^\w\s]", " ", text.casefold()).split()
     return " ".join(words) in BACKCHANNELS
 
 
@@ -259,6 +262,7 @@ class Conversation:
         self._old_goes_on = False
         """The caller talks into an answer, and it has not stopped yet: what is heard is no answer to the new line."""
         self._usage = [0, 0]
+        self._text = 0
         self._ended: str | None = None
         self._start = time.monotonic()
         self._log_event(0.0, "call", version=LOG_VERSION, **about, answer_within_s=patience.answer_within_s)
@@ -271,10 +275,15 @@ class Conversation:
         listening = asyncio.create_task(self._listen())
         listening.add_done_callback(lambda _: self._end("error"))
         try:
-            await self._talk()
+            async with asyncio.timeout(
+                self._patience.longest_s + STUCK_S
+            ):  # who takes nothing any more holds up a send
+                await self._talk()
             reason = "done"
         except _Over as over:
             reason = over.reason
+        except TimeoutError:
+            reason = "deadline"
         finally:
             listening.cancel()
             (failure,) = await asyncio.gather(listening, return_exceptions=True)
@@ -308,7 +317,9 @@ class Conversation:
             if following:
                 self._keep_answer()
             self._line, self._line_started = following, now
-            self._wants_none = following > 0 and now < self._playout.end and _only_listens(self._spoken[following])
+            self._wants_none = (
+                following > 0 and now < self._playout.end and only_listens(self._spoken[following].line.text)
+            )
             if not self._wants_none:
                 self._old_goes_on = self._answer.first is not None and not self._answer.done and not self._over(now)
                 self._answer = _Answer(asked=float("inf"))
@@ -383,6 +394,9 @@ class Conversation:
     async def _take(self, heard: Heard) -> None:
         now = max(0.0, heard.at - self._start)  # the handshake came before the first frame
         for event in heard.events:
+            self._text += len(event.text)
+            if len(self._log) > MOST_EVENTS or self._text > MOST_TEXT:
+                raise BrokenReply("the agent has sent more events or words than any call has")
             if event.kind == "agent_audio":
                 self._play(event, now)
             elif event.kind == "interrupted":

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from pramana.model import Call, Reply, Request, Turn
 from pramana.providers.voice import Dial, Voice
-from pramana.run.call import Conversation, Held, Patience
+from pramana.run.call import Conversation, Held, Patience, only_listens
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -50,6 +50,11 @@ class Calls:
         """Hold the conversation and return what was said."""
         assert request.speech is not None  # noqa: S101 - or it would have been written
         speech, start = request.speech, time.perf_counter()
+        refused: frozenset[str] = getattr(self.voice, "never_takes", frozenset())
+        left_out = tuple(sorted(refused & {name for name, value in request.parameters.items() if value is not None}))
+        if left_out:
+            taken = {name: value for name, value in request.parameters.items() if name not in refused}
+            request = replace(request, parameters=taken)
         channel = await self.voice.dial(_dial(request, takes_history=getattr(self.voice, "takes_history", False)))
         about = {
             "rate": _recording_rate(),
@@ -69,6 +74,7 @@ class Calls:
             "\n".join(answer for answer in answers if answer),
             held.usage,
             finish_reason=held.reason,
+            dropped=left_out,
             total_s=total,
             answers=answers,
             call=Call(recording, log, caller),
@@ -117,14 +123,16 @@ def _recording_rate() -> int:
 def _clips(held: Held) -> "dict[int, Samples]":
     """Return what is heard of the agent in answer to each line, as speech recognition takes it.
 
-    An answer lasts until the next line begins; one that is talked into, until that line is over.
+    An answer lasts until the next line begins; one that is talked into, until that line is over, or on if it only says
+    that somebody listens.
     """
     from pramana import audio
 
     samples, rate = audio.read_wav(held.recording)
     agent: Any = samples[:, 1]
     events = [msgspec.json.decode(line) for line in held.log.splitlines()]
-    lines = [each for each in events if each["event"] == "line"]
+    every = [each for each in events if each["event"] == "line"]
+    lines = [each for each in every if not (each["barge_in"] and only_listens(each["text"]))]
     starts = [round(rate * each["end" if each["barge_in"] else "start"]) for each in lines]
     clips = [agent[start:end] for start, end in pairwise([*starts, len(agent)])]
     return {

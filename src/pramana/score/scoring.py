@@ -20,6 +20,7 @@ LONG_OUTPUT = 50_000
 """Characters from which on an offline assertion may take over a millisecond, and so leaves the event loop."""
 NEED_A_MODEL = ("llm_judge", "semantic_similarity")
 NO_JUDGE = "the embedded model is a subject, never a judge; name a judge with --judge"
+NOT_WRITTEN_TO = "a voice agent is called and cannot judge; name a judge with --judge"
 
 
 def _name(case: Case) -> str:
@@ -58,8 +59,14 @@ class ScoresCalls(Protocol):
 class Scoring:
     """Everything that can judge the replies of one model."""
 
-    def __init__(self, judge: Judge | None, similarity: ScoresSimilarity, calls: ScoresCalls | None = None) -> None:
-        self.judge, self.similarity, self.calls = judge, similarity, calls
+    def __init__(
+        self,
+        judge: Judge | None,
+        similarity: ScoresSimilarity,
+        calls: ScoresCalls | None = None,
+        no_judge: str = NO_JUDGE,
+    ) -> None:
+        self.judge, self.similarity, self.calls, self._no_judge = judge, similarity, calls, no_judge
 
     def needs_no_waiting(self, case: Case, reply: Reply) -> bool:
         """Tell whether the reply can be judged here and now, as by far the most can: see `decided`."""
@@ -83,8 +90,9 @@ class Scoring:
             if call.outcome is not Outcome.PASSED:
                 return (call,)
             return (_unwritten(_name(case), call), call)  # there was an answer, and nobody to write it down
+        answers = reply.answers or (reply.text,)
         for number, line in enumerate(case.script):
-            said = reply.answers[number] if number < len(reply.answers) else ""
+            said = answers[number] if number < len(answers) else ""
             for expected in line.expected:
                 asked = replace(
                     case,
@@ -121,7 +129,7 @@ class Scoring:
     async def _check(self, name: str, case: Case, reply: Reply) -> Check:
         if name in ("rubric", "llm_judge"):
             if self.judge is None:
-                return Check(name, "1", Outcome.UNSCORED, NO_JUDGE)
+                return Check(name, "1", Outcome.UNSCORED, self._no_judge)
             return await (score_by_rubric if name == "rubric" else score_by_judge)(self.judge, case, reply)
         if name == "semantic_similarity":
             return await self.similarity.score(case, reply)

@@ -96,8 +96,8 @@ def spent(summary: Summary) -> str:
     return "; ".join(parts) + "."
 
 
-def voice(found: Voice) -> Iterator[tuple[str, str]]:
-    """Yield who was called and how, and what was measured of it, in a sentence of numbers."""
+def voice(found: Voice) -> Iterator[tuple[str, str, str]]:
+    """Yield who was called, how, and what was measured of it, in a sentence of numbers."""
     for each in found.by:
         times = each.voice_to_voice
         said = [f"voice to voice p50 {_bound(times.p50)}, p95 {_bound(times.p95)}, most {_bound(times.max)}"]
@@ -107,7 +107,7 @@ def voice(found: Voice) -> Iterator[tuple[str, str]]:
         said += [f"{percent(each.referred.rate)} of the reference's words wrong"] if each.referred.words else []
         said += [f"{each.words_a_minute:.0f} words a minute"] if each.words_a_minute is not None else []
         said += [f"DNSMOS {each.quality:.1f}"] if each.quality is not None else []
-        yield f"{each.model}, {each.variant}", f"{'; '.join(said)}."
+        yield each.model, each.variant, f"{'; '.join(said)}."
     for cost in found.tax:
         if cost.difference is None:
             continue
@@ -115,7 +115,7 @@ def voice(found: Voice) -> Iterator[tuple[str, str]]:
         low, high = (f"{100 * end:+.1f}" for end in cost.interval)
         lost = f"{len(cost.lost):,} lost{f' ({causes})' if causes else ''}, {cost.gained:,} gained"
         difference = f"{100 * cost.difference:+.1f} points ({low} to {high}, {cost.pairs:,} pairs)"
-        yield f"{cost.model}, {cost.variant} against text", f"{difference}: {lost}."
+        yield cost.model, f"{cost.variant} against text", f"{difference}: {lost}."
 
 
 def _bound(time: Seconds | None) -> str:

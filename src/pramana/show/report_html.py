@@ -191,7 +191,9 @@ def _notes(summary: Summary) -> str:
         head = "<tr><th>Outcome<th class=number>Results<th>Why</tr>"
         parts.append(f"<section><h2>Without a verdict</h2><table>{head}{rows}</table></section>\n")
     if summary.voice:
-        spoken = "".join(f"<li>{_apart(who)}: {_text(measured)}</li>" for who, measured in voice(summary.voice))
+        spoken = "".join(
+            f"<li>{_apart(who)}, {_text(how)}: {_text(measured)}</li>" for who, how, measured in voice(summary.voice)
+        )
         parts.append(f"<section><h2>Voice</h2><ul class=notes>{spoken}</ul></section>\n")
     if summary.not_reproducible:
         notes = "".join(f"<li>{_apart(each)}</li>" for each in summary.not_reproducible)

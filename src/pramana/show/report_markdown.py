@@ -101,9 +101,8 @@ def _end(run: Run, summary: Summary) -> str:
     notes = [f"\nNot reproducible: {_inline(note)}\n" for note in summary.not_reproducible]
     more = f"\nand {len(notes) - SHOWN_NOTES:,} more that are not reproducible\n" if len(notes) > SHOWN_NOTES else ""
     made = f"Run {_inline(run.id)}, {_inline(run.created)}, Pramana {_inline(run.plan.runner_version)}"
-    spoken = "".join(
-        f"\n- {_inline(who)}: {measured}" for who, measured in (voice(summary.voice) if summary.voice else ())
-    )
+    measured = voice(summary.voice) if summary.voice else ()
+    spoken = "".join(f"\n- {_inline(who)}, {_inline(how)}: {what}" for who, how, what in measured)
     heard = f"\n**Voice**\n{spoken}\n" if spoken else ""
     return f"\n{spent(summary)}\n{heard}{''.join(notes[:SHOWN_NOTES])}{more}\n<sub>{made}</sub>\n"
 

@@ -62,8 +62,8 @@ def print_summary(run: Run, summary: Summary, sentence: str) -> None:
             _rates(title, rows)
     click.echo()
     _wrapped(figures.spent(summary))
-    for who, measured in figures.voice(summary.voice) if summary.voice else ():
-        _wrapped(f"{fitted(who, LONGEST_NAME)}: {measured}")
+    for who, how, measured in figures.voice(summary.voice) if summary.voice else ():
+        _wrapped(f"{fitted(who, LONGEST_NAME)}, {how}: {measured}")
     for reason in summary.reasons[:SHOWN_REASONS]:
         cases = ", ".join(fitted(case, LONGEST_NAME) for case in reason.cases) + (" …" if reason.more else "")
         _wrapped(f"{reason.count:,} {reason.outcome}: {reason.text} ({cases})")

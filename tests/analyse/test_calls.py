@@ -1,0 +1,154 @@
+"""What the calls of a run amount to: every line once, errors pooled, nothing dropped for having gone wrong."""
+
+import json
+from typing import Any
+
+import pytest
+
+from pramana.analyse.calls import CallTally, Pooled
+from pramana.analyse.voice import Seconds
+from pramana.errors import InvalidInput
+from pramana.model import Check, Key, Outcome, Reply, Result
+
+PASSED, FAILED, ERRORED, UNSCORED, SKIPPED = Outcome
+
+
+def line(seconds: float | None = 0.5, **more: Any) -> dict[str, Any]:
+    heard = {} if seconds is None else {"first_audible_s": 2 + seconds, "to_first_byte_s": seconds - 0.1}
+    leading = {} if seconds is None else {"leading_silence_s": 0.1}
+    return {"line": 0, "voice_to_voice_s": seconds, **heard, **leading, **more}
+
+
+UNANSWERED = line(None, censored=True, waited_s=15.0)
+
+
+def compared(errors: int, words: int) -> dict[str, Any]:
+    parts = {"substitutions": errors, "deletions": 0, "insertions": 0, "reference_words": words}
+    return {"words": parts, "count": errors}
+
+
+def evidence(*lines: dict[str, Any], **more: Any) -> dict[str, Any]:
+    found = {"times": {"lines": list(lines), "reason": "done"}, "guard": {"state": "ok"}}
+    words = {"heard": more.get("heard"), "references": more.get("references", [])}
+    sound = {"words_a_minute": more.get("pace"), "quality": {"overall": more["quality"]} if "quality" in more else None}
+    return {**found, "words": words, "sound": sound}
+
+
+def result(
+    case: str = "a", variant: str = "voice", said: Outcome = PASSED, call: Outcome = PASSED, **given: Any
+) -> Result:
+    key = Key(case, given.get("model", "m"), variant, given.get("repeat", 0))
+    checks = [Check("contains", "1", said, "")]
+    if variant != "text":
+        checks.append(Check("call", "1", call, "", None, given.get("evidence", evidence(line()))))
+    return Result(key, case, Reply(""), None, tuple(checks), None, None)
+
+
+def counted(*results: Result) -> Any:
+    tally = CallTally()
+    for each in results:
+        tally.add(each)
+    return tally.voice()
+
+
+def test_where_nothing_was_spoken_there_is_nothing_to_tell() -> None:
+    assert counted() is None
+    assert counted(result(variant="text")) is None
+
+
+def test_every_line_of_every_call_counts_once_by_model_and_variant() -> None:
+    found = counted(
+        result("a", evidence=evidence(line(0.4), line(0.6))),
+        result("b", evidence=evidence(line(0.8))),
+        result("a", "voice+noise=10dB", evidence=evidence(line(1.0))),
+        result("a", model="n", evidence=evidence(line(2.0))),
+    )
+    assert [(each.model, each.variant, each.calls, each.voice_to_voice.n) for each in found.by] == [
+        ("m", "voice", 2, 3),
+        ("m", "voice+noise=10dB", 1, 1),
+        ("n", "voice", 1, 1),
+    ]
+    first = found.by[0]
+    assert str(first.voice_to_voice.p50) == "0.600 s"
+    assert str(first.first_byte.p50) == "0.500 s"
+    assert first.leading_silence_s == pytest.approx(0.1)
+    assert first.turn_taking.lines == 3
+
+
+def test_a_line_that_nobody_answered_is_counted_as_longer_than_was_waited() -> None:
+    found = counted(result("a", evidence=evidence(line(0.4))), result("b", call=ERRORED, evidence=evidence(UNANSWERED)))
+    (row,) = found.by
+    times = row.voice_to_voice
+    assert (row.calls, times.n, times.censored) == (2, 2, 1)
+    assert times.max == Seconds(15.0, ">")
+    assert row.turn_taking.unanswered.happened == 1
+
+
+def test_errors_are_pooled_over_all_words_not_averaged_over_calls() -> None:
+    found = counted(
+        result("a", evidence=evidence(line(), heard=compared(1, 2), references=[compared(2, 4), None])),
+        result("b", evidence=evidence(line(), heard=compared(0, 8), references=[compared(0, 4), compared(1, 2)])),
+        result("c", evidence=evidence(line())),
+    )
+    (row,) = found.by
+    assert (row.heard, row.heard.rate) == (Pooled(1, 10, 0.25), 0.1)  # the mean of a half and none, beside the pool
+    assert (row.referred.errors, row.referred.words, row.referred.rate) == (3, 10, 0.3)
+    assert row.referred.mean == pytest.approx((2 / 4 + 1 / 6) / 2)
+
+
+def test_without_a_reference_there_is_no_rate() -> None:
+    (row,) = counted(result()).by
+    assert (row.heard.rate, row.referred.rate, row.words_a_minute, row.quality) == (None, None, None, None)
+
+
+def test_paces_and_qualities_are_medians_of_the_calls_that_have_them() -> None:
+    (row,) = counted(
+        *(result(str(each), evidence=evidence(line(), pace=each, quality=each / 100)) for each in (100, 300, 110)),
+        result("none"),
+    ).by
+    assert (row.words_a_minute, row.quality) == (110, 1.1)
+
+
+def test_the_tax_is_of_cases_that_were_also_typed() -> None:
+    contradicted = {**evidence(line()), "guard": {"state": "contradicts"}}
+    found = counted(
+        result("a", "text"),
+        result("b", "text"),
+        result("c", "text", FAILED),
+        result("a"),
+        result("b", call=ERRORED, evidence=contradicted),
+        result("c", said=FAILED),
+        result("only spoken"),
+    )
+    (tax,) = found.tax
+    assert (tax.variant, tax.pairs, tax.kept, tax.reasoning, len(tax.lost), tax.excluded) == ("voice", 3, 1, 1, 1, 1)
+    assert tax.causes == {"hearing": 0, "speaking": 1, "time": 0, "unattributed": 0}
+    assert counted(result("a")).tax == ()
+
+
+def test_what_was_skipped_or_could_not_be_measured_is_counted_without_times() -> None:
+    unmeasured = Check("call", "1", ERRORED, "the call could not be measured")
+    skipped = Check("voice", "1", SKIPPED, "nobody speaks JSON")
+    broken = Result(Key("a", "m", "voice"), "a", Reply(""), None, (unmeasured,), None, None)
+    left = Result(Key("b", "m", "voice"), "b", None, None, (skipped,), None, None)
+    found = counted(broken, left)
+    assert found is not None
+    assert found.by == ()
+
+
+def test_it_is_plain_data_with_its_rates() -> None:
+    found = counted(
+        result("a", "text"),
+        result("a", evidence=evidence(line(), UNANSWERED, heard=compared(1, 4), references=[compared(1, 2)])),
+    )
+    data = json.loads(json.dumps(found.as_data()))
+    (row,), (tax,) = data["by"], data["tax"]
+    assert (row["heard_wer"], row["reference_wer"]) == (0.25, 0.5)
+    assert row["voice_to_voice"]["max"] == {"value": 15.0, "relation": ">"}
+    assert row["voice_to_voice"]["censored"] == 1
+    assert tax["causes"] == {"hearing": 0, "speaking": 0, "time": 0, "unattributed": 0}
+
+
+def test_evidence_that_does_not_fit_is_an_error_of_ours() -> None:
+    with pytest.raises(InvalidInput, match="does not hold the times of its lines"):
+        counted(result(evidence={"times": {"lines": "none"}}))

@@ -1,0 +1,713 @@
+"""Voice from end to end: whole runs that call, record, score, keep, resume, score again, export and compare."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from pramana import audio, settings
+from pramana.bench import Limits, Sources, evaluate, execute
+from pramana.embedded import quality
+from pramana.embedded.voice import speak
+from pramana.errors import PramanaError, WeightsMissing
+from pramana.hash import RecordDigest
+from pramana.load.selection import Selection
+from pramana.model import Case, Check, Outcome, Result, Run
+from pramana.providers.cascade import SPOKEN
+from pramana.providers.loopback import Fault, Loopback
+from pramana.providers.loopback.elevenlabs import ElevenLabsAgent
+from pramana.providers.loopback.openai import OpenAIWire
+from pramana.providers.loopback.realtime import RealtimeAgent
+from pramana.providers.loopback.voice import Agent, Script, VoiceLoopback
+from pramana.run import asking
+from pramana.run.call import Patience
+from pramana.score.calls import CallScoring
+from pramana.show.cli import pramana as program
+from pramana.store import open_store
+from pramana.store.runs import Store
+
+from .test_run import assert_one_result_a_key, environment, stored, wait_until
+
+PASSED, FAILED, ERRORED, UNSCORED, SKIPPED = Outcome
+T = TypeVar("T")
+KEY = "sk-voice-0123456789abcdef"
+NINE = "We open at nine in the morning, from Monday to Saturday."
+LIMITS = Limits(patience=Patience(answer_within_s=2))
+
+
+class Spoken(NamedTuple):
+    """A run that is over."""
+
+    home: Path
+    run: Run
+    results: list[tuple[Case, Result]]
+
+    def of(self, case: str, model: str | None = None, variant: str | None = None) -> Result:
+        (found,) = (
+            result
+            for asked, result in self.results
+            if asked.id == case and model in (None, result.key.model) and variant in (None, result.key.variant)
+        )
+        return found
+
+
+def scenario(name: str, prompt: str = "When do you open?", **more: Any) -> dict[str, Any]:
+    given = {"id": name, "name": name, "type": "information-retrieval", "prompt": prompt, "expected_outcome": "Tells."}
+    return {**given, "assert": {"type": "regex", "ideal": r"\w"}, **more}
+
+
+def write_scenarios(path: Path, *scenarios: dict[str, Any]) -> Path:
+    path.write_text(json.dumps({"version": "1.0", "scenarios": scenarios}), encoding="utf-8")  # YAML is no less
+    return path
+
+
+def write_suite(path: Path, *cases: dict[str, Any]) -> Path:
+    common = {"category": "factual", "ideal": "nine", "assertion": {"type": "contains", "case_sensitive": False}}
+    metadata = {"metadata": {"difficulty": "easy", "tokens_est": 8}}
+    made = [{**common, **each, **metadata} for each in cases]
+    lines = [json.dumps({name: value for name, value in each.items() if value is not None}) for each in made]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@contextmanager
+def at_home(home: Path) -> Iterator[Store]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PRAMANA_HOME", str(home))
+        patch.setattr(asking, "FIRST_WAIT_S", 0.01)
+        with closing(open_store(settings.database_url())) as store:
+            yield store
+
+
+async def performed(store: Store, files: list[Path], models: list[str], limits: Limits = LIMITS, **given: Any) -> Run:
+    begun = evaluate(store, Sources.files(files, Selection()), models, **given)
+    return await asyncio.wait_for(execute(store, begun, limits), 60)
+
+
+def call_all(home: Path, files: list[Path], models: list[str], limits: Limits = LIMITS, **given: Any) -> Spoken:
+    with at_home(home) as store:
+        ended = asyncio.run(performed(store, files, models, limits, **given))
+        return Spoken(home, ended, list(store.pairs(ended.id)))
+
+
+def pramana(home: Path, *arguments: str | Path) -> tuple[int, str]:
+    """Run the program in this process; return its exit code and what it said."""
+    invoked = CliRunner(env={"PRAMANA_HOME": str(home)}).invoke(
+        program, list(map(str, arguments)), standalone_mode=False
+    )
+    if isinstance(invoked.exception, PramanaError | click.ClickException):
+        return invoked.exception.exit_code, str(invoked.exception)
+    if invoked.exception:
+        raise invoked.exception
+    return invoked.return_value or 0, invoked.output
+
+
+def check(result: Result, name: str) -> Check:
+    (found,) = (each for each in result.checks if each.name == name)
+    return found
+
+
+def caller(result: Result) -> tuple[str, ...]:
+    assert result.reply is not None
+    assert result.reply.call is not None
+    return result.reply.call.caller
+
+
+# ── The embedded agent ──
+
+
+def test_the_embedded_agent_says_and_hears_the_same_in_every_process(tmp_path: Path) -> None:
+    file = write_scenarios(
+        tmp_path / "s.yaml",
+        scenario("open", "What is the capital of France?", reference="Paris."),
+        scenario("de", "Wann machen Sie auf?", language="de"),
+    )
+    command = [sys.executable, "-m", "pramana", "run", str(file), "--model", "local-voice", "--max-tokens", "6"]
+    homes = [tmp_path / "one", tmp_path / "two"]
+    both = [
+        subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, env={**environment(), "PRAMANA_HOME": str(home)})
+        for home in homes
+    ]
+    said = [json.loads(process.communicate(timeout=60)[0]) for process in both]
+    assert [each["exit_code"] for each in said] == [0, 0]
+    found = []
+    for home in homes:
+        with at_home(home) as store:
+            found.append({case.id: result for case, result in store.pairs(store.run("latest").id)})
+    first, second = found
+    assert caller(first["open"]) == caller(second["open"])
+    assert first["open"].reply is not None
+    assert second["open"].reply is not None
+    assert first["open"].reply.text == second["open"].reply.text != ""
+    assert first["open"].digest == second["open"].digest
+    heard: Any = check(first["open"], "call").evidence["words"]
+    assert heard["heard"]["count"] == 0
+    assert first["de"].outcome is SKIPPED
+    assert first["de"].checks[0].reason == "the agent does not understand de"
+
+
+# ── Typed, spoken, spoken in noise ──
+
+
+def test_the_same_questions_typed_spoken_and_spoken_in_noise(tmp_path: Path) -> None:
+    suite = write_suite(
+        tmp_path / "mine.jsonl",
+        {"id": "a", "input": "When do you open?"},
+        {"id": "b", "input": "And close?", "ideal": "ten"},
+    )
+    variants = ["text", "voice", "voice+noise=10dB"]
+    spoken = call_all(tmp_path / "home", [suite], ["fake:fixed=At nine."], variants=variants)
+    assert (spoken.run.status, spoken.run.expected, spoken.run.stored) == ("finished", 6, 6)
+    assert Counter(result.key for _, result in spoken.results).most_common(1)[0][1] == 1
+    assert Counter(result.key.variant for _, result in spoken.results) == dict.fromkeys(variants, 2)
+    code, shown = pramana(spoken.home, "show", "--json")
+    data = json.loads(shown)
+    assert code == 0
+    assert {name: row["total"] for name, row in data["by"]["variant"].items()} == dict.fromkeys(variants, 2)
+    assert (data["overall"]["passed"], data["overall"]["failed"]) == (3, 3)
+    taxes = {each["variant"]: each for each in data["voice"]["tax"]}
+    assert taxes.keys() == {"voice", "voice+noise=10dB"}
+    for tax in taxes.values():
+        assert (tax["pairs"], tax["kept"], tax["reasoning"], tax["difference"]) == (2, 1, 1, 0)
+    assert {each["variant"]: each["voice_to_voice"]["n"] for each in data["voice"]["by"]} == {
+        "voice": 2,
+        "voice+noise=10dB": 2,
+    }
+    # and as a file, in which each answer says how it was asked
+    results = tmp_path / "results.json"
+    assert pramana(spoken.home, "export", "--output", results)[0] == 0
+    (block,) = json.loads(results.read_text(encoding="utf-8"))
+    assert Counter(each.get("variant", "text") for each in block["results"]) == dict.fromkeys(variants, 2)
+    code, compared = pramana(spoken.home, "compare", results, "latest", "--json")
+    found = json.loads(compared)
+    assert (code, found["pairs"], found["lost"], found["excluded"]) == (0, 6, [], [])
+
+
+def test_a_killed_run_goes_on_to_exactly_one_result_a_key(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(audio.write_wav(speak("Guten Tag.", "de"), 16000))
+    file = write_scenarios(
+        tmp_path / "s.yaml",
+        *(scenario(f"de-{number}", "Guten Tag.", language="de", prompt_audio_url="a.wav") for number in range(3)),
+    )
+    agent = "fake-voice:fixed=Ja."
+    command = [sys.executable, "-m", "pramana", "run", str(file), "--model", agent, "--modality", "voice,noisy"]
+    with subprocess.Popen([*command, "--concurrency", "2"], stderr=subprocess.PIPE, env=environment()) as process:
+        wait_until(lambda: stored() >= 2)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    before = stored()
+    assert 2 <= before < 6
+    code, said = pramana(settings.home(), "run", "--resume", "latest", "--json")
+    data = json.loads(said)
+    assert (code, data["status"], data["overall"]["passed"]) == (0, "finished", 6)
+    assert data["by"]["variant"].keys() == {"voice", "voice+noise=10dB"}
+    assert_one_result_a_key(6)
+
+
+# ── What is not spoken ──
+
+
+def test_what_cannot_be_asked_aloud_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    suite = write_suite(
+        tmp_path / "mine.jsonl",
+        {"id": "json", "input": "Say it as JSON.", "ideal": None, "assertion": {"type": "is_json"}},
+        {
+            "id": "schema",
+            "input": "As JSON.",
+            "ideal": None,
+            "assertion": {"type": "json_schema", "schema": {"type": "object"}},
+        },
+        {"id": "code", "input": "Write a loop.", "category": "coding"},
+    )
+    german = write_scenarios(tmp_path / "de.yaml", scenario("german", "Wann machen Sie auf?", language="de"))
+    spoken = call_all(tmp_path / "home", [suite, german], ["local-voice"], variants=["text", "voice"])
+    reasons = {(case.id, result.key.variant): result.checks[0].reason for case, result in spoken.results}
+    assert {result.outcome for _, result in spoken.results} == {SKIPPED}
+    assert all(result.reply is None for _, result in spoken.results)
+    assert reasons == {
+        ("json", "voice"): "is_json is about written text: nobody speaks JSON",
+        ("schema", "voice"): "json_schema is about written text: nobody speaks JSON",
+        ("code", "voice"): "it is about code, which nobody speaks",
+        ("german", "voice"): "the agent does not understand de",
+        **{(name, "text"): "local-voice is called, not written to" for name in ("json", "schema", "code", "german")},
+    }
+    kanji = write_scenarios(tmp_path / "ja.yaml", scenario("kanji", "営業時間は何時からですか", language="ja"))
+    (only,) = call_all(tmp_path / "home", [kanji], ["fake-voice:tone"]).results
+    assert only[1].outcome is SKIPPED
+    assert "the text holds Han" in only[1].checks[0].reason
+    code, shown = pramana(tmp_path / "home", "show", "--json")
+    assert (code, json.loads(shown)["overall"]["skipped"]) == (0, 1)
+
+
+def test_the_last_question_of_a_chat_is_spoken_and_the_rest_is_known(tmp_path: Path) -> None:
+    """By way of a model that is asked to wait first: a call whose model fails is made again."""
+    turns = [("system", "Be brief."), ("user", "Hello."), ("assistant", "Good day."), ("user", "When do you open?")]
+    chat = [{"role": role, "content": text} for role, text in turns]
+    suite = write_suite(tmp_path / "mine.jsonl", {"id": "a", "input": chat})
+
+    async def use(server: Loopback) -> Spoken:
+        with at_home(tmp_path / "home") as store:
+            ended = await performed(store, [suite], [f"{server.url}#m"], variants=["voice"], system_prompt="Be kind.")
+            return Spoken(tmp_path / "home", ended, list(store.pairs(ended.id)))
+
+    async def go() -> tuple[Spoken, list[Any]]:
+        async with Loopback(OpenAIWire("At nine."), script={0: Fault("rate_limited")}) as server:
+            return await use(server), server.requests
+
+    spoken, requests = asyncio.run(go())
+    assert spoken.of("a").outcome is PASSED
+    assert len(requests) == 2
+    assert list(spoken.run.notes["retries"].values()) == [1]
+    for each in requests:
+        assert [(turn["role"], turn["content"]) for turn in each.body["messages"]] == [
+            ("system", f"Be kind.\n\nBe brief.\n\n{SPOKEN}"),
+            *turns[1:],
+        ]
+    assert len(caller(spoken.of("a"))) == 1
+
+
+# ── Recordings and conditions ──
+
+
+def test_a_recording_is_played_bit_for_bit_to_everyone_and_never_replaced(tmp_path: Path) -> None:
+    samples = speak("Guten Tag.", "de")
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    loud = np.where(samples > 0, 32767, -32768).astype(np.int16)
+    for name, data in {
+        "good.wav": audio.write_wav(samples, 16000),
+        "silent.wav": audio.write_wav(np.zeros(16000, np.int16), 16000),
+        "clipped.wav": audio.write_wav(loud, 16000),
+        "text.wav": b"This is no sound.",
+    }.items():
+        (folder / name).write_bytes(data)
+    names = ("good", "missing", "silent", "clipped", "text")
+    file = write_scenarios(
+        folder / "s.yaml",
+        *(scenario(name, "Guten Tag.", language="de", prompt_audio_url=f"{name}.wav") for name in names),
+    )
+    models, variants = ["fake-voice:fixed=Ja.", "fake-voice:seed=1,fixed=Ja."], ["voice", "voice+noise=10dB"]
+    spoken = call_all(tmp_path / "home", [file], models, variants=variants)
+    good = {(model, variant): spoken.of("good", model, variant) for model in models for variant in variants}
+    assert {result.outcome for result in good.values()} == {PASSED}
+    with at_home(spoken.home) as store:
+        (digest,) = caller(good[models[0], "voice"])
+        played, rate = audio.read_wav(store.blobs.get(digest))
+        assert digest == store.blobs.put(audio.write_wav(samples, 16000))
+        assert rate == 16000
+        assert np.array_equal(played, samples)
+    for variant in variants:  # the same for both
+        assert caller(good[models[0], variant]) == caller(good[models[1], variant])
+    assert caller(good[models[0], "voice"]) != caller(good[models[0], "voice+noise=10dB"])
+    for (model, variant), result in good.items():  # and part of what a result is known by
+        plan, key = spoken.run.plan, result.key
+        record = RecordDigest(model=model, parameters=plan.parameters, suite_hash="", system_prompt=None)
+        assert result.digest == record(key.case, "Ja.", caller(result)), variant
+        assert result.digest != record(key.case, "Ja.")
+    reasons = {
+        "missing": f"{folder / 'missing.wav'} does not exist",
+        "silent": "the recording silent.wav cannot be used: silent",
+        "clipped": "the recording clipped.wav cannot be used: clipped",
+        "text": "the recording text.wav cannot be used: it is no WAV",
+    }
+    for name, reason in reasons.items():
+        failed = spoken.of(name, models[0], "voice")
+        assert (failed.outcome, failed.reply) == (ERRORED, None)
+        assert failed.failure is not None
+        assert failed.failure.message.startswith(reason)
+
+
+# ── Conversations ──
+
+
+@pytest.fixture(scope="module")
+def conversation(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
+    """One talk of three lines, the second into the answer to the first; and one whose second answer is not good."""
+    folder = tmp_path_factory.mktemp("conversation")
+    nine, ten = ({"type": "contains", "ideal": each} for each in ("nine", "ten"))
+    file = write_scenarios(
+        folder / "talk.yaml",
+        scenario(
+            "talk",
+            type="conversation-flow",
+            **{"assert": nine},
+            reference="We open at ten in the morning, from Monday to Saturday.",
+            turns=[{"say": "And on Sundays?", "barge_in": 0.4}, {"say": "Thank you.", "assert": [nine, nine]}],
+        ),
+        scenario("bad", **{"assert": nine}, turns=[{"say": "And close?", "assert": ten}]),
+    )
+    return call_all(folder / "home", [file], [f"fake-voice:fixed={NINE}"])
+
+
+def test_what_must_hold_of_each_answer_is_checked_of_that_answer(conversation: Spoken) -> None:
+    talk, bad = conversation.of("talk"), conversation.of("bad")
+    assert (talk.outcome, bad.outcome) == (PASSED, FAILED)
+    assert [each.evidence["line"] for each in talk.checks if each.name == "contains"] == [0, 2, 2]
+    assert [(each.outcome, each.evidence["line"]) for each in bad.checks if each.name == "contains"] == [
+        (PASSED, 0),
+        (FAILED, 1),
+    ]
+    assert talk.reply is not None
+    assert talk.reply.answers == (NINE, NINE, NINE)
+    assert len(caller(talk)) == 3
+
+
+def test_a_line_said_into_an_answer_is_timed_as_such(conversation: Spoken) -> None:
+    times: Any = check(conversation.of("talk"), "call").evidence["times"]
+    first, second, third = times["lines"]
+    assert [each["barge_in"] for each in times["lines"]] == [False, True, False]
+    assert second["talked_into"]
+    assert second["speech_start_s"] == pytest.approx(first["first_audible_s"] + 0.4, abs=0.1)
+    assert 0 < second["yield_s"] < 0.5
+    assert third["speech_start_s"] > second["answer_end_s"]
+    _, shown = pramana(conversation.home, "show", "--json")
+    (row,) = json.loads(shown)["voice"]["by"]
+    assert row["turn_taking"]["yielded"] == {"happened": 1, "of": 1}
+    assert row["voice_to_voice"]["n"] == 5
+    assert row["voice_to_voice"]["censored"] == 0
+
+
+def test_the_words_an_agent_must_say_are_compared_with_what_was_recorded(conversation: Spoken) -> None:
+    words: Any = check(conversation.of("talk"), "call").evidence["words"]
+    assert [each is None for each in words["references"]] == [False, True, True]
+    counts = words["references"][0]["words"]
+    wrong = sum(counts[name] for name in ("substitutions", "deletions", "insertions"))
+    assert counts["reference_words"] == 11
+    assert wrong >= 1  # it says nine, and was talked into besides
+    _, shown = pramana(conversation.home, "show", "--json")
+    (row,) = json.loads(shown)["voice"]["by"]
+    assert row["referred"] == {"errors": wrong, "words": 11}
+    assert row["reference_wer"] == wrong / 11
+
+
+def test_a_score_is_never_a_time(conversation: Spoken, tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    assert pramana(conversation.home, "export", "--output", file)[0] == 0
+    (block,) = json.loads(file.read_text(encoding="utf-8"))
+    assert {each["test_id"]: each["score"] for each in block["results"]} == {"talk": 1.0, "bad": 0.0}
+
+
+def test_a_stored_call_is_measured_again_to_the_last_digit(conversation: Spoken) -> None:
+    code, _ = pramana(conversation.home, "rescore", "--quiet")
+    assert code == 0
+    with at_home(conversation.home) as store:
+        again = {case.id: result for case, result in store.pairs(conversation.run.id)}
+        first = {case.id: result for case, result in store.pairs(conversation.run.id, scoring=0)}
+    for name in ("talk", "bad"):
+        before, after = check(conversation.of(name), "call"), check(again[name], "call")
+        assert after == before
+        assert json.dumps(after.evidence) == json.dumps(before.evidence)
+        assert [each.outcome for each in again[name].checks] == [each.outcome for each in first[name].checks]
+
+
+def test_every_call_is_exported_as_a_stereo_recording_and_a_log(conversation: Spoken, tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "audio"
+    code, said = pramana(conversation.home, "export", "--audio", folder)
+    assert (code, said.startswith("2 calls: a stereo WAV")) == (0, True)
+    names = sorted(path.name for path in folder.iterdir())
+    assert [Path(name).suffix for name in names] == [".jsonl", ".wav"] * 2
+    for name in names:
+        assert name.isascii()
+        assert not set(name) & set("/\\:*?\"<>| ,'")
+        assert len(name) < 150
+    (log,) = folder.glob("talk__fake-voice_fixed=We_open*__voice__*.jsonl")
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert (events[0]["event"], events[-1]["event"], events[-1]["reason"]) == ("call", "end", "done")
+    samples, rate = audio.read_wav(log.with_suffix(".wav").read_bytes())
+    assert (rate, samples.shape[1]) == (24000, 2)
+    lines = [each for each in events if each["event"] == "line"]
+    assert [each["digest"] for each in lines] == list(caller(conversation.of("talk")))
+    spoken = samples[round(lines[0]["start"] * rate) : round(lines[0]["end"] * rate)]
+    assert audio.level_dbfs(spoken[:, 0]) > -40
+    assert audio.level_dbfs(spoken[:, 1]) < -60
+
+
+def test_typed_a_conversation_is_asked_line_by_line_and_paired_with_the_call(conversation: Spoken) -> None:
+    file = conversation.home.parent / "talk.yaml"
+
+    async def go() -> tuple[Run, list[Any], list[Result]]:
+        async with Loopback(OpenAIWire(lambda turns: f"{len(turns)}: {NINE}")) as server:
+            with at_home(conversation.home) as store:
+                ended = await performed(store, [file], [f"{server.url}#m"], Limits(1))
+                return ended, server.requests, [result for _, result in store.results(ended.id)]
+
+    ended, requests, results = asyncio.run(go())
+    talk = next(each for each in results if each.case_id == "talk")
+    assert talk.reply is not None
+    assert talk.reply.answers == (f"1: {NINE}", f"3: {NINE}", f"5: {NINE}")
+    assert talk.outcome is PASSED
+    longest = max((each.body["messages"] for each in requests), key=len)
+    assert [turn["content"] for turn in longest] == [
+        "When do you open?",
+        f"1: {NINE}",
+        "And on Sundays?",
+        f"3: {NINE}",
+        "Thank you.",
+    ]
+    assert len(requests) == 5
+    models = ("--model", ended.plan.targets[0].typed, "--new-model", conversation.run.plan.targets[0].typed)
+    code, compared = pramana(conversation.home, "compare", ended.id, conversation.run.id, *models, "--json")
+    found = json.loads(compared)
+    assert (code, found["pairs"], found["only_base"], found["only_new"]) == (0, 2, [], [])
+
+
+def test_many_calls_are_scored_at_once_though_few_threads_are_free(
+    conversation: Spoken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who measures waits for ears, which need a thread too: were they the same threads, all would wait forever."""
+
+    def no_estimate(_: Any) -> None:
+        raise WeightsMissing("not needed here")
+
+    class Ears:
+        def covers(self, language: str) -> bool:
+            return language == "en"
+
+        async def transcribe(self, samples: Any, _: str) -> str:
+            return await asyncio.to_thread(lambda: f"{len(samples)} samples")
+
+    async def go() -> list[Check]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        with at_home(conversation.home) as store:
+            scoring = CallScoring(store.blobs.get, Ears())
+            (case, result), *_ = conversation.results
+            assert result.reply is not None
+            async with asyncio.timeout(20):
+                return await asyncio.gather(*(scoring.score(case, result.reply) for _ in range(4)))
+
+    monkeypatch.setattr(quality, "estimate", no_estimate)
+    assert {each.name for each in asyncio.run(go())} == {"call"}
+
+
+# ── Evidence ──
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
+    """Agents that go wrong in one way each, and one that does not."""
+    folder = tmp_path_factory.mktemp("guarded")
+    file = write_scenarios(folder / "s.yaml", scenario("q"))
+    agents = [f"garbled=1,tokens=24,fixed={NINE}", "silent=1,tone", f"cut=1,fixed={NINE}", f"wordless=1,fixed={NINE}"]
+    return call_all(folder / "home", [file], [f"fake-voice:{each}" for each in (*agents, f"fixed={NINE}")])
+
+
+def guard(result: Result) -> Any:
+    return check(result, "call").evidence["guard"]
+
+
+def of(guarded: Spoken, fault: str) -> Result:
+    (model,) = (each.typed for each in guarded.run.plan.targets if each.typed.startswith(f"fake-voice:{fault}"))
+    return guarded.of("q", model)
+
+
+def test_a_recording_that_bears_out_its_transcript_is_evidence(guarded: Spoken) -> None:
+    honest = of(guarded, "fixed")
+    assert (honest.outcome, guard(honest)["state"]) == (PASSED, "ok")
+
+
+def test_a_pass_whose_sound_contradicts_its_transcript_is_errored(guarded: Spoken) -> None:
+    garbled = of(guarded, "garbled")
+    assert check(garbled, "regex").outcome is PASSED
+    assert (garbled.outcome, guard(garbled)["state"]) == (ERRORED, "contradicts")
+    assert "the recording contradicts the transcript" in check(garbled, "call").reason
+
+
+def test_silence_is_errored_and_counted_as_longer_than_was_waited(guarded: Spoken) -> None:
+    silent = of(guarded, "silent")
+    assert silent.outcome is ERRORED
+    assert "no answer to line 1 was heard in the 2.0 s" in check(silent, "call").reason
+    _, shown = pramana(guarded.home, "show", "--json")
+    rows = {each["model"]: each["voice_to_voice"] for each in json.loads(shown)["voice"]["by"]}
+    assert len(rows) == 5
+    times = rows[silent.key.model]
+    assert (times["n"], times["censored"], times["max"]["relation"]) == (1, 1, ">")
+    assert times["max"]["value"] == pytest.approx(2.0, abs=0.1)
+
+
+def test_a_call_that_is_cut_off_is_errored_and_its_words_are_not_judged(guarded: Spoken) -> None:
+    cut = of(guarded, "cut")
+    assert cut.outcome is ERRORED
+    assert [each.name for each in cut.checks] == ["call"]
+    assert "the call broke off: cut off on purpose" in check(cut, "call").reason
+
+
+def test_an_answer_without_words_is_written_down_by_the_embedded_ears(guarded: Spoken) -> None:
+    wordless = of(guarded, "wordless")
+    assert wordless.outcome is PASSED
+    assert wordless.reply is not None
+    assert {"open", "morning", "monday", "saturday"} <= set(wordless.reply.text.lower().replace(".", "").split())
+    assert guard(wordless)["reason"] == "not checked: the agent gave no transcript of what it said"
+
+
+def test_errors_are_no_failures_and_nothing_is_left_out(guarded: Spoken) -> None:
+    _, shown = pramana(guarded.home, "show", "--json")
+    overall = json.loads(shown)["overall"]
+    assert {name: overall[name] for name in ("total", "passed", "failed", "errored")} == {
+        "total": 5,
+        "passed": 2,
+        "failed": 0,
+        "errored": 3,
+    }
+
+
+def test_where_nobody_knows_the_language_words_are_unscored_and_the_guard_says_so(tmp_path: Path) -> None:
+    file = write_scenarios(tmp_path / "s.yaml", scenario("de", "Wann machen Sie auf?", language="de"))
+    silent, told = "fake-voice:wordless=1,fixed=Um neun Uhr.", "fake-voice:fixed=Um neun Uhr."
+    spoken = call_all(tmp_path / "home", [file], [silent, told])
+    unscored = spoken.of("de", silent)
+    assert unscored.outcome is UNSCORED
+    assert check(unscored, "rubric").reason == "no STT for de"
+    passed = spoken.of("de", told)
+    assert (passed.outcome, guard(passed)["reason"]) == (PASSED, "not checked: no STT for de")
+
+
+# ── Vendors ──
+
+
+def serving(agent: type[Agent], use: Callable[[VoiceLoopback], Awaitable[T]], **script: Any) -> T:
+    async def go() -> T:
+        async with VoiceLoopback(agent, Script(**script), key=KEY) as server:
+            return await use(server)
+
+    return asyncio.run(go())
+
+
+def account(patch: pytest.MonkeyPatch, model: str, url: str, key: str = KEY) -> None:
+    name = {"openai-realtime": "OPENAI", "elevenlabs": "ELEVENLABS"}[model.partition(":")[0]]
+    patch.setenv(f"{name}_BASE_URL", url)
+    patch.setenv(f"{name}_API_KEY", key)
+
+
+VENDORS = [("openai-realtime:gpt-realtime", RealtimeAgent), ("elevenlabs:agent-1", ElevenLabsAgent)]
+
+
+@pytest.mark.parametrize(("model", "agent"), VENDORS)
+def test_a_vendors_agent_is_called_and_its_key_is_nowhere_afterwards(
+    model: str, agent: type[Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pramana.run.call.GREETING_S", 0.3)
+    file = write_scenarios(tmp_path / "s.yaml", scenario("q"))
+    home = tmp_path / "home"
+
+    async def use(server: VoiceLoopback) -> tuple[Spoken, list[Any]]:
+        account(monkeypatch, model, server.url)
+        with at_home(home) as store:
+            ended = await performed(store, [file], [model])
+            return Spoken(home, ended, list(store.pairs(ended.id))), server.asked
+
+    sound = audio.encode("pcm", audio.resample(speak(NINE, "en"), 16000, 24000))
+    spoken, asked = serving(agent, use, sound=sound, text=NINE, heard="When do you open?")
+    result = spoken.of("q")
+    assert result.outcome is PASSED, result.checks
+    assert result.reply is not None
+    assert result.reply.text == NINE
+    evidence: Any = check(result, "call").evidence
+    assert evidence["guard"]["state"] == "ok"
+    assert evidence["words"]["heard"]["count"] == 0
+    assert 0.2 < evidence["times"]["lines"][0]["voice_to_voice_s"] < 1
+    assert any(KEY in value for got in asked for value in got.headers.values())  # it was told, where it belongs
+    told = [pramana(home, "show")[1], pramana(home, "show", "--json")[1]]
+    for kind in ("json", "csv", "junit", "markdown", "html"):
+        told.append(pramana(home, "export", "--format", kind)[1])
+    assert pramana(home, "export", "--audio", home / "audio")[0] == 0
+    assert KEY not in "".join(told)
+    files = [path for path in home.rglob("*") if path.is_file()]
+    assert len(files) > 4
+    assert [path for path in files if KEY.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.parametrize(("model", "agent"), VENDORS)
+def test_a_wrong_key_ends_the_run_with_one_sentence(
+    model: str, agent: type[Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_scenarios(tmp_path / "s.yaml", *(scenario(f"q-{number}", language="de") for number in range(20)))
+    wrong = "sk-wrong-0123456789abcdef"
+
+    async def use(server: VoiceLoopback) -> tuple[int | None, str, int]:
+        account(monkeypatch, model, server.url, wrong)
+        command = (sys.executable, "-m", "pramana", "run", str(file), "--model", model)
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environment())
+        said = b"".join(await asyncio.wait_for(process.communicate(), 60))
+        return process.returncode, said.decode(), len(server.asked)
+
+    code, said, count = serving(agent, use)
+    assert code == 3
+    sentences = [line for line in said.splitlines() if line.startswith("pramana: ")]
+    assert len(sentences) == 1, said
+    assert "refused the key" in sentences[0]
+    assert "Traceback" not in said
+    assert wrong not in said
+    assert count <= 8
+
+
+# ── How it is asked ──
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--modality", "vioce"], '--modality "vioce" is none of text, voice, noisy; did you mean "voice"?'),
+        (["--modality", "voice,"], '--modality "" is none of'),
+        (["--condition", "noise=loud"], 'condition "noise=loud" needs a number and its unit, dB: write noise=10dB'),
+        (["--condition", "nosie=10dB"], 'did you mean "noise"'),
+        (["--modality", "noisy", "--condition", "noise=5dB"], 'condition "noise" stands twice'),
+        (["--modality", "text", "--condition", "phone"], "--condition is about speech, and nothing is spoken"),
+        (["--model", "fake:echo"], "some models are written to, others are called"),
+        (["--stt", "local"], "does not write down speech"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anyone_is_called(
+    arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    file = write_scenarios(tmp_path / "s.yaml", scenario("q"))
+    home = tmp_path / "home"
+    code, told = pramana(home, "run", file, "--model", "fake-voice:tone", *arguments)
+    assert code == 2
+    assert said in told
+    assert json.loads(pramana(home, "runs", "--json")[1]) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variants"),
+    [
+        ([], ("voice",)),
+        (["--condition", "phone,noise=5dB"], ("voice+noise=5dB,phone",)),
+        (["--condition", "clean"], ("voice",)),
+        (
+            ["--modality", "noisy,voice,voice", "--condition", "reverb=0.4s"],
+            ("voice+reverb=0.4s,noise=10dB", "voice+reverb=0.4s"),
+        ),
+    ],
+)
+def test_a_variant_has_one_spelling(arguments: list[str], variants: tuple[str, ...], tmp_path: Path) -> None:
+    kanji = write_scenarios(tmp_path / "ja.yaml", scenario("kanji", "営業時間は何時からですか", language="ja"))
+    home = tmp_path / "home"
+    pramana(home, "run", kanji, "--model", "fake-voice:tone", "--quiet", *arguments)
+    with at_home(home) as store:
+        run = store.run("latest")
+    assert (run.plan.variants, run.stored) == (variants, len(variants))
+
+
+def test_names_of_exported_calls_are_safe_whatever_was_typed(tmp_path: Path) -> None:
+    file = write_scenarios(tmp_path / "s.yaml", scenario("q", "Ja?", language="de"))
+    spoken = call_all(tmp_path / "home", [file], ["fake-voice:fixed=../../" + "ö" * 200], repeats=2)
+    folder = tmp_path / "audio"
+    code, _ = pramana(spoken.home, "export", "--audio", folder)
+    names = [path.name for path in folder.iterdir()]
+    assert (code, len(names)) == (0, 4)
+    assert all(name.isascii() and len(os.fsencode(name)) < 150 and name[0] not in ".-" for name in names)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["audio", "home", "s.yaml"]

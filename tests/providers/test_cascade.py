@@ -1,0 +1,208 @@
+"""A voice agent of three parts: whose ears hear, what its mind is sent, how it yields, and how its parts fail."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pramana import audio
+from pramana.embedded.voice import speak
+from pramana.errors import InvalidInput, ProviderError, RateLimited, Unavailable
+from pramana.model import Line, Turn, Utterance
+from pramana.providers.cascade import SPOKEN, Cascade, EmbeddedEars, EmbeddedMouth, Hearing, around
+from pramana.providers.fake import Fake
+from pramana.providers.fake import parse as parse_fake
+from pramana.providers.http import Account
+from pramana.providers.loopback import Fault, Loopback
+from pramana.providers.loopback.openai import OpenAIWire
+from pramana.providers.loopback.server import Say
+from pramana.providers.loopback.speech import SpeechLoopback
+from pramana.providers.names import resolve
+from pramana.providers.voice import Dial
+from pramana.run.call import Conversation, Held, Patience
+
+ASKED = "When do you open?"
+LONG = "It takes a while to tell when all of us open."
+HISTORY = (Turn("user", "Hello."), Turn("assistant", "Good day."))
+
+
+class Broken(Fake):
+    """A mind with a defect."""
+
+    async def ask(self, request: Any) -> Any:
+        raise ZeroDivisionError(request.model)
+
+
+def said(text: str = ASKED, barge_in_s: float | None = None) -> Utterance:
+    return Utterance(Line(text, barge_in_s=barge_in_s), speak(text, "en"), "sha256:x")
+
+
+@dataclass
+class Scene:
+    """What was said in a call, and what came of it."""
+
+    spoken: Sequence[Utterance] = field(default_factory=lambda: [said()])
+    says: str | Say = "It is so."
+    heard: str = ASKED
+    status: int | None = None
+    faults: dict[int, Fault] = field(default_factory=dict)
+    mind: Fake | None = None
+    failed: list[Exception] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
+    asked: list[Any] = field(default_factory=list)
+    _held: Held | None = None
+
+    @property
+    def held(self) -> Held:
+        assert self._held is not None, self.failed
+        return self._held
+
+    async def play(self) -> None:
+        """Serve a model, ears and a mouth, and call the agent made of them, as often as it raises, twice at most."""
+        async with AsyncExitStack() as stack:
+            chat = await stack.enter_async_context(Loopback(OpenAIWire(self.says), script=self.faults))
+            sound = await stack.enter_async_context(SpeechLoopback(self.heard, status=self.status))
+            parts = f"cascade:stt={sound.url}#ears,chat={chat.url}#mind,tts={sound.url}#mouth"
+            opened = Cascade.open(resolve(parts), Account(sound.url))
+            stack.push_async_callback(opened.close)
+            agent = Cascade(opened.ears, self.mind or opened.mind, opened.mouth, silence_s=0.3)
+            self.requests, self.asked = chat.requests, sound.asked
+            for _ in range(2):
+                channel = await agent.dial(Dial("x", "Be kind.", parameters={"temperature": 0}, history=HISTORY))
+                call = Conversation(channel, self.spoken, {"rate": 24000}, Patience(answer_within_s=1.5))
+                try:
+                    self._held = await call.hold()
+                except ProviderError as error:
+                    self.failed.append(error)
+                else:
+                    return
+
+
+@pytest.fixture(scope="module")
+def scenes() -> dict[str, Scene]:
+    """Hold every call of this file at once: each lasts real seconds."""
+    found = {
+        "two lines": Scene([said(), said("And close?")]),
+        "talked into": Scene(
+            [said(), said("Stop, please.", barge_in_s=0.6)], lambda turns: LONG if len(turns) < 5 else "So."
+        ),
+        "a noise": Scene(heard=" "),
+        "nothing to say": Scene(says=""),
+        "rate limited": Scene(faults={0: Fault("rate_limited")}),
+        "deaf": Scene(status=500),
+        "broken": Scene(mind=Broken(**parse_fake("echo"))),
+    }
+
+    async def play() -> None:
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(each.play() for each in found.values()))
+
+    asyncio.run(play())
+    return found
+
+
+def events(of: Held, kind: str) -> list[dict[str, Any]]:
+    return [each for each in map(json.loads, of.log.splitlines()) if each["event"] == kind]
+
+
+# ── Ears ──
+
+
+class Knows:
+    """Ears that know languages."""
+
+    def __init__(self, name: str, *languages: str) -> None:
+        self.name, self.languages = name, languages
+
+    def covers(self, language: str) -> bool:
+        return language in self.languages
+
+    async def transcribe(self, _samples: Any, language: str) -> str:
+        return f"{self.name} {language}"
+
+
+def test_of_several_ears_the_first_that_knows_the_language_hears() -> None:
+    ears = Hearing(Knows("first", "de"), Knows("second", "de", "en"))
+    heard = [asyncio.run(ears.transcribe(np.zeros(1, np.int16), each)) for each in ("de", "en")]
+    assert heard == ["first de", "second en"]
+    assert [ears.covers(each) for each in ("de", "en", "fr")] == [True, True, False]
+    with pytest.raises(InvalidInput, match="no STT for fr"):
+        asyncio.run(ears.transcribe(np.zeros(1, np.int16), "fr"))
+
+
+@pytest.mark.parametrize(("language", "covered"), [("en", True), ("en-GB", True), ("EN", True), ("de", False)])
+def test_the_embedded_ears_know_english_alone(language: str, covered: bool) -> None:
+    assert EmbeddedEars().covers(language) is covered
+    assert around(Fake()).covers(language) is covered
+
+
+# ── A conversation ──
+
+
+def test_the_mind_is_sent_what_went_before_and_what_was_heard(scenes: dict[str, Scene]) -> None:
+    scene = scenes["two lines"]
+    assert scene.held.answers == ("It is so.", "It is so.")
+    first, second = (each.body for each in scene.requests)
+    assert (first["model"], first["temperature"]) == ("mind", 0)
+    assert [(each["role"], each["content"]) for each in first["messages"]] == [
+        ("system", f"Be kind.\n\n{SPOKEN}"),
+        ("user", "Hello."),
+        ("assistant", "Good day."),
+        ("user", ASKED),
+    ]
+    assert [each["content"] for each in second["messages"][-3:]] == [ASKED, "It is so.", ASKED]
+    heard, _ = audio.read_wav(scene.asked[0][2]["file"][2])
+    whole = len(said().samples)
+    assert whole * 0.9 < len(heard) < whole + 16000  # all of the line, with the silence that ended it
+
+
+def test_talked_into_it_stops_and_answers_what_was_said_then(scenes: dict[str, Scene]) -> None:
+    call = scenes["talked into"].held
+    (cut,) = events(call, "interrupted")
+    _, second = events(call, "line")
+    assert second["start"] < cut["t"] < second["end"]
+    assert cut["dropped_s"] > 0.5
+    assert call.answers[1] == "So."
+    samples, rate = audio.read_wav(call.recording)
+    quiet = samples[round((cut["t"] + 0.05) * rate) : round(second["end"] * rate), 1]
+    assert audio.level_dbfs(quiet) < -60
+
+
+def test_a_noise_is_no_question(scenes: dict[str, Scene]) -> None:
+    scene = scenes["a noise"]
+    assert (scene.held.reason, scene.requests) == ("no_answer", [])
+    assert [each["text"] for each in events(scene.held, "user_text")] == [""]
+
+
+def test_a_mind_with_nothing_to_say_is_waited_for_no_longer_than_any_other(scenes: dict[str, Scene]) -> None:
+    call = scenes["nothing to say"].held
+    assert call.reason == "no_answer"
+    assert [each["text"] for each in events(call, "turn_done")] == ["empty"]
+
+
+# ── Failures ──
+
+
+def test_what_its_mind_raises_leaves_the_call_so_that_it_can_be_asked_again(scenes: dict[str, Scene]) -> None:
+    scene = scenes["rate limited"]
+    assert [type(each) for each in scene.failed] == [RateLimited]
+    assert (scene.held.answers, scene.held.reason, len(scene.requests)) == (("It is so.",), "done", 2)
+
+
+def test_what_its_ears_raise_leaves_the_call_too(scenes: dict[str, Scene]) -> None:
+    assert [type(each) for each in scenes["deaf"].failed] == [Unavailable] * 2
+    assert scenes["deaf"].requests == []
+
+
+def test_a_part_that_breaks_is_an_error_that_says_so(scenes: dict[str, Scene]) -> None:
+    assert [str(each) for each in scenes["broken"].failed] == ["the agent failed: ZeroDivisionError: x"] * 2
+
+
+def test_an_answer_that_its_voice_cannot_say_is_an_error_of_the_agent() -> None:
+    with pytest.raises(ProviderError, match=r"the agent's voice cannot say its answer: .*a picture"):
+        asyncio.run(EmbeddedMouth().say("🙂", "en", lambda _: None))

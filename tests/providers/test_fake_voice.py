@@ -1,0 +1,152 @@
+"""The fake voice agent: what can be written, what it says, when it goes wrong, and how it yields."""
+
+import asyncio
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pramana import audio
+from pramana.errors import InvalidInput
+from pramana.providers.fake import WORDS
+from pramana.providers.fake_voice import FakeVoice, parse
+from pramana.providers.names import Accounts, is_called, open_provider, resolve
+from pramana.providers.voice import FRAME_S, Dial, Event
+
+SPEECH = (9000 * np.sin(np.arange(320) / 8)).astype("<i2").tobytes()
+SILENCE = bytes(640)
+
+
+def heard(written: str, *, turns: int = 1, dial: Dial | None = None) -> list[list[Event]]:
+    """Say something until an answer comes, into that the next thing, and so on; return what came in each turn."""
+
+    async def main() -> list[list[Event]]:
+        agent = FakeVoice(**parse(written))
+        channel = await agent.dial(dial or Dial("x"))
+        try:
+            return [await turn(channel) for _ in range(turns)]
+        finally:
+            await channel.close()
+
+    async def turn(channel: Any) -> list[Event]:
+        events: list[Event] = []
+
+        async def listen() -> None:
+            while not {"turn_done", "closed", "error"} & {event.kind for event in events}:
+                events.extend((await channel.receive()).events)
+
+        for _ in range(5):
+            await channel.send(SPEECH)
+            await asyncio.sleep(FRAME_S)
+        listening = asyncio.create_task(listen())
+        for _ in range(40):
+            await channel.send(SILENCE)
+            await asyncio.sleep(FRAME_S)
+            if listening.done():
+                break
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+        return events
+
+    return asyncio.run(main())
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [event.kind for event in events]
+
+
+def words(events: list[Event]) -> str:
+    return "".join(event.text for event in events if event.kind == "agent_text")
+
+
+def sound(events: list[Event]) -> Any:
+    return audio.decode("pcm", b"".join(event.audio for event in events))
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("latncy=1", 'did you mean "latency"'),
+        ("latency=fast", "latency is .fast.; expected a number between 0 and 60"),
+        ("latency=-1", "expected a number between 0 and 60"),
+        ("latency=nan", "expected a number between 0 and 60"),
+        ("latency=inf", "expected a number between 0 and 60"),
+        ("tokens=1.5", "expected a whole number between 0 and 1,000"),
+        ("seed=", "expected a whole number"),
+        ("silent=2", "silent is .2.; expected a number between 0 and 1"),
+        ("silent=0.6,cut=0.6", "the shares of faults add up to 1.2; at most 1 is possible"),
+        ("tone=1", "is no option"),
+        ("fixed", "is no option"),
+        (",", "is no option"),
+        ("silent", "is no option"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_can(written: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        parse(written)
+    with pytest.raises(InvalidInput, match=r"^fake-voice: "):
+        resolve(f"fake-voice:{written}")
+
+
+def test_what_is_written_is_what_is_opened() -> None:
+    target = resolve("fake-voice:latency=0.5,seed=3,cut=0.25,fixed=Yes, surely.")
+    assert is_called(target)
+    assert (target.provider, target.model) == ("fake-voice", "fixed")
+    agent: Any = open_provider(target, Accounts(lambda _: None))
+    assert agent == FakeVoice("fixed", "Yes, surely.", seed=3, latency=0.5, faults={"cut": 0.25})
+    assert asyncio.run(agent.models()) == ["fixed", "tone", "words"]
+
+
+def test_words_depend_on_seed_and_turn_alone() -> None:
+    first, again, other = (heard(f"seed={seed},tokens=2", turns=2) for seed in (1, 1, 2))
+    said = [words(each) for each in first]
+    assert said == [words(each) for each in again]
+    assert said != [words(each) for each in other]
+    assert said[0] != said[1]
+    assert all(word in WORDS for word in " ".join(said).split())
+    assert np.array_equal(sound(first[0]), sound(again[0]))
+
+
+def test_an_answer_is_its_silence_its_sound_and_its_words() -> None:
+    (events,) = heard("leading=0.25,fixed=Yes.")
+    assert kinds(events) == ["ready", "user_speech_start", "user_speech_stop", "agent_audio", "agent_text", "turn_done"]
+    assert words(events) == "Yes."
+    first = audio.first_audible(sound(events), 16000)
+    assert first is not None
+    assert 0.25 <= first / 16000 < 0.4
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ("silent", []),
+        ("cut", ["agent_audio", "closed"]),
+        ("wordless", ["agent_audio", "turn_done"]),
+        ("garbled", ["agent_audio", "agent_text", "turn_done"]),
+    ],
+)
+def test_each_fault_goes_wrong_in_its_own_way(fault: str, expected: list[str]) -> None:
+    (events,) = heard(f"{fault}=1,fixed=Yes.")
+    assert kinds(events)[3:] == expected
+    assert words(events) != "Yes."
+    if fault == "garbled":
+        assert re.fullmatch(f"({'|'.join(WORDS)})( ({'|'.join(WORDS)})){{5}}", words(events))
+
+
+def test_a_call_that_is_cut_off_has_half_an_answer() -> None:
+    (whole,), (half,) = heard("tone"), heard("cut=1,tone")
+    assert len(sound(half)) == len(sound(whole)) // 2
+    assert (half[-1].text, half[-1].error) == ("cut off on purpose", "network")
+
+
+def test_talked_into_it_falls_silent() -> None:
+    _, second = heard("fixed=This takes a while to say.", turns=2)
+    assert kinds(second)[:2] == ["user_speech_start", "interrupted"]
+    assert kinds(second)[-1] == "turn_done"
+
+
+def test_words_that_its_voice_cannot_say_end_the_call_with_the_reason() -> None:
+    (events,) = heard("fixed=Good morning.", dial=Dial("x", language="ja"))
+    assert kinds(events)[-1] == "error"
+    assert "reads Hiragana and Katakana script" in events[-1].text

@@ -1,0 +1,61 @@
+"""The bench proves its own clock, in short: every wire format, eight turns of four calls at once, the same bar."""
+
+import asyncio
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from pramana.errors import InvalidInput
+from pramana.run import call
+from pramana.selftest import ALLOWED_S, WIRES, Clock, chosen, prove
+from pramana.show.cli.selftest import selftest
+
+TURNS, CALLS = 8, 4
+ATTEMPTS = 2
+"""Of eight turns the 95th percentile is the worst one: a moment in which the machine does something else decides it."""
+
+
+@pytest.fixture
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait less for a greeting and for words that do not come: neither is timed."""
+    monkeypatch.setattr(call, "GREETING_S", 0.3)
+    monkeypatch.setattr(call, "TRANSCRIPT_S", 0.1)
+
+
+@pytest.mark.usefixtures("_short_waits")
+@pytest.mark.parametrize("wire", WIRES)
+def test_voice_to_voice_times_are_what_the_agents_own_log_says(wire: str) -> None:
+    done: list[int] = []
+    for _ in range(ATTEMPTS):
+        clock = asyncio.run(prove(wire, TURNS, CALLS, done.append))
+        assert (clock.turns, clock.expected) == (TURNS, TURNS)  # every turn, whatever the machine does beside
+        if clock.proven:
+            break
+    assert clock.proven, clock
+    assert done[:CALLS] == [TURNS // CALLS] * CALLS
+
+
+def test_a_clock_is_proven_by_every_turn_and_within_what_is_allowed_beyond_the_ticker() -> None:
+    good = Clock("x", 8, 8, 0.001, 0.004 + ALLOWED_S, 0.5, 0.004)
+    assert good.proven
+    assert not Clock("x", 7, 8, 0.001, 0.002, 0.002, 0.004).proven
+    assert not Clock("x", 8, 8, 0.001, 0.0041 + ALLOWED_S, 0.5, 0.004).proven
+    assert not Clock("x", 0, 0, float("inf"), float("inf"), 0.0, 0.004).proven
+
+
+def test_wire_formats_are_chosen_by_name() -> None:
+    assert chosen(()) == list(WIRES)
+    assert chosen(("twilio", "vapi", "twilio")) == ["twilio", "vapi"]
+    with pytest.raises(InvalidInput, match='did you mean "twilio"'):
+        chosen(("twillio",))
+
+
+@pytest.mark.usefixtures("_short_waits")
+def test_the_command_prints_what_was_measured_and_exits_by_it() -> None:
+    arguments = ["voice", "--wire", "deepgram", "--turns", "8", "--calls", "8", "--json"]
+    done = CliRunner().invoke(selftest, arguments, standalone_mode=False)
+    (clock,) = json.loads(done.stdout)
+    assert (clock["wire"], clock["turns"], clock["expected"]) == ("deepgram", 8, 8)
+    assert done.return_value == (0 if clock["proven"] else 1)
+    assert clock["proven"] == (clock["p95"] <= clock["ticker_p95"] + ALLOWED_S)
