@@ -24,7 +24,8 @@ UNANSWERED = line(None, censored=True, waited_s=15.0)
 
 def compared(errors: int, words: int) -> dict[str, Any]:
     parts = {"substitutions": errors, "deletions": 0, "insertions": 0, "reference_words": words}
-    return {"words": parts, "count": errors}
+    missed = [{"kind": "number", "text": "9"}] * errors
+    return {"words": parts, "characters": {**parts, "reference_words": 4 * words}, "count": errors, "missed": missed}
 
 
 def evidence(*lines: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -91,7 +92,10 @@ def test_errors_are_pooled_over_all_words_not_averaged_over_calls() -> None:
         result("c", evidence=evidence(line())),
     )
     (row,) = found.by
-    assert (row.heard, row.heard.rate) == (Pooled(1, 10, 0.25), 0.1)  # the mean of a half and none, beside the pool
+    assert (row.heard, row.heard.rate) == (
+        Pooled(1, 10, 0.25, 1, 40, 1),
+        0.1,
+    )  # the mean of a half and none, beside the pool
     assert (row.referred.errors, row.referred.words, row.referred.rate) == (3, 10, 0.3)
     assert row.referred.mean == pytest.approx((2 / 4 + 1 / 6) / 2)
 

@@ -39,7 +39,7 @@ LONGEST_PIECE = 600
 """Phonemes that are spoken in one go, twice those of a long sentence: memory grows with their square."""
 ROOM_BELOW_DB, FADE_S = 16.0, 0.06
 """What is so far below the speech at its end is no speech, and so long the fading takes: soft consonants stay."""
-_NOISE, _PACE, _NOISE_OF_PACE = 0.0, 1.0, 0.0
+_NOISE, _PACE, _NOISE_OF_PACE = 0.0, 2.0, 0.0
 _START, _END, _BETWEEN = "^", "$", "_"
 _ENDS_SENTENCE = ".?!"
 _loading = threading.Lock()
