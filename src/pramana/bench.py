@@ -91,6 +91,7 @@ def evaluate(
     system_prompt: str | None = None,
     variants: Sequence[str] | None = None,
     stt: str | None = None,
+    voice: str = "espeak",
 ) -> Run:
     """Load, validate and write down a run; `execute()` then does it."""
     targets = tuple(_described(resolve(model, commands=commands())) for model in models)
@@ -108,6 +109,7 @@ def evaluate(
         embedder=_who_embeds(embedder),
         variants=_how_asked(targets, variants),
         stt=resolve(stt) if stt else None,
+        voice=voice,
     )
     run = store.create_run(plan, sources.cases())
     if not run.expected:
@@ -216,7 +218,7 @@ class _Asked(Struct, frozen=True):
 
 def _pools(store: Store, run: Run, accounts: OpenAccounts, stop: Stop) -> list[Pool[tuple[Key, Case], _Asked]]:
     similarity = _similarity(run.plan, accounts)
-    speaker = Speaker(store.blobs.put, _recorded)
+    speaker = Speaker(store.blobs.put, _recorded, run.plan.voice)
     if run.plan.judge:
         accounts.asking(run.plan.judge)  # or a missing key would be told only when the first answer is judged
     return [_pool(store, run, target, accounts, similarity, speaker, stop) for target in run.plan.targets]

@@ -396,6 +396,8 @@ class Plan(Struct, frozen=True):
     """How each case is asked: written, spoken, spoken under conditions."""
     stt: Target | None = None
     """Who else writes down what was said; None: Whisper tiny.en in this process alone, which knows English."""
+    voice: str = "espeak"
+    """Who speaks what was not recorded: `espeak`, or `piper` once it was pulled."""
 
 
 RunStatus = Literal["running", "finished", "stopped", "interrupted"]

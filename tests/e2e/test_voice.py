@@ -30,6 +30,7 @@ from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.elevenlabs import ElevenLabsAgent
 from pramana.providers.loopback.openai import OpenAIWire
 from pramana.providers.loopback.realtime import RealtimeAgent
+from pramana.providers.loopback.speech import SpeechLoopback
 from pramana.providers.loopback.voice import Agent, Script, VoiceLoopback
 from pramana.run import asking
 from pramana.run.call import Patience
@@ -252,7 +253,9 @@ def test_what_cannot_be_asked_aloud_is_skipped_with_the_reason(tmp_path: Path) -
     assert only[1].outcome is SKIPPED
     assert "the text holds Han" in only[1].checks[0].reason
     code, shown = pramana(tmp_path / "home", "show", "--json")
-    assert (code, json.loads(shown)["overall"]["skipped"]) == (0, 1)
+    (reason,) = json.loads(shown)["reasons"]
+    assert (code, reason["outcome"], reason["cases"]) == (0, "skipped", ["kanji"])
+    assert "the text holds Han" in reason["reason"]
 
 
 def test_the_last_question_of_a_chat_is_spoken_and_the_rest_is_known(tmp_path: Path) -> None:
@@ -504,11 +507,11 @@ def test_many_calls_are_scored_at_once_though_few_threads_are_free(
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
-    """Agents that go wrong in one way each, and one that does not."""
+    """Agents that go wrong in one way each."""
     folder = tmp_path_factory.mktemp("guarded")
     file = write_scenarios(folder / "s.yaml", scenario("q"))
-    agents = [f"garbled=1,tokens=24,fixed={NINE}", "silent=1,tone", f"cut=1,fixed={NINE}", f"wordless=1,fixed={NINE}"]
-    return call_all(folder / "home", [file], [f"fake-voice:{each}" for each in (*agents, f"fixed={NINE}")])
+    agents = (f"garbled=1,tokens=24,fixed={NINE}", "silent=1,tone", f"cut=1,fixed={SHORT}", f"wordless=1,fixed={SHORT}")
+    return call_all(folder / "home", [file], [f"fake-voice:{each}" for each in agents])
 
 
 def guard(result: Result) -> Any:
@@ -518,11 +521,6 @@ def guard(result: Result) -> Any:
 def of(guarded: Spoken, fault: str) -> Result:
     (model,) = (each.typed for each in guarded.run.plan.targets if each.typed.startswith(f"fake-voice:{fault}"))
     return guarded.of("q", model)
-
-
-def test_a_recording_that_bears_out_its_transcript_is_evidence(guarded: Spoken) -> None:
-    honest = of(guarded, "fixed")
-    assert (honest.outcome, guard(honest)["state"]) == (PASSED, "ok")
 
 
 def test_a_pass_whose_sound_contradicts_its_transcript_is_errored(guarded: Spoken) -> None:
@@ -538,7 +536,7 @@ def test_silence_is_errored_and_counted_as_longer_than_was_waited(guarded: Spoke
     assert "no answer to line 1 was heard in the 2.0 s" in check(silent, "call").reason
     _, shown = pramana(guarded.home, "show", "--json")
     rows = {each["model"]: each["voice_to_voice"] for each in json.loads(shown)["voice"]["by"]}
-    assert len(rows) == 5
+    assert len(rows) == 4
     times = rows[silent.key.model]
     assert (times["n"], times["censored"], times["max"]["relation"]) == (1, 1, ">")
     assert times["max"]["value"] == pytest.approx(2.0, abs=0.1)
@@ -555,7 +553,7 @@ def test_an_answer_without_words_is_written_down_by_the_embedded_ears(guarded: S
     wordless = of(guarded, "wordless")
     assert wordless.outcome is PASSED
     assert wordless.reply is not None
-    assert {"open", "morning", "monday", "saturday"} <= set(wordless.reply.text.lower().replace(".", "").split())
+    assert "we open" in wordless.reply.text.lower()
     assert guard(wordless)["reason"] == "not checked: the agent gave no transcript of what it said"
 
 
@@ -563,8 +561,8 @@ def test_errors_are_no_failures_and_nothing_is_left_out(guarded: Spoken) -> None
     _, shown = pramana(guarded.home, "show", "--json")
     overall = json.loads(shown)["overall"]
     assert {name: overall[name] for name in ("total", "passed", "failed", "errored")} == {
-        "total": 5,
-        "passed": 2,
+        "total": 4,
+        "passed": 1,
         "failed": 0,
         "errored": 3,
     }
@@ -572,7 +570,7 @@ def test_errors_are_no_failures_and_nothing_is_left_out(guarded: Spoken) -> None
 
 def test_where_nobody_knows_the_language_words_are_unscored_and_the_guard_says_so(tmp_path: Path) -> None:
     file = write_scenarios(tmp_path / "s.yaml", scenario("de", "Wann machen Sie auf?", language="de"))
-    untold, told = "fake-voice:wordless=1,fixed=Um neun.", "fake-voice:fixed=../../Um neun" + "…" * 200
+    untold, told = "fake-voice:wordless=1,fixed=Um neun.", "fake-voice:fixed=../../Um fünf" + "…" * 200
     spoken = call_all(tmp_path / "home", [file], [untold, told])
     unscored = spoken.of("de", untold)
     assert unscored.outcome is UNSCORED
@@ -585,6 +583,26 @@ def test_where_nobody_knows_the_language_words_are_unscored_and_the_guard_says_s
     assert (code, len(names)) == (0, 4)
     assert all(name.isascii() and len(name) < 150 and name[0] not in ".-" for name in names)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["audio", "home", "s.yaml"]
+
+
+def test_another_recognition_writes_down_what_the_embedded_one_does_not_know(tmp_path: Path) -> None:
+    file = write_scenarios(tmp_path / "s.yaml", scenario("de", "Wann machen Sie auf?", language="de"))
+
+    async def go() -> tuple[Spoken, list[Any]]:
+        async with SpeechLoopback("Um neun Uhr.") as server:
+            with at_home(tmp_path / "home") as store:
+                agent = ["fake-voice:wordless=1,fixed=Um neun."]
+                ended = await performed(store, [file], agent, stt=f"{server.url}#ears")
+                return Spoken(tmp_path / "home", ended, list(store.pairs(ended.id))), server.asked
+
+    spoken, asked = asyncio.run(go())
+    written = spoken.of("de")
+    assert written.outcome is PASSED
+    assert written.reply is not None
+    assert written.reply.text == "Um neun Uhr."
+    words: Any = check(written, "call").evidence["words"]
+    assert words["recorded"] == "Um neun Uhr."
+    assert {(fields["model"], fields["language"]) for _, _, fields in asked} == {("ears", "de")}
 
 
 # ── Vendors ──

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from pramana import audio
 from pramana.errors import InvalidInput
 from pramana.providers.fake import WORDS
-from pramana.providers.fake_voice import FakeVoice, parse
+from pramana.providers.fake_voice import FAULTS, FakeVoice, parse
 from pramana.providers.names import Accounts, is_called, open_provider, resolve
 from pramana.providers.voice import FRAME_S, Dial, Event
 
@@ -18,38 +19,56 @@ SPEECH = (9000 * np.sin(np.arange(320) / 8)).astype("<i2").tobytes()
 SILENCE = bytes(640)
 
 
-def heard(written: str, *, turns: int = 1, dial: Dial | None = None) -> list[list[Event]]:
+SCENES: Mapping[str, tuple[str, int, Dial]] = {
+    **{name: (f"seed={name[-1]},tokens=2", 2, Dial("x")) for name in ("seed 1", "again 1", "seed 2")},
+    **{name: (f"{name}=1,fixed=Yes.", 1, Dial("x")) for name in FAULTS},
+    "leading": ("leading=0.25,fixed=Yes.", 1, Dial("x")),
+    "whole tone": ("tone", 1, Dial("x")),
+    "half a tone": ("cut=1,tone", 1, Dial("x")),
+    "talked into": ("fixed=This takes a while to say.", 2, Dial("x")),
+    "Japanese": ("fixed=Good morning.", 1, Dial("x", language="ja")),
+}
+"""What is written, how many turns are taken, and who is called how."""
+
+
+async def conversation(written: str, turns: int, dial: Dial) -> list[list[Event]]:
     """Say something until an answer comes, into that the next thing, and so on; return what came in each turn."""
+    channel = await FakeVoice(**parse(written)).dial(dial)
+    try:
+        return [await turn(channel) for _ in range(turns)]
+    finally:
+        await channel.close()
 
-    async def main() -> list[list[Event]]:
-        agent = FakeVoice(**parse(written))
-        channel = await agent.dial(dial or Dial("x"))
-        try:
-            return [await turn(channel) for _ in range(turns)]
-        finally:
-            await channel.close()
 
-    async def turn(channel: Any) -> list[Event]:
-        events: list[Event] = []
+async def turn(channel: Any) -> list[Event]:
+    events: list[Event] = []
 
-        async def listen() -> None:
-            while not {"turn_done", "closed", "error"} & {event.kind for event in events}:
-                events.extend((await channel.receive()).events)
+    async def listen() -> None:
+        while not {"turn_done", "closed", "error"} & {event.kind for event in events}:
+            events.extend((await channel.receive()).events)
 
-        for _ in range(5):
-            await channel.send(SPEECH)
-            await asyncio.sleep(FRAME_S)
-        listening = asyncio.create_task(listen())
-        for _ in range(40):
-            await channel.send(SILENCE)
-            await asyncio.sleep(FRAME_S)
-            if listening.done():
-                break
-        listening.cancel()
-        await asyncio.gather(listening, return_exceptions=True)
-        return events
+    for _ in range(5):
+        await channel.send(SPEECH)
+        await asyncio.sleep(FRAME_S)
+    listening = asyncio.create_task(listen())
+    for _ in range(100):
+        await channel.send(SILENCE)
+        await asyncio.sleep(FRAME_S)
+        if listening.done():
+            break
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+    return events
 
-    return asyncio.run(main())
+
+@pytest.fixture(scope="module")
+def heard() -> dict[str, list[list[Event]]]:
+    """Hold all conversations at once: each lasts real seconds."""
+
+    async def main() -> list[list[list[Event]]]:
+        return await asyncio.gather(*(conversation(*each) for each in SCENES.values()))
+
+    return dict(zip(SCENES, asyncio.run(main()), strict=True))
 
 
 def kinds(events: list[Event]) -> list[str]:
@@ -98,8 +117,11 @@ def test_what_is_written_is_what_is_opened() -> None:
     assert asyncio.run(agent.models()) == ["fixed", "tone", "words"]
 
 
-def test_words_depend_on_seed_and_turn_alone() -> None:
-    first, again, other = (heard(f"seed={seed},tokens=2", turns=2) for seed in (1, 1, 2))
+Scenes = dict[str, list[list[Event]]]
+
+
+def test_words_depend_on_seed_and_turn_alone(heard: Scenes) -> None:
+    first, again, other = heard["seed 1"], heard["again 1"], heard["seed 2"]
     said = [words(each) for each in first]
     assert said == [words(each) for each in again]
     assert said != [words(each) for each in other]
@@ -108,8 +130,8 @@ def test_words_depend_on_seed_and_turn_alone() -> None:
     assert np.array_equal(sound(first[0]), sound(again[0]))
 
 
-def test_an_answer_is_its_silence_its_sound_and_its_words() -> None:
-    (events,) = heard("leading=0.25,fixed=Yes.")
+def test_an_answer_is_its_silence_its_sound_and_its_words(heard: Scenes) -> None:
+    (events,) = heard["leading"]
     assert kinds(events) == ["ready", "user_speech_start", "user_speech_stop", "agent_audio", "agent_text", "turn_done"]
     assert words(events) == "Yes."
     first = audio.first_audible(sound(events), 16000)
@@ -126,27 +148,27 @@ def test_an_answer_is_its_silence_its_sound_and_its_words() -> None:
         ("garbled", ["agent_audio", "agent_text", "turn_done"]),
     ],
 )
-def test_each_fault_goes_wrong_in_its_own_way(fault: str, expected: list[str]) -> None:
-    (events,) = heard(f"{fault}=1,fixed=Yes.")
+def test_each_fault_goes_wrong_in_its_own_way(heard: Scenes, fault: str, expected: list[str]) -> None:
+    (events,) = heard[fault]
     assert kinds(events)[3:] == expected
     assert words(events) != "Yes."
     if fault == "garbled":
         assert re.fullmatch(f"({'|'.join(WORDS)})( ({'|'.join(WORDS)})){{5}}", words(events))
 
 
-def test_a_call_that_is_cut_off_has_half_an_answer() -> None:
-    (whole,), (half,) = heard("tone"), heard("cut=1,tone")
+def test_a_call_that_is_cut_off_has_half_an_answer(heard: Scenes) -> None:
+    (whole,), (half,) = heard["whole tone"], heard["half a tone"]
     assert len(sound(half)) == len(sound(whole)) // 2
     assert (half[-1].text, half[-1].error) == ("cut off on purpose", "network")
 
 
-def test_talked_into_it_falls_silent() -> None:
-    _, second = heard("fixed=This takes a while to say.", turns=2)
+def test_talked_into_it_falls_silent(heard: Scenes) -> None:
+    _, second = heard["talked into"]
     assert kinds(second)[:2] == ["user_speech_start", "interrupted"]
     assert kinds(second)[-1] == "turn_done"
 
 
-def test_words_that_its_voice_cannot_say_end_the_call_with_the_reason() -> None:
-    (events,) = heard("fixed=Good morning.", dial=Dial("x", language="ja"))
+def test_words_that_its_voice_cannot_say_end_the_call_with_the_reason(heard: Scenes) -> None:
+    (events,) = heard["Japanese"]
     assert kinds(events)[-1] == "error"
     assert "reads Hiragana and Katakana script" in events[-1].text

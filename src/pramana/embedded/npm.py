@@ -14,11 +14,10 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO
+from pathlib import Path, PurePosixPath
 
 LARGEST, MOST_FILES, LARGEST_SCRIPT = 512_000_000, 1_000, 4_000_000
-"""Of a package, unpacked: its bytes, its files, and the bytes of the script that says where in the data a file is."""
+"""Of a package: its bytes, unpacked, its files, and the bytes of the script that says where in the data a file is."""
 _LOOK_S = 0.2
 _BLOCK = 1 << 20
 _LISTED = re.compile(
@@ -73,32 +72,26 @@ def opened(archive: Path, data_file: str, scratch: Path) -> Iterator[Callable[[s
 
     `data_file` is its path in the package; where in it each file begins and ends stands in the script beside it.
     """
-    unzipped = scratch / "package.tar"
-    script_file = str(Path(data_file).with_suffix(".js").as_posix())
-    try:
-        _unzip(archive, unzipped)
-        with tarfile.open(unzipped, "r:") as package:
-            found = _members(package, {f"package/{data_file}", f"package/{script_file}"})
-            data, script = found[f"package/{data_file}"], found[f"package/{script_file}"]
-            if script.size > LARGEST_SCRIPT:
-                raise Failed(
-                    f"{script_file} has {script.size:,} bytes, and {LARGEST_SCRIPT:,} are the most it may have"
-                )
-            spans = _spans(_content(package, script).read().decode("utf-8", "replace"), data.size)
-            content = _content(package, data)
+    unzipped, script_file = scratch / "package.tar", PurePosixPath(data_file).with_suffix(".js")
+    _unzip(archive, unzipped)
+    found = _places(unzipped, {f"package/{data_file}", f"package/{script_file}"})
+    data, script = found[f"package/{data_file}"], found[f"package/{script_file}"]
+    if len(script) > LARGEST_SCRIPT:
+        raise Failed(f"{script_file} has {len(script):,} bytes, and {LARGEST_SCRIPT:,} are the most it may have")
+    with unzipped.open("rb") as package:
+        package.seek(script.start)
+        listed = _listed(package.read(len(script)).decode("utf-8", "replace"), len(data))
 
-            def blocks(path: str) -> Iterator[bytes]:
-                if path not in spans:
-                    raise Failed(f"{script_file} does not list {path}")
-                start, end = spans[path]
-                content.seek(start)
-                while start < end and (block := content.read(min(_BLOCK, end - start))):
-                    start += len(block)
-                    yield block
+        def blocks_of(path: str) -> Iterator[bytes]:
+            if path not in listed:
+                raise Failed(f"{script_file} does not list {path}")
+            place, end = (data.start + offset for offset in listed[path])
+            package.seek(place)
+            while place < end and (block := package.read(min(_BLOCK, end - place))):
+                place += len(block)
+                yield block
 
-            yield blocks
-    except (gzip.BadGzipFile, EOFError, zlib.error, tarfile.TarError) as error:
-        raise Failed(f"it is no archive of npm ({error})") from error
+        yield blocks_of
 
 
 # ── Steps ──
@@ -133,39 +126,41 @@ def _first_error(said: str) -> str:
 def _unzip(archive: Path, unzipped: Path) -> None:
     """Write the archive uncompressed, so that it can be read from any place and is known to end."""
     length = 0
-    with gzip.open(archive) as packed, unzipped.open("wb") as out:
-        while block := packed.read(_BLOCK):
-            length += len(block)
-            if length > LARGEST:
-                raise Failed(f"it unpacks to more than {LARGEST:,} bytes")
-            out.write(block)
+    try:
+        with gzip.open(archive) as packed, unzipped.open("wb") as out:
+            while block := packed.read(_BLOCK):
+                length += len(block)
+                if length > LARGEST:
+                    raise Failed(f"it unpacks to more than {LARGEST:,} bytes")
+                out.write(block)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise Failed(f"it is no archive of npm ({error})") from error
 
 
-def _members(package: tarfile.TarFile, wanted: set[str]) -> dict[str, tarfile.TarInfo]:
-    found: dict[str, tarfile.TarInfo] = {}
-    for count, member in enumerate(package, 1):
-        if count > MOST_FILES:
-            raise Failed(f"it holds more than {MOST_FILES:,} files")
-        if member.name in wanted:
-            if not member.isreg() or member.name in found:
-                raise Failed(f"{member.name} is not one plain file in it")
-            found[member.name] = member
+def _places(unzipped: Path, wanted: set[str]) -> dict[str, range]:
+    """Return where in the archive the bytes of these files are."""
+    found: dict[str, range] = {}
+    try:
+        with tarfile.open(unzipped, "r:") as package:
+            for count, member in enumerate(package, 1):
+                if count > MOST_FILES:
+                    raise Failed(f"it holds more than {MOST_FILES:,} files")
+                if member.name in wanted:
+                    if not member.isreg() or member.issparse() or member.name in found:
+                        raise Failed(f"{member.name} is not one plain file in it")
+                    found[member.name] = range(member.offset_data, member.offset_data + member.size)
+    except (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError, OSError) as error:
+        raise Failed(f"it is no archive of npm ({error})") from error  # a made-up header may lead to any of these
     if missing := sorted(wanted - set(found)):
         raise Failed(f"it holds no {missing[0]}")
     return found
 
 
-def _content(package: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
-    content = package.extractfile(member)
-    if content is None:
-        raise Failed(f"{member.name} is not one plain file in it")
-    return content
-
-
-def _spans(script: str, size: int) -> dict[str, tuple[int, int]]:
-    spans = {}
+def _listed(script: str, size: int) -> dict[str, tuple[int, int]]:
+    """Return where in data of that size each file begins and ends."""
+    listed = {}
     for path, start, end in _LISTED.findall(script):
         if not int(start) <= int(end) <= size:
             raise Failed(f"{path} is said to lie from {start} to {end} in data of {size} bytes")
-        spans[path] = (int(start), int(end))
-    return spans
+        listed[path] = (int(start), int(end))
+    return listed

@@ -71,8 +71,8 @@ def why_not(case: Case) -> str | None:
 class Speaker:
     """Turns cases into speech."""
 
-    def __init__(self, keep: Keep, fetch: Fetch) -> None:
-        self._keep, self._fetch = keep, fetch
+    def __init__(self, keep: Keep, fetch: Fetch, voice: str = "espeak") -> None:
+        self._keep, self._fetch, self._voice = keep, fetch, voice
         self._known: OrderedDict[tuple[str, ...], asyncio.Future[tuple[Samples, str]]] = OrderedDict()
 
     async def speech(self, case: Case, variant: str) -> Speech:
@@ -107,7 +107,9 @@ class Speaker:
         return await asyncio.to_thread(self._rendered, line, recorded, language, conditions)
 
     def _rendered(self, line: Line, recorded: bytes | None, language: str, conditions: str) -> "tuple[Samples, str]":
-        samples = _voiced(line.text, language) if recorded is None else _usable(recorded, str(line.audio_url))
+        samples = (
+            _voiced(line.text, language, self._voice) if recorded is None else _usable(recorded, str(line.audio_url))
+        )
         if conditions:
             # What is added ends with the last word, or the noise behind a pause would be taken for speech.
             sounding = audio.last_audible(samples, audio.CALLER_RATE)
@@ -118,10 +120,14 @@ class Speaker:
         return samples, self._keep(audio.write_wav(samples, audio.CALLER_RATE))
 
 
-def _voiced(text: str, language: str) -> "Samples":
+def _voiced(text: str, language: str, voice: str) -> "Samples":
     from pramana.embedded.voice import CannotSpeak, speak
 
     try:
+        if voice == "piper":
+            from pramana.embedded import piper
+
+            return piper.speak(text, language)
         return speak(text, language)
     except CannotSpeak as refused:
         raise NotSpoken(str(refused)) from None

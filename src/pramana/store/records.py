@@ -134,6 +134,7 @@ def plan_to_plain(plan: Plan) -> dict[str, Any]:
         **({} if plan.embedder is None else {"embedder": _target_to_plain(plan.embedder)}),
         **({} if plan.variants == ("text",) else {"variants": list(plan.variants)}),
         **({} if plan.stt is None else {"stt": _target_to_plain(plan.stt)}),
+        **({} if plan.voice == "espeak" else {"voice": plan.voice}),
     }
 
 

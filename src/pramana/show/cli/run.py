@@ -47,6 +47,13 @@ _OF_ONE_SITTING = {
 @click.option(
     "--condition", default=None, metavar="LIST", help="How speech sounds: noise=10dB,phone,loss=5%,reverb=0.4s"
 )
+@click.option(
+    "--voice",
+    type=click.Choice(("espeak", "piper")),
+    default="espeak",
+    show_default=True,
+    help="Who speaks prompts that were not recorded; piper is pulled first: pramana models pull piper",
+)
 @click.option("--stt", default=None, metavar="MODEL", help="Who else writes down what was said.")
 @click.option("--repeat", default=1, show_default=True, type=click.IntRange(1, 1000), help="Ask each case so often.")
 @selecting
@@ -141,6 +148,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
                 system_prompt=system_prompt,
                 variants=_variants(given["modalities"], given["condition"]),
                 stt=given["stt"],
+                voice=given["voice"],
             )
         if given["id_file"]:
             given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")

