@@ -300,13 +300,19 @@ class Tally:
     """
 
     def __init__(
-        self, *, repeats: int = 1, models: int = 1, who: Callable[[str], str] = as_typed, spoken: bool = False
+        self,
+        *,
+        repeats: int = 1,
+        models: int = 1,
+        variants: int = 1,
+        who: Callable[[str], str] = as_typed,
+        spoken: bool = False,
     ) -> None:
         """Say how many results of each case will come: they are not that many cases. `who` names a judge.
 
         `spoken` says that there are calls among them.
         """
-        self._repeats, self._models = max(1, repeats), max(1, models)
+        self._repeats, self._models, self._variants = max(1, repeats), max(1, models), max(1, variants)
         self._overall = [0] * len(_ORDER)
         self._by: dict[Dimension, dict[str, list[int]]] = {name: {} for name in DIMENSIONS}
         self._input, self._output, self._cost, self._judge_cost = _Sum(), _Sum(), _Sum(), _Sum()
@@ -370,12 +376,13 @@ class Tally:
 
     def summary(self) -> Summary:
         """Return what has been counted so far; more may be added after."""
-        each = self._repeats * self._models
+        each = self._repeats * self._models * self._variants
+        of_one = {"model": each // self._models, "variant": each // self._variants}
         return Summary(
             overall=_rate(self._overall, each),
             by={
                 name: {
-                    value: _rate(counts, self._repeats if name == "model" else each)
+                    value: _rate(counts, of_one.get(name, each))
                     for value, counts in sorted(rows.items(), key=lambda row: (_HARDER.get(row[0], 0), row[0]))
                 }
                 for name, rows in self._by.items()

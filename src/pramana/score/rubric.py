@@ -5,7 +5,7 @@ helpfulness, naturalness and efficiency are values from 1 to 10 with reasons, an
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pramana.jsonl import BadLine, parse
@@ -75,14 +75,20 @@ def read_ratings(answer: str) -> dict[str, Any] | None:
     return value if whole else None
 
 
+def _numbered(texts: Sequence[str]) -> str:
+    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
+
+
 async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     """Decide whether a scenario's task was completed."""
     rubric, expected = RUBRICS[case.facets.category], case.expected_outcome or ""
-    prompt = case.turns[-1].text
-    mark = mark_for(reply.text, prompt, expected)
+    prompt, output = case.turns[-1].text, reply.text
+    if len(case.script) > 1:  # each line with its answer, by their numbers
+        prompt, output = _numbered([line.text for line in case.script]), _numbered(reply.answers or (reply.text,))
+    mark = mark_for(output, prompt, expected)
     turns = (
         Turn("system", INSTRUCTIONS.format(rubric=rubric, mark=mark)),
-        Turn("user", QUESTION.format(prompt=prompt, expected=expected, mark=mark, output=reply.text)),
+        Turn("user", QUESTION.format(prompt=prompt, expected=expected, mark=mark, output=output)),
     )
     inquiry = await judge.inquire(turns, read_ratings, AGAIN)
     version = f"{VERSION} {fingerprint(*RUBRICS.values(), INSTRUCTIONS, QUESTION, AGAIN, CUT_OFF)}"

@@ -50,8 +50,9 @@ def export(kind: Format, run: Run, results: Results, out: TextIO) -> None:
 def tally_for(run: Run) -> Tally:
     """Return a tally that knows how many results each case of the run has."""
     return Tally(
-        repeats=run.plan.repeats * len(run.plan.variants),
+        repeats=run.plan.repeats,
         models=len(run.plan.targets),
+        variants=len(run.plan.variants),
         who=who,
         spoken=run.plan.variants != ("text",),
     )
