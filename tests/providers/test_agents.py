@@ -21,7 +21,7 @@ import pytest
 from pramana import audio
 from pramana.errors import AuthenticationFailed, ProviderError, RateLimited, Rejected, Unavailable, Unreachable
 from pramana.model import Target
-from pramana.providers import declared, pipecat
+from pramana.providers import pipecat
 from pramana.providers import socket as seam
 from pramana.providers.declared import Declared, shipped
 from pramana.providers.declared_wire import DeclaredWire
@@ -376,7 +376,7 @@ def test_nobody_at_the_address_is_unreachable(ready: Ready) -> None:
 
 
 def test_an_address_that_hangs_is_left_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(declared, "READY_S", 0.2)
+    monkeypatch.setattr(seam, "READY_S", 0.2)
 
     async def use() -> None:
         hanging = await asyncio.start_server(lambda _, writer: waiting.append(writer), "127.0.0.1", 0)
