@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,14 @@ from pramana.show.progress import IMPATIENT_S, Interruptible
 from .test_run import data, environment, pramana, serving, stored, wait_until, write_suite
 
 HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)
+
+
+@pytest.fixture(autouse=True)
+def _hangups_are_heard() -> Iterator[None]:
+    """Let children hear of a hangup also where these tests run under nohup, which has them ignore it."""
+    before = signal.signal(HANGUP, signal.SIG_DFL)
+    yield
+    signal.signal(HANGUP, before)
 
 
 def told(

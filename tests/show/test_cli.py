@@ -302,6 +302,7 @@ def test_what_belongs_to_the_plan_cannot_go_with_resume(tmp_path: Path) -> None:
         "--system": str(text),
         "--output": str(tmp_path / "o"),
         "--id-file": str(tmp_path / "i"),
+        "--voice": "piper",
     }
     allowed, refused = [], []
     for each in run.params:
