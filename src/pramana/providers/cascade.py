@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pramana import settings
 from pramana.errors import InvalidInput, ProviderError, did_you_mean, quote
 from pramana.model import Provider, Reply, Request, Target, Turn
-from pramana.providers.voice import FRAME_S, Dial, Event, Format, Heard
+from pramana.providers.voice import FRAME_S, Dial, Ears, Event, Format, Heard
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -33,14 +33,6 @@ SPOKEN = (
     "lists, headings or symbols."
 )
 """What the text model is told besides, for what it writes is spoken."""
-
-
-class Ears(Protocol):
-    """Hears."""
-
-    def covers(self, language: str) -> bool: ...
-
-    async def transcribe(self, samples: "Samples", language: str) -> str: ...
 
 
 class Mouth(Protocol):

@@ -21,7 +21,7 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pramana.errors import (
@@ -43,7 +43,14 @@ ERRORS: Mapping[str, type[ProviderError]] = {
     each.code: each
     for each in (RateLimited, Unavailable, BrokenReply, Rejected, AuthenticationFailed, OutOfCredit, UnknownModel)
 }
-NUMBERS = ("seed", "tokens", "latency", "jitter", *ERRORS)
+NUMBERS: Mapping[str, float] = {
+    "seed": 10**9,
+    "tokens": 10**9,
+    "latency": 3600,
+    "jitter": 3600,
+    **dict.fromkeys(ERRORS, 1),
+}
+"""Options that are numbers, and the most that each may be."""
 # fmt: off
 WORDS = (
     "amber", "autumn", "basin", "birch", "candle", "canyon", "cedar", "cinder", "clover", "coral", "dawn", "delta",
@@ -141,8 +148,27 @@ def parse(written: str) -> dict[str, Any]:
     >>> parse("fixed=yes, surely")
     {'answer': 'fixed', 'text': 'yes, surely'}
     """
+    return options(written, "fake", ("echo", "words"), NUMBERS, {"errors": ERRORS}, "provider", "fake:latency=0.1,echo")
+
+
+_WHOLE = ("seed", "tokens")
+
+
+def options(
+    written: str,
+    who: str,
+    answers: Sequence[str],
+    tops: Mapping[str, float],
+    shares: Mapping[str, Collection[str]],
+    kind: str,
+    example: str,
+) -> dict[str, Any]:
+    """Read the options of a fake: numbers by name up to their tops, then what it answers; `fixed=` takes the rest.
+
+    `shares` has the names of what goes wrong, under the argument that holds them all.
+    """
     found: dict[str, Any] = {}
-    errors: dict[str, float] = {}
+    ((together, faults),) = shares.items()
     rest = written
     while rest:
         if rest.startswith("fixed="):
@@ -150,37 +176,32 @@ def parse(written: str) -> dict[str, Any]:
             break
         option, _, rest = rest.partition(",")
         name, equals, value = option.strip().partition("=")
-        if name in ("echo", "words") and not equals:
+        if name in answers and not equals:
             found["answer"] = name
-        elif name in NUMBERS and equals:
-            number = _number(name, value)
-            if name in ERRORS:
-                errors = found.setdefault("errors", errors)
-                errors[name] = number
-            else:
-                found[name] = number
+        elif name in tops and equals:
+            number = _number(who, name, value, tops[name])
+            (found.setdefault(together, {}) if name in faults else found)[name] = number
         else:
-            hint = did_you_mean(name, ("echo", "words", "fixed", *NUMBERS))
+            hint = did_you_mean(name, (*answers, "fixed", *tops))
             raise InvalidInput(
-                f"fake: {quote(option)} is no option of the fake provider{hint}; "
-                "write fake, fake:echo, fake:fixed=TEXT, or options first: fake:latency=0.1,echo"
+                f"{who}: {quote(option)} is no option of the fake {kind}{hint}; write {who}, {who}:{answers[0]}, {who}:fixed=TEXT, "
+                f"or options first: {example}"
             )
-    if sum(errors.values()) > 1:
-        raise InvalidInput(f"fake: the shares of errors add up to {sum(errors.values()):g}; at most 1 is possible")
+    if (share := sum(found.get(together, {}).values())) > 1:
+        raise InvalidInput(f"{who}: the shares of {together} add up to {share:g}; at most 1 is possible")
     return found
 
 
-def _number(name: str, value: str) -> float:
-    whole = name in ("seed", "tokens")
+def _number(who: str, name: str, value: str, top: float) -> float:
+    whole = name in _WHOLE
     try:
         number = int(value) if whole else float(value)
     except ValueError:
         number = -1
-    top = 1 if name in ERRORS else 10**9 if whole else 3600
     if 0 <= number <= top:
         return number
     kind = "a whole number" if whole else "a number"
-    raise InvalidInput(f"fake: {name} is {quote(value)}; expected {kind} between 0 and {top:,}")
+    raise InvalidInput(f"{who}: {name} is {quote(value)}; expected {kind} between 0 and {top:,}")
 
 
 def _digest(seed: int, request: Request) -> bytes:

@@ -23,9 +23,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pramana.errors import InvalidInput, did_you_mean, quote
+from pramana.errors import InvalidInput
 from pramana.model import Target
-from pramana.providers.fake import WORDS
+from pramana.providers.fake import WORDS, options
 from pramana.providers.voice import FRAME_S, Dial, Event, Format, Heard
 
 if TYPE_CHECKING:
@@ -194,40 +194,6 @@ def parse(written: str) -> dict[str, Any]:
     >>> parse("latency=0.8,silent=0.5,fixed=yes, surely")
     {'latency': 0.8, 'faults': {'silent': 0.5}, 'answer': 'fixed', 'text': 'yes, surely'}
     """
-    found: dict[str, Any] = {}
-    rest = written
-    while rest:
-        if rest.startswith("fixed="):
-            found |= {"answer": "fixed", "text": rest.removeprefix("fixed=")}
-            break
-        option, _, rest = rest.partition(",")
-        name, equals, value = option.strip().partition("=")
-        if name in ("tone", "words") and not equals:
-            found["answer"] = name
-        elif name in _TOPS and equals:
-            number = _number(name, value)
-            if name in FAULTS:
-                found.setdefault("faults", {})[name] = number
-            else:
-                found[name] = number
-        else:
-            hint = did_you_mean(name, ("tone", "words", "fixed", *_TOPS))
-            raise InvalidInput(
-                f"fake-voice: {quote(option)} is no option of the fake agent{hint}; "
-                "write fake-voice, fake-voice:fixed=TEXT, or options first: fake-voice:latency=0.5,fixed=Yes."
-            )
-    if (shares := sum(found.get("faults", {}).values())) > 1:
-        raise InvalidInput(f"fake-voice: the shares of faults add up to {shares:g}; at most 1 is possible")
-    return found
-
-
-def _number(name: str, value: str) -> float:
-    whole, top = name in ("seed", "tokens"), _TOPS[name]
-    try:
-        number = int(value) if whole else float(value)
-    except ValueError:
-        number = -1
-    if 0 <= number <= top:
-        return number
-    kind = "a whole number" if whole else "a number"
-    raise InvalidInput(f"fake-voice: {name} is {quote(value)}; expected {kind} between 0 and {top:,}")
+    return options(
+        written, "fake-voice", ("tone", "words"), _TOPS, {"faults": FAULTS}, "agent", "fake-voice:latency=0.5,tone"
+    )

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote
 from pramana.model import Target, Usage
+from pramana.providers.names import CALLED
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
@@ -33,10 +34,7 @@ VENDORS: Mapping[str, str] = {
     "google": "google",
 }
 """Our providers by the name genai-prices has for them."""
-WITHOUT_A_LIST = (
-    "python", "command", "cascade", "openai-realtime", "gemini-live", "elevenlabs", "deepgram", "vapi", "twilio",
-    "pipecat", "websocket",
-)  # fmt: skip
+WITHOUT_A_LIST = ("python", "command", *CALLED)
 """Nobody publishes what a function costs; of voice agents the lists have text, and sound costs many times that."""
 DEAREST = 1e9
 """Dollars a million tokens: above, someone slipped, and sums of costs would leave what a number can hold."""

@@ -6,11 +6,14 @@ and ignored.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 
 from pramana.model import Turn
+
+if TYPE_CHECKING:
+    from pramana.audio import Samples
 
 FRAME_S = 0.02
 """Of sound in one message, as a microphone gives it."""
@@ -156,6 +159,18 @@ class Channel(Protocol):
 
     async def close(self) -> None:
         """Hang up."""
+        ...
+
+
+class Ears(Protocol):
+    """Writes down what was said."""
+
+    def covers(self, language: str) -> bool:
+        """Tell whether it understands a language."""
+        ...
+
+    async def transcribe(self, samples: "Samples", language: str) -> str:
+        """Return the words of samples at `pramana.audio.CALLER_RATE`."""
         ...
 
 

@@ -17,10 +17,10 @@ from pramana.errors import InvalidInput, quote
 from pramana.model import Embeds, Provider, Target
 from pramana.providers.cascade import EmbeddedEars, Hearing, around
 from pramana.providers.names import Accounts, CommandLine, is_called, open_provider
-from pramana.providers.voice import Voice
+from pramana.providers.voice import Ears, Voice
 from pramana.run.asking import Asking, Budget, CostOf, Embedding, ReplyCache
 from pramana.run.call import Patience
-from pramana.run.calling import Calls, Transcribes
+from pramana.run.calling import Calls
 from pramana.run.limiter import Limiter
 from pramana.run.speech import Keep
 from pramana.run.stop import Stop
@@ -88,7 +88,7 @@ class OpenAccounts:
             self._askings[name] = self._within_limits(target, embedding, None)
         return self._askings[name]
 
-    def calling(self, target: Target, keep: Keep, stt: Transcribes | None) -> Asking:
+    def calling(self, target: Target, keep: Keep, stt: Ears | None) -> Asking:
         """Return how a target is called: a voice agent itself, a text model with ears and a mouth around it."""
         name = f"{target.typed} (called)"
         if name not in self._askings:

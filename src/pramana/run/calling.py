@@ -10,28 +10,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from pramana import audio
 from pramana.model import Call, Reply, Request, Turn
-from pramana.providers.voice import Dial, Voice
+from pramana.providers.voice import Dial, Ears, Voice
 from pramana.run.call import Conversation, Held, Patience, only_listens
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
-
-
-class Transcribes(Protocol):
-    """Writes down what was said."""
-
-    def covers(self, language: str) -> bool: ...
-
-    async def transcribe(self, samples: "Samples", language: str) -> str:
-        """Return the words of samples at `CALLER_RATE`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +34,7 @@ class Calls:
     """Its name, for the log."""
     keep: Callable[[bytes], str]
     """Stores a blob, returns its digest."""
-    stt: Transcribes | None = None
+    stt: Ears | None = None
     patience: Patience = field(default_factory=Patience)
 
     async def ask(self, request: Request) -> Reply:
@@ -57,7 +48,7 @@ class Calls:
             request = replace(request, parameters=taken)
         channel = await self.voice.dial(_dial(request, takes_history=getattr(self.voice, "takes_history", False)))
         about = {
-            "rate": _recording_rate(),
+            "rate": audio.RECORDING_RATE,
             "provider": self.provider,
             "model": request.model,
             "variant": speech.variant,
@@ -114,20 +105,12 @@ def _told(turns: tuple[Turn, ...]) -> str:
     return "\n".join(f"{'You' if turn.role == 'assistant' else 'The user'}: {turn.text}" for turn in turns)
 
 
-def _recording_rate() -> int:
-    from pramana import audio
-
-    return audio.RECORDING_RATE
-
-
 def _clips(held: Held) -> "dict[int, Samples]":
     """Return what is heard of the agent in answer to each line, as speech recognition takes it.
 
     An answer lasts until the next line begins; one that is talked into, until that line is over, or on if it only says
     that somebody listens.
     """
-    from pramana import audio
-
     samples, rate = audio.read_wav(held.recording)
     agent: Any = samples[:, 1]
     events = [msgspec.json.decode(line) for line in held.log.splitlines()]

@@ -8,15 +8,12 @@ import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from pramana.errors import PramanaError, ProviderError
 from pramana.model import Call, Case, Check, Outcome, Reply
+from pramana.providers.voice import Ears
 from pramana.score.speech import NAME, as_check, measure_call
-
-if TYPE_CHECKING:
-    from pramana.audio import Samples
-
 
 MEASURED_AT_ONCE = 2
 _measuring = ThreadPoolExecutor(MEASURED_AT_ONCE, "pramana-measures")
@@ -24,18 +21,10 @@ _measuring = ThreadPoolExecutor(MEASURED_AT_ONCE, "pramana-measures")
 of them could wait for one that none is left to be."""
 
 
-class Listens(Protocol):
-    """Writes down what was said."""
-
-    def covers(self, language: str) -> bool: ...
-
-    async def transcribe(self, samples: "Samples", language: str) -> str: ...
-
-
 class CallScoring:
     """Implements `ScoresCalls`."""
 
-    def __init__(self, blob: Callable[[str], bytes], ears: Listens) -> None:
+    def __init__(self, blob: Callable[[str], bytes], ears: Ears) -> None:
         self._blob, self._ears = blob, ears
 
     async def score(self, case: Case, reply: Reply) -> Check:
