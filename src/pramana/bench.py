@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pramana import settings
+from pramana.embedded import weights
 from pramana.errors import InvalidInput, PramanaError, ProviderError, Stopped
 from pramana.hash import RecordDigest, hash_result
 from pramana.load.sources import Sources
@@ -96,6 +97,8 @@ def evaluate(
     """Load, validate and write down a run; `execute()` then does it."""
     targets = tuple(_described(resolve(model, commands=commands())) for model in models)
     _refuse_twice(targets)
+    if voice == "piper":
+        weights.verified("piper")  # or every case would find out by itself that it was never pulled
     plan = Plan(
         suite=f"{sources.name} (selection)" if sources.selection else sources.name,
         suite_hash=None if sources.selection else sources.hash,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pramana import audio
-from pramana.audio import BadAudio, Resampler, Samples
+from pramana.audio import BadAudio, Samples
 from pramana.errors import EngineMissing
 
 
@@ -25,23 +25,6 @@ def test_a_tone_is_the_same_tone_at_another_rate(source: int, target: int) -> No
     assert np.abs(there[inner].astype(int) - tone(target)[inner]).max() <= 2
 
 
-@pytest.mark.parametrize(("source", "target"), [(16_000, 24_000), (24_000, 16_000), (8_000, 24_000), (16_000, 16_000)])
-@pytest.mark.parametrize("size", [1, 160, 333, 100_000])
-def test_a_stream_in_pieces_is_the_whole_sample_for_sample(source: int, target: int, size: int) -> None:
-    sound = tone(source, seconds=0.05) if size == 1 else tone(source)
-    stream = Resampler(source, target)
-    pieces = [stream.feed(sound[at : at + size]) for at in range(0, len(sound), size)]
-    pieces.append(stream.feed(sound[:0], last=True))
-    assert np.array_equal(np.concatenate(pieces), audio.resample(sound, source, target))
-
-
-def test_after_its_last_piece_a_stream_begins_anew() -> None:
-    stream = Resampler(16_000, 24_000)
-    first = stream.feed(tone(16_000), last=True)
-    assert np.array_equal(stream.feed(tone(16_000), last=True), first)
-    assert stream.feed(tone(16_000)[:0], last=True).size == 0
-
-
 def test_silence_stays_silent_and_the_same_sound_gives_the_same_samples() -> None:
     assert not audio.resample(np.zeros(16_000, np.int16), 16_000, 24_000).any()
     assert np.array_equal(audio.resample(tone(16_000), 16_000, 24_000), audio.resample(tone(16_000), 16_000, 24_000))
@@ -57,20 +40,15 @@ def test_what_overshoots_is_held_at_full_scale_and_never_turns_over() -> None:
 def test_the_same_rate_gives_the_same_samples_and_nothing_gives_nothing() -> None:
     assert np.array_equal(audio.resample(tone(16_000), 16_000, 16_000), tone(16_000))
     assert audio.resample(np.zeros(0, np.int16), 16_000, 24_000).size == 0
-    assert Resampler(16_000, 24_000).feed(np.zeros(0, np.int16)).size == 0
 
 
 @pytest.mark.parametrize("rates", [(0, 16_000), (16_000, -1), (10**9, 16_000)])
 def test_a_rate_that_is_none_is_refused(rates: tuple[int, int]) -> None:
     with pytest.raises(BadAudio, match="samples a second"):
         audio.resample(tone(16_000), *rates)
-    with pytest.raises(BadAudio, match="samples a second"):
-        Resampler(*rates)
 
 
 def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "soxr", None)
     with pytest.raises(EngineMissing, match=r"pip install 'pramana\[voice\]'"):
         audio.resample(tone(16_000), 16_000, 24_000)
-    with pytest.raises(EngineMissing, match=r"pip install 'pramana\[voice\]'"):
-        Resampler(16_000, 24_000).feed(tone(16_000))

@@ -19,9 +19,7 @@ from pramana.analyse.voice import (
     Tax,
     TurnTaking,
     answer,
-    latency,
     lines_of,
-    observations,
     tax,
     turn_taking,
 )
@@ -56,10 +54,6 @@ class Spoken(Struct, frozen=True):
     model: str
     variant: str
     calls: int
-    voice_to_voice: Latency
-    first_byte: Latency
-    leading_silence_s: float | None
-    """Its median."""
     turn_taking: TurnTaking
     heard: Pooled
     """What the provider heard, against what was said."""
@@ -69,6 +63,20 @@ class Spoken(Struct, frozen=True):
     """Its median."""
     quality: float | None
     """The median of DNSMOS: a diagnosis."""
+
+    @property
+    def voice_to_voice(self) -> Latency:
+        return self.turn_taking.voice_to_voice
+
+    @property
+    def first_byte(self) -> Latency:
+        return self.turn_taking.first_byte
+
+    @property
+    def leading_silence_s(self) -> float | None:
+        """Its median."""
+        median_of_it = self.turn_taking.leading_silence.p50
+        return None if median_of_it is None else median_of_it.value
 
 
 class Voice(Struct, frozen=True):
@@ -82,6 +90,7 @@ class Voice(Struct, frozen=True):
         taxes = [{**to_builtins(each), "causes": each.causes} for each in self.tax]
         rates = [
             {
+                "voice_to_voice": to_builtins(each.voice_to_voice),
                 "heard_wer": each.heard.rate,
                 "heard_cer": each.heard.character_rate,
                 "reference_wer": each.referred.rate,
@@ -123,14 +132,10 @@ class CallTally:
 
     def _row(self, model: str, variant: str) -> Spoken:
         calls, lines = self._calls[model, variant], self._lines[model, variant]
-        leading = [each.leading_silence_s for each in lines if each.leading_silence_s is not None]
         return Spoken(
             model,
             variant,
             len(calls),
-            latency(observations(lines)),
-            latency(observations(lines, "to_first_byte_s")),
-            median(leading) if leading else None,
             turn_taking(lines),
             _pooled(calls, "heard"),
             _pooled(calls, "referred"),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         level_dbfs,
         problem,
     )
-    from pramana.audio.rates import Resampler, resample
+    from pramana.audio.rates import resample
 
 CALLER_RATE = 16_000
 """Samples a second of everything the caller says."""
@@ -40,7 +40,6 @@ RECORDING_RATE = 24_000
 _WHERE = {
     "AUDIBLE_DBFS": "pcm",
     "LONGEST_S": "pcm",
-    "Resampler": "rates",
     "SHORTEST_S": "pcm",
     "SILENT_DBFS": "pcm",
     "Samples": "pcm",
@@ -68,7 +67,6 @@ __all__ = [
     "SHORTEST_S",
     "SILENT_DBFS",
     "BadAudio",
-    "Resampler",
     "Samples",
     "Sound",
     "active_level_dbfs",

@@ -1,9 +1,7 @@
-"""Another number of samples a second, by soxr: a whole sound at once, or a stream in pieces of any length.
+"""Another number of samples a second, by soxr, a whole sound at once: cut into pieces first, it would click.
 
-Both give the same samples. No dither is added, so that silence stays silent and the same input gives the same bytes.
+No dither is added, so that silence stays silent and the same input gives the same bytes.
 """
-
-from typing import Any
 
 import numpy as np
 
@@ -22,30 +20,6 @@ def resample(samples: Samples, source_rate: int, target_rate: int) -> Samples:
     with needed("another sample rate"):
         import soxr  # type: ignore[import-untyped]
     return from_float(soxr.resample(samples.astype(np.float32), source_rate, target_rate, quality=_QUALITY))
-
-
-class Resampler:
-    """A stream at another rate. Some hundredths of a second stay inside until more comes, or the last piece."""
-
-    def __init__(self, source_rate: int, target_rate: int) -> None:
-        _checked(source_rate, target_rate)
-        self.source_rate, self.target_rate = source_rate, target_rate
-        self._stream: Any = None
-
-    def feed(self, samples: Samples, *, last: bool = False) -> Samples:
-        """Return what can be said now; after the last piece the next one begins a new stream."""
-        if self.source_rate == self.target_rate:
-            return samples.astype(np.int16)
-        if self._stream is None:
-            if not samples.size:
-                return np.zeros(0, np.int16)
-            with needed("another sample rate"):
-                import soxr
-            self._stream = soxr.ResampleStream(self.source_rate, self.target_rate, 1, "float32", _QUALITY)
-        said = self._stream.resample_chunk(samples.astype(np.float32), last)
-        if last:
-            self._stream = None
-        return from_float(said)
 
 
 def _checked(*rates: int) -> None:

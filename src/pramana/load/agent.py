@@ -19,7 +19,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, visible
 from pramana.load.problems import Problems, found, one_of, shortened, with_source
-from pramana.load.yaml12 import At, BadYaml, Document, at, compose, is_absent, odd_tag, position
+from pramana.load.scenario import decoded
+from pramana.load.yaml12 import At, BadYaml, Document, at, compose, is_absent, odd_tag
 from pramana.providers.description import Description, wrongs
 
 READY = Path(__file__).parent.parent / "agents"
@@ -67,16 +68,8 @@ def read_agent(data: bytes, problems: Problems, file: str = "") -> Description |
     if len(data) > MAX_BYTES:
         problems.add(Problem(f"the file is larger than {MAX_BYTES >> 20} MB", "yaml", 1, 1, file))
         return None
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode()
-        place = position(before, len(before))
-        byte = f"not UTF-8: byte 0x{data[error.start]:02x} cannot stand here; save the file as UTF-8"
-        problems.add(Problem(byte, "yaml", place.line, place.column, file))
-        return None
-    return parse_agent(text, problems, file)
+    text = decoded(data, problems, file)
+    return None if text is None else parse_agent(text, problems, file)
 
 
 def parse_agent(text: str, problems: Problems, file: str = "") -> Description | None:

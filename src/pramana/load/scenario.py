@@ -250,16 +250,21 @@ def read_scenarios(data: bytes, problems: Problems, file: str = "") -> list[Loca
         message = f"the file is larger than {MAX_BYTES >> 20} MB; split it into several"
         problems.add(Problem(message, "yaml", 1, 1, file))
         return []
+    text = decoded(data, problems, file)
+    return [] if text is None else parse_scenarios(text, problems, file)
+
+
+def decoded(data: bytes, problems: Problems, file: str) -> str | None:
+    """Return the text of a YAML file's bytes; None where they are no text, which goes to `problems`."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
-        text = data.decode()
+        return data.decode()
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
         place = position(before, len(before))
         byte = f"not UTF-8: byte 0x{data[error.start]:02x} cannot stand here; save the file as UTF-8"
         problems.add(Problem(byte, "yaml", place.line, place.column, file))
-        return []
-    return parse_scenarios(text, problems, file)
+        return None
 
 
 def parse_scenarios(text: str, problems: Problems, file: str = "") -> list[Located]:

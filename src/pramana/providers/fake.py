@@ -184,8 +184,8 @@ def options(
         else:
             hint = did_you_mean(name, (*answers, "fixed", *tops))
             raise InvalidInput(
-                f"{who}: {quote(option)} is no option of the fake {kind}{hint}; write {who}, {who}:{answers[0]}, {who}:fixed=TEXT, "
-                f"or options first: {example}"
+                f"{who}: {quote(option)} is no option of the fake {kind}{hint}; "
+                f"write {who}, {who}:{answers[0]}, {who}:fixed=TEXT, or options first: {example}"
             )
     if (share := sum(found.get(together, {}).values())) > 1:
         raise InvalidInput(f"{who}: the shares of {together} add up to {share:g}; at most 1 is possible")

@@ -5,6 +5,7 @@ Parameters go into `generationConfig`, but for those the format has beside it. A
 with an empty text and the reason. An answer that Google hands out in several hops is asked for to its end.
 """
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote as quoted
 
@@ -52,44 +53,50 @@ class Google:
                 body = {**body, "continuationToken": token}
             return content.done()
         except Rejected as refused:
-            raise self._in_our_words(refused) from None
+            raise _in_our_words(self._http, refused) from None
         except MISFITS:
             raise self._http.broken("does not fit the format of generateContent") from None
 
     async def models(self) -> list[str]:
         """Return the names of the models that answer a prompt."""
-        names: list[str] = []
-        more, seen = "", {""}
-        for _ in range(MAX_PAGES):
-            try:
-                page = await self._http.get(f"/v1/models?pageSize=1000{more}", headers=self._headers)
-            except Rejected as refused:
-                raise self._in_our_words(refused) from None
-            try:
-                names += [
-                    each["name"].removeprefix("models/")
-                    for each in page.get("models") or ()
-                    if "generateContent" in each.get("supportedGenerationMethods", ("generateContent",))
-                ]
-                if not (after := page.get("nextPageToken")):
-                    return sorted(names)
-                more = f"&pageToken={quoted(after, safe='')}"
-            except MISFITS:
-                raise self._http.broken("is no list of models") from None
-            if more in seen:
-                break
-            seen.add(more)
-        raise self._http.broken(ENDLESS)
+        return await models_for(self._http, self._headers, "generateContent")
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.close()
 
-    def _in_our_words(self, refused: Rejected) -> ProviderError:
-        said = str(refused)
-        if any(each in said for each in _BAD_KEY):  # with status 400, where others say 401
-            return AuthenticationFailed(f"{said}; set {self._http.variable}", status=refused.status)
-        return in_our_words(refused, _RENAMED)
+
+async def models_for(http: Http, headers: Mapping[str, str], method: str) -> list[str]:
+    """Return the names of the models that can be asked in a way, from every page; one that names no way can be."""
+    names: list[str] = []
+    more, seen = "", {""}
+    for _ in range(MAX_PAGES):
+        try:
+            page = await http.get(f"/v1/models?pageSize=1000{more}", headers=headers)
+        except Rejected as refused:
+            raise _in_our_words(http, refused) from None
+        try:
+            names += [
+                each["name"].removeprefix("models/")
+                for each in page.get("models") or ()
+                if method in each.get("supportedGenerationMethods", ("generateContent",))
+            ]
+            if not (after := page.get("nextPageToken")):
+                return sorted(names)
+            more = f"&pageToken={quoted(after, safe='')}"
+        except MISFITS:
+            raise http.broken("is no list of models") from None
+        if more in seen:
+            break
+        seen.add(more)
+    raise http.broken(ENDLESS)
+
+
+def _in_our_words(http: Http, refused: Rejected) -> ProviderError:
+    said = str(refused)
+    if any(each in said for each in _BAD_KEY):  # with status 400, where others say 401
+        return AuthenticationFailed(f"{said}; set {http.variable}", status=refused.status)
+    return in_our_words(refused, _RENAMED)
 
 
 class _Content(Reading):

@@ -10,13 +10,11 @@ import re
 from binascii import b2a_base64
 from collections.abc import Mapping
 from typing import Any, Literal
-from urllib.parse import quote as quoted
 
-from pramana.errors import AuthenticationFailed, Rejected
 from pramana.model import Target, count
 from pramana.providers.frames import Playout, closing, misfit, parse, socket_url, sound, unknown
-from pramana.providers.google import BASE_URL
-from pramana.providers.http import ENDLESS, MAX_PAGES, Account, Http
+from pramana.providers.google import BASE_URL, models_for
+from pramana.providers.http import Account, Http
 from pramana.providers.openai import MISFITS
 from pramana.providers.socket import SocketChannel, connect
 from pramana.providers.voice import Dial, Event, Format, Message
@@ -71,27 +69,7 @@ class Live:
 
     async def models(self) -> list[str]:
         """Return the names of the models that can be called."""
-        names: list[str] = []
-        more, seen = "", {""}
-        for _ in range(MAX_PAGES):
-            try:
-                page = await self._http.get(f"/{VERSION}/models?pageSize=1000{more}", headers=self._headers)
-            except Rejected as refused:
-                if "API key" in str(refused):  # with status 400, where others say 401
-                    raise AuthenticationFailed(f"{refused}; set {self._http.variable}", status=refused.status) from None
-                raise
-            try:
-                listed = [each for each in page.get("models") or () if METHOD in each["supportedGenerationMethods"]]
-                names += [each["name"].removeprefix("models/") for each in listed]
-                if not (after := page.get("nextPageToken")):
-                    return sorted(names)
-                more = f"&pageToken={quoted(after, safe='')}"
-            except MISFITS:
-                raise self._http.broken("is no list of models") from None
-            if more in seen:
-                break
-            seen.add(more)
-        raise self._http.broken(ENDLESS)
+        return await models_for(self._http, self._headers, METHOD)
 
     async def close(self) -> None:
         """Close the connections; a call has one of its own."""

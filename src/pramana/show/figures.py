@@ -100,7 +100,7 @@ def voice(found: Voice) -> Iterator[tuple[str, str, str]]:
     """Yield who was called, how, and what was measured of it, in a sentence of numbers."""
     for each in found.by:
         times = each.voice_to_voice
-        said = [f"voice to voice p50 {_bound(times.p50)}, p95 {_bound(times.p95)}, most {_bound(times.max)}"]
+        said = [f"voice to voice p50 {bound(times.p50)}, p95 {bound(times.p95)}, most {bound(times.max)}"]
         said[0] += f" (n={times.n:,}" + (f", {times.censored:,} unanswered)" if times.censored else ")")
         said += [f"leading silence {duration(each.leading_silence_s)}"] if each.leading_silence_s is not None else []
         said += [f"misheard {percent(each.heard.rate)} of {each.heard.words:,} words"] if each.heard.words else []
@@ -118,7 +118,8 @@ def voice(found: Voice) -> Iterator[tuple[str, str, str]]:
         yield cost.model, f"{cost.variant} against text", f"{difference}: {lost}."
 
 
-def _bound(time: Seconds | None) -> str:
+def bound(time: Seconds | None) -> str:
+    """Return a time that may be only a bound, for people."""
     if time is None:
         return "–"
     return f"{'' if time.relation == '=' else time.relation + ' '}{duration(time.value)}"

@@ -13,7 +13,19 @@ from typing import TextIO
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, why
 from pramana.model import Case, Outcome, Result, Run
 from pramana.show.exports import Results, pour, spools, tally_for
-from pramana.show.figures import duration, judging, money, percent, printable, selection, span, title_of, voice, whole
+from pramana.show.figures import (
+    bound,
+    duration,
+    judging,
+    money,
+    percent,
+    printable,
+    selection,
+    span,
+    title_of,
+    voice,
+    whole,
+)
 
 SHOWN_RESULTS = 500
 """Of each outcome; a page of more is slow to open and read by nobody."""
@@ -137,8 +149,13 @@ def _tiles(summary: Summary) -> str:
         ("Tokens in", whole(summary.input_tokens), ""),
         ("Tokens out", whole(summary.output_tokens), ""),
         *([("Tokens of judges", whole(summary.judge_tokens), _judges_note(summary))] if judging(summary) else []),
-        ("Latency, median", duration(latency.p50), f"p95 {duration(latency.p95)} · p99 {duration(latency.p99)}"),
     ]
+    if latency.count or summary.voice is None:
+        note = f"p95 {duration(latency.p95)} · p99 {duration(latency.p99)}"
+        tiles.append(("Latency, median", duration(latency.p50), note))
+    for each in summary.voice.by if summary.voice else ():
+        times = each.voice_to_voice
+        tiles.append((f"Voice to voice, median, {_text(each.variant)}", bound(times.p50), f"p95 {bound(times.p95)}"))
     if first.count:
         tiles.append(("First token, median", duration(first.p50), f"p95 {duration(first.p95)}"))
     if summary.cached:

@@ -29,19 +29,28 @@ def voice(wires: tuple[str, ...], *, turns: int, calls: int, as_json: bool) -> i
 
     clocks = []
     for wire in chosen(wires):
-        clock = asyncio.run(prove(wire, turns, calls))
+        over = 0
+
+        def done(turns_of_call: int, wire: str = wire) -> None:
+            nonlocal over
+            over += turns_of_call
+            click.echo(f"{wire}: {over} of {turns} turns", err=True)
+
+        click.echo(f"{wire}: {turns} turns, {calls} calls at once", err=True)
+        clock = asyncio.run(prove(wire, turns, calls, done))
         clocks.append(clock)
         if not as_json:
             if len(clocks) == 1:
-                click.echo("wire format       turns   median      p95    worst   ticker p95   allowed")
-            allowed = clock.ticker_p95 + ALLOWED_S
-            numbers = (clock.median, clock.p95, clock.worst, clock.ticker_p95, allowed)
-            shown = [f"{1000 * each:5.1f} ms" for each in numbers]
+                click.echo(_line("wire format", "turns", "median", "p95", "worst", "ticker p95", "allowed"))
+            times = (clock.median, clock.p95, clock.worst, clock.ticker_p95, clock.ticker_p95 + ALLOWED_S)
+            shown = [f"{1000 * each:.1f} ms" for each in times]
             verdict = "proven" if clock.proven else "NOT PROVEN"
-            click.echo(
-                f"{clock.wire:16} {clock.turns:>3}/{clock.expected:<3} {shown[0]:>8} {shown[1]:>8} {shown[2]:>8}"
-                f" {shown[3]:>10} {shown[4]:>10}  {verdict}"
-            )
+            click.echo(f"{_line(clock.wire, f'{clock.turns}/{clock.expected}', *shown)} {verdict}")
     if as_json:
         terminal.print_json([{**asdict(clock), "proven": clock.proven} for clock in clocks])
     return int(not all(clock.proven for clock in clocks))
+
+
+def _line(wire: str, turns: str, *numbers: str) -> str:
+    widths = (8, 8, 8, 10, 8)
+    return f"{wire:15} {turns:>7} " + " ".join(f"{each:>{width}}" for each, width in zip(numbers, widths, strict=True))
