@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from pramana.errors import InvalidInput
 from pramana.run import call
 from pramana.selftest import ALLOWED_S, WIRES, Clock, chosen, prove
-from pramana.show.cli.selftest import selftest
+from pramana.show.cli import pramana
 
 TURNS, CALLS = 8, 4
 ATTEMPTS = 2
@@ -53,8 +53,8 @@ def test_wire_formats_are_chosen_by_name() -> None:
 
 @pytest.mark.usefixtures("_short_waits")
 def test_the_command_prints_what_was_measured_and_exits_by_it() -> None:
-    arguments = ["voice", "--wire", "deepgram", "--turns", "8", "--calls", "8", "--json"]
-    done = CliRunner().invoke(selftest, arguments, standalone_mode=False)
+    arguments = ["selftest", "voice", "--wire", "deepgram", "--turns", "8", "--calls", "8", "--json"]
+    done = CliRunner().invoke(pramana, arguments, standalone_mode=False)
     (clock,) = json.loads(done.stdout)
     assert (clock["wire"], clock["turns"], clock["expected"]) == ("deepgram", 8, 8)
     assert done.return_value == (0 if clock["proven"] else 1)
