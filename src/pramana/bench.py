@@ -36,6 +36,7 @@ from pramana.model import (
     RunStatus,
     Target,
     Turn,
+    Usage,
 )
 from pramana.providers.names import is_called, resolve, resolve_embedder
 from pramana.providers.prices import Prices
@@ -376,6 +377,7 @@ def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits) -> None:
     asked = [*plan.targets, *(each for each in (plan.judge, plan.embedder) if each)]
     # Looked up now in any case: to read the price list takes a fifth of a second, which no reply may wait for.
     unknown = [target.typed for target in asked if not prices.known(target)]
+    _refuse_uncounted(plan, prices, limits)
     if unknown and limits.max_cost_usd is not None:
         names = ", ".join(unknown)
         where = settings.prices_file()
@@ -383,6 +385,16 @@ def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits) -> None:
             f"--max-cost needs a price, and none is known for {names}; give one in {where}, in dollars a million "
             "tokens:\n"
             f"  [prices.{json.dumps(unknown[0])}]\n  input_per_million = 1.25\n  output_per_million = 10.0"
+        )
+
+
+def _refuse_uncounted(plan: Plan, prices: Prices, limits: Limits) -> None:
+    """Refuse to promise a cap that somebody is not counted in: endpoints that hear do not tell what they cost."""
+    stt = plan.stt
+    if stt and limits.max_cost_usd is not None and prices.cost(stt, None, Usage(1, 1)) != 0:
+        raise InvalidInput(
+            f"--max-cost cannot count what {stt.typed} (--stt) costs; leave one of them out, or give it prices of 0 in "
+            f"{settings.prices_file()} if nobody is to pay for it"
         )
 
 

@@ -288,6 +288,19 @@ def test_a_budget_in_dollars_stops_the_run_and_needs_the_judges_price(judged: Pa
     assert 0 < ended.stored < 10
 
 
+def test_a_budget_in_dollars_is_not_promised_where_someone_who_hears_is_not_counted(suite: Path) -> None:
+    async def use(server: Loopback, store: Store) -> Run:
+        give_prices(**{f"{server.url}#m": 1.0, f"{server.url}#ears": 1.0})
+        refused = begin(store, suite, f"{server.url}#m", stt=f"{server.url}#ears")
+        with pytest.raises(InvalidInput, match=r"--max-cost cannot count what .*#ears \(--stt\) costs"):
+            await execute(store, refused, Limits(max_cost_usd=1))
+        give_prices(**{f"{server.url}#m": 1.0, f"{server.url}#ears": 0.0})
+        run = begin(store, suite, f"{server.url}#m", stt=f"{server.url}#ears")
+        return await execute(store, run, Limits(max_cost_usd=1))
+
+    assert serve(use).status == "finished"
+
+
 def test_a_budget_is_for_the_whole_run_however_often_it_is_resumed(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> list[int]:
         run = begin(store, suite, f"{server.url}#m")

@@ -163,3 +163,12 @@ def test_what_is_built_in_is_valid_without_a_warning() -> None:
     assert list(report.problems) == []
     assert report.test_cases == 110
     assert report.scenarios >= 120
+
+
+def test_a_recording_is_found_from_wherever_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written = "id: {0}\nname: N\ntype: task-completion\nprompt: Hello\nexpected_outcome: x\n"
+    Path("typed.yaml").write_text(written.format("typed"))
+    Path("recorded.yaml").write_text(written.format("recorded") + "prompt_audio_url: hello.wav\n")
+    sources = [case.source for name in ("typed", "recorded") for case in cases_of(f"{name}.yaml")]
+    assert [source and source.file for source in sources] == ["typed.yaml", str(tmp_path / "recorded.yaml")]

@@ -206,3 +206,11 @@ def test_a_part_that_breaks_is_an_error_that_says_so(scenes: dict[str, Scene]) -
 def test_an_answer_that_its_voice_cannot_say_is_an_error_of_the_agent() -> None:
     with pytest.raises(ProviderError, match=r"the agent's voice cannot say its answer: .*a picture"):
         asyncio.run(EmbeddedMouth().say("🙂", "en", lambda _: None))
+
+
+def test_a_turn_beyond_its_memory_is_an_error_and_never_half_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pramana.providers.cascade.LONGEST_TURN_S", 0.8)
+    scene = Scene([said("I would like to know when all of you open tomorrow.")])
+    asyncio.run(scene.play())
+    assert [str(each) for each in scene.failed] == ["the agent hears no turn of more than 0.8 s without a pause"] * 2
+    assert scene.requests == []

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.load.lint import lint as lint_scenarios
 from pramana.load.problems import MAX_ERRORS, Problems, with_source
@@ -135,7 +137,13 @@ def cases_of(path: str | Path) -> Iterator[Case]:
     if is_suite(file):
         yield from read_cases(file)
     for each in located:
-        yield each.scenario.to_case(Source(str(file), each.line))
+        case = each.scenario.to_case(Source(str(file), each.line))
+        # Recordings count from this file, also when the run goes on from another folder than it was begun in.
+        yield replace(case, source=Source(str(file.absolute()), each.line)) if _recorded(case) else case
+
+
+def _recorded(case: Case) -> bool:
+    return bool(case.prompt_audio_url or any(line.audio_url for line in case.script))
 
 
 def is_suite(path: Path) -> bool:

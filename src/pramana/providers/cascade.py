@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PREROLL_S = 0.3
 """Kept from before speech was noticed: words begin softly."""
 LONGEST_TURN_S = 120.0
+"""Without a pause: who hears only a part of what is said would answer something else."""
 SPOKEN = (
     "You are talking with someone on the telephone. Answer in one to three short sentences, in plain words, without "
     "lists, headings or symbols."
@@ -282,7 +283,9 @@ class CascadeChannel:
                 if signal == "start":
                     speaking = True
                     self._caller_speaks()
-                elif speaking and (signal == "end" or len(said) >= most):
+                elif speaking and len(said) > most:
+                    raise ProviderError(f"the agent hears no turn of more than {LONGEST_TURN_S:g} s without a pause")
+                elif speaking and signal == "end":
                     speaking = False
                     self._tell(Event("user_speech_stop"))
                     self._answering = asyncio.create_task(self._answer(b"".join(said)))
