@@ -62,7 +62,7 @@ def described(connection: Connection) -> dict[str, Any]:
         query = "SELECT name, sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'alembic%' ORDER BY name"
         tables["statements"] = {
             # A column that was added stands on the line of the last one before it.
-            name: sorted(re.split(r",?\s*\n\s*|, (?=conversation TEXT)", sql))
+            name: sorted(re.split(r",?\s*\n\s*|, (?=(?:conversation|limits|cancelled|creator) TEXT)", sql))
             for name, sql in connection.execute(text(query))
         }
     return tables

@@ -23,8 +23,10 @@ from pramana.jsonl import canonical
 from pramana.model import Case, Key, Outcome, Plan, Result, Run, RunStatus, Spent
 from pramana.store import lease, records
 from pramana.store.blobs import Blobs
+from pramana.store.changes import Changes
 from pramana.store.engine import CHUNK, Database, chunks
 from pramana.store.lease import Lease
+from pramana.store.preferences import Decisions
 from pramana.store.schema import cases, checks, results, run_cases, runs, scorings
 from pramana.store.scoring import (
     Rescoring,
@@ -35,6 +37,7 @@ from pramana.store.scoring import (
     timestamp,
 )
 from pramana.store.text import restored_or_none, stored, stored_or_none
+from pramana.store.tokens import Tokens
 from pramana.store.writer import Writer
 
 _INSERT_CASES = "INSERT INTO cases (digest, body) VALUES (?, ?) ON CONFLICT DO NOTHING"
@@ -58,6 +61,13 @@ class Store:
         self._database = database
         self.blobs = Blobs(settings.home() / "blobs")
         """Recordings and logs: files, wherever the rows are."""
+        self.changes = Changes(database)
+        self.decisions = Decisions(database)
+        self.tokens = Tokens(database)
+
+    @property
+    def kind(self) -> Literal["sqlite", "postgresql"]:
+        return "sqlite" if self._database.is_sqlite else "postgresql"
 
     def close(self) -> None:
         self._database.close()

@@ -23,7 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0002"
+HEAD = "0003"
 """The migration that makes the tables below; a store that has it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -57,6 +57,9 @@ runs = Table(
     Column("lease_until", Double),  # seconds of the Unix clock
     Column("heartbeat", Double),
     Column("attempts", Integer, nullable=False),
+    Column("limits", Text),  # JSON: what a server's run may spend, whichever server goes on with it
+    Column("cancelled", Text),  # when somebody asked that it end
+    Column("creator", Text),  # who made it: the name of a token
     sqlite_autoincrement=True,
 )
 
@@ -143,4 +146,88 @@ checks = Table(
     Column("evidence", Text),
     PrimaryKeyConstraint("seq", "scoring", "position"),
     sqlite_with_rowid=False,
+)
+
+# ── What a server keeps besides ──
+
+scenarios = Table(
+    "scenarios",
+    metadata,
+    Column("scenario_no", _Number, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("difficulty", Text, nullable=False),
+    Column("language", Text, nullable=False),
+    Column("tags", Text, nullable=False),  # a list in JSON
+    Column("body", Text, nullable=False),  # all of it, in JSON as the API writes it
+    Column("created", Text, nullable=False),
+    Column("updated", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+deleted_scenarios = Table(
+    "deleted_scenarios",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+    Column("created", Text, nullable=False),
+    Column("updated", Text, nullable=False),
+    Column("deleted", Text, nullable=False),
+)
+
+suite_tiers = Table(
+    "suite_tiers",
+    metadata,
+    Column("version", Text, nullable=False),
+    Column("tier", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("test_count", BigInteger, nullable=False),
+    Column("estimated_tokens", BigInteger, nullable=False),
+    Column("content", LargeBinary, nullable=False),  # JSONL, packed by zlib
+    Column("created", Text, nullable=False),
+    PrimaryKeyConstraint("version", "tier"),
+    Index(None, "hash"),
+)
+
+providers = Table(
+    "providers",
+    metadata,
+    Column("id", Text, primary_key=True),  # what is typed before the colon: id:MODEL
+    Column("kind", Text, nullable=False),
+    Column("arguments", Text, nullable=False),  # JSON: base URL, agent, description
+    Column("secret", Text),  # the key, encrypted by the vault
+    Column("created", Text, nullable=False),
+    Column("updated", Text, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("hash", Text, nullable=False, unique=True),  # SHA-256 of what its holder has
+    Column("created", Text, nullable=False),
+    Column("used", Text),
+    Column("revoked", Text),
+)
+
+preferences = Table(
+    "preferences",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),  # JSON
+    Column("updated", Text, nullable=False),
+)
+
+changes = Table(
+    "changes",
+    metadata,
+    Column("change_no", _Number, primary_key=True),
+    Column("at", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # scenario, suite, provider, run, submission
+    Column("subject", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    sqlite_autoincrement=True,
 )

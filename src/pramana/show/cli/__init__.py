@@ -27,6 +27,8 @@ COMMANDS = {
         "Check suite and scenario files; every error with its place.",
     ),
     "selftest": ("pramana.show.cli.selftest:selftest", "Prove the clock that voice agents are timed with."),
+    "serve": ("pramana.show.cli.serve:serve", "Serve the API, and run what is asked for."),
+    "token": ("pramana.show.cli.token:token", "Make, list and revoke the server's tokens."),
     "suite": ("pramana.show.cli.suite:suite", "List, hash, verify and publish suites."),
     "schema": ("pramana.show.cli.schema:schema", "Print the JSON Schema of a file format, for editors."),
 }

@@ -1,0 +1,184 @@
+"""One envelope for every answer: `{"success": true, "data": …, "meta": …}`, or what is wrong.
+
+An error is `{"success": false, "error": …, "code": …, "details": …}`: a sentence, a stable word for programs, and where
+it is wrong. The framework's own errors come out so too, and nobody outside ever sees a traceback.
+"""
+
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+from starlette.exceptions import HTTPException
+
+from pramana.errors import InvalidInput, PramanaError, Problem, visible
+
+log = logging.getLogger("pramana.api")
+_encode = msgspec.json.Encoder().encode
+_Data = TypeVar("_Data")
+MOST_DETAILS = 100
+_CODES = {
+    400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
+    408: "timeout", 409: "conflict", 411: "length_required", 413: "too_large", 415: "unsupported_media_type",
+    416: "range_not_satisfiable", 421: "unknown_host", 429: "rate_limited", 503: "unavailable",
+}  # fmt: skip
+
+
+class Body(BaseModel):
+    """What is sent: names in camelCase or as in files, and none that nobody knows."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+class Shape(BaseModel):
+    """What is answered, for the documentation: answers are written by hand, and a test compares the two."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+class Answered(BaseModel, Generic[_Data]):
+    """An answer."""
+
+    success: Literal[True]
+    data: _Data
+    meta: dict[str, Any] | None = None
+
+
+class Detail(BaseModel):
+    """One thing wrong at one place. Lines and columns count from one; zero: the whole of it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    path: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+
+
+class Refused(BaseModel):
+    """What went wrong."""
+
+    success: Literal[False]
+    error: str = Field(description="In one sentence, with what to do about it")
+    code: str = Field(description="In one word, for programs")
+    details: list[Detail] = Field(description="Each with its place")
+
+
+def answer(data: Any, meta: Mapping[str, Any] | None = None, *, status: int = 200, **top: Any) -> Response:
+    """Return an answer; `top` stands beside `success`, where an older client looks for it."""
+    whole: dict[str, Any] = {"success": True, **top, "data": data}
+    if meta is not None:
+        whole["meta"] = meta
+    return _json(whole, status)
+
+
+def refuse(
+    status: int,
+    error: str,
+    *,
+    code: str | None = None,
+    details: Sequence[Mapping[str, Any]] = (),
+    headers: Mapping[str, str] | None = None,
+    **top: Any,
+) -> Response:
+    """Return what went wrong."""
+    said = {"success": False, **top, "error": error, "code": code or _CODES.get(status, "error"), "details": details}
+    return _json(said, status, headers)
+
+
+def _json(value: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    try:
+        body = _encode(value)
+    except (UnicodeEncodeError, ValueError, TypeError, OverflowError):  # half of a surrogate pair; a model may say so
+        from pramana.show.terminal import as_json
+
+        body = as_json(value).encode()
+    return Response(body, status, headers, "application/json")
+
+
+def documented(data: Any, *errors: int, status: int = 200, description: str = "Done") -> dict[str, Any]:
+    """Return what a route says of its answers: `@router.get(path, **documented(list[Scenario], 400))`.
+
+    What can happen anywhere (no token, too fast, too large) need not be named.
+    """
+    usual = {400, 401, 403, 413, 421, 429, 503}
+    told: dict[int | str, Any] = {
+        code: {"model": Refused, "description": _CODES[code]} for code in sorted({*errors} | usual)
+    }
+    told[status] = {"model": Answered[data], "description": description}
+    return {"responses": told, "response_model": None, "status_code": status, "response_class": _Documented}
+
+
+class _Documented(JSONResponse):
+    """Only names the media type in the documentation: answers are made by `answer` and `refuse`."""
+
+
+def as_detail(problem: Problem) -> dict[str, Any]:
+    """Return a problem with its place, as the first of all such APIs gave it."""
+    found: dict[str, Any] = {
+        "path": problem.path,
+        "message": problem.message,
+        "line": problem.line,
+        "column": problem.column,
+    }
+    if problem.file:
+        found["file"] = problem.file
+    if problem.severity != "error":
+        found["severity"] = problem.severity
+    return found
+
+
+def of_error(error: PramanaError) -> Response:
+    """Return what one of our own errors says."""
+    problems = error.problems if isinstance(error, InvalidInput) else ()
+    details = [as_detail(each) for each in problems[:MOST_DETAILS]]
+    return refuse(error.http_status, visible(str(error)), code=error.code, details=details)
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of an application come out in the envelope."""
+
+    async def ours(_: Request, error: Exception) -> Response:
+        assert isinstance(error, PramanaError)  # noqa: S101 - it is registered for these alone
+        return of_error(error)
+
+    async def misfit(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # noqa: S101
+        details = [_misfit(each) for each in error.errors()[:MOST_DETAILS]]
+        first = f"{details[0]['path']}: {details[0]['message']}" if details else "it does not fit"
+        more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
+        return refuse(400, f"the request does not fit: {first}{more}", code="invalid_input", details=details)
+
+    async def framework(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101
+        said = {404: "there is nothing at this address", 405: "this address does not take this method"}
+        text = said.get(error.status_code) or str(error.detail)
+        return refuse(error.status_code, text, headers=error.headers)
+
+    app.add_exception_handler(PramanaError, ours)
+    app.add_exception_handler(RequestValidationError, misfit)
+    app.add_exception_handler(HTTPException, framework)
+
+
+def broken(error: Exception) -> Response:
+    """Return that something is wrong here, under a number by which the log tells the rest."""
+    number = secrets.token_hex(4)
+    log.error("incident %s", number, exc_info=error)
+    return refuse(500, f"this is a defect of Pramana; its log tells more under incident {number}", code="defect")
+
+
+def _misfit(error: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the framework found wrong with a request, at a path as files have it."""
+    where, *inside = error["loc"]
+    if error["type"] == "json_invalid":
+        place = inside[0] if inside and isinstance(inside[0], int) else 0
+        return {"path": "body", "message": f"this is no JSON, from character {place + 1:,}: {error['ctx']['error']}"}
+    path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in inside).removeprefix(".")
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return {"path": visible(path[:200]) or where, "message": visible(message[:300])}

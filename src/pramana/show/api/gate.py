@@ -1,0 +1,282 @@
+"""The gate before every route: which hosts and pages may ask, who asks, how often, and how much at once.
+
+Plain ASGI, for the API and the workbench alike. A page of another host cannot use this server through its visitor's
+browser: the Host header must name this server, and the Origin of whatever changes something, or opens a WebSocket, must
+be this server's or one that was allowed.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from http.cookies import CookieError, SimpleCookie
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from fastapi import HTTPException
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pramana.errors import PramanaError
+from pramana.show.api.envelope import broken, of_error, refuse
+from pramana.show.api.serving import FRESH_S, OWNER, STRANGER, Serving, Who, is_loopback
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+_Value = TypeVar("_Value")
+COOKIE = "pramana_token"
+SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
+UPLOADS = "/audio/"
+REMEMBERED = 10_000
+"""Tokens and addresses: a stranger who invents some must not fill our memory."""
+_SECURITY = (
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+)
+NOTHING_ELSE = "default-src 'none'; frame-ancestors 'none'"
+"""The content policy of what is no page; a page brings its own."""
+
+
+class TooLarge(HTTPException):
+    """More was sent than is taken; of this kind, since the framework hides any other that is raised while it reads."""
+
+
+class Gate:
+    """Stands before an application."""
+
+    def __init__(self, app: ASGIApp, serving: Serving) -> None:
+        self._app, self._serving = app, serving
+        self._known: OrderedDict[str, tuple[float, Who | None]] = OrderedDict()
+        self._meters: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or say why not."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            refused = await self._refusal(scope)
+        except PramanaError as error:  # the store cannot be read
+            refused = of_error(error)
+        guarded = self._headed(scope, send)
+        if refused is not None:
+            await self._refuse(refused, scope, receive, guarded)
+            return
+        await self._through(scope, receive, guarded)
+
+    async def _through(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def noting(message: Message) -> None:
+            nonlocal begun
+            begun = begun or message["type"] in ("http.response.start", "websocket.accept")
+            await send(message)
+
+        try:
+            await self._app(scope, self._bounded(scope, receive), noting)
+        except TooLarge:
+            await self._refuse(self._too_large(scope), scope, receive, send)
+        except Exception as error:
+            if begun:
+                raise  # half an answer is out already: the connection ends, and uvicorn's log says so
+            await self._refuse(broken(error), scope, receive, send)
+
+    async def _refusal(self, scope: Scope) -> "Response | None":
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._is_ours(host):
+            return refuse(421, "this server is not called so; start it with --allow-host NAME", code="unknown_host")
+        origin = headers.get("origin")
+        if origin is not None and not self._may_ask(origin, host):
+            changes = scope["type"] == "websocket" or scope["method"] not in SAFE
+            if changes or _is_preflight(scope, headers):
+                return refuse(
+                    403, "pages of other hosts may not use this server; an administrator can allow them: corsOrigins"
+                )
+        if scope["type"] == "http" and _is_preflight(scope, headers):
+            from starlette.responses import Response
+
+            return Response(status_code=204, headers=_PREFLIGHT)
+        found = await self._who(headers)
+        scope["pramana.who"] = found or STRANGER
+        if found is None:
+            return refuse(
+                401, "nobody knows this token; it may have been revoked", headers={"WWW-Authenticate": "Bearer"}
+            )
+        if (limited := self._too_fast(scope, found)) is not None:
+            return limited
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length) > self._most(scope):
+            return self._too_large(scope)
+        return None
+
+    # ── Hosts and origins ──
+
+    def _is_ours(self, host: str) -> bool:
+        name = _host_name(host)
+        if name is None:
+            return False
+        if name in self._serving.allowed_hosts or name == self._serving.host:
+            return True
+        if self._serving.for_this_machine_alone:
+            return is_loopback(name)
+        return is_loopback(name) or _is_address(name)  # no page can make a browser send an address of its choice
+
+    def _may_ask(self, origin: str, host: str) -> bool:
+        if origin in self._serving.preferences().cors_origins:
+            return True
+        try:
+            return urlsplit(origin).netloc.lower() == host.lower()
+        except ValueError:
+            return False
+
+    # ── Who ──
+
+    async def _who(self, headers: Headers) -> Who | None:
+        """Return whoever asks; None when they show a token that is nobody's."""
+        secret = _shown(headers)
+        if secret is None:
+            return STRANGER if self._serving.tokens_required else OWNER
+        now = time.monotonic()
+        until, known = self._known.get(secret, (0.0, None))
+        if until < now:
+            token = await asyncio.to_thread(self._serving.store.tokens.holder, secret)
+            known = None if token is None else Who(token.name, token.role, token.id)
+            _keep(self._known, secret, (now + FRESH_S, known))
+        if known is None and not self._serving.tokens_required:
+            return OWNER  # somebody's old cookie: here nobody needs one
+        return known
+
+    # ── How often and how much ──
+
+    def _too_fast(self, scope: Scope, found: Who) -> "Response | None":
+        """Count a request against its token or address: a bucket that fills by the minute."""
+        if found is OWNER:
+            return None
+        most = self._serving.preferences().requests_per_minute
+        key = found.token_id or f"address {(scope.get('client') or ('?',))[0]}"
+        now = time.monotonic()
+        left, at = self._meters.get(key, (float(most), now))
+        left = min(float(most), left + (now - at) * most / 60) - 1
+        _keep(self._meters, key, (max(left, -1.0), now))
+        wait = max(0.0, -left * 60 / most)
+        scope["pramana.limits"] = (most, max(0, int(left)), (most - max(left, 0)) * 60 / most)
+        if left >= 0:
+            return None
+        return refuse(
+            429,
+            f"more than {most:,} requests a minute; wait {wait:.0f} s",
+            headers={"Retry-After": str(max(1, round(wait + 0.5)))},
+        )
+
+    def _most(self, scope: Scope) -> int:
+        decided = self._serving.preferences()
+        upload = scope["path"].startswith(UPLOADS)
+        return (decided.largest_upload_mb if upload else decided.largest_body_mb) << 20
+
+    def _too_large(self, scope: Scope) -> "Response":
+        return refuse(413, self._too_much(scope))
+
+    def _too_much(self, scope: Scope) -> str:
+        what = "recording" if scope["path"].startswith(UPLOADS) else "request"
+        return f"a {what} may have {self._most(scope) >> 20} MB at most; send less at once"
+
+    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
+        most, taken = self._most(scope), 0
+
+        async def receiving() -> Message:
+            nonlocal taken
+            message = await receive()
+            if message["type"] == "http.request":
+                taken += len(message.get("body", b""))
+                if taken > most:
+                    raise TooLarge(413, self._too_much(scope))
+            return message
+
+        return receiving
+
+    # ── Answers ──
+
+    def _headed(self, scope: Scope, send: Send) -> Send:
+        origin = Headers(scope=scope).get("origin")
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _SECURITY:
+                    headers.setdefault(name, value)
+                headers.setdefault("content-security-policy", NOTHING_ELSE)
+                if scope["path"].startswith("/api/"):
+                    headers.setdefault("cache-control", "no-store")
+                if "pramana.limits" in scope:
+                    most, left, reset = scope["pramana.limits"]
+                    headers["x-ratelimit-limit"], headers["x-ratelimit-remaining"] = str(most), str(left)
+                    headers["x-ratelimit-reset"] = str(round(reset + 0.5))
+                if origin in self._serving.preferences().cors_origins:
+                    headers["access-control-allow-origin"], headers["vary"] = str(origin), "Origin"
+                    headers["access-control-expose-headers"] = "Retry-After, X-RateLimit-Remaining"
+                    headers["cross-origin-resource-policy"] = "cross-origin"
+            await send(message)
+
+        return sending
+
+    async def _refuse(self, response: "Response", scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await response(scope, receive, send)
+
+
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID, Range",
+    "Access-Control-Max-Age": "600",
+}
+
+
+def _is_preflight(scope: Scope, headers: Headers) -> bool:
+    return scope["type"] == "http" and scope["method"] == "OPTIONS" and "access-control-request-method" in headers
+
+
+def _shown(headers: Headers) -> str | None:
+    """Return the token that a request shows: in its header, else in the cookie of the workbench."""
+    kind, _, secret = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer" and secret.strip():
+        return secret.strip()
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return found.value if found and found.value else None
+
+
+def _host_name(host: str) -> str | None:
+    """Return the name of a Host header, without its port.
+
+    >>> _host_name("localhost:3000"), _host_name("[::1]:3000"), _host_name("a b")
+    ('localhost', '::1', None)
+    """
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts.hostname if parts.netloc == host and not parts.username and " " not in host else None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _keep(kept: OrderedDict[str, _Value], key: str, value: _Value) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > REMEMBERED:
+        kept.popitem(last=False)

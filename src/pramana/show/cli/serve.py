@@ -1,0 +1,125 @@
+"""`pramana serve`: the API for a person or a team, and the runs they start."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from pramana import settings
+from pramana.errors import InvalidInput, PramanaError
+
+if TYPE_CHECKING:
+    from pramana.show.api.serving import Serving
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class CannotListen(PramanaError):
+    """The address cannot be listened at."""
+
+    code = "cannot_listen"
+    exit_code = 3
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", default=3000, show_default=True, type=click.IntRange(0, 65_535), help="0: any that is free.")
+@click.option("--api-only", is_flag=True, help="Start no runs: another process on the same PostgreSQL does.")
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name it is reached by, as behind a proxy; repeat."
+)
+def serve(*, host: str, port: int, api_only: bool, hosts: tuple[str, ...]) -> int:
+    """Serve the API and run what is asked for, until Ctrl-C.
+
+    Alone on this machine it asks for no tokens, until there are some: as soon as one exists, or another host may ask,
+    everybody needs one. Exit code: 0 after Ctrl-C or SIGTERM; 2 when it must not start as it was asked to; 3 when it
+    cannot.
+    """
+    from pramana.show.api.serving import Serving, is_loopback
+    from pramana.store import open_store
+
+    store = open_store(settings.database_url())
+    try:
+        if api_only and store.kind == "sqlite":
+            raise InvalidInput(
+                "--api-only is for a team's PostgreSQL, where another process runs what this one accepts; set "
+                "PRAMANA_DATABASE_URL, or leave it out"
+            )
+        some = store.tokens.any()
+        if (not is_loopback(host) or hosts) and not some:
+            whom = f"listening at {host}" if not is_loopback(host) else f"answering as {hosts[0]}"
+            raise InvalidInput(
+                f"{whom} lets others in, and nobody has a token yet; make one first: pramana token create NAME --role "
+                "admin"
+            )
+        serving = Serving(
+            store, host, port, tokens_required=some, api_only=api_only, allowed_hosts=tuple(map(str.lower, hosts))
+        )
+        with _listening(host, port) as listening:
+            serving.port = listening.getsockname()[1]
+            _serve(serving, listening)
+    finally:
+        store.close()
+    return 0
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except OSError as error:
+        hint = "; is another server running? choose another port with --port" if port else ""
+        raise CannotListen(f"cannot listen at {host}:{port}: {error.strerror or error}{hint}") from None
+    return found
+
+
+def _serve(serving: "Serving", listening: socket.socket) -> None:
+    import uvicorn
+
+    from pramana.show.api import make_app
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                shown = f"[{serving.host}]" if ":" in serving.host else serving.host
+                who = (
+                    "everybody needs a token" if serving.tokens_required else "for this machine alone, no token needed"
+                )
+                click.echo(f"Pramana serves http://{shown}:{serving.port} ({who}); its API: /docs; Ctrl-C ends it.")
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """End in good order at each of them, and then as something that has ended well."""
+            before = {each: signal.signal(each, self.handle_exit) for each in _ENDING}
+            try:
+                yield
+            finally:
+                for each, handler in before.items():
+                    signal.signal(each, handler)
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            serving.closing.set()
+            await super().shutdown(sockets)
+
+    config = uvicorn.Config(
+        make_app(serving),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
+        timeout_graceful_shutdown=5,
+        ws="none",
+    )
+    server = Server(config)
+    asyncio.run(server.serve([listening]))
+    if not server.started:
+        raise CannotListen("the server could not start; what it printed says why")

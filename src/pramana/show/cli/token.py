@@ -1,0 +1,85 @@
+"""`pramana token`: who may use the server, and how much they may do."""
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from pramana import settings
+from pramana.show import terminal
+from pramana.show.cli import HelpfulGroup
+
+if TYPE_CHECKING:
+    from pramana.store.runs import Store
+
+
+def _store() -> "closing[Store]":
+    from pramana.store import open_store
+
+    return closing(open_store(settings.database_url()))
+
+
+@click.group(cls=HelpfulGroup)
+def token() -> None:
+    """Make, list and revoke the tokens of `pramana serve`."""
+
+
+@token.command()
+@click.argument("name")
+@click.option(
+    "--role",
+    type=click.Choice(("viewer", "editor", "admin")),
+    default="editor",
+    show_default=True,
+    help="viewer reads; editor changes scenarios and suites and starts runs; admin sets up providers and tokens too.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def create(name: str, *, role: str, as_json: bool) -> None:
+    """Make a token for NAME and print it, this once: only its hash is kept."""
+    with _store() as store:
+        made, secret = store.tokens.create(name, role)
+    if as_json:
+        terminal.print_json({"id": made.id, "name": made.name, "role": made.role, "token": secret})
+        return
+    click.echo(secret)
+    click.echo(f"Token {made.id} of {made.name} ({made.role}); it is not shown again.", err=True)
+    click.echo(
+        "Send it as: Authorization: Bearer TOKEN. A running server asks for tokens from its next start.", err=True
+    )
+
+
+@token.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print a list.")
+def list_(*, as_json: bool) -> None:
+    """List tokens, the revoked ones too."""
+    with _store() as store:
+        found = store.tokens.list()
+    if as_json:
+        terminal.print_json(
+            [
+                {
+                    "id": each.id,
+                    "name": each.name,
+                    "role": each.role,
+                    "created": each.created,
+                    "used": each.used,
+                    "revoked": each.revoked,
+                }
+                for each in found
+            ]
+        )
+        return
+    if not found:
+        click.echo("No tokens yet: `pramana token create NAME --role admin` makes the first.")
+    for each in found:
+        state = f"revoked {each.revoked[:10]}" if each.revoked else f"last used {each.used or 'never'}"
+        click.echo(terminal.fitted(f"{each.id}  {each.role:7} {each.name}  created {each.created[:10]}, {state}", 100))
+
+
+@token.command()
+@click.argument("token_id", metavar="ID")
+def revoke(token_id: str) -> None:
+    """End the token ID; a running server turns it away within seconds."""
+    with _store() as store:
+        ended = store.tokens.revoke(token_id)
+    click.echo(f"Token {ended.id} of {ended.name} is revoked.")

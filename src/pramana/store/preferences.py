@@ -1,0 +1,66 @@
+"""What an administrator decides for everyone: read often, written seldom, the same for every process of a store."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from sqlalchemy import delete, insert, select
+
+from pramana.errors import InvalidInput, did_you_mean, quote
+from pramana.store.changes import record
+from pramana.store.engine import Database
+from pramana.store.schema import preferences
+from pramana.store.scoring import timestamp
+
+_Origin = Annotated[str, msgspec.Meta(pattern=r"^https?://[^/?#\s@]+$", max_length=300)]
+
+
+class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is decided; the defaults hold until somebody does."""
+
+    anonymous_submission: bool = False
+    """Whether results are taken from people without a token."""
+    refuse_unverified: bool = False
+    """Whether results of a suite that nobody here knows are refused, instead of kept apart."""
+    allow_private_addresses: bool = False
+    """Whether recordings and models may be at private addresses; of a server for this machine alone they always may."""
+    requests_per_minute: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 1_200
+    """Of one token; of one address without."""
+    largest_body_mb: Annotated[int, msgspec.Meta(ge=1, le=1_024)] = 32
+    largest_upload_mb: Annotated[int, msgspec.Meta(ge=1, le=10_240)] = 50
+    """Of one recording."""
+    cors_origins: Annotated[tuple[_Origin, ...], msgspec.Meta(max_length=100)] = ()
+    """Pages of other hosts that may use the API, such as https://bench.example."""
+
+
+class Decisions:
+    """The preferences of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self) -> Preferences:
+        """Return what holds now."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(preferences.c.name, preferences.c.value)).all()
+        known = {name: msgspec.json.decode(value) for name, value in rows if name in Preferences.__struct_fields__}
+        return msgspec.convert(known, Preferences)
+
+    def write(self, changed: Mapping[str, Any]) -> Preferences:
+        """Decide anew about some of them; None takes a decision back. All are good, or none is taken."""
+        names = Preferences.__struct_fields__
+        for name in changed:
+            if name not in names:
+                raise InvalidInput(f"there is no setting {quote(name)}{did_you_mean(name, names)}")
+        kept = {name: value for name, value in changed.items() if value is not None}
+        try:
+            msgspec.convert(kept, Preferences)
+        except msgspec.ValidationError as error:
+            raise InvalidInput(f"this setting does not fit: {error}") from None
+        with self._database.writing() as connection:
+            connection.execute(delete(preferences).where(preferences.c.name.in_(list(changed))))
+            for name, value in kept.items():
+                row = {"name": name, "value": msgspec.json.encode(value).decode(), "updated": timestamp()}
+                connection.execute(insert(preferences), row)
+            record(connection, "settings", ", ".join(sorted(changed)), "updated")
+        return self.read()

@@ -1,0 +1,42 @@
+"""Servers for the tests beside it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .served import Client, serve
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.sqlite3'}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """Either store: for what depends on it."""
+    name = "sqlite_url" if request.param == "sqlite" else "postgres_url"
+    url: str = request.getfixturevalue(name)
+    return url
+
+
+@pytest.fixture
+def client(sqlite_url: str) -> Iterator[Client]:
+    """A server for one person, on SQLite."""
+    with serve(sqlite_url) as found:
+        yield found
+
+
+@pytest.fixture
+def either(store_url: str) -> Iterator[Client]:
+    """The same on each store."""
+    with serve(store_url) as found:
+        yield found
+
+
+@pytest.fixture
+def guarded(sqlite_url: str) -> Iterator[Client]:
+    """A server that asks everybody for a token; `with_token(role)` gives one."""
+    with serve(sqlite_url, tokens_required=True) as found:
+        yield found

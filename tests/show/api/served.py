@@ -1,0 +1,177 @@
+"""A server for tests: in this process with a store of its own, or as the program that people start; and a plain client."""
+
+import asyncio
+import http.client
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from pramana.show.api import make_app
+from pramana.show.api.serving import Serving
+from pramana.store import open_store
+from pramana.store.runs import Store
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def data(self) -> Any:
+        """What a good answer holds; anything else is a failed test that says what came instead."""
+        assert self.json["success"] is True, self.body[:2000]
+        return self.json["data"]
+
+    @property
+    def error(self) -> str:
+        assert self.json["success"] is False, self.body[:2000]
+        assert self.json.keys() >= {"error", "code", "details"}
+        found: str = self.json["error"]
+        return found
+
+
+@dataclass
+class Client:
+    """Asks a server; each request by a connection of its own."""
+
+    url: str
+    token: str | None = None
+    store: Store | None = None
+    """Of a server in this process."""
+    serving: Serving | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        value: Any = None,
+        *,
+        body: bytes | Iterator[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 60,
+    ) -> Answer:
+        parts = urlsplit(self.url)
+        assert parts.hostname
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
+        sent = dict(self.headers)
+        if self.token:
+            sent["Authorization"] = f"Bearer {self.token}"
+        if value is not None:
+            body, sent["Content-Type"] = json.dumps(value).encode(), "application/json"
+        try:
+            connection.request(method, path, body, {**sent, **(headers or {})})
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, found, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **given: Any) -> Answer:
+        return self.call("GET", path, **given)
+
+    def post(self, path: str, value: Any = None, **given: Any) -> Answer:
+        return self.call("POST", path, value, **given)
+
+    def put(self, path: str, value: Any = None, **given: Any) -> Answer:
+        return self.call("PUT", path, value, **given)
+
+    def patch(self, path: str, value: Any = None, **given: Any) -> Answer:
+        return self.call("PATCH", path, value, **given)
+
+    def delete(self, path: str, **given: Any) -> Answer:
+        return self.call("DELETE", path, **given)
+
+    def with_token(self, role: str) -> "Client":
+        """Return a client with a new token of a role."""
+        assert self.store
+        return Client(self.url, self.store.tokens.create(role, role)[1], self.store, self.serving)
+
+
+@contextmanager
+def serve(database_url: str, **given: Any) -> Iterator[Client]:
+    """Serve in this process, on a free port, until the context ends."""
+    store = open_store(database_url)
+    serving = Serving(store, **given)
+    listening = socket.create_server(("127.0.0.1", 0))
+    serving.port = listening.getsockname()[1]
+    config = uvicorn.Config(make_app(serving), log_level="warning", access_log=False, lifespan="on", ws="none")
+    config.timeout_graceful_shutdown = 2
+    server = uvicorn.Server(config)
+
+    async def work() -> None:
+        serving.closing = asyncio.Event()
+        await server.serve([listening])
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()), daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive(), "the server did not start"
+            thread.join(0.01)
+        yield Client(f"http://127.0.0.1:{serving.port}", store=store, serving=serving)
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listening.close()
+        store.close()
+        assert not thread.is_alive(), "the server did not end"
+
+
+@dataclass
+class Program:
+    """`pramana serve` as a process."""
+
+    process: subprocess.Popen[str]
+    client: Client
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.kill()
+        self.process.wait(20)
+
+
+@contextmanager
+def program(*options: str, **environment: str) -> Iterator[Program]:
+    """Start `pramana serve` on a free port; it inherits the data folder of the test."""
+    import os
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pramana", "serve", "--port", "0", *options],
+        env={**os.environ, **environment},  # noqa: TID251 - a child gets what a child gets
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout
+    try:
+        said = process.stdout.readline()
+        found = re.search(r"http://\S+:\d+", said)
+        assert found, said + process.stdout.read()
+        yield Program(process, Client(found[0]))
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(20)
+        process.stdout.close()
