@@ -69,12 +69,15 @@ def serve(*, host: str, port: int, api_only: bool, hosts: tuple[str, ...]) -> in
 
 
 def _listening(host: str, port: int) -> socket.socket:
+    found: socket.socket | None = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, kind, protocol)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
     except OSError as error:
+        if found:
+            found.close()
         hint = "; is another server running? choose another port with --port" if port else ""
         raise CannotListen(f"cannot listen at {host}:{port}: {error.strerror or error}{hint}") from None
     return found
