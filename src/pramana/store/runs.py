@@ -36,6 +36,7 @@ from pramana.store.scoring import (
     spent_on_checks,
     timestamp,
 )
+from pramana.store.sounds import Sounds
 from pramana.store.text import restored_or_none, stored, stored_or_none
 from pramana.store.tokens import Tokens
 from pramana.store.writer import Writer
@@ -61,6 +62,7 @@ class Store:
         self._database = database
         self.blobs = Blobs(settings.home() / "blobs")
         """Recordings and logs: files, wherever the rows are."""
+        self.sounds = Sounds(settings.home() / "audio", self.blobs)
         self.changes = Changes(database)
         self.decisions = Decisions(database)
         self.tokens = Tokens(database)

@@ -12,11 +12,15 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from pramana.show.api import admin, documentation, envelope, health
+from pramana.show.api import admin, audio, documentation, envelope, health
 from pramana.show.api.gate import Gate
 from pramana.show.api.serving import Serving
 
-ROUTERS = (health.router, admin.router)
+ROUTERS = (
+    health.router,
+    admin.router,
+    audio.router,
+)
 
 
 def make_app(serving: Serving) -> ASGIApp:

@@ -7,10 +7,10 @@ it is wrong. The framework's own errors come out so too, and nobody outside ever
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
@@ -100,6 +100,21 @@ def _json(value: Any, status: int, headers: Mapping[str, str] | None = None) -> 
 
         body = as_json(value).encode()
     return Response(body, status, headers, "application/json")
+
+
+PageNumber = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
+PageSize = Annotated[int, Query(alias="pageSize", ge=1, le=500)]
+"""Which page of a list: `def route(page: PageNumber = 1, page_size: PageSize = 50)`."""
+
+
+def page_meta(page: int, size: int, total: int) -> dict[str, int]:
+    """Return what a list says of its pages."""
+    return {"page": page, "pageSize": size, "total": total, "totalPages": -(-total // size)}
+
+
+def page_of(every: Sequence[_Data], page: int, size: int) -> tuple[Sequence[_Data], dict[str, int]]:
+    """Return one page of a list that is at hand, and what it says of its pages."""
+    return every[(page - 1) * size : page * size], page_meta(page, size, len(every))
 
 
 def documented(data: Any, *errors: int, status: int = 200, description: str = "Done") -> dict[str, Any]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 COOKIE = "pramana_token"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
-UPLOADS = "/audio/"
+UPLOADS = "/audio"
 REMEMBERED = 10_000
 """Tokens and addresses: a stranger who invents some must not fill our memory."""
 _SECURITY = (
@@ -174,14 +174,13 @@ class Gate:
 
     def _most(self, scope: Scope) -> int:
         decided = self._serving.preferences()
-        upload = scope["path"].startswith(UPLOADS)
-        return (decided.largest_upload_mb if upload else decided.largest_body_mb) << 20
+        return (decided.largest_upload_mb if _is_upload(scope) else decided.largest_body_mb) << 20
 
     def _too_large(self, scope: Scope) -> "Response":
         return refuse(413, self._too_much(scope))
 
     def _too_much(self, scope: Scope) -> str:
-        what = "recording" if scope["path"].startswith(UPLOADS) else "request"
+        what = "recording" if _is_upload(scope) else "request"
         return f"a {what} may have {self._most(scope) >> 20} MB at most; send less at once"
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
@@ -235,6 +234,11 @@ _PREFLIGHT = {
     "Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID, Range",
     "Access-Control-Max-Age": "600",
 }
+
+
+def _is_upload(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path == UPLOADS or path.startswith(f"{UPLOADS}/")
 
 
 def _is_preflight(scope: Scope, headers: Headers) -> bool:

@@ -1,0 +1,151 @@
+"""`/audio/…`: what people bring and what calls have recorded, by path or by digest, in ranges for seeking."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from pramana import audio
+from pramana.errors import InvalidInput
+from pramana.show.api.envelope import PageNumber, PageSize, Shape, answer, documented, page_of, refuse
+from pramana.show.api.serving import Editor, Here, Viewer
+from pramana.store.sounds import Kept
+
+router = APIRouter(tags=["audio"])
+CHUNK = 1 << 18
+_KINDS = {b"RIFF": "audio/wav", b"OggS": "audio/ogg", b"fLaC": "audio/flac", b'{"t"': "application/x-ndjson"}
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            kind: {"schema": {"type": "string", "format": "binary"}}
+            for kind in ("application/octet-stream", "audio/wav")
+        },
+    }
+}
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+class Recording(Shape):
+    """A recording that is there."""
+
+    path: str
+    bytes: int
+    changed_at: str
+
+
+class Uploaded(Recording):
+    """A recording that was brought."""
+
+    digest: str
+    seconds: float
+    sample_rate: int
+
+
+@router.get("/api/audio", summary="List recordings", **documented(list[Recording]))
+def list_recordings(here: Here, _: Viewer, page: PageNumber = 1, page_size: PageSize = 50) -> Response:
+    """Return those that people brought, by name."""
+    every = list(here.store.sounds.list())
+    shown, meta = page_of(every, page, page_size)
+    return answer([_recording(each) for each in shown], meta)
+
+
+@router.post("/audio", summary="Bring a recording", **documented(Uploaded, 409, status=201), openapi_extra=_BODY)
+async def upload(request: Request, here: Here, _: Editor) -> Response:
+    """Keep the body, a WAV, FLAC, OGG or MP3, under its digest: `/audio/sha256:…`."""
+    return await asyncio.to_thread(_keep, here, None, await request.body())
+
+
+@router.put(
+    "/audio/{name:path}",
+    summary="Bring a recording by name",
+    **documented(Uploaded, 409, status=201),
+    openapi_extra=_BODY,
+)
+async def upload_as(
+    name: str, request: Request, here: Here, _: Editor, *, replace: Annotated[bool, Query()] = False
+) -> Response:
+    """Keep the body under a path, which a scenario names as its `prompt_audio_url`."""
+    return await asyncio.to_thread(_keep, here, name, await request.body(), replace)
+
+
+def _a_file() -> dict[str, Any]:
+    """Return what a route says that answers with a file, or in the envelope why not."""
+    told = documented(Recording, 404, 416)
+    told["responses"] |= {
+        status: {"content": {"audio/*": {}}, "description": what}
+        for status, what in ((200, "The file"), (206, "The part of it that was asked for"))
+    }
+    return told
+
+
+@router.get("/audio/{name:path}", summary="Fetch a recording", **_a_file())
+@router.head("/audio/{name:path}", include_in_schema=False)
+def fetch(name: str, request: Request, here: Here, _: Viewer) -> Response:
+    """Return a file by its path or digest, or the part of it that a Range asks for."""
+    return _sent(here.store.sounds.find(name), request)
+
+
+@router.delete("/audio/{name:path}", summary="Remove a recording", **documented(None, 404))
+def remove(name: str, here: Here, _: Editor) -> Response:
+    """Take away a recording that somebody brought; recordings of calls stay with their runs."""
+    here.store.sounds.remove(name)
+    return answer(None)
+
+
+def _keep(here: Here, name: str | None, data: bytes, replace: bool = False) -> Response:
+    try:
+        sound = audio.read(data)
+    except audio.BadAudio as bad:
+        raise InvalidInput(f"this recording cannot be used: {bad}") from None
+    if wrong := audio.problem(sound.samples, sound.rate):
+        raise InvalidInput(f"this recording cannot be used: {wrong}")
+    kept, new = here.store.sounds.put(name, data, replace=replace)
+    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    about = {"digest": digest, "seconds": round(sound.seconds, 6), "sampleRate": sound.rate}
+    return answer({**_recording(kept), **about}, status=201 if new else 200)
+
+
+def _recording(kept: Kept) -> dict[str, object]:
+    return {"path": f"/audio/{kept.name}", "bytes": kept.size, "changedAt": kept.changed}
+
+
+def _sent(path: Path, request: Request) -> Response:
+    size = path.stat().st_size
+    headers = {
+        "accept-ranges": "bytes",
+        "content-security-policy": "default-src 'none'; media-src 'self'; sandbox",
+        "cache-control": "private, max-age=3600" if ":" in request.path_params["name"] else "private, no-cache",
+    }
+    first, last, status = 0, size - 1, 200
+    if wanted := _RANGE.fullmatch(request.headers.get("range", "")):
+        begin, end = wanted.groups()
+        if begin:
+            first, last = int(begin), min(int(end), size - 1) if end else size - 1
+        else:  # so many from the end
+            first = max(0, size - int(end or 0))
+        if first > last or first >= size or (begin and end and int(end) < int(begin)):
+            outside = {"content-range": f"bytes */{size}"}
+            return refuse(416, f"the recording has {size:,} bytes, and none of those were asked for", headers=outside)
+        status = 206
+        headers["content-range"] = f"bytes {first}-{last}/{size}"
+    headers["content-length"] = str(last - first + 1)
+    with path.open("rb") as file:
+        kind = _KINDS.get(file.read(4), "audio/mpeg")
+    if request.method == "HEAD":
+        return Response(status_code=status, headers=headers, media_type=kind)
+    return StreamingResponse(_pieces(path, first, last), status, headers, kind)
+
+
+def _pieces(path: Path, first: int, last: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        file.seek(first)
+        left = last - first + 1
+        while left and (piece := file.read(min(CHUNK, left))):
+            left -= len(piece)
+            yield piece
