@@ -172,7 +172,7 @@ def main() -> int:
             share_of(rate <= step for rate in cut_mismatched),
         ]
         print(f"| {step} | " + " | ".join(cells) + " |")
-    states = [guard(each.samples, each.text, each.heard, "en").state for each in every]
+    states = [guard(each.samples, each.text, each.heard, "en", rate=audio.CALLER_RATE).state for each in every]
     print(f"\nThe guard on all {len(every)} clean calls: " + ", ".join(f"{n} {s}" for s, n in _counted(states)))
     clipped(ears, pairs)
     print(f"\nThe guard calls sound clipped above {CLIPPED_SHARE:.0%}.")

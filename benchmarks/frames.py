@@ -1,45 +1,117 @@
-"""Can a broken agent break us? 100,000 broken frames into every wire format.
+"""Can a broken agent break us? 100,000 broken frames into every wire format, and what they mean into whole calls.
 
-Bar: only errors of ours leave a wire, none hangs, and every event is plain data. The frames are made of what each
-loopback agent really sends in two calls (cut, spoilt, with other types and keys, huge, deep, binary), from a fixed
-seed. Synthetic by nature.
+Bar: only errors of ours leave a wire, none hangs, and every event is plain data; a call in which such events come is
+held to some end, and its recording and log are measured. The frames are made of what each loopback agent really sends
+in two calls (cut, spoilt, with other types and keys, huge, deep, binary), from a fixed seed. Synthetic by nature.
 """
 
 import argparse
 import asyncio
+import json
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from pramana import audio
+from pramana.errors import ProviderError
 from pramana.model import Line, Target, Utterance
 from pramana.providers.declared import shipped
 from pramana.providers.declared_wire import DeclaredWire
 from pramana.providers.http import Account
 from pramana.providers.live import LiveWire
 from pramana.providers.loopback.__main__ import VOICES
-from pramana.providers.loopback.fuzz import survive
+from pramana.providers.loopback.fuzz import frames, survive
 from pramana.providers.loopback.voice import Script, VoiceLoopback
 from pramana.providers.names import providers
 from pramana.providers.realtime import RealtimeWire
-from pramana.providers.voice import Dial, Message, Wire
+from pramana.providers.voice import Dial, Event, Heard, Message, Wire
 from pramana.run.call import Conversation, Patience
+from pramana.score.speech import as_check, measure_call
 from pramana.selftest import BY_ADDRESS, KEY, WIRES
 
 FRAMES = 100_000
+CALLS, EVENTS = 100, 200
+"""Whole calls, and how many broken frames come in each; they are held at once."""
+LONGEST_S = 4.0
 LONGEST = 10_000
 """Bytes of a frame that is taken as a sample: a long sound in every one would only take time."""
+
+
+class Broken:
+    """A channel on which whatever a wire makes of broken frames comes in while the caller talks."""
+
+    greets = False
+
+    def __init__(self, wire: Wire, messages: Sequence[Message]) -> None:
+        self._wire, self._messages, self._count = wire, messages, 0
+        self.uplink, self.downlink = wire.uplink, wire.downlink
+        self._heard: asyncio.Queue[Heard] = asyncio.Queue()
+
+    async def send(self, frame: bytes) -> None:
+        """Take a frame, and let a few messages come."""
+        self._wire.speak(frame)
+        for message in self._messages[self._count : self._count + 3]:
+            try:
+                found = tuple(self._wire.read(message))
+            except ProviderError as error:
+                found = (Event("unknown", str(error)),)
+            # Most broken messages are errors, and the first would end the call.
+            self._heard.put_nowait(
+                Heard(time.monotonic(), tuple(e for e in found if e.kind not in ("error", "closed")))
+            )
+        self._count += 3
+
+    async def receive(self) -> Heard:
+        """Return what happens next."""
+        return await self._heard.get()
+
+    async def interrupt(self, played_s: float) -> None:
+        """Take what is said then."""
+        self._wire.interrupted(played_s)
+
+    async def close(self) -> None:
+        """Hang up."""
+
+
+async def hold(wire: Callable[[], Wire], samples: Sequence[Message], calls: int) -> Counter[str]:
+    """Hold calls in which broken frames come, measure them, and return how often which check came of it."""
+    chance = iter(frames(samples, 1))
+
+    async def one() -> str:
+        broken = [next(chance) for _ in range(EVENTS)]
+        mixed = [each for pair in zip(broken, list(samples) * EVENTS, strict=False) for each in pair]
+        patience = Patience(answer_within_s=0.5, longest_s=LONGEST_S)
+        held = await Conversation(Broken(wire(), mixed), _lines(), {"rate": 24000}, patience).hold()
+        return str(await asyncio.to_thread(measured, held.recording, held.log))
+
+    return Counter(await asyncio.gather(*(one() for _ in range(calls))))
+
+
+def measured(recording: bytes, log: bytes) -> str:
+    """Return how the check of a call ends."""
+    found, rate = audio.read_wav(recording)
+    events = [json.loads(line) for line in log.splitlines()]
+    nobody: Any = {"transcribe": None, "languages": (), "language": "en"}
+    check = as_check(measure_call(found, rate, events, lines=2, **nobody))
+    json.dumps(check.evidence, allow_nan=False)
+    return check.outcome.value
+
+
+def _lines() -> list[Utterance]:
+    tone = (9000 * np.sin(np.arange(5000) / 8)).astype(np.int16)
+    return [Utterance(Line("one"), tone, "one"), Utterance(Line("two", barge_in_s=0.2), tone, "two")]
 
 
 async def said(name: str) -> list[Message]:
     """Return what the loopback agent of a wire format says in two calls, each kind of message once."""
     module, _, attribute = VOICES[WIRES[name]].partition(":")
     agent = getattr(import_module(module), attribute)
-    tone = (9000 * np.sin(np.arange(5000) / 8)).astype(np.int16)
-    spoken = [Utterance(Line("one"), tone, "one"), Utterance(Line("two", barge_in_s=0.2), tone, "two")]
+    spoken = _lines()
     messages: list[Message] = []
     for transcript in ("with", "late"):
         script = Script(first_byte_s=0.25, answer_s=0.6, transcript=transcript, unknown_event=True)
@@ -75,16 +147,20 @@ def main() -> int:
     """Print the table; anything but an error of ours ends the program with a traceback."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.frames", description=__doc__)
     parser.add_argument("--frames", type=int, default=FRAMES)
-    count = parser.parse_args().frames
-    print("| wire format | frames | refused | unknown events | other events | seconds |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    parser.add_argument("--calls", type=int, default=CALLS)
+    given = parser.parse_args()
+    count = given.frames
+    print("| wire format | frames | refused | unknown events | other events | seconds | calls held and measured |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in WIRES:
         samples = asyncio.run(said(name))
         start = time.perf_counter()
         met = survive(wire_of(name), samples, count)
         took = time.perf_counter() - start
         others = sum(met.values()) - met["refused"] - met["unknown"]
-        cells = (name, f"{count:,}", f"{met['refused']:,}", f"{met['unknown']:,}", f"{others:,}", f"{took:.1f}")
+        ended = asyncio.run(hold(wire_of(name), samples, given.calls))
+        told = ", ".join(f"{number} {outcome}" for outcome, number in sorted(ended.items()))
+        cells = (name, f"{count:,}", f"{met['refused']:,}", f"{met['unknown']:,}", f"{others:,}", f"{took:.1f}", told)
         print(f"| {' | '.join(cells)} |", flush=True)
     return 0
 

@@ -7,8 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from pramana.errors import InvalidInput
+from pramana.model import Outcome
 from pramana.run import call
-from pramana.selftest import ALLOWED_S, WIRES, Clock, chosen, prove
+from pramana.score.calls import CallScoring
+from pramana.selftest import ALLOWED_S, WIRES, Clock, _percentile, _working, chosen, prove
 from pramana.show.cli import pramana
 
 TURNS, CALLS = 8, 4
@@ -42,6 +44,34 @@ def test_a_clock_is_proven_by_every_turn_and_within_what_is_allowed_beyond_the_t
     assert not Clock("x", 7, 8, 0.001, 0.002, 0.002, 0.004).proven
     assert not Clock("x", 8, 8, 0.001, 0.0041 + ALLOWED_S, 0.5, 0.004).proven
     assert not Clock("x", 0, 0, float("inf"), float("inf"), 0.0, 0.004).proven
+
+
+def test_a_percentile_is_the_smallest_value_that_so_many_are_not_above() -> None:
+    hundred = [float(each) for each in range(1, 101)]
+    assert [_percentile(hundred, share) for share in (0.5, 0.95, 1.0)] == [50.0, 95.0, 100.0]
+    assert (_percentile([1.0, 2.0], 0.5), _percentile([7.0], 0.95)) == (1.0, 7.0)
+    assert _percentile([], 0.5) == float("inf")
+
+
+def test_what_keeps_the_machine_busy_is_the_scoring_of_a_finished_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes: list[Outcome] = []
+    twice = asyncio.Event()
+    score = CallScoring.score
+
+    async def watched(*given: object) -> object:
+        check = await score(*given)  # type: ignore[arg-type]
+        outcomes.append(check.outcome)
+        if len(outcomes) > 1:
+            twice.set()
+        return check
+
+    async def work() -> None:
+        async with _working():
+            await twice.wait()
+
+    monkeypatch.setattr(CallScoring, "score", watched)
+    asyncio.run(work())
+    assert outcomes[:2] == [Outcome.PASSED] * 2
 
 
 def test_wire_formats_are_chosen_by_name() -> None:

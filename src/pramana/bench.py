@@ -7,12 +7,14 @@ talks to a terminal: whoever wants to watch passes a function that is called aft
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +23,7 @@ from pramana import settings
 from pramana.embedded import weights
 from pramana.errors import InvalidInput, PramanaError, ProviderError, Stopped
 from pramana.hash import RecordDigest, hash_result
+from pramana.load.selection import Selection
 from pramana.load.sources import Sources
 from pramana.model import (
     Case,
@@ -40,8 +43,9 @@ from pramana.model import (
 )
 from pramana.providers.names import is_called, resolve, resolve_embedder
 from pramana.providers.prices import Prices
-from pramana.run.accounts import Limits, OpenAccounts, commands
+from pramana.run.accounts import Limits, OpenAccounts, Reach, commands
 from pramana.run.asking import Asking, Budget, in_turn
+from pramana.run.calling import Calling
 from pramana.run.engine import Feed, Pool, as_it_is, stream
 from pramana.run.speech import NotSpoken, Speaker
 from pramana.run.stop import Stop
@@ -51,13 +55,18 @@ from pramana.score.scoring import NO_JUDGE, NOT_WRITTEN_TO, Scoring
 from pramana.score.similarity import Similarity, asked_of
 from pramana.store.engine import chunks
 from pramana.store.lease import Lease
+from pramana.store.queue import CANCELLED
 from pramana.store.runs import Store
 
-__all__ = ["INTERRUPTED", "Limits", "Progress", "Sources", "Watch", "evaluate", "execute", "judge_again", "run_sync"]
+__all__ = [
+    "INTERRUPTED", "Limits", "Progress", "Reach", "Sources", "Watch", "evaluate", "execute", "judge_again", "run_sync",
+]  # fmt: skip
 
 NEVER_A_JUDGE = ("local", "local-voice")
 """The embedded model is a subject that fails visibly; its verdicts would look like evidence and be none."""
 INTERRUPTED = "interrupted by the user"
+HANDED_ON = "its server ended in good order; the next one goes on with it"
+_ENDINGS: Mapping[str | None, RunStatus] = {INTERRUPTED: "interrupted", CANCELLED: "cancelled", HANDED_ON: "queued"}
 TICK_S = 1.0
 
 
@@ -81,9 +90,24 @@ Watch = Callable[[Progress], None]
 # ── Begin a run ──
 
 
+class AnySources(Protocol):
+    """Where the cases of a run come from: files, a tier, or what a server keeps."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def hash(self) -> str | None: ...
+
+    @property
+    def selection(self) -> Selection: ...
+
+    def cases(self) -> Iterator[Case]: ...
+
+
 def evaluate(
     store: Store,
-    sources: Sources,
+    sources: AnySources,
     models: Sequence[str],
     *,
     judge: str | None = None,
@@ -94,26 +118,22 @@ def evaluate(
     variants: Sequence[str] | None = None,
     stt: str | None = None,
     voice: str = "espeak",
+    reach: Reach | None = None,
 ) -> Run:
     """Load, validate and write down a run; `execute()` then does it."""
-    targets = tuple(_described(resolve(model, commands=commands())) for model in models)
-    _refuse_twice(targets)
-    if voice == "piper":
-        weights.verified("piper")  # or every case would find out by itself that it was never pulled
-    plan = Plan(
-        suite=f"{sources.name} (selection)" if sources.selection else sources.name,
-        suite_hash=None if sources.selection else sources.hash,
-        targets=targets,
+    plan = planned(
+        store,
+        sources,
+        models,
+        judge=judge,
+        embedder=embedder,
         repeats=repeats,
-        parameters={"temperature": 0, "seed": 42, **(parameters or {})},
+        parameters=parameters,
         system_prompt=system_prompt,
-        judge=_who_judges(judge),
-        selection=sources.selection.recorded(),
-        runner_version=version("pramana"),
-        embedder=_who_embeds(embedder),
-        variants=_how_asked(targets, variants),
-        stt=resolve(stt) if stt else None,
+        variants=variants,
+        stt=stt,
         voice=voice,
+        reach=reach,
     )
     run = store.create_run(plan, sources.cases())
     if not run.expected:
@@ -124,17 +144,69 @@ def evaluate(
     return run
 
 
+def planned(
+    store: Store,
+    sources: AnySources,
+    models: Sequence[str],
+    *,
+    judge: str | None = None,
+    embedder: str | None = None,
+    repeats: int = 1,
+    parameters: dict[str, Any] | None = None,
+    system_prompt: str | None = None,
+    variants: Sequence[str] | None = None,
+    stt: str | None = None,
+    voice: str = "espeak",
+    reach: Reach | None = None,
+) -> Plan:
+    """Return the plan of a run; nothing is written down."""
+    reach = _reaching(store, reach or Reach())
+    targets = tuple(_described(_named(model, reach)) for model in models)
+    _refuse_twice(targets)
+    if voice == "piper":
+        weights.verified("piper")  # or every case would find out by itself that it was never pulled
+    return Plan(
+        suite=f"{sources.name} (selection)" if sources.selection else sources.name,
+        suite_hash=None if sources.selection else sources.hash,
+        targets=targets,
+        repeats=repeats,
+        parameters={"temperature": 0, "seed": 42, **(parameters or {})},
+        system_prompt=system_prompt,
+        judge=_who_judges(judge, reach),
+        selection=sources.selection.recorded(),
+        runner_version=version("pramana"),
+        embedder=_who_embeds(embedder, reach),
+        variants=_how_asked(targets, variants),
+        stt=_named(stt, reach) if stt else None,
+        voice=voice,
+    )
+
+
+def _reaching(store: Store, reach: Reach) -> Reach:
+    """Return whom a run may reach, with the providers that are registered in its store."""
+    return reach if reach.registered else replaced(reach, registered=store.providers.registered)
+
+
+def _named(typed: str, reach: Reach) -> Target:
+    """Return who is meant by what was typed, as far as whoever typed it may name them."""
+    ours = {} if reach.for_others else commands()
+    return resolve(typed, commands=ours, registered=reach.registered, for_others=reach.for_others)
+
+
 def _described(target: Target) -> Target:
     """Return a target with what its file says of it: a run is resumed by what was read, not by what stands there then.
 
     `websocket:FILE` is the agent that the file describes; `websocket:FILE#NAME` tells it which model or agent is meant.
     """
-    if target.provider != "websocket":
+    if target.provider != "websocket" or "description" in target.arguments:
         return target
     from pramana.load.agent import load_agent
 
     file, _, model = target.model.partition("#")
-    return replace(target, model=model or Path(file).stem, arguments={"description": load_agent(Path(file))})
+    description = load_agent(Path(file))
+    if not model and "{model" in json.dumps(description):
+        raise InvalidInput(f"{file} says {{model}}, and nobody said which one; write websocket:{file}#MODEL")
+    return replace(target, model=model or Path(file).stem, arguments={"description": description})
 
 
 def _refuse_twice(targets: Sequence[Target]) -> None:
@@ -156,35 +228,54 @@ def _how_asked(targets: Sequence[Target], variants: Sequence[str] | None) -> tup
     return ("voice",) if called == {True} else ("text",)
 
 
-def _who_judges(typed: str | None) -> Target | None:
-    judge = resolve(typed, commands=commands()) if typed else None
+def _who_judges(typed: str | None, reach: Reach) -> Target | None:
+    judge = _named(typed, reach) if typed else None
     if judge and judge.provider in NEVER_A_JUDGE:
         raise InvalidInput("the embedded model is a subject, never a judge; name another with --judge")
     return judge
 
 
-def _who_embeds(typed: str | None) -> Target | None:
+def _who_embeds(typed: str | None, reach: Reach) -> Target | None:
     """Return who embeds; None for all-MiniLM-L6-v2 in this process, which is called `local` as the other model here."""
-    return None if typed in (None, "local") else resolve_embedder(typed)
+    if typed in (None, "local"):
+        return None
+    return resolve_embedder(typed, registered=reach.registered, for_others=reach.for_others)
 
 
 # ── Do it ──
 
 
-async def execute(store: Store, run: Run, limits: Limits, watch: Watch | None = None, stop: Stop | None = None) -> Run:
-    """Ask, score and store what the run still lacks; return it as it then stands."""
+async def execute(
+    store: Store,
+    run: Run,
+    limits: Limits,
+    watch: Watch | None = None,
+    stop: Stop | None = None,
+    *,
+    taken: bool = False,
+) -> Run:
+    """Ask, score and store what the run still lacks; return it as it then stands.
+
+    `taken`: this process has claimed it already.
+    """
     stop = Stop() if stop is None else stop
     if store.run(run.id).status == "finished":
         return store.run(run.id)
-    async with store.hold(run.id, lambda taken: stop(str(taken), taken)) as lease, AsyncExitStack() as stack:
+    if run.owner == "server" and not limits.reach.for_others:  # what others asked for stays so, wherever it goes on
+        private = settings.private_addresses_allowed()
+        limits = replaced(limits, reach=replaced(limits.reach, for_others=True, allow_private=private))
+    hold = store.hold(run.id, lambda lost: stop(str(lost), lost), lambda: stop(CANCELLED), taken=taken)
+    async with hold as lease, AsyncExitStack() as stack:
         try:
             prices = Prices.load(settings.prices_file())
             _refuse_unknown_prices(run.plan, prices, limits)
             budget = _what_is_left(store, run, limits)
+            limits = replaced(limits, reach=_reaching(store, limits.reach))
             accounts = await stack.enter_async_context(OpenAccounts(limits, budget, prices.cost, stop))
-            pools = _pools(store, run, accounts, stop)
+            pools = _pools(store, run, accounts, stop, limits.reach)
         except PramanaError as error:
-            if store.attempts(run.id) == 1:  # nobody was ever asked: a run that cannot begin is none
+            # Nobody was ever asked: a run that cannot begin is none, unless somebody waits for it elsewhere.
+            if run.owner == "cli" and store.attempts(run.id) == 1:
                 store.delete_run(run.id)
             else:
                 store.finish(run.id, "stopped", str(error))
@@ -220,9 +311,11 @@ class _Asked(Struct, frozen=True):
     """None: not made yet, since they can be made at once."""
 
 
-def _pools(store: Store, run: Run, accounts: OpenAccounts, stop: Stop) -> list[Pool[tuple[Key, Case], _Asked]]:
+def _pools(
+    store: Store, run: Run, accounts: OpenAccounts, stop: Stop, reach: Reach
+) -> list[Pool[tuple[Key, Case], _Asked]]:
     similarity = _similarity(run.plan, accounts)
-    speaker = Speaker(store.blobs.put, _recorded, run.plan.voice)
+    speaker = Speaker(store.blobs.put, partial(_recorded, reach), run.plan.voice)
     if run.plan.judge:
         accounts.asking(run.plan.judge)  # or a missing key would be told only when the first answer is judged
     return [_pool(store, run, target, accounts, similarity, speaker, stop) for target in run.plan.targets]
@@ -238,8 +331,7 @@ def _pool(
     stop: Stop,
 ) -> Pool[tuple[Key, Case], _Asked]:
     plan = run.plan
-    ears = accounts.ears(plan.stt)
-    scoring = _scoring(plan, target, accounts, similarity, CallScoring(store.blobs.get, ears))
+    scoring = _scoring(plan, target, accounts, similarity, CallScoring(store.blobs.get, accounts.ears(plan.stt)))
     system = (Turn("system", plan.system_prompt),) if plan.system_prompt else ()
     digest = RecordDigest(
         model=target.typed,
@@ -248,7 +340,7 @@ def _pool(
         system_prompt=plan.system_prompt,
     )
     written = None if is_called(target) else accounts.asking(target)
-    aloud = None if plan.variants == ("text",) else accounts.calling(target, store.blobs.put, ears)
+    aloud = None if plan.variants == ("text",) else accounts.calling(target, store.blobs.put, plan.stt)
 
     async def spoken(key: Key, case: Case) -> Request:
         """Return what is said; `NotSpoken` where it cannot be asked this way."""
@@ -262,7 +354,7 @@ def _pool(
 
     async def ask(work: tuple[Key, Case]) -> _Asked:
         key, case = work
-        asking: Asking | None
+        asking: Asking | Calling | None
         try:
             if written and key.variant == "text":
                 asking, asked = written, Request(target.model, system + case.turns, plan.parameters, "case", key.repeat)
@@ -299,11 +391,12 @@ def _pool(
         heard = reply.call.caller if reply.call else ()
         return Result(key, case.id, reply, None, checks, hashed, digest(key.case, reply.text, heard))
 
-    ceiling = max(asking.limiter.ceiling for asking in (written, aloud) if asking)
+    # Who can be asked in neither way has every case skipped, with the reason.
+    ceiling = max((asking.limiter.ceiling for asking in (written, aloud) if asking), default=1)
     return Pool(Feed(store.pending_chunks(run.id, target.typed)), ceiling, ask, finish)
 
 
-async def _recorded(url: str, case: Case) -> bytes:
+async def _recorded(reach: Reach, url: str, case: Case) -> bytes:
     """Return the file of a prompt that was recorded."""
     from pramana.providers.recordings import prompt_audio  # it brings the network along, which not every run needs
 
@@ -311,8 +404,8 @@ async def _recorded(url: str, case: Case) -> bytes:
         url,
         scenario_file=Path(case.source.file) if case.source else None,
         audio_folder=settings.home() / "audio",
-        from_api=False,
-        allow_private=settings.private_addresses_allowed(),
+        from_api=reach.for_others,
+        allow_private=reach.allow_private if reach.for_others else settings.private_addresses_allowed(),
     )
 
 
@@ -413,16 +506,17 @@ def _finish(store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop
     if lease.lost:
         return  # how it ends is the other process's to say
     now = store.run(run.id)
-    if now.stored < now.expected:
+    complete = now.stored >= now.expected
+    if not complete:
         stop(f"{now.expected - now.stored:,} results are missing, for a reason nobody has told")
     known = now.notes
     left_out: dict[str, list[str]] = dict(known.get("left_out", {}))
     for name, parameters in accounts.left_out().items():
         left_out[name] = sorted({*left_out.get(name, ()), *parameters})
     status: RunStatus = "finished"
-    if stop:
-        status = "interrupted" if stop.reason == INTERRUPTED else "stopped"
-    parts = [stop.reason] if stop.reason else []
+    if stop and not (complete and stop.reason in (CANCELLED, HANDED_ON)):
+        status = _ENDINGS.get(stop.reason, "stopped")
+    parts = [stop.reason] if stop.reason and status != "finished" else []
     parts += [f"not reproducible: {name} does not take {', '.join(each)}" for name, each in left_out.items()]
     this = {"prices": prices.version, **accounts.notes()}
     notes = {**this, "left_out": left_out, "sittings": [*known.get("sittings", ()), {**this, "reason": stop.reason}]}
@@ -449,8 +543,10 @@ async def judge_again(
     raised.
     """
     stop = Stop() if stop is None else stop
-    judged_by = _who_judges(judge) or run.plan.judge
-    plan = replace(run.plan, judge=judged_by, embedder=_who_embeds(embedder) if embedder else run.plan.embedder)
+    limits = replaced(limits, reach=_reaching(store, limits.reach))
+    judged_by = _who_judges(judge, limits.reach) or run.plan.judge
+    embedded_by = _who_embeds(embedder, limits.reach) if embedder else run.plan.embedder
+    plan = replace(run.plan, judge=judged_by, embedder=embedded_by)
     prices = Prices.load(settings.prices_file())
     _refuse_unknown_prices(plan, prices, limits)
     label = f"judged by {judged_by.typed if judged_by else 'itself'}"

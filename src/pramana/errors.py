@@ -8,8 +8,10 @@ PramanaError                    something Pramana can explain; never a stack tra
 ├── BrokenPlugin                a package registered something that cannot be used
 ├── WeightsMissing              an embedded model's weights are not here, and could not be brought here
 │   └── EngineMissing           the runtime that would work them is not installed
+├── Locked                      stored secrets cannot be read with the keys at hand
 ├── StoreFailed                 the database could not do what was asked of it
 ├── AlreadyRunning              another process is working on this run
+├── Conflict                    it cannot be done as things stand: the run has ended, or another version is there
 ├── BudgetSpent                 the run may spend no more: stops it at once
 ├── Stopped                     the run was told to stop before this was asked
 └── ProviderError               who was asked did not answer as hoped; says whether asking again may help
@@ -21,6 +23,7 @@ PramanaError                    something Pramana can explain; never a stack tra
     │   └── Unreachable         no connection: stops the run at once while nobody has answered yet
     ├── NothingThere            a 404 that is not about the model: likewise
     ├── BrokenReply             cut off, or not what the wire format promises
+    ├── AddressRefused          a server would be asked where it must not: stops the run at once
     ├── KeyInAnswer             the answer holds a key, so it is not stored
     └── Rejected                the request itself was refused; may name the parameter that was
 
@@ -136,6 +139,13 @@ class EngineMissing(WeightsMissing):
     code = "engine_missing"
 
 
+class Locked(PramanaError):
+    """Stored secrets cannot be read with the keys at hand."""
+
+    code = "locked"
+    http_status = 503
+
+
 class StoreFailed(PramanaError):
     """The database could not do what was asked of it."""
 
@@ -148,6 +158,14 @@ class AlreadyRunning(PramanaError):
 
     code = "already_running"
     http_status = 409
+
+
+class Conflict(PramanaError):
+    """It cannot be done as things stand."""
+
+    code = "conflict"
+    http_status = 409
+    exit_code = 2
 
 
 class BudgetSpent(PramanaError):
@@ -234,6 +252,13 @@ class BrokenReply(ProviderError):
 
     code = "broken_reply"
     transient = True
+
+
+class AddressRefused(ProviderError):
+    """The address is not on the public Internet, and whoever named it may name no other."""
+
+    code = "address_refused"
+    fatal = True
 
 
 class KeyInAnswer(ProviderError):

@@ -143,6 +143,8 @@ class Speech(Struct, frozen=True):
     utterances: tuple[Utterance, ...]
     language: str = "en"
     variant: str = "voice"
+    conditions: str = ""
+    """How it sounds: what the variant says, and what the case states itself."""
 
 
 Purpose = Literal["case", "judge", "embedding"]
@@ -400,7 +402,8 @@ class Plan(Struct, frozen=True):
     """Who speaks what was not recorded: `espeak`, or `piper` once it was pulled."""
 
 
-RunStatus = Literal["running", "finished", "stopped", "interrupted"]
+RunStatus = Literal["queued", "running", "finished", "stopped", "interrupted", "cancelled"]
+"""Queued: for a server. Stopped: for a reason of its own. Interrupted: left by whoever ran it. Cancelled: as asked."""
 
 
 class Spent(Struct, frozen=True):
@@ -430,3 +433,11 @@ class Run(Struct, frozen=True):
     """Why it stopped, or why it is not reproducible: in words."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What else was recorded: the limiter's history, the version of the prices."""
+    owner: Literal["cli", "server"] = "cli"
+    """Who runs it, and may go on with it."""
+    creator: str | None = None
+    """Who made it: the name of a token."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """What a server's run may spend, whichever server goes on with it."""
+    cancelled: str | None = None
+    """When somebody asked that it end."""

@@ -2,7 +2,7 @@
 
 Each wire format is spoken to its loopback agent, a process of its own that logs on the clock all processes of a machine
 share when the caller's last audible sample reached it and when it sent its answer. Calls are held, recorded and
-measured exactly as in a run, several at once, while speech recognition keeps the machine busy. The error is what the
+measured exactly as in a run, several at once, while a finished call is scored over and over. The error is what the
 recording says, less what that log says; the lateness of a mere 20 ms ticker in the same process says how much of it is
 the machine's. Configured delays prove nothing and are not looked at.
 """
@@ -16,15 +16,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pramana.errors import InvalidInput, Unavailable, did_you_mean, quote
-from pramana.model import Line, Target, Utterance
+from pramana.model import Call, Case, Facets, Line, Outcome, Reply, Target, Utterance
+from pramana.providers.cascade import EmbeddedEars
 from pramana.providers.http import Account
 from pramana.providers.names import providers
 from pramana.providers.voice import FRAME_S, Dial, Voice
-from pramana.run.call import Conversation, Held, Patience
+from pramana.run.call import LOG_VERSION, Conversation, Held, Patience
+from pramana.score.calls import CallScoring
 from pramana.score.timing import measure
 
 if TYPE_CHECKING:
@@ -46,6 +50,10 @@ TURNS, CALLS = 200, 8
 ALLOWED_S = 0.020
 """Beyond the lateness of the ticker, at the 95th percentile."""
 FIRST_BYTE_S, LEADING_S, ANSWER_S = 0.35, 0.12, 0.25
+SHORT_S, LONG_S = (0.25, 0.4), (2.0, 4.0)
+"""Of a line; one in five is a long one, as people say them."""
+SCORED = ("When do you open tomorrow, and may I pay by card?", "We open at nine in the morning, and cards are welcome.")
+"""What is said in the call that is scored meanwhile."""
 STARTUP_S = 30.0
 KEY = "selftest-0123456789abcdef"
 
@@ -118,10 +126,9 @@ def _name(wire: str, url: str, number: int) -> str:
 
 async def _call(provider: Voice, name: str, turns: int, done: Callable[[int], None] | None) -> "tuple[str, Held]":
     chance = random.Random(name.rpartition("-")[2])
-    spoken = [
-        Utterance(Line(f"line {each}"), await asyncio.to_thread(_tone, chance.uniform(0.25, 0.4)), f"line {each}")
-        for each in range(turns)
-    ]
+    lengths = [chance.uniform(*(SHORT_S if each % 5 else LONG_S)) for each in range(turns)]
+    tones = await asyncio.to_thread(lambda: [_tone(each) for each in lengths])
+    spoken = [Utterance(Line(f"line {each}"), tone, f"line {each}") for each, tone in enumerate(tones)]
     channel = await provider.dial(Dial(name))
     patience = Patience(answer_within_s=5.0, longest_s=30.0 + 5.0 * turns)
     held = await Conversation(channel, spoken, {"rate": 24000}, patience).hold()
@@ -193,23 +200,55 @@ async def _ticking() -> AsyncIterator[list[float]]:
 
 @asynccontextmanager
 async def _working() -> AsyncIterator[None]:
-    """Keep the machine as busy as scoring does: speech recognition in a thread, clip after clip."""
-    from pramana.embedded.ears import Ears
-    from pramana.embedded.voice import speak
+    """Keep the machine as busy as scoring does: a finished call is measured and listened to, again and again."""
+    recording, log = await asyncio.to_thread(_finished)
+    ears = EmbeddedEars("bench")
+    await ears.prepare()
+    scoring = CallScoring({"recording": recording, "log": log}.__getitem__, ears)
+    case = Case("scored", "scenario", (), Facets("information", "easy", "en"), script=(Line(SCORED[0]),))
+    reply = Reply(SCORED[1], call=Call("recording", "log"))
+    first = await scoring.score(case, reply)  # every model is loaded before anyone is timed
+    if first.outcome is not Outcome.PASSED:
+        raise Unavailable(f"nothing can be scored here, as a run would do beside its calls: {first.reason}")
 
-    ears = await asyncio.to_thread(Ears.open)
-    clip = await asyncio.to_thread(speak, "The quick brown fox jumps over the lazy dog.", "en")
+    over = asyncio.Event()
 
     async def work() -> None:
-        while True:
-            await asyncio.to_thread(ears.transcribe, clip)
+        while not over.is_set():
+            await scoring.score(case, reply)
 
     working = asyncio.create_task(work())
     try:
         yield
     finally:
-        working.cancel()
+        over.set()  # not cancelled: its thread would go on, and ask ears of a loop that is closed
         await asyncio.gather(working, return_exceptions=True)
+
+
+@cache
+def _finished() -> tuple[bytes, bytes]:
+    """Return recording and log of a call that is over: a question and its answer, as the embedded voice says them."""
+    import numpy as np
+
+    from pramana import audio
+    from pramana.embedded.voice import speak
+
+    rate = audio.RECORDING_RATE
+    asked, answered = (audio.resample(speak(text, "en"), audio.CALLER_RATE, rate) for text in SCORED)
+    end = len(asked) / rate
+    plays = end + FIRST_BYTE_S
+    samples: Samples = np.zeros((round(plays * rate) + len(answered), 2), np.int16)
+    samples[: len(asked), 0], samples[-len(answered) :, 1] = asked, answered
+    line = {"line": 0, "text": SCORED[0], "start": 0.0, "end": end, "barge_in": False, "backchannel": False}
+    events: list[dict[str, Any]] = [
+        {"t": 0.0, "event": "call", "version": LOG_VERSION, "rate": rate},
+        {"t": end, "event": "line", **line},
+        {"t": plays, "event": "agent_audio", "plays": plays, "seconds": len(answered) / rate},
+        {"t": plays, "event": "agent_text", "text": SCORED[1], "final": True},
+        {"t": plays, "event": "turn_done", "text": ""},
+        {"t": len(samples) / rate, "event": "end", "reason": "done"},
+    ]
+    return audio.write_wav(samples, rate), "".join(json.dumps(each) + "\n" for each in events).encode()
 
 
 def _tone(seconds: float) -> "Samples":
@@ -223,4 +262,4 @@ def _tone(seconds: float) -> "Samples":
 
 def _percentile(ordered: Sequence[float], share: float) -> float:
     """Return the smallest value that so many are not above."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("inf")
+    return ordered[ceil(share * len(ordered)) - 1] if ordered else float("inf")

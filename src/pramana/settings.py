@@ -44,6 +44,17 @@ def database_url() -> str:
     return f"sqlite:///{path}"
 
 
+def secret_keys() -> tuple[str, ...]:
+    """Return the keys that lock stored secrets: `PRAMANA_SECRET_KEY`, several by commas, the newest first."""
+    stated = (variable("PRAMANA_SECRET_KEY") or "").split(",")
+    return tuple(each.strip() for each in stated if each.strip())
+
+
+def key_file() -> Path:
+    """Return the file of such keys where no variable names them; whoever first needs one makes it."""
+    return home() / "secret.key"
+
+
 def prices_file() -> Path:
     """Return the user's own prices; the file need not exist."""
     return home() / "prices.toml"

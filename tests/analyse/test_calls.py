@@ -156,3 +156,26 @@ def test_it_is_plain_data_with_its_rates() -> None:
 def test_evidence_that_does_not_fit_is_an_error_of_ours() -> None:
     with pytest.raises(InvalidInput, match="does not hold the times of its lines"):
         counted(result(evidence={"times": {"lines": "none"}}))
+
+
+@pytest.mark.parametrize(
+    ("words", "answers", "by_ear"),
+    [
+        ({"recorded": "we open at nine", "transcript": None}, ("we open at nine",), 1),
+        ({"recorded": "we open", "transcript": {"reference": "We open at nine."}}, ("We open at nine.",), 0),
+        ({"recorded": "we open", "transcript": {"reference": "We open at nine."}}, ("we open",), 1),  # cut off
+        ({"recorded": None, "transcript": None, "why_not": "no STT for fr"}, ("",), 0),
+        ({"recorded": "", "transcript": None}, ("",), 0),
+    ],
+)
+def test_verdicts_on_what_only_our_ear_heard_are_counted(
+    words: dict[str, Any], answers: tuple[str, ...], by_ear: int
+) -> None:
+    found = evidence(line())
+    found["words"] |= words
+    of_call = Check("call", "1", PASSED, "", None, found)
+    spoken = Result(Key("a", "m", "voice"), "a", Reply("", answers=answers), None, (of_call,), None, None)
+    (row,) = counted(spoken).by
+    assert row.by_ear == by_ear
+    errored = Result(Key("a", "m", "voice"), "a", Reply(""), None, (of_call, Check("x", "1", ERRORED, "")), None, None)
+    assert counted(errored).by[0].by_ear == 0

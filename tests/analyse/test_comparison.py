@@ -44,8 +44,13 @@ def table(both: int = 0, lost: int = 0, gained: int = 0, neither: int = 0) -> tu
             "No change: of 1,000 cases, 10 that passed now fail and 12 that failed now pass, "
             "no more than chance would do.",
         ),
-        ({"both": 8, "neither": 2}, "no_change", "No change: all 10 cases ended as before."),
-        ({"both": 1}, "no_change", "No change: the case ended as before."),
+        ({"both": 70, "neither": 10}, "no_change", "No change: all 80 cases ended as before."),
+        (
+            {"both": 8, "neither": 2},
+            "no_change",
+            "No difference seen: all 10 cases ended as before, but 10 cases prove little.",
+        ),
+        ({"both": 1}, "no_change", "No difference seen: the case ended as before, but 1 case proves little."),
         (
             {"both": 7, "lost": 2, "neither": 1},
             "inconclusive",
@@ -272,7 +277,7 @@ def test_which_verdicts_are_of_one_judge(before: Judged, after: Judged | None, w
     known = judged(after, *new) if after else {}
     found = compare(base, new, base_judges=judged(before, *base), new_judges=known)
     assert found.exit_code == (4 if words else 0)
-    assert (words or "No change") in found.sentence
+    assert (words or "No difference seen") in found.sentence
 
 
 def test_who_gave_no_verdict_is_not_asked_who_judged() -> None:
@@ -383,3 +388,21 @@ def test_two_runs_of_the_same_model_are_seldom_called_different() -> None:
         ]
         alarms += compare(*runs).verdict in ("regression", "improvement")
     assert alarms / rounds <= 0.05
+
+
+def test_a_case_asked_in_three_ways_is_not_three_cases() -> None:
+    ways = ("", " (voice)", " (voice+noise=10dB)")
+    base: Outcomes = {f"sha256:{case}{way}": [P] for case in range(3) for way in ways}
+    assert compare(base, base).sentence == (
+        "No difference seen: all 9 answers (3 cases, 3 variants) ended as before, but 3 cases prove little."
+    )
+    lost = compare(base, {key: [F] for key in base})
+    assert lost.sentence.startswith("Regression: of 9 answers (3 cases, 3 variants), 9 that passed now fail")
+
+
+def test_no_change_is_said_only_where_the_interval_rules_one_out() -> None:
+    for count in range(1, 100):
+        found = compare(*table(both=count))
+        assert found.exit_code == 0
+        assert found.sentence.startswith("No change") == found.interval.within(0.05)
+        assert ("prove" in found.sentence) == (count < 73)

@@ -192,3 +192,34 @@ def test_every_sentence_says_what_was_counted() -> None:
     assert exit_code(summary(passed=2), 0.9, {"m": 3}).sentence == (
         "90 % must pass: between 40 % and 100 % did, because 3 results of 5 have no verdict: 3 not asked yet."
     )
+
+
+def skipped(reason: str, count: int = 3, variant: str = "voice") -> Summary:
+    tally = Tally()
+    for number in range(count):
+        case = Case(f"c-{number}", "scenario", (), Facets("factual", "easy"))
+        check = Check("call", "1", Outcome.SKIPPED, reason)
+        tally.add(case, Result(Key(f"sha256:{number}", "m", variant), case.id, None, None, (check,), None, None))
+    return tally.summary()
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (
+            skipped("the agent does not understand fr"),
+            "No case was asked: all 3 results were skipped. Call an agent with its own ears for the language, or ask "
+            "cases in English: --language en.",
+        ),
+        (skipped("it is about code", 1), "No case was asked: the only result was skipped."),
+        (
+            skipped("fake-voice is called, not written to", variant="text"),
+            "No case was asked: all 3 results were skipped. Ask it aloud: --modality voice.",
+        ),
+        (summary(), "No case was asked."),
+        (summary(passed=1, skipped=2), "All 3 results ended, none errored."),
+        (summary(unscored=2), "All 2 results ended, none errored."),
+    ],
+)
+def test_where_nobody_was_asked_the_sentence_says_so_and_what_to_do(found: Summary, sentence: str) -> None:
+    assert exit_code(found, None, ENDED) == Decision(0, sentence)

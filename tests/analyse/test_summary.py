@@ -8,7 +8,18 @@ import pytest
 
 from pramana.analyse import Tally
 from pramana.analyse.intervals import wilson
-from pramana.analyse.summary import MAX_REASONS, NAMED_CASES, OTHER_REASONS, Rate, Times, Total, why
+from pramana.analyse.summary import (
+    MAX_FAILURES,
+    MAX_REASON_LENGTH,
+    MAX_REASONS,
+    NAMED_CASES,
+    OTHER_REASONS,
+    Failed,
+    Rate,
+    Times,
+    Total,
+    why,
+)
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Reply, Result, Usage
 
 
@@ -231,3 +242,42 @@ def test_memory_does_not_grow_with_the_results() -> None:
     finally:
         tracemalloc.stop()
     assert many - few < 9_000 * 20 + 50_000
+
+
+def test_what_failed_is_kept_with_its_reason_and_only_so_much_of_it() -> None:
+    tally = Tally()
+    for number in range(3 * MAX_FAILURES):
+        tally.add(case(), result(Outcome.FAILED, case_id=f"a-{number}", reason="x" * 10_000))
+    tally.add(case(), result(Outcome.ERRORED))
+    found = tally.summary().failures
+    assert len(found) == MAX_FAILURES
+    assert found[0] == Failed("a-0", "m", "text", 0, "x" * MAX_REASON_LENGTH)
+    assert tally.summary().as_data()["failures"][1]["case"] == "a-1"
+
+
+def test_a_row_counts_the_cases_that_are_in_it() -> None:
+    """A case that was typed and spoken, of which only the call has a verdict, is one case and no half of one."""
+    tally = Tally(repeats=2, variants=2)
+    for variant, outcome in (("text", Outcome.SKIPPED), ("voice", Outcome.PASSED)):
+        for repeat in range(2):
+            check = Check("call", "1", outcome, "")
+            key = Key("sha256:1", "m", variant, repeat)
+            tally.add(case(), Result(key, "a-1", Reply("x"), None, (check,), None, None))
+    found = tally.summary()
+    for rate in (
+        found.overall,
+        found.by["check"]["call"],
+        found.by["variant"]["voice"],
+        found.by["category"]["factual"],
+    ):
+        assert rate.interval == wilson(1, 1)
+
+
+def test_a_case_in_every_way_is_still_one_case() -> None:
+    tally = Tally(models=2, variants=2)
+    for model in "mn":
+        for variant in ("text", "voice"):
+            check = Check("contains", "1", Outcome.PASSED, "")
+            tally.add(case(), Result(Key("sha256:1", model, variant), "a-1", Reply("x"), None, (check,), None, None))
+    found = tally.summary()
+    assert found.overall.interval == found.by["model"]["m"].interval == wilson(1, 1)

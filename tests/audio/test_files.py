@@ -4,6 +4,7 @@ import io
 import random
 import struct
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -152,6 +153,22 @@ def test_an_mp3_with_tags_at_both_ends_is_read() -> None:
     data = file_of("MP3", "MPEG_LAYER_III")
     tagged = b"ID3\x04\x00\x00\x00\x00\x01\x00" + b"\0" * 128 + data + b"TAG" + b"\0" * 125
     assert audio.read(tagged).seconds == pytest.approx(2, abs=0.05)
+
+
+def test_an_mp3_of_many_small_frames_is_refused_at_once() -> None:
+    frame = bytes([0xFF, 0xF3, 0x14, 0xC0]) + b"\1" * 20
+    start = time.perf_counter()
+    with pytest.raises(BadAudio, match="longer than 300 s"):
+        audio.read(frame * (40_000_000 // len(frame)) + b"\0" * 5_000_000)
+    assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf])
+def test_samples_that_are_no_numbers_are_refused_and_not_repaired(strange: float) -> None:
+    samples = np.sin(np.arange(RATE) * 0.17).astype(np.float32) / 4
+    samples[100] = strange
+    with pytest.raises(BadAudio, match="no numbers"):
+        audio.read(file_of("WAV", "FLOAT", samples))
 
 
 @pytest.mark.parametrize(("form", "subtype"), FORMATS)

@@ -3,8 +3,11 @@
 import asyncio
 import json
 import signal
+import statistics
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,17 +24,20 @@ from pramana import audio, settings
 from pramana.bench import Limits, Sources, evaluate, execute
 from pramana.embedded import quality
 from pramana.embedded.voice import speak
-from pramana.errors import PramanaError, WeightsMissing
+from pramana.errors import PramanaError, RateLimited, WeightsMissing
 from pramana.hash import RecordDigest
 from pramana.load.selection import Selection
 from pramana.model import Case, Check, Outcome, Result, Run
+from pramana.providers import cascade
 from pramana.providers.cascade import SPOKEN
+from pramana.providers.fake_voice import FakeVoice
 from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.elevenlabs import ElevenLabsAgent
 from pramana.providers.loopback.openai import OpenAIWire
 from pramana.providers.loopback.realtime import RealtimeAgent
 from pramana.providers.loopback.speech import SpeechLoopback
 from pramana.providers.loopback.voice import Agent, Script, VoiceLoopback
+from pramana.providers.voice import Dial
 from pramana.run import asking
 from pramana.run.call import Patience
 from pramana.score.calls import CallScoring
@@ -165,6 +171,40 @@ def test_the_embedded_agent_says_and_hears_the_same_in_every_process(tmp_path: P
     assert first["de"].checks[0].reason == "the agent does not understand de"
 
 
+class Whisper:
+    """An ear of the same size as Whisper, for queues: one at a time, a quarter of a second a clip."""
+
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+
+    def transcribe(self, _samples: Any) -> str:
+        with self.turn:
+            time.sleep(0.25)
+            return "When do you open?"
+
+
+def test_the_times_of_an_embedded_agent_are_its_own_however_many_are_asked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight cases of two models: were they held at once, all would wait for one ear, and for the ear that scores."""
+    ears = dict[str, Whisper]()
+    monkeypatch.setattr(cascade, "_whisper", lambda whose: ears.setdefault(whose, Whisper()))
+    models = ["fake:fixed=At nine.", "fake:fixed=At ten."]
+    p50 = {}
+    for concurrency, cases in ((8, 4), (1, 1)):
+        file = write_scenarios(tmp_path / "s.yaml", *(scenario(f"q-{number}", "Open?") for number in range(cases)))
+        home = tmp_path / f"home-{concurrency}"
+        spoken = call_all(home, [file], models, Limits(concurrency), variants=["voice"])
+        times: list[float] = []
+        for _, result in spoken.results:
+            found: Any = check(result, "call").evidence["times"]
+            times.append(found["lines"][0]["voice_to_voice_s"])
+        assert len(times) == 2 * cases
+        p50[concurrency] = statistics.median(times)
+    assert p50[8] == pytest.approx(p50[1], rel=0.25)
+    assert ears.keys() == {"agent", "bench"}
+
+
 # ── Typed, spoken, spoken in noise ──
 
 
@@ -198,6 +238,21 @@ def test_the_same_questions_typed_spoken_and_spoken_in_noise(tmp_path: Path) -> 
     found = json.loads(compared)
     assert (code, found["pairs"], found["lost"]) == (0, 4, [])
     assert sorted(found["excluded"]) == ["b (voice)", "b (voice+noise=10dB)"]
+
+
+def test_a_case_with_conditions_of_its_own_is_told_apart_from_clean_calls(tmp_path: Path) -> None:
+    both = write_scenarios(tmp_path / "two.yaml", scenario("clean"), scenario("far", conditions="phone,noise=10dB"))
+    spoken = call_all(tmp_path / "home", [both], ["fake-voice:fixed=At nine."], Limits())
+    code, shown = pramana(spoken.home, "show", "--json")
+    rows = {each["variant"]: each["calls"] for each in json.loads(shown)["voice"]["by"]}
+    assert (code, rows) == (0, {"voice": 1, "voice+noise=10dB,phone": 1})
+
+
+def test_a_voice_agent_that_is_only_written_to_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    one = write_scenarios(tmp_path / "one.yaml", scenario("one"))
+    asked = call_all(tmp_path / "home", [one], ["fake-voice:fixed=At nine."], Limits(), variants=["text"])
+    (result,) = (each for _, each in asked.results)
+    assert (result.outcome.value, result.checks[0].reason) == ("skipped", "fake-voice is called, not written to")
 
 
 def test_a_killed_run_goes_on_to_exactly_one_result_a_key(tmp_path: Path) -> None:
@@ -349,7 +404,6 @@ def conversation(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
         folder / "talk.yaml",
         scenario(
             "talk",
-            expected=nine,
             type="conversation-flow",
             reference="We are open from nine.",
             turns=[{"say": "And on Sundays?", "barge_in": 0.4}, {"say": "Thank you.", "assert": [nine, nine]}],
@@ -362,13 +416,16 @@ def conversation(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
 def test_what_must_hold_of_each_answer_is_checked_of_that_answer(conversation: Spoken) -> None:
     talk, bad = conversation.of("talk"), conversation.of("bad")
     assert (talk.outcome, bad.outcome) == (PASSED, FAILED)
-    assert [each.evidence["line"] for each in talk.checks if each.name == "contains"] == [0, 2, 2]
+    assert [each.evidence["line"] for each in talk.checks if each.name == "contains"] == [2, 2]
     assert [(each.outcome, each.evidence["line"]) for each in bad.checks if each.name == "contains"] == [
         (PASSED, 0),
         (FAILED, 1),
     ]
     assert talk.reply is not None
-    assert talk.reply.answers == (SHORT, SHORT, SHORT)
+    first, *others = talk.reply.answers
+    assert others == [SHORT, SHORT]
+    assert first  # the first was cut off before it came to the hour, and what was never heard was not said
+    assert "nine" not in first
     assert len(caller(talk)) == 3
 
 
@@ -603,6 +660,91 @@ def test_another_recognition_writes_down_what_the_embedded_one_does_not_know(tmp
     words: Any = check(written, "call").evidence["words"]
     assert words["recorded"] == "Um neun Uhr."
     assert {(fields["model"], fields["language"]) for _, _, fields in asked} == {("ears", "de")}
+
+
+@pytest.mark.parametrize(("status", "ends"), [(429, "finished"), (401, "stopped")])
+def test_speech_recognition_that_fails_costs_words_and_neither_calls_nor_times(
+    status: int, ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_scenarios(tmp_path / "s.yaml", scenario("de", "Wann machen Sie auf?", language="de"))
+    dials: list[Dial] = []
+    dial = FakeVoice.dial
+
+    async def dialled(agent: FakeVoice, given: Dial) -> Any:
+        dials.append(given)
+        return await dial(agent, given)
+
+    monkeypatch.setattr(FakeVoice, "dial", dialled)
+
+    async def go() -> Spoken:
+        async with SpeechLoopback("Um neun Uhr.", status=status) as server:
+            with at_home(tmp_path / "home") as store:
+                agent = ["fake-voice:wordless=1,fixed=Um neun."]
+                ended = await performed(store, [file], agent, stt=f"{server.url}#ears")
+                return Spoken(tmp_path / "home", ended, list(store.pairs(ended.id)))
+
+    spoken = asyncio.run(go())
+    assert (spoken.run.status, len(dials)) == (ends, 1)
+    result = spoken.of("de")
+    assert result.outcome is UNSCORED
+    measured = check(result, "call")
+    evidence: Any = measured.evidence
+    assert measured.outcome is PASSED
+    assert 0.2 < evidence["times"]["lines"][0]["voice_to_voice_s"] < 2
+    assert evidence["words"]["why_not"].startswith("it could not be written down: ")
+    assert check(result, "rubric").reason == evidence["words"]["why_not"]
+    limits = spoken.run.notes["limits"]
+    assert all("rate limit" not in str(limits[name]) for name in limits if "(called)" in name)
+
+
+def test_where_nobody_can_tell_how_much_of_a_cut_answer_was_heard_nothing_is_decided_of_it(tmp_path: Path) -> None:
+    nine = {"type": "contains", "ideal": "neun"}
+    turns = [{"say": "Halt, bitte.", "barge_in": 0.4, "assert": nine}]
+    talk = scenario("de", "Wann machen Sie auf?", nine, language="de", turns=turns)
+    agent = "fake-voice:fixed=Wir machen jeden Morgen um neun Uhr auf."
+    spoken = call_all(tmp_path / "home", [write_scenarios(tmp_path / "s.yaml", talk)], [agent])
+    first, second = (each for each in spoken.of("de").checks if "line" in each.evidence)
+    assert (first.outcome, first.evidence["line"]) == (UNSCORED, 0)
+    assert first.reason == "cut off, and nobody can tell how much of it was heard"
+    assert (second.outcome, second.evidence["line"]) == (PASSED, 1)
+    reply = spoken.of("de").reply
+    assert reply is not None
+    assert reply.text.count("neun") == 2  # what it says it said stays, for whoever reads
+
+
+def test_a_recording_that_cannot_be_transcribed_keeps_its_times(conversation: Spoken) -> None:
+    class Deaf:
+        def covers(self, language: str) -> bool:
+            return language == "en"
+
+        async def transcribe(self, _samples: Any, _language: str) -> str:
+            raise RateLimited("slow down")
+
+    async def go() -> Check:
+        with at_home(conversation.home) as store:
+            case, result = next(pair for pair in conversation.results if pair[0].id == "talk")
+            assert result.reply is not None
+            return await CallScoring(store.blobs.get, Deaf()).score(case, result.reply)
+
+    found = asyncio.run(go())
+    before: Any = check(conversation.of("talk"), "call")
+    evidence: Any = found.evidence
+    assert found.outcome is PASSED
+    assert evidence["times"] == before.evidence["times"]
+    why = "the recording could not be transcribed: slow down"
+    assert (evidence["words"]["why_not"], evidence["words"]["recorded"]) == (why, None)
+    assert evidence["guard"]["reason"] == f"not checked: {why}"
+
+
+def test_an_agent_that_fails_in_its_call_leaves_a_recording(tmp_path: Path) -> None:
+    file = write_scenarios(tmp_path / "s.yaml", scenario("q", FRANCE))
+    (pair,) = call_all(tmp_path / "home", [file], ["fake:fixed=🙂"], Limits(), variants=["voice"]).results
+    result = pair[1]
+    assert result.outcome is ERRORED
+    assert "the call broke off: the agent's voice cannot say its answer" in check(result, "call").reason
+    assert caller(result)
+    assert pramana(tmp_path / "home", "export", "--audio", tmp_path / "audio")[0] == 0
+    assert len(list((tmp_path / "audio").glob("*.wav"))) == 1
 
 
 # ── Vendors ──

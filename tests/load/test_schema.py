@@ -8,10 +8,11 @@ import jsonschema
 import pytest
 import yaml
 
+from pramana.load.agent import READY
 from pramana.load.manifest import BUILT_IN
 from pramana.load.problems import Problems
 from pramana.load.scenario import parse_scenarios
-from pramana.load.schema import scenario_schema, suite_schema
+from pramana.load.schema import agent_schema, scenario_schema, suite_schema
 from pramana.load.suite import check_suite
 
 SCENARIO_FILES = sorted((BUILT_IN.parent / "scenarios").rglob("*.yaml"))
@@ -20,7 +21,7 @@ SUITE = jsonschema.Draft202012Validator(suite_schema())
 SCENARIO = jsonschema.Draft202012Validator(scenario_schema())
 
 
-@pytest.mark.parametrize("schema", [suite_schema(), scenario_schema()])
+@pytest.mark.parametrize("schema", [suite_schema(), scenario_schema(), agent_schema()])
 def test_the_schemas_are_json_schema_2020_12(schema: dict[str, Any]) -> None:
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -30,6 +31,14 @@ def test_the_schemas_are_json_schema_2020_12(schema: dict[str, Any]) -> None:
 def test_every_built_in_scenario_file_fits(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     SCENARIO.validate(yaml.load(text, yaml.CBaseLoader))  # noqa: S506, TID251 - texts only; the referee reads for itself
+
+
+@pytest.mark.parametrize("path", sorted(READY.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_described_agent_that_ships_fits_and_a_misspelt_key_does_not(path: Path) -> None:
+    schema = jsonschema.Draft202012Validator(agent_schema())
+    described = yaml.safe_load(path.read_text(encoding="utf-8"))
+    schema.validate(described)
+    assert not schema.is_valid({**described, "uplinks": {}})
 
 
 @pytest.mark.parametrize("path", SUITE_FILES, ids=lambda path: path.stem)

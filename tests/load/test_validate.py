@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pramana import load
 from pramana.errors import InvalidInput, NotFound
 from pramana.load import cases_of, find_files, validate
 from pramana.load.manifest import BUILT_IN
@@ -172,3 +173,39 @@ def test_a_recording_is_found_from_wherever_the_run_goes_on(tmp_path: Path, monk
     Path("recorded.yaml").write_text(written.format("recorded") + "prompt_audio_url: hello.wav\n")
     sources = [case.source for name in ("typed", "recorded") for case in cases_of(f"{name}.yaml")]
     assert [source and source.file for source in sources] == ["typed.yaml", str(tmp_path / "recorded.yaml")]
+
+
+def test_the_built_in_scenarios_have_a_name() -> None:
+    every = list(find_files(["library:"]))
+    assert len(every) == 21
+    assert [path.name for path in find_files(["library:task-completion/booking", "library:task-completion"])] == [
+        "booking.yaml", "ordering.yaml", "settings.yaml",
+    ]  # fmt: skip
+    with pytest.raises(NotFound, match=r'the library has no "bookings"; it has .*task-completion'):
+        list(find_files(["library:bookings"]))
+    with pytest.raises(NotFound, match="scenarios does not exist; the built-in scenarios are called library:"):
+        list(find_files(["scenarios"]))
+
+
+def test_a_recording_that_is_missing_is_told_before_anyone_is_called(tmp_path: Path) -> None:
+    (tmp_path / "there.wav").write_bytes(b"x")
+    text = SCENARIO + "prompt_audio_url: {}\nturns:\n  - say: x\n    audio_url: gone.wav\n"
+    for name in ("lost", "there"):
+        write(tmp_path, **{f"{name}_dot_yaml": text.format(f"{name}.wav", id=name)})
+    found = validate(tmp_path)
+    assert (found.ok, found.scenarios) == (True, 2)
+    lost, of_a_turn, of_another = found.problems
+    assert (lost.line, lost.path, lost.severity) == (6, "prompt_audio_url", "warning")
+    assert f"there is no recording {tmp_path / 'lost.wav'}" in lost.message
+    assert (of_a_turn.path, of_another.path, "gone.wav" in of_a_turn.message) == ("turns", "turns", True)
+
+
+def test_a_described_agent_is_checked_as_what_it_is(tmp_path: Path) -> None:
+    ready = Path(load.__file__).parent.parent / "agents"
+    assert (validate(ready).agents, validate(ready).ok) == (5, True)
+    broken = (ready / "deepgram.yaml").read_text().replace("uplink:", "uplinks: 1\nuplink:")
+    write(tmp_path, agent_dot_yaml=broken)
+    found = validate(tmp_path)
+    assert (found.agents, found.problems.errors, 'unknown key "uplinks"' in next(iter(found.problems)).message) == (
+        0, 1, True,
+    )  # fmt: skip

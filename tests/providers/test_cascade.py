@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from pramana import audio
 from pramana.embedded.voice import speak
 from pramana.errors import InvalidInput, ProviderError, RateLimited, Unavailable
 from pramana.model import Line, Turn, Utterance
-from pramana.providers.cascade import SPOKEN, Cascade, EmbeddedEars, EmbeddedMouth, Hearing, around
+from pramana.providers import cascade
+from pramana.providers.cascade import SPOKEN, Cascade, EmbeddedEars, EmbeddedMouth, Hearing, Machine, Place, around
 from pramana.providers.fake import Fake
 from pramana.providers.fake import parse as parse_fake
 from pramana.providers.http import Account
@@ -38,8 +40,26 @@ class Broken(Fake):
         raise ZeroDivisionError(request.model)
 
 
+class Slow(Fake):
+    """A mind that takes its time, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(**parse_fake("latency=1,fixed=It is so."))
+        self.asked: list[list[str]] = []
+
+    async def ask(self, request: Any) -> Any:
+        self.asked.append([turn.text for turn in request.turns])
+        return await super().ask(request)
+
+
 def said(text: str = ASKED, barge_in_s: float | None = None) -> Utterance:
     return Utterance(Line(text, barge_in_s=barge_in_s), speak(text, "en"), "sha256:x")
+
+
+def paused(text: str, pause_s: float, more: str) -> Utterance:
+    silence = np.zeros(round(16000 * pause_s), np.int16)
+    samples = np.concatenate([speak(text, "en"), silence, speak(more, "en")])
+    return Utterance(Line(f"{text} {more}"), samples, "sha256:x")
 
 
 @dataclass
@@ -74,7 +94,7 @@ class Scene:
             self.requests, self.asked = chat.requests, sound.asked
             for _ in range(2):
                 channel = await agent.dial(Dial("x", "Be kind.", parameters={"temperature": 0}, history=HISTORY))
-                call = Conversation(channel, self.spoken, {"rate": 24000}, Patience(answer_within_s=1.5))
+                call = Conversation(channel, self.spoken, {"rate": 24000}, Patience(answer_within_s=4))
                 try:
                     self._held = await call.hold()
                 except ProviderError as error:
@@ -91,6 +111,7 @@ def scenes() -> dict[str, Scene]:
         "talked into": Scene(
             [said(), said("Stop, please.", barge_in_s=0.6)], lambda turns: LONG if len(turns) < 5 else "So."
         ),
+        "paused": Scene([paused(ASKED, 0.6, "And close?")], mind=Slow()),
         "a noise": Scene(heard=" "),
         "nothing to say": Scene(says=""),
         "rate limited": Scene(faults={0: Fault("rate_limited")}),
@@ -173,6 +194,19 @@ def test_talked_into_it_stops_and_answers_what_was_said_then(scenes: dict[str, S
     assert audio.level_dbfs(quiet) < -60
 
 
+def test_who_pauses_and_goes_on_before_a_sound_is_answered_once_and_heard_whole(scenes: dict[str, Scene]) -> None:
+    scene, (line,) = scenes["paused"], scenes["paused"].spoken
+    assert scene.held.answers == ("It is so.",)
+    assert [each["text"] for each in events(scene.held, "agent_text")] == ["It is so."]
+    assert len([each for each in events(scene.held, "user_text") if each["final"]]) == 1
+    first, second = (audio.read_wav(fields["file"][2])[0] for path, _, fields in scene.asked if "file" in fields)
+    assert len(first) < len(line.samples) / 2 + 16000
+    assert len(second) > len(line.samples) * 0.85  # all that was said, but for the middle of the pause
+    assert isinstance(scene.mind, Slow)
+    assert scene.mind.asked[-1][1:] == ["Hello.", "Good day.", ASKED]  # the question that was dropped left no trace
+    assert not events(scene.held, "interrupted")
+
+
 def test_a_noise_is_no_question(scenes: dict[str, Scene]) -> None:
     scene = scenes["a noise"]
     assert (scene.held.reason, scene.requests) == ("no_answer", [])
@@ -214,3 +248,105 @@ def test_a_turn_beyond_its_memory_is_an_error_and_never_half_a_question(monkeypa
     asyncio.run(scene.play())
     assert [str(each) for each in scene.failed] == ["the agent hears no turn of more than 0.8 s without a pause"] * 2
     assert scene.requests == []
+
+
+# ── One machine ──
+
+
+def test_whoever_measures_has_ears_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pramana.embedded.ears.Ears.open", object)
+    cascade._whisper.cache_clear()
+    try:
+        assert cascade._whisper("agent") is cascade._whisper("agent")
+        assert cascade._whisper("agent") is not cascade._whisper("bench")
+    finally:
+        cascade._whisper.cache_clear()
+
+
+def test_an_agent_of_embedded_parts_says_so() -> None:
+    assert around(Fake()).embedded
+    parts = "cascade:stt=a,chat=b,tts=c"
+    assert not Cascade.open(resolve(parts), Account("http://127.0.0.1:1")).embedded
+
+
+class Busy:
+    """Whoever wants a place, in the order in which they got one."""
+
+    def __init__(self) -> None:
+        self.began: list[str] = []
+        self.most = self.now = 0
+
+    async def take(self, place: Place, name: str, seconds: float = 0.02) -> None:
+        async with place:
+            self.began.append(name)
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await asyncio.sleep(seconds)
+            self.now -= 1
+
+
+def test_no_more_calls_are_held_at_once_than_the_clock_is_proven_with() -> None:
+    machine, busy = Machine(8), Busy()
+
+    async def go() -> None:
+        places = [machine.call if number % 4 else machine.alone for number in range(24)]
+        await asyncio.gather(*(busy.take(place, str(number)) for number, place in enumerate(places)))
+
+    asyncio.run(go())
+    assert busy.most == 8
+    assert len(busy.began) == 24
+
+
+def test_beside_an_embedded_agent_nothing_embedded_works_and_both_take_turns() -> None:
+    machine, busy = Machine(), Busy()
+
+    async def go() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(3):
+                group.create_task(busy.take(machine.alone, f"call {number}"))
+            await asyncio.sleep(0)
+            for number in range(2):  # while the first call is held
+                group.create_task(busy.take(machine.work, f"work {number}"))
+            await asyncio.sleep(0.03)  # they go on by now
+            assert busy.began == ["call 0", "work 0", "work 1"]
+            group.create_task(busy.take(machine.work, "later"))
+
+    asyncio.run(go())
+    assert busy.began == ["call 0", "work 0", "work 1", "call 1", "later", "call 2"]
+    assert busy.most == 2  # of work, beside each other
+
+
+def test_who_gives_up_waiting_keeps_nobody_waiting() -> None:
+    machine, busy = Machine(), Busy()
+
+    async def go() -> None:
+        async with machine.work:
+            impatient = asyncio.create_task(busy.take(machine.alone, "impatient"))
+            await asyncio.sleep(0)
+            patient = asyncio.create_task(busy.take(machine.work, "patient"))
+            await asyncio.sleep(0)
+            assert busy.began == []
+            impatient.cancel()
+            await patient
+        admitted = asyncio.create_task(busy.take(machine.alone, "never"))
+        async with machine.work:
+            await asyncio.sleep(0)
+        admitted.cancel()  # admitted by now, though it does not know it yet
+        await asyncio.gather(admitted, impatient, return_exceptions=True)
+        await busy.take(machine.alone, "last")
+
+    asyncio.run(asyncio.wait_for(go(), 5))
+    assert busy.began == ["patient", "last"]
+
+
+def test_two_event_loops_of_one_process_share_the_machine() -> None:
+    machine, busy = Machine(), Busy()
+    both = [
+        threading.Thread(target=lambda name=name: asyncio.run(busy.take(machine.alone, name, 0.1)))
+        for name in ("one", "two")
+    ]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join(5)
+    assert (sorted(busy.began), busy.most) == (["one", "two"], 1)

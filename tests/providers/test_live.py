@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 from aiohttp import web
 from google import genai
@@ -22,7 +23,7 @@ from pramana.errors import (
     Rejected,
     Unavailable,
 )
-from pramana.model import Target
+from pramana.model import Line, Target, Utterance
 from pramana.providers.http import Account
 from pramana.providers.live import BESIDE, Live, LiveWire
 from pramana.providers.loopback.fuzz import rehearse, survive
@@ -32,6 +33,7 @@ from pramana.providers.loopback.server import Got
 from pramana.providers.loopback.voice import Script, VoiceLoopback
 from pramana.providers.socket import SocketChannel
 from pramana.providers.voice import Dial, Event, Format, Heard, Message
+from pramana.run.call import Conversation, Held, Patience
 
 from . import callers
 from .callers import QUICK, events, frames, quick, sound, tone, turn
@@ -314,6 +316,37 @@ def test_an_answer_that_was_all_sent_but_still_plays_is_interrupted_too() -> Non
 
     heard = serve(use, Script(first_byte_s=0.02, hangover_s=0.1, answer_s=20.0, speed=1000.0))
     assert [event.kind for event in events(heard, "turn_done", "interrupted")] == ["turn_done", "interrupted"]
+
+
+def test_words_after_an_interruption_are_no_answer_until_there_is_sound_again() -> None:
+    def said(**given: Any) -> list[Event]:
+        return wire.read(json.dumps({"serverContent": {"outputTranscription": given}}))
+
+    wire = LiveWire(DIAL)
+    wire.read(part())
+    said(text="One")
+    wire.read('{"serverContent":{"interrupted":true}}')
+    assert said(text=" and") == [Event("unknown", detail={"event": "outputTranscription", "text": " and"})]
+    wire.read('{"serverContent":{"turnComplete":true}}')
+    assert [event.kind for event in said(text=" so on") + said(finished=True)] == ["unknown", "unknown"]
+    wire.read(part())
+    assert said(text="Two.") == [Event("agent_text", "Two.")]
+    assert said(finished=True) == [Event("agent_text", "Two.", final=True)]
+
+
+def test_in_the_servers_order_an_interrupted_answer_leaves_no_word_in_the_next() -> None:
+    line = (8000 * np.sin(np.arange(6400) / 9)).astype(np.int16)
+    lines = [Utterance(Line("one"), line, "a"), Utterance(Line("stop", barge_in_s=0.4), line, "b")]
+
+    async def use(server: VoiceLoopback) -> Held:
+        return await Conversation(await dialled(server), lines, {"rate": 24000}, Patience(5, 30)).hold()
+
+    script = Script(first_byte_s=0.05, hangover_s=0.1, answer_s=2.0, speed=1.2, text="So it is, and so it was.")
+    held = serve(use, script)
+    assert held.answers[1] == script.text
+    log = [json.loads(each) for each in held.log.splitlines()]
+    stale = [each["detail"].get("text") for each in log if each["event"] == "unknown"]
+    assert [each for each in stale if each] == [" and", " so on"]
 
 
 def test_a_pair_without_sound_is_no_turn() -> None:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from openai import AsyncOpenAI
 from openai.types.realtime import RealtimeClientEvent, RealtimeServerEvent
@@ -26,7 +27,7 @@ from pramana.errors import (
     Unavailable,
     Unreachable,
 )
-from pramana.model import Target
+from pramana.model import Line, Target, Utterance
 from pramana.providers.http import Account
 from pramana.providers.loopback.fuzz import rehearse, survive
 from pramana.providers.loopback.realtime import EVENTS, RealtimeAgent
@@ -36,6 +37,7 @@ from pramana.providers.loopback.voice import Script, VoiceLoopback
 from pramana.providers.realtime import Realtime, RealtimeWire
 from pramana.providers.socket import SocketChannel
 from pramana.providers.voice import Dial, Event, Format, Heard, Message
+from pramana.run.call import Conversation, Held, Patience
 
 from . import callers
 from .callers import QUICK, events, frames, quick, sound, tone, turn
@@ -378,12 +380,12 @@ def test_an_answer_that_was_all_sent_but_still_plays_is_interrupted_too() -> Non
     assert kinds == ["turn_done", "interrupted"]
 
 
-def test_a_caller_who_waits_interrupts_nothing() -> None:
-    wire = RealtimeWire(DIAL)
+def test_an_answer_is_interrupted_once_and_the_call_knows_whether_anything_was_left_of_it() -> None:
+    wire, started = RealtimeWire(DIAL), event_of("input_audio_buffer.speech_started")
+    assert [event.kind for event in wire.read(started)] == ["user_speech_start"]
     wire.read(delta("item_1", 0.1))
-    for frame in frames(bytes(9600), 24000):
-        wire.speak(frame)
-    assert [event.kind for event in wire.read(event_of("input_audio_buffer.speech_started"))] == ["user_speech_start"]
+    assert [event.kind for event in wire.read(started)] == ["user_speech_start", "interrupted"]
+    assert [event.kind for event in wire.read(started)] == ["user_speech_start"]
 
 
 def test_an_agent_told_not_to_yield_is_not_interrupted() -> None:
@@ -401,6 +403,53 @@ def test_what_is_on_its_way_of_an_interrupted_answer_is_not_heard() -> None:
     assert kinds == ["user_speech_start", "interrupted"]
     assert wire.read(delta("item_1", 0.1)) == []
     assert wire.read(delta("item_2", 0.1, response_id="resp_2"))
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_words_of_an_interrupted_answer_are_logged_and_are_no_answer(done: bool) -> None:
+    wire = RealtimeWire(DIAL)
+    wire.read(event_of("response.created", response={"id": "resp_1"}))
+    wire.read(delta("item_1", 3.0))
+    if done:  # all was sent, and still plays
+        wire.read(event_of("response.done", response={"id": "resp_1", "status": "completed"}))
+    wire.read(event_of("input_audio_buffer.speech_started"))
+    place = {"item_id": "item_1", "content_index": 0, "response_id": "resp_1"}
+    name = "response.output_audio_transcript"
+    (piece,) = wire.read(event_of(f"{name}.delta", **place, delta=" and"))
+    (whole,) = wire.read(event_of(f"{name}.done", **place, transcript="One and"))
+    assert (piece.kind, piece.detail) == ("unknown", {"event": f"{name}.delta", "text": " and"})
+    assert (whole.kind, whole.detail) == ("unknown", {"event": f"{name}.done", "text": "One and"})
+    del place["response_id"]  # as look-alikes of the server have it
+    assert wire.read(event_of(f"{name}.done", **place, transcript="One and"))[0].kind == "unknown"
+    wire.read(event_of("response.created", response={"id": "resp_2"}))
+    (said,) = wire.read(event_of(f"{name}.done", item_id="item_2", response_id="resp_2", transcript="Two."))
+    assert said == Event("agent_text", "Two.", final=True)
+
+
+def test_in_the_servers_order_an_interrupted_answer_leaves_no_word_in_the_next() -> None:
+    """As OpenAI has it: what was cancelled is written down to its end after the caller was heard."""
+    line = (8000 * np.sin(np.arange(6400) / 9)).astype(np.int16)
+    lines = [Utterance(Line("one"), line, "a"), Utterance(Line("stop", barge_in_s=0.4), line, "b")]
+
+    async def use(server: VoiceLoopback) -> tuple[Held, list[str]]:
+        held = await Conversation(await dialled(server), lines, {"rate": 24000}, Patience(5, 30)).hold()
+        return held, [json.loads(each)["type"] for each in server.calls[0].sent]
+
+    script = Script(first_byte_s=0.05, hangover_s=0.1, answer_s=2.0, speed=1.2, text="So it is, and so it was.")
+    held, sent = serve(use, script)
+    after = sent[len(sent) - sent[::-1].index("input_audio_buffer.speech_started") :]
+    assert after[:5] == [
+        "response.output_audio.delta",
+        "response.output_audio_transcript.delta",
+        "response.output_audio.done",
+        "response.output_audio_transcript.done",
+        "response.content_part.done",
+    ]
+    assert held.answers[1] == script.text
+    log = [json.loads(each) for each in held.log.splitlines()]
+    stale = [each["detail"]["text"] for each in log if each["event"] == "unknown" and "text" in each["detail"]]
+    assert stale[0] == " and"
+    assert stale[1].endswith(" and")
 
 
 @pytest.mark.parametrize(
@@ -582,13 +631,14 @@ def test_the_names_of_the_beta_are_understood() -> None:
     assert (wire.uplink, wire.downlink) == (Format("mulaw", 8000), Format("pcm", 24000))
 
 
-def test_an_answer_in_two_parts_is_told_whole() -> None:
+def test_an_answer_in_two_parts_is_told_part_by_part() -> None:
     wire = RealtimeWire(DIAL)
-    for item, text in (("a", "One."), ("b", "Two.")):
-        (said,) = wire.read(
-            event_of("response.output_audio_transcript.done", item_id=item, content_index=0, transcript=text)
-        )
-    assert said == Event("agent_text", "One. Two.", final=True)
+    told = [
+        event_of("response.output_audio_transcript.done", item_id=item, content_index=0, transcript=text)
+        for item, text in (("a", "One."), ("b", "Two."))
+    ]
+    assert [wire.read(each) for each in told] == [[Event("agent_text", each, final=True)] for each in ("One.", "Two.")]
+    assert wire.read(told[1])[0].kind == "unknown"  # it was told
 
 
 def test_a_call_of_a_tool_is_told() -> None:
@@ -622,6 +672,36 @@ def test_a_failed_response_is_an_error_and_ends_the_turn() -> None:
 def test_an_error_has_its_class(error: dict[str, Any], kind: str) -> None:
     (found,) = read(event_of("error", error=error))
     assert (found.kind, found.error) == ("error", kind)
+
+
+@pytest.mark.parametrize(
+    "code", ["conversation_already_has_active_response", "response_cancel_not_active", "invalid_value", None]
+)
+def test_a_request_that_the_server_refuses_in_a_call_ends_nothing(code: str | None) -> None:
+    error = {"type": "invalid_request_error", "code": code, "message": "No.", "param": None}
+    wire = RealtimeWire(DIAL)
+    assert wire.read(event_of("error", error=error))[0].kind == "error"  # the session could not be set up
+    wire.read(event_of("session.updated", session={"id": "sess_1"}))
+    (found,) = wire.read(event_of("error", error=error))
+    named = {"code": code} if code else {}
+    assert found == Event(
+        "unknown", detail={"event": "error", "message": "No.", "type": "invalid_request_error", **named}
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"type": "invalid_request_error", "code": "invalid_api_key", "message": "m"},
+        {"type": "invalid_request_error", "code": "insufficient_quota", "message": "m"},
+        {"type": "invalid_request_error", "code": "session_expired", "message": "m"},
+        {"type": "server_error", "code": None, "message": "m"},
+    ],
+)
+def test_what_no_call_survives_ends_it(error: dict[str, Any]) -> None:
+    wire = RealtimeWire(DIAL)
+    wire.read(event_of("session.updated", session={"id": "sess_1"}))
+    assert wire.read(event_of("error", error=error))[0].kind == "error"
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_a_cascade_of_three_endpoints_hears_thinks_and_speaks() -> None:
     assert held.answers == ("It is so.",)
     assert held.usage.output_tokens
     events = [json.loads(line) for line in held.log.splitlines()]
-    assert [each["text"] for each in events if each["event"] == "user_text"] == ["Is it so?"]
+    assert [each["text"] for each in events if each["event"] == "user_text" and each["final"]] == ["Is it so?"]
     body = asked[0].body
     assert body["model"] == "small"
     assert [turn["role"] for turn in body["messages"]] == ["system", "user"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,11 +12,20 @@ import pytest
 
 from pramana import audio
 from pramana.errors import Unavailable
-from pramana.model import Line, Utterance
+from pramana.model import Line, Outcome, Target, Utterance
 from pramana.providers.fake_voice import FakeVoice, parse
+from pramana.providers.http import Account
+from pramana.providers.loopback.script import Script
+from pramana.providers.loopback.twilio import TwilioAgent
+from pramana.providers.loopback.voice import VoiceLoopback
+from pramana.providers.names import providers
 from pramana.providers.voice import FRAME_S, Dial, Event, Format, Heard
-from pramana.run import call
+from pramana.run import call, playout
 from pramana.run.call import Conversation, Held, Patience
+from pramana.run.microphone import AT_ONCE, CATCHES_UP_S, LATE_S, Microphone, Pace
+from pramana.run.playout import Playout
+from pramana.score.speech import as_check, measure_call
+from pramana.score.timing import CallTimes, measure
 
 RATE = audio.CALLER_RATE
 PCM, PATIENT = Format(), Patience(answer_within_s=2)
@@ -25,8 +35,11 @@ def tone(seconds: float, rate: int = RATE, pitch: float = 300) -> Any:
     return (9000 * np.sin(2 * np.pi * pitch * np.arange(round(seconds * rate)) / rate)).astype(np.int16)
 
 
-def said(seconds: float = 0.3, barge_in_s: float | None = None) -> Utterance:
-    return Utterance(Line("hello", barge_in_s=barge_in_s), tone(seconds), "sha256:x")
+def said(
+    seconds: float = 0.3, barge_in_s: float | None = None, *, text: str = "hello", lead_s: float = 0.0
+) -> Utterance:
+    samples = np.concatenate([np.zeros(round(lead_s * RATE), np.int16), tone(seconds)])
+    return Utterance(Line(text, barge_in_s=barge_in_s), samples, "sha256:x")
 
 
 class Scripted:
@@ -88,6 +101,32 @@ def tracks(of: Held) -> tuple[Any, Any]:
     samples, rate = audio.read_wav(of.recording)
     assert rate == audio.RECORDING_RATE
     return samples[:, 0], samples[:, 1]
+
+
+def measured(of: Held) -> CallTimes:
+    samples, rate = audio.read_wav(of.recording)
+    return measure(samples, rate, events(of))
+
+
+def checked(of: Held, lines: int = 1) -> Any:
+    samples, rate = audio.read_wav(of.recording)
+    nobody: Any = {"transcribe": None, "languages": (), "language": "en"}
+    return as_check(measure_call(samples, rate, events(of), lines=lines, **nobody))
+
+
+class Acting(Scripted):
+    """A channel that does something with each frame, told whether it is loud, and how many were quiet since."""
+
+    def __init__(self, each: "Callable[[Acting, bool], None]", **formats: Any) -> None:
+        super().__init__(lambda *_: None, **formats)
+        self.each, self.count = each, 0
+
+    async def send(self, frame: bytes) -> None:
+        self.count += 1
+        loud = audio.level_dbfs(audio.decode(self.uplink.codec, frame)) > -50
+        self.quiet = 0 if loud else self.quiet + 1
+        self.spoke = self.spoke or loud
+        self.each(self, loud)
 
 
 def test_frames_go_out_at_the_pace_of_a_microphone_and_silence_follows_speech() -> None:
@@ -226,7 +265,7 @@ def test_a_call_ends_at_its_own_deadline() -> None:
 
 
 def test_more_sound_than_could_ever_be_played_is_a_broken_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "MOST_AHEAD_S", 1.0)
+    monkeypatch.setattr(playout, "MOST_AHEAD_S", 1.0)
 
     def floods(it: Scripted, _: int) -> None:
         for _ in range(10):
@@ -320,4 +359,330 @@ def test_an_agent_that_floods_or_takes_nothing_ends_its_call(monkeypatch: pytest
             if len(self.sent) > 20:
                 await asyncio.sleep(60)
 
-    assert held(Stuck(lambda *_: None), [said()], Patience(longest_s=0.5)).reason == "deadline"
+    stuck = held(Stuck(lambda *_: None), [said()], Patience(longest_s=60))
+    assert (stuck.reason, events(stuck, "error")[0]["text"]) == ("error", "the agent has taken no sound for 0.2 s")
+
+
+# ── What is an answer ──
+
+
+def test_what_the_agent_says_into_a_line_is_no_answer_to_it() -> None:
+    def murmurs(it: Acting, _: bool) -> None:
+        if it.count == 50:
+            it.answer(0.3, "Mhm.")
+        if it.spoke and it.quiet == 35:
+            it.answer(0.5, "We open at nine.")
+
+    call_ = held(Acting(murmurs), [said(2.0)])
+    assert (call_.reason, call_.answers) == ("done", ("We open at nine.",))
+    (line,) = measured(call_).lines
+    assert (line.cut_in, line.censored) == (True, False)
+    assert line.voice_to_voice_s == pytest.approx(0.7, abs=0.06)
+
+
+def test_who_only_murmurs_into_a_line_has_not_answered_it() -> None:
+    def murmurs(it: Acting, _: bool) -> None:
+        if it.count == 30:
+            it.answer(0.3, "Mhm.")
+
+    call_ = held(Acting(murmurs), [said(1.0)], Patience(answer_within_s=0.5))
+    assert (call_.reason, call_.answers) == ("no_answer", ("",))
+    (line,) = measured(call_).lines
+    assert (line.cut_in, line.censored, line.voice_to_voice_s) == (True, True, None)
+    assert checked(call_).outcome is Outcome.ERRORED
+
+
+def test_an_answer_that_begins_within_the_line_and_goes_on_is_one() -> None:
+    def cuts_in(it: Acting, _: bool) -> None:
+        if it.count == 20:
+            it.answer(0.1, "Mhm.")
+        if it.count == 40:
+            it.answer(1.0, "We open at nine.")
+
+    call_ = held(Acting(cuts_in), [said(1.0)])
+    assert (call_.reason, call_.answers) == ("done", ("We open at nine.",))
+    assert measured(call_).lines[0].cut_in
+
+
+def test_an_agent_that_streams_silence_and_never_greets_is_talked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call, "GREETING_S", 0.5)
+    channel = Acting(lambda it, _: it.tell(Event("agent_audio", audio=bytes(640))))
+    channel.greets = True
+    call_ = held(channel, [said()], Patience(answer_within_s=0.5))
+    assert call_.reason == "no_answer"
+    assert events(call_, "line")[0]["start"] == pytest.approx(0.52, abs=0.03)
+
+
+def test_a_greeting_is_waited_for_as_long_as_the_channel_thinks_it_worth() -> None:
+    channel = Scripted(lambda it, _: it.answer())
+    channel.greets = True
+    channel.greeting_s = 0.4  # type: ignore[attr-defined]
+    assert events(held(channel, [said()]), "line")[0]["start"] == pytest.approx(0.42, abs=0.03)
+
+
+def test_an_agent_that_streams_silence_is_held_and_timed_by_what_is_heard() -> None:
+    speech = tone(1.0).tobytes()
+
+    def streams(it: Acting, _: bool) -> None:
+        at = it.quiet - 26
+        if it.spoke and 0 <= at < 50:
+            it.tell(Event("agent_audio", audio=speech[at * 640 : (at + 1) * 640]))
+            if at == 49:
+                it.tell(Event("agent_text", "hi there", final=True), Event("turn_done"))
+        else:
+            it.tell(Event("agent_audio", audio=bytes(640)))
+
+    call_ = held(Acting(streams), [said(0.5, lead_s=0.1)])
+    assert (call_.reason, call_.answers) == ("done", ("hi there",))
+    (line,) = measured(call_).lines
+    assert line.voice_to_voice_s == pytest.approx(0.52, abs=0.06)
+    assert line.answer_end_s is not None
+    assert line.answer_end_s - (line.first_audible_s or 0) == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_telephone_line_that_is_never_still_is_called_like_any_other() -> None:
+    async def main() -> tuple[Held, list[Any]]:
+        script = Script(first_byte_s=0.4, answer_s=0.5, continuous=True, hangover_s=0.2)
+        async with VoiceLoopback(TwilioAgent, script) as server:
+            url = server.url.replace("http", "ws", 1) + "/call"
+            provider: Any = providers.load("twilio").open(Target("twilio", "twilio", url), Account(server.url))
+            channel = await provider.dial(Dial(url))
+            channel_greets = type("Quick", (), {"greets": False, "__getattr__": lambda _, name: getattr(channel, name)})
+            held_ = await Conversation(channel_greets(), [said(), said()], {"rate": 24000}, PATIENT).hold()
+            await provider.close()
+            return held_, server.turns()
+
+    call_, turns = asyncio.run(main())
+    assert call_.reason == "done"
+    lines = measured(call_).lines
+    for line, turn in zip(lines, turns, strict=True):
+        assert turn.speech_end_at is not None
+        true = turn.sent_at - (turn.speech_end_at - FRAME_S + turn.speech_end_within_s)
+        assert line.voice_to_voice_s == pytest.approx(true, abs=0.06)
+
+
+def test_a_telephone_agent_that_hangs_up_after_its_answer_has_held_the_call() -> None:
+    def answers_and_goes(it: Scripted, _: int) -> None:
+        it.answer(0.3, "", done=False)
+        asyncio.get_running_loop().call_later(0.5, it.tell, Event("closed", "1000", detail={"code": 1000}))
+
+    polite = Scripted(answers_and_goes)
+    polite.quiet_s = 0.8  # type: ignore[attr-defined] # no message ends a turn there
+    call_ = held(polite, [said()])
+    assert (call_.reason, checked(call_).outcome) == ("closed", Outcome.PASSED)
+    assert checked(call_, lines=2).outcome is Outcome.ERRORED
+    declares = held(
+        Scripted(answers_and_goes), [said()]
+    )  # which has a word for the end of an answer, and did not say it
+    assert checked(declares).outcome is Outcome.ERRORED
+
+
+# ── Talking into an answer ──
+
+
+class Yielding(Scripted):
+    """Falls silent, and says so, as soon as it is talked into."""
+
+    says_interrupted = True
+    late: tuple[Event, ...] = ()
+    """Comes right behind the interruption."""
+
+    async def send(self, frame: bytes) -> None:
+        before = self.spoke
+        await super().send(frame)
+        if self.turn == 1 and self.spoke and not before:
+            self.tell(Event("interrupted"), *self.late)
+
+
+def test_an_answer_of_which_something_was_never_heard_is_marked() -> None:
+    channel = Yielding(
+        lambda it, turn: it.answer(8.0 if turn == 1 else 0.3, "Well. It is ninety." if turn == 1 else "Ok")
+    )
+    call_ = held(channel, [said(), said(0.3, barge_in_s=0.5)])
+    assert (call_.answers, call_.cut) == (("Well. It is ninety.", "Ok"), (True, False))
+    talks_on = Scripted(lambda it, turn: it.answer(1.0 if turn == 1 else 0.3, f"answer {turn}"))
+    whole = held(talks_on, [said(), said(0.2, barge_in_s=0.3)])
+    assert (whole.answers, whole.cut) == (("answer 1", "answer 2"), (False, False))
+
+
+def test_words_that_come_late_belong_to_the_answer_that_was_talked_into() -> None:
+    channel = Yielding(lambda it, turn: it.answer(8.0 if turn == 1 else 0.3, "" if turn == 1 else "Fine."))
+    channel.late = (Event("agent_text", "Well, let me", final=True), Event("turn_done", "cancelled"))
+    call_ = held(channel, [said(), said(0.3, barge_in_s=0.5)])
+    assert (call_.answers, call_.cut) == (("Well, let me", "Fine."), (True, False))
+
+
+def test_a_corrected_transcript_takes_the_place_of_the_first() -> None:
+    whole = "Well, let me see. It is ninety."
+    channel = Yielding(lambda it, turn: it.answer(8.0 if turn == 1 else 0.3, whole if turn == 1 else "Fine."))
+    channel.late = (Event("agent_text", "Well, let", final=True, detail={"corrects": whole}),)
+    call_ = held(channel, [said(), said(0.3, barge_in_s=0.5)])
+    assert call_.answers == ("Well, let", "Fine.")
+
+
+def test_an_interruption_of_nothing_is_none_and_costs_no_answer() -> None:
+    class Clears(Scripted):
+        async def send(self, frame: bytes) -> None:
+            before = self.spoke
+            await super().send(frame)
+            if self.spoke and not before:
+                self.tell(Event("user_speech_start"), Event("interrupted"))
+
+    channel = Clears(lambda it, turn: it.answer(0.3, f"answer {turn}"))
+    call_ = held(channel, [said(), said()])
+    assert (call_.reason, call_.answers, call_.cut) == ("done", ("answer 1", "answer 2"), (False, False))
+    assert (events(call_, "interrupted"), channel.interruptions) == ([], [])
+    assert [each["detail"]["event"] for each in events(call_, "unknown")] == ["interrupted"] * 2
+
+
+@pytest.mark.parametrize("text", ["Mm-hmm.", "OK."])
+def test_who_only_listens_is_told_from_others_once_and_the_log_says_so(text: str) -> None:
+    channel = Scripted(lambda it, turn: it.answer(1.2, f"answer {turn}") if turn != 2 else None)
+    call_ = held(channel, [said(), said(0.2, barge_in_s=0.3, text=text), said()])
+    assert (call_.reason, call_.answers) == ("done", ("answer 1", "", "answer 3"))
+    assert [line["backchannel"] for line in events(call_, "line")] == [False, True, False]
+    assert [line.backchannel for line in measured(call_).lines] == [False, True, False]
+
+
+def test_an_agent_that_stops_for_a_backchannel_is_not_waited_for_in_vain() -> None:
+    channel = Yielding(lambda it, turn: it.answer(3.0 if turn == 1 else 0.3, f"answer {turn}") if turn != 2 else None)
+    channel.quiet_s = 0.5  # type: ignore[attr-defined]
+    call_ = held(channel, [said(), said(0.2, barge_in_s=0.3, text="mhm"), said()])
+    assert (call_.reason, call_.answers, call_.cut) == ("done", ("answer 1", "", "answer 3"), (True, False, False))
+    assert [line.false_interruption for line in measured(call_).lines] == [None, True, None]
+
+
+# ── The loudspeaker ──
+
+
+def test_what_was_played_is_sound_without_the_gaps_between() -> None:
+    made = Playout(PCM)
+    made.begin_answer()
+    for at in (1.0, 2.0, 3.0):
+        made.add(tone(0.2).tobytes(), at)
+    assert made.played_s(3.1) == pytest.approx(0.5)
+    assert made.drop(3.1) == pytest.approx(0.1)
+    assert made.end == pytest.approx(3.1)
+    made.begin_answer()
+    made.add(tone(0.2).tobytes(), 4.0)
+    assert made.played_s(4.1) == pytest.approx(0.1)
+
+
+def test_what_can_be_heard_of_the_queue_is_known_apart() -> None:
+    made = Playout(PCM)
+    made.add(bytes(32000), 1.0)
+    assert (made.end, made.audible_end) == (2.0, 0.0)
+    made.add(np.concatenate([np.zeros(8000, np.int16), tone(1.0), np.zeros(16000, np.int16)]).tobytes(), 1.0)
+    assert made.end == 4.5
+    assert made.audible_end == pytest.approx(3.5, abs=0.002)
+    made.add(tone(0.5).tobytes(), 1.0)
+    made.drop(4.2)  # in the silence between
+    assert made.end == 4.2
+    assert made.audible_end == pytest.approx(3.5, abs=0.002)
+    made.drop(3.0)
+    assert made.audible_end == 3.0
+    made.drop(2.4)
+    assert made.audible_end == 0.0
+
+
+# ── The microphone ──
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 24000, 44100])
+def test_no_sample_is_lost_at_any_rate(rate: int) -> None:
+    microphone = Microphone(Format("pcm", rate), [said(2.0)])
+    quiet = [len(microphone.next()) for _ in range(7)]
+    until = microphone.say(0)
+    sent = b""
+    while microphone.saying:
+        sent += microphone.next()
+    assert until == pytest.approx(0.14 + 2.0, abs=0.002)
+    assert sum(quiet) // 2 == 7 * rate // 50
+    samples = np.frombuffer(sent, "<i2")
+    assert len(samples) / rate == pytest.approx(2.0, abs=1 / rate)
+    expected = audio.resample(tone(2.0), RATE, rate)
+    length = min(len(samples), len(expected))
+    assert np.array_equal(samples[:length], expected[:length])
+
+
+def test_a_prompt_as_long_as_a_call_does_not_end_it() -> None:
+    channel = Scripted(lambda it, _: it.answer(0.2))
+    assert held(channel, [said(1.0)], Patience(answer_within_s=2, longest_s=1.0)).reason == "done"
+
+
+def test_no_line_is_looked_through_nor_changed_in_rate_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_the_loop: list[int] = []
+
+    def watch(name: str) -> None:
+        real = getattr(audio, name)
+
+        def watched(samples: Any, *more: Any) -> Any:
+            if threading.current_thread() is threading.main_thread():
+                on_the_loop.append(len(samples))
+            return real(samples, *more)
+
+        monkeypatch.setattr(audio, name, watched)
+
+    channel = Scripted(lambda it, _: it.answer(), uplink=Format("pcm", 24000))
+    for name in ("resample", "last_audible", "first_audible"):
+        watch(name)
+    held(channel, [said(2.0)])
+    assert on_the_loop  # what arrives is looked at, a little at a time
+    assert max(on_the_loop) < 0.3 * RATE
+
+
+# ── The pace ──
+
+
+def test_frames_that_were_held_up_go_out_a_few_at_a_time_and_never_in_one_burst() -> None:
+    pace, now, times = Pace(), 0.0, []
+    for frame in range(60):
+        now = max(now, pace.due(frame))
+        if frame == 10:
+            now += 0.3  # the machine did something else
+        pace.sent(frame, now)
+        times.append(now)
+    spread = np.array(times[AT_ONCE:]) - np.array(times[:-AT_ONCE])
+    assert spread.min() == pytest.approx(CATCHES_UP_S)
+    assert times[-1] == pytest.approx(60 * FRAME_S)  # lateness does not add up
+    told = pace.told()
+    assert told["late_most_s"] == pytest.approx(0.3)
+    assert told["longest_gap_s"] == pytest.approx(0.32)
+    ((start, end, late),) = told["stalls"]
+    assert (start, late) == (pytest.approx(0.22), pytest.approx(0.3))
+    assert 0.5 < end < 0.64
+    assert told["late_p95_s"] <= 0.3
+
+
+def test_times_that_were_taken_while_this_machine_was_late_are_said_to_be_unreliable() -> None:
+    async def main(*, stalls: bool) -> Held:
+        channel = await FakeVoice(**parse("latency=0.5,tone")).dial(Dial("x"))
+        if stalls:
+            asyncio.get_running_loop().call_later(1.0, time.sleep, 0.3)
+        return await Conversation(channel, [said(0.5)], {"rate": 24000}, PATIENT).hold()
+
+    late = asyncio.run(main(stalls=True))
+    (line,) = measured(late).lines
+    assert line.reliable is False
+    assert line.late_s > 0.2
+    pace = measured(late).pace
+    assert pace is not None
+    assert pace.late_most_s >= line.late_s > LATE_S
+    assert "unreliable: this machine was up to" in checked(late).reason
+    assert checked(late).evidence["times"]["pace"]["frames"] > 50
+    calm = asyncio.run(main(stalls=False))
+    (line,) = measured(calm).lines
+    assert line.reliable is (line.late_s <= LATE_S)
+    assert [each["event"] for each in events(calm)[-2:]] == ["pace", "end"]
+
+
+def test_an_event_that_no_log_can_hold_ends_no_call() -> None:
+    def odd(it: Scripted, _: int) -> None:
+        it.tell(Event("unknown", detail={"half": "\ud800", "huge": 10**400, "\ud800": [object()]}))
+        it.answer(0.2, "y\ud800s")
+
+    call_ = held(Scripted(odd), [said()])
+    assert call_.reason == "done"
+    detail = events(call_, "unknown")[0]["detail"]
+    assert (detail["half"], detail["huge"]) == ("?", str(10**400))
+    assert events(call_, "agent_text")[0]["text"] == "y?s"

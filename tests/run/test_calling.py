@@ -3,6 +3,8 @@
 import asyncio
 import hashlib
 import json
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,13 +12,16 @@ import numpy as np
 import pytest
 
 from pramana import audio
-from pramana.errors import AuthenticationFailed, ProviderError
-from pramana.model import Line, Reply, Request, Speech, Turn, Utterance
+from pramana.errors import AuthenticationFailed, ProviderError, RateLimited, Rejected, Unavailable
+from pramana.model import Call, Line, Reply, Request, Speech, Target, Turn, Usage, Utterance
 from pramana.providers.fake_voice import FakeVoice, parse
-from pramana.providers.voice import Channel, Dial
-from pramana.run import call
-from pramana.run.call import Patience
-from pramana.run.calling import Calls
+from pramana.providers.voice import Channel, Dial, Event, Format, Heard
+from pramana.run import asking, call
+from pramana.run.asking import Asking, Budget, Dictating, Recognising
+from pramana.run.call import Held, Patience
+from pramana.run.calling import CUT_OFF, MAY_GREET_S, Calling, Calls, Spoken
+from pramana.run.limiter import Limiter
+from pramana.run.stop import Stop
 
 TONE = (9000 * np.sin(np.arange(4800) / 9)).astype(np.int16)
 BEFORE = (Turn("system", "Be brief."), Turn("user", "Hello."), Turn("assistant", "Good day."))
@@ -45,15 +50,19 @@ class Agent:
 class Scribe:
     """Writes down how many seconds of each clip are audible."""
 
-    def __init__(self, *languages: str) -> None:
-        self.languages = languages
+    def __init__(self, *languages: str, fails: Exception | None = None, times: int = 10**6) -> None:
+        self.languages, self.fails, self.times = languages, fails, times
         self.clips: list[float] = []
+        self.asked = 0
 
     def covers(self, language: str) -> bool:
         return language in self.languages
 
     async def transcribe(self, samples: Any, language: str) -> str:
         assert self.covers(language)
+        self.asked += 1
+        if self.fails and self.asked <= self.times:
+            raise self.fails
         first, last = audio.first_audible(samples, 16000), audio.last_audible(samples, 16000)
         assert first is not None
         assert last is not None
@@ -75,6 +84,8 @@ class Asked:
     scribe: Scribe = field(default_factory=lambda: Scribe("en"))
     blobs: dict[str, bytes] = field(default_factory=dict)
     failure: Exception | None = None
+    stored: int = 0
+    """Blobs, before anybody has written anything down."""
     _reply: Reply | None = None
 
     @property
@@ -91,7 +102,9 @@ class Asked:
         calls = Calls(self.agent, "fake-voice", self.keep, self.scribe, Patience(answer_within_s=1))
         speech = Speech(spoken(*self.lines), self.language, "voice+phone")
         try:
-            self._reply = await calls.ask(Request("words", BEFORE, {"temperature": 0}, speech=speech))
+            held = await calls.ask(Request("words", BEFORE, {"temperature": 0}, speech=speech))
+            self.stored = len(self.blobs)
+            self._reply = await calls.written_down(held)
         except ProviderError as error:
             self.failure = error
 
@@ -107,6 +120,8 @@ def asked() -> dict[str, Asked]:
         "talked into": Asked(Agent("tone"), (hello, Line("stop", barge_in_s=0.4))),
         "listened to": Asked(Agent("tone"), (hello, Line("Uh-huh.", barge_in_s=0.4))),
         "German": Asked(Agent("tone"), language="de"),
+        "deaf": Asked(Agent("tone"), (hello, later), scribe=Scribe("en", fails=RateLimited("429 from --stt"))),
+        "broken ears": Asked(Agent("tone"), scribe=Scribe("en", fails=ZeroDivisionError("oops"))),
         "silent": Asked(Agent("silent=1,tone")),
         "refused": Asked(Agent("tone", refuses=AuthenticationFailed("wrong key"))),
     }
@@ -188,3 +203,228 @@ def test_silence_is_not_given_to_anyone_to_write_down(asked: dict[str, Asked]) -
 def test_who_cannot_be_called_is_an_error_and_no_reply(asked: dict[str, Asked]) -> None:
     assert isinstance(asked["refused"].failure, AuthenticationFailed)
     assert asked["refused"].blobs == {}
+
+
+# ── Whoever writes down fails ──
+
+
+def told(log: bytes, kind: str) -> list[dict[str, Any]]:
+    return [each for each in map(json.loads, log.splitlines()) if each["event"] == kind]
+
+
+def test_who_cannot_write_down_costs_words_and_never_the_call(asked: dict[str, Asked]) -> None:
+    deaf = asked["deaf"]
+    assert (len(deaf.agent.dials), deaf.stored) == (1, 2)  # recording and log, before the ears were asked
+    assert (deaf.reply.text, deaf.reply.answers, deaf.reply.finish_reason) == ("", ("", ""), "done")
+    assert deaf.reply.call is not None
+    assert type(deaf.reply) is Reply
+    log = deaf.blobs[deaf.reply.call.log]
+    why = "it could not be written down: 429 from --stt"
+    assert [(each["line"], each["text"]) for each in told(log, "not_written_down")] == [(0, why), (1, why)]
+    assert json.loads(log.splitlines()[-1])["event"] == "end"
+    assert audio.read_wav(deaf.blobs[deaf.reply.call.recording])[1] == 24000
+    broken = asked["broken ears"].reply
+    assert broken.call is not None
+    (event,) = told(asked["broken ears"].blobs[broken.call.log], "not_written_down")
+    assert event["text"] == "it could not be written down: ZeroDivisionError: oops"
+
+
+def dictating(scribe: Scribe, stop: Stop | None = None) -> Dictating:
+    target = Target("stt", "openai", "whisper-1")
+    within = Asking(
+        target, Recognising(scribe), Limiter(4), Budget(), lambda *_: None, stop=Stop() if stop is None else stop
+    )
+    return Dictating(scribe, within)
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.001)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_speech_recognition_has_retries_and_a_limiter_of_its_own() -> None:
+    scribe = Scribe("en", fails=RateLimited("slow down"), times=2)
+    ears = dictating(scribe)
+    assert asyncio.run(ears.transcribe(TONE, "en")) == "clip 1"
+    assert (scribe.asked, ears.asking.retries) == (3, 2)
+    assert ears.covers("en")
+    assert not ears.covers("de")
+    assert any(change.cause == "rate limit" for change in ears.asking.limiter.history)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_wrong_key_of_speech_recognition_ends_the_run_though_not_the_call() -> None:
+    stop = Stop()
+    ears = dictating(Scribe("en", fails=AuthenticationFailed("wrong key")), stop)
+    with pytest.raises(AuthenticationFailed):
+        asyncio.run(ears.transcribe(TONE, "en"))
+    assert (stop.reason, type(stop.error)) == ("wrong key", AuthenticationFailed)
+
+
+# ── Cut off ──
+
+
+def held_until(cut: tuple[bool, ...]) -> Held:
+    """Two answers of a second each in the recording, the first of which the agent says more of than was heard."""
+    track = np.zeros((24000 * 5, 2), np.int16)
+    for start in (0.5, 3.5):
+        track[int(start * 24000) : int((start + 1) * 24000), 1] = 8000
+    lines = [
+        {"t": 0.4, "event": "line", "line": 0, "text": "one", "start": 0.1, "end": 0.4, "barge_in": False},
+        {"t": 3.0, "event": "line", "line": 1, "text": "stop", "start": 2.0, "end": 3.0, "barge_in": True},
+        {"t": 5.0, "event": "end", "reason": "done"},
+    ]
+    log = b"".join(json.dumps(each).encode() + b"\n" for each in lines)
+    return Held(
+        recording=audio.write_wav(track, 24000),
+        log=log,
+        answers=("Ninety euros in all.", "Sorry."),
+        cut=cut,
+        reason="done",
+        usage=Usage(),
+    )
+
+
+def written(held: Held, language: str, scribe: Scribe) -> tuple[Reply, Mapping[str, bytes]]:
+    blobs: dict[str, bytes] = {}
+
+    def keep(data: bytes) -> str:
+        digest = hashlib.sha256(data).hexdigest()
+        blobs[digest] = data
+        return digest
+
+    async def go() -> Reply:
+        calls = Calls(FakeVoice(), "fake-voice", keep, scribe)
+        reply = Spoken("", answers=held.answers, call=Call("", ""), held=held, language=language)
+        return await calls.written_down(await calls._stored(reply))
+
+    return asyncio.run(go()), blobs
+
+
+def test_of_an_answer_that_was_cut_off_only_what_was_heard_counts() -> None:
+    reply, _ = written(held_until((True, False)), "en", Scribe("en"))
+    assert reply.answers == ("clip 1", "Sorry.")
+    assert reply.text == "clip 1\nSorry."
+    whole, _ = written(held_until((False, False)), "en", Scribe("en"))
+    assert whole.answers == ("Ninety euros in all.", "Sorry.")
+
+
+def test_where_nobody_can_tell_how_much_was_heard_nothing_is_asserted_of_it() -> None:
+    reply, blobs = written(held_until((True, False)), "de", Scribe("en"))
+    assert reply.answers == ("", "Sorry.")
+    assert reply.text == "Ninety euros in all.\nSorry."
+    assert reply.call is not None
+    (event,) = told(blobs[reply.call.log], "not_written_down")
+    assert (event["line"], event["text"]) == (0, CUT_OFF)
+
+
+# ── The agent fails ──
+
+
+class Failing:
+    """An agent that answers with a sound, and then raises."""
+
+    uplink = downlink = Format("pcm", 16000)
+    greets = False
+
+    def __init__(self, error: ProviderError) -> None:
+        self.error, self.dialled = error, 0
+        self.events: asyncio.Queue[Heard] = asyncio.Queue()
+
+    async def dial(self, _dial: Dial) -> Any:
+        self.dialled += 1
+        for event in (Event("ready"), Event("agent_audio", audio=TONE.tobytes())):
+            self.events.put_nowait(Heard(time.monotonic(), (event,)))
+        return self
+
+    async def send(self, _frame: bytes) -> None: ...
+
+    async def receive(self) -> Heard:
+        if self.events.empty():
+            await asyncio.sleep(0.3)
+            raise self.error
+        return self.events.get_nowait()
+
+    async def interrupt(self, _played_s: float) -> None: ...
+
+    async def models(self) -> list[str]:
+        return []
+
+    async def close(self) -> None: ...
+
+
+def failed(error: ProviderError, **parameters: Any) -> tuple[Reply, dict[str, bytes], int]:
+    agent, blobs = Failing(error), dict[str, bytes]()
+
+    def keep(data: bytes) -> str:
+        blobs[str(len(blobs))] = data
+        return str(len(blobs) - 1)
+
+    async def go() -> Reply:
+        calls = Calls(agent, "failing", keep, None, Patience(answer_within_s=1))
+        within = Asking(Target("a", "failing", "a"), calls, Limiter(1), Budget(), lambda *_: None)
+        speech = Speech(spoken(Line("hello")), "en", "voice")
+        return await Calling(within, calls)(Request("a", (), parameters, speech=speech))
+
+    return asyncio.run(go()), blobs, agent.dialled
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize(
+    ("error", "dials"), [(ProviderError("it broke"), 1), (Unavailable("come back later"), asking.FIRST_ATTEMPTS)]
+)
+def test_a_call_in_which_the_agent_fails_for_good_is_recorded_until_there(error: ProviderError, dials: int) -> None:
+    reply, blobs, dialled = failed(error)
+    assert dialled == dials
+    assert (reply.finish_reason, type(reply)) == ("error", Reply)
+    assert reply.call is not None
+    assert len(blobs) == 2  # of calls that are held again, nothing is kept
+    (event,) = told(blobs[reply.call.log], "error")
+    assert event["text"] == str(error)
+    samples, rate = audio.read_wav(blobs[reply.call.recording])
+    assert audio.first_audible(samples[:, 1], rate) is not None
+
+
+def test_a_failure_that_ends_the_run_stays_one() -> None:
+    with pytest.raises(AuthenticationFailed):
+        failed(AuthenticationFailed("wrong key"))
+
+
+# ── Greetings ──
+
+
+@pytest.mark.parametrize(
+    ("given", "greets", "greeting_s"),
+    [({}, True, MAY_GREET_S), ({"greets": False}, False, None), ({"greets": True}, True, None)],
+)
+def test_who_calls_may_say_whether_the_agent_greets(
+    given: dict[str, Any], greets: bool, greeting_s: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    class Seen(call.Conversation):
+        def __init__(self, channel: Channel, *rest: Any) -> None:
+            seen.append((channel.greets, getattr(channel, "greeting_s", None)))
+            super().__init__(channel, *rest)
+
+    class Greeting(Agent):
+        async def dial(self, dial: Dial) -> Channel:
+            channel = await super().dial(dial)
+            vars(channel)["greets"] = True
+            return channel
+
+    async def go() -> None:
+        agent = Greeting("fixed=Yes.")
+        calls = Calls(agent, "fake-voice", lambda _: "", None, Patience(answer_within_s=1, longest_s=0.2))
+        await calls.ask(Request("words", (), given, speech=Speech(spoken(Line("hello")))))
+        assert agent.dials[0].parameters == {}  # it is about the call, and no agent is told
+
+    monkeypatch.setattr("pramana.run.calling.Conversation", Seen)
+    asyncio.run(go())
+    assert seen == [(greets, greeting_s)]
+
+
+def test_a_word_about_greeting_that_is_none_is_refused() -> None:
+    with pytest.raises(Rejected, match="true or false, not 'maybe'"):
+        failed(ProviderError("x"), greets="maybe")

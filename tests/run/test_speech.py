@@ -117,6 +117,24 @@ def test_conditions_are_seeded_by_the_sound_and_by_themselves() -> None:
     assert digest(case(conditions="noise=10dB")) == noisy
 
 
+@pytest.mark.parametrize("conditions", ["noise=10dB", "reverb=0.4s,noise=5dB:street,phone"])
+def test_noise_lasts_from_the_first_word_to_the_last_and_what_is_silent_beside_them_stays_so(conditions: str) -> None:
+    before, after = np.zeros(16000, np.int16), np.zeros(8000, np.int16)
+    file = audio.write_wav(np.concatenate([before, TONE, after]), 16000)
+    (only,) = said(recorded(), f"voice+{conditions}", Shelf(file)).utterances
+    (clean,) = said(recorded(), "voice", Shelf(file)).utterances
+    assert len(only.samples) == len(clean.samples)
+    first, last = audio.first_audible(clean.samples, 16000), audio.last_audible(clean.samples, 16000)
+    assert first is not None
+    assert last is not None
+    assert not only.samples[:first].any()
+    assert not only.samples[last + 1 :].any()
+    assert audio.level_dbfs(only.samples[first : last + 1]) > -40
+    # and it is the same noise wherever in its file the line stands
+    (alone,) = said(recorded(), f"voice+{conditions}", Shelf(audio.write_wav(TONE, 16000))).utterances
+    assert np.array_equal(only.samples[16000:24000], alone.samples)
+
+
 @pytest.mark.parametrize(
     ("own", "variant", "both"),
     [

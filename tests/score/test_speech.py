@@ -77,6 +77,12 @@ class Tape:
     def add(self, at: float, event: str, **more: Any) -> None:
         self.events.append({"t": at, "event": event, **more})
 
+    def talked_into(self, at: float, **more: Any) -> None:
+        """Let the caller say something at a time, and the agent stop for it."""
+        self.add(at, "interrupted", **more)
+        line = {"line": 1, "text": "Stop.", "start": at - 0.2, "end": at + 0.3, "barge_in": True}
+        self.add(at + 0.3, "line", **line)
+
     def measured(self, *, reason: str = "done", language: str = "en", **more: Any) -> Measured:
         self.add(len(self.samples) / RATE, "end", reason=reason)
         arguments: dict[str, Any] = {"transcribe": hear, "languages": LANGUAGES, "language": language} | more
@@ -113,9 +119,9 @@ def test_sound_that_says_something_else_is_an_error_and_no_failure() -> None:
 @pytest.mark.parametrize("text", [ANSWER, OTHER, "Your order of three blue lamps will arrive on Tuesday before noon."])
 def test_the_guard_knows_real_sentences_from_one_another(text: str) -> None:
     heard = hear(voice.speak(text, "en"))
-    assert guard(spoken(text), text, heard, "en").state == "ok"
+    assert guard(spoken(text), text, heard, "en", rate=audio.CALLER_RATE).state == "ok"
     for other in {ANSWER, OTHER} - {text}:
-        assert guard(spoken(text), other, heard, "en").state == "contradicts"
+        assert guard(spoken(text), other, heard, "en", rate=audio.CALLER_RATE).state == "contradicts"
 
 
 def test_a_silent_answer_is_no_evidence() -> None:
@@ -139,7 +145,6 @@ def test_a_clipped_answer_is_no_evidence() -> None:
         ("", {}, "not checked: the agent gave no transcript of what it said"),
         ("Six.", {"transcribe": lambda _: "Sex."}, "not checked: 3 characters are too few to compare by ear"),
         (ANSWER, {"transcribe": lambda _: "we are " * 50}, "not checked: the ear has lost itself"),
-        ("a b " * 12_000, {}, "not checked: 48,000 characters are too many to compare"),
     ],
 )
 def test_what_cannot_be_checked_says_so_and_is_no_error(said: str, more: dict[str, Any], why: str) -> None:
@@ -165,14 +170,29 @@ def test_words_that_were_dropped_for_the_caller_are_no_contradiction() -> None:
     played = Tape(cut, long)
     assert played.measured().guard.state == "contradicts"
     interrupted = Tape(cut, long)
-    interrupted.add(interrupted.start + len(cut) / RATE, "interrupted", dropped_s=9.0, played_s=5.0)
+    interrupted.talked_into(interrupted.start + len(cut) / RATE, dropped_s=9.0, played_s=5.0)
     assert interrupted.measured().guard.state == "ok"
-    nothing_dropped = Tape(cut, long)
-    nothing_dropped.add(nothing_dropped.start + 1, "interrupted", dropped_s=0.0, played_s=5.0)
-    assert nothing_dropped.measured().guard.state == "contradicts"
+    in_real_time = Tape(cut, long)  # nothing had been sent ahead, so that nothing was dropped
+    in_real_time.talked_into(in_real_time.start + len(cut) / RATE, dropped_s=0.0, played_s=5.0)
+    assert in_real_time.measured().guard.state == "ok"
+    by_itself = Tape(cut, long)  # it says so, and nobody talked
+    by_itself.add(by_itself.start + len(cut) / RATE, "interrupted", dropped_s=9.0, played_s=5.0)
+    assert by_itself.measured().guard.state == "contradicts"
+    before_it_spoke = Tape(cut, long)
+    before_it_spoke.events.insert(1, {"t": 0.1, "event": "interrupted", "dropped_s": 0.0, "played_s": 0.0})
+    assert before_it_spoke.measured().guard.state == "contradicts"
     another = Tape(spoken("Could you spell your name, and tell me which lamp you would like to exchange?"), long)
-    another.add(another.start + 1, "interrupted", dropped_s=9.0, played_s=5.0)
+    another.talked_into(another.start + 1, dropped_s=9.0, played_s=5.0)
     assert another.measured().guard.state == "contradicts"
+    beep = Tape(tone(2.0), ANSWER)
+    beep.talked_into(beep.start + 1.5, dropped_s=1.0, played_s=1.5)
+    assert beep.measured(transcribe=lambda _: "").guard.reason.startswith("not checked: of an answer that was cut off")
+
+
+def test_a_transcript_that_nobody_says_so_fast_is_none() -> None:
+    endless = Tape(tone(1.0), "We open at nine. " * 10_000)
+    found = endless.measured(transcribe=lambda _: "").guard
+    assert (found.state, "170,000 characters were not said in" in found.reason) == ("contradicts", True)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -231,6 +251,49 @@ def test_an_agent_that_hangs_up_after_its_last_answer_has_held_the_call() -> Non
     assert as_check(msgspec.structs.replace(measured, complete=False)).outcome is Outcome.ERRORED
 
 
+@pytest.mark.parametrize(
+    ("told", "code", "kind", "held"),
+    [
+        ({"quiet_s": 0.8}, 1000, None, True),
+        ({"quiet_s": 0.8}, 1006, "network", False),
+        ({"quiet_s": 0.8}, 1000, "quota", False),
+        ({"quiet_s": None}, 1000, None, False),  # it would have said that its answer was over
+        ({}, 1000, None, False),  # a log of version 1 does not tell
+    ],
+)
+def test_who_hangs_up_in_order_has_ended_where_no_message_says_so(
+    told: dict[str, Any], code: int, kind: str | None, *, held: bool
+) -> None:
+    tape = Tape(spoken(ANSWER), ANSWER)
+    tape.events[0] |= told
+    tape.add(9.0, "closed", text=str(code), detail={"code": code}, **{"class": kind})
+    check = as_check(tape.measured(reason="closed", transcribe=lambda _: ANSWER, lines=1))
+    assert check.outcome is (Outcome.PASSED if held else Outcome.ERRORED)
+    silent = Tape(np.zeros(RATE, np.int16))
+    silent.events[0] |= told
+    silent.add(9.0, "closed", text=str(code), detail={"code": code}, **{"class": kind})
+    assert as_check(silent.measured(reason="closed", lines=1)).reason == f"the call broke off: {code}"
+
+
+def test_words_that_were_taken_back_are_not_held_against_the_sound() -> None:
+    tape = Tape(spoken(ANSWER))
+    tape.add(tape.start + 0.1, "agent_text", text=f"{ANSWER} {OTHER}", final=True)
+    corrected = {"text": ANSWER, "final": True, "detail": {"corrects": f"{ANSWER} {OTHER}"}}
+    tape.add(tape.start + 0.2, "agent_text", **corrected)
+    transcript = tape.measured().words.transcript
+    assert transcript is not None
+    assert transcript.reference == ANSWER
+
+
+def test_a_call_that_was_timed_while_this_machine_was_late_says_so() -> None:
+    tape = Tape(spoken(ANSWER), ANSWER)
+    paced = {"frames": 100, "late_p95_s": 0.001, "late_most_s": 0.4, "longest_gap_s": 0.42}
+    tape.add(tape.start + 1, "pace", **paced, stalls=[[tape.start - 0.1, tape.start + 0.3, 0.4]])
+    check = as_check(tape.measured(transcribe=lambda _: ANSWER))
+    assert check.outcome is Outcome.PASSED
+    assert "unreliable: this machine was up to 400 ms late while line 1 was timed" in check.reason
+
+
 def test_a_line_that_is_not_in_the_recording_is_an_error() -> None:
     tape = Tape(spoken(ANSWER), ANSWER)
     tape.samples[:, 0] = 0
@@ -278,7 +341,7 @@ def test_a_rate_of_words_exists_only_where_a_reference_is_stated() -> None:
 def test_texts_too_long_to_compare_are_left_uncompared() -> None:
     measured = Tape(spoken(ANSWER), "la " * 50_000, heard="la " * 50_000).measured(transcribe=lambda _: "la")
     assert (measured.words.heard, measured.words.transcript) == (None, None)
-    assert as_check(measured).outcome is Outcome.PASSED
+    assert as_check(measured).outcome is Outcome.ERRORED  # nobody says so much in five seconds
 
 
 def test_a_whole_text_stands_in_for_its_pieces() -> None:
@@ -384,7 +447,7 @@ def test_a_stored_call_measured_again_gives_the_same_check_to_the_last_digit() -
 def test_the_evidence_of_a_call_has_no_name_that_judges_use() -> None:
     """A summary takes `answers` and `cost_usd` for those of a judge that was paid."""
     check = as_check(Tape(tone(1.0), "one").measured(transcribe=None))
-    assert set(check.evidence) == {"language", "times", "words", "sound", "guard", "complete"}
+    assert set(check.evidence) == {"language", "times", "words", "sound", "guard", "complete", "conditions"}
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from pramana import audio
 from pramana.errors import InvalidInput
+from pramana.providers.voice import only_listens
 from pramana.score import timing
-from pramana.score.timing import CallTimes, LineTimes, is_backchannel, measure
+from pramana.score.timing import CallTimes, LineTimes, measure
 
 RATE = audio.RECORDING_RATE
 SAMPLE = 1 / RATE
@@ -236,8 +237,64 @@ def test_what_the_agent_says_and_ends_within_the_line_is_not_the_answer() -> Non
             tape.add(1.1, "turn_done", text="")
         tape.sound(3.6, 3.6, 1.0, (3.6, 4.6))
         found = only(tape.measured())
-        assert (found.cut_in, found.voice_to_voice_s) == (False, near(0.6))
+        assert (found.cut_in, found.voice_to_voice_s) == (True, near(0.6))
         assert found.overlap_s == near(0.5)
+
+
+@pytest.mark.parametrize("reason", ["done", "no_answer", "deadline"])
+def test_a_line_with_nothing_behind_it_is_unanswered_whatever_was_said_into_it(reason: str) -> None:
+    tape = Tape(4)
+    tape.line(0.0, 3.0)
+    tape.sound(1.0, 1.0, 0.5, (1.0, 1.5))
+    tape.add(1.1, "turn_done", text="")
+    found = only(tape.measured(reason))
+    assert (found.cut_in, found.censored, found.voice_to_voice_s, found.first_audible_s) == (True, True, None, None)
+    assert found.waited_s == near(1.0)
+
+
+def test_a_line_that_was_passed_over_is_unanswered_until_the_next() -> None:
+    tape = Tape(9)
+    tape.line(0.0, 1.0)
+    tape.line(4.0, 5.0)
+    tape.sound(5.5, 5.5, 1.0, (5.5, 6.5))
+    first, second = tape.measured().lines
+    assert (first.censored, first.waited_s) == (True, near(3.0))
+    assert (second.censored, second.voice_to_voice_s) == (False, near(0.5))
+
+
+def test_a_stream_of_silence_before_the_first_word_of_a_line_is_part_of_its_time() -> None:
+    """The line begins with silence, in which frames of silence arrive; the answer comes with an end of its own."""
+    tape = Tape(7)
+    tape.line(1.0, 2.0, audible=(1.2, 2.0))
+    tape.tone(1, 2.5, 3.5)
+    for frame in range(300):
+        tape.sound(frame * 0.02, frame * 0.02, 0.02)
+    tape.add(3.51, "turn_done", text="")
+    found = only(tape.measured())
+    assert found.voice_to_voice_s == near(0.5)
+    assert found.answer_end_s == near(3.5)
+
+
+def test_how_late_this_machine_was_stands_beside_the_times_it_touched() -> None:
+    def taped(*stalls: list[float]) -> LineTimes:
+        tape = Tape(4)
+        tape.line(0.0, 1.0)
+        tape.sound(1.5, 1.5, 1.0, (1.5, 2.5))
+        paced = {"frames": 200, "late_p95_s": 0.004, "late_most_s": 0.3, "longest_gap_s": 0.32}
+        tape.add(4.0, "pace", **paced, stalls=list(stalls))
+        times = tape.measured()
+        assert times.pace is not None
+        assert times.pace.longest_gap_s == 0.32
+        return only(times)
+
+    assert (taped().late_s, taped().reliable) == (0.0, True)
+    assert taped([0.2, 0.5, 0.3], [2.0, 2.4, 0.3]).reliable is True
+    touched = taped([1.2, 1.25, 0.05], [1.4, 1.7, 0.3])
+    assert (touched.late_s, touched.reliable) == (0.3, False)
+    assert touched.voice_to_voice_s == near(0.5)  # it is what was measured, and says what it is worth
+    untold = Tape(4)
+    untold.line(0.0, 1.0)
+    assert only(untold.measured()).reliable is None
 
 
 def barged(*, stops: float, **more: Any) -> Tape:
@@ -336,7 +393,7 @@ def test_a_line_meant_as_barge_in_but_said_into_silence_is_like_any_other() -> N
 
 @pytest.mark.parametrize("text", ["Mhm.", "uh-huh", "Okay", "Right.", "I see"])
 def test_a_backchannel_asks_for_nothing(text: str) -> None:
-    assert is_backchannel(text)
+    assert only_listens(text)
     ignored = barged(stops=9.5)
     ignored.events[-1]["text"] = text
     ignored.add(11.9, "no_answer", line=1, waited_s=5.9)  # nobody waits for an answer to it
@@ -349,21 +406,77 @@ def test_a_backchannel_asks_for_nothing(text: str) -> None:
         assert (line.yield_s, line.yield_censored_s, line.censored) == (None, None, False)
 
 
+def streamed(stops: float, text: str, **more: Any) -> Tape:
+    """An answer that comes in step with real time until it stops, talked into at 4."""
+    tape = Tape(12)
+    tape.line(0.0, 1.0)
+    for piece in range(round((stops - 1.5) * 10)):
+        tape.sound(1.5 + piece / 10, 1.5 + piece / 10, 0.1)
+    tape.tone(1, 1.5, stops)
+    tape.line(4.0, 6.0, barge_in=True, text=text, **more)
+    return tape
+
+
+@pytest.mark.parametrize("ends", [(), (8.0,)])
 @pytest.mark.parametrize(("stops", "goes_on", "false"), [(9.5, None, False), (4.6, None, True), (4.6, 5.2, False)])
-def test_a_backchannel_is_judged_by_ear_where_the_log_says_nothing(
-    stops: float, goes_on: float | None, *, false: bool
+def test_a_backchannel_is_judged_by_ear_where_the_agent_has_no_word_for_it(
+    stops: float, goes_on: float | None, ends: tuple[float, ...], *, false: bool
 ) -> None:
-    tape = barged(stops=stops)
-    tape.events = [each for each in tape.events if each["event"] != "turn_done"]
-    tape.events[-1]["text"] = "mhm"
+    tape = streamed(stops, "mhm")
+    for end in ends:  # a word about ends is none about interruptions
+        tape.add(end, "turn_done", text="")
     if goes_on:
         tape.tone(1, goes_on, 9.0)
     assert tape.measured().lines[1].false_interruption is false
 
 
+@pytest.mark.parametrize("says", [True, False])
+def test_who_has_a_word_for_it_is_taken_at_it(*, says: bool) -> None:
+    """It falls silent after a backchannel, and does not say that it was interrupted: it may have come to its end."""
+    tape = streamed(4.6, "mhm")
+    tape.events[0] |= {"version": 2, "says_interrupted": says}
+    assert tape.measured().lines[1].false_interruption is not says
+
+
+def test_an_agent_that_had_said_all_before_it_was_talked_into_has_given_way_to_nobody() -> None:
+    tape = Tape(12)
+    tape.line(0.0, 1.0)
+    tape.sound(1.5, 1.5, 3.0, (1.5, 4.5))
+    tape.add(1.51, "turn_done", text="")
+    tape.line(4.0, 5.0, barge_in=True, text="No, wait.")
+    tape.sound(5.5, 5.5, 1.0, (5.5, 6.5))
+    second = tape.measured().lines[1]
+    assert (second.talked_into, second.ended_by_itself) == (True, True)
+    assert (second.yield_s, second.yield_censored_s) == (None, None)
+    assert second.voice_to_voice_s == near(0.5)
+    listening = Tape(12)
+    listening.line(0.0, 1.0)
+    listening.sound(1.5, 1.5, 3.0, (1.5, 4.5))
+    listening.line(4.0, 5.0, barge_in=True, text="mhm")
+    assert listening.measured().lines[1].false_interruption is False
+
+
+def test_an_agent_with_a_word_for_ends_alone_is_parted_by_silence() -> None:
+    tape = streamed(4.7, "Stop, please.")
+    tape.sound(6.4, 6.4, 2.0, (6.5, 8.0))
+    tape.add(8.5, "turn_done", text="")
+    second = tape.measured().lines[1]
+    assert second.yield_s == near(0.7)
+    assert second.voice_to_voice_s == near(0.5)
+
+
+def test_what_a_line_was_is_read_from_the_log_where_it_says_so() -> None:
+    for told, text in ((True, "Go ahead."), (False, "mhm")):
+        tape = streamed(9.5, text, backchannel=told)
+        tape.events[0]["version"] = 2
+        assert tape.measured().lines[1].backchannel is told
+    old = streamed(9.5, "OK.")
+    assert old.measured().lines[1].backchannel
+
+
 @pytest.mark.parametrize("text", ["No.", "Okay, stop", "Wait", "mhm but", ""])
 def test_other_words_want_the_floor(text: str) -> None:
-    assert not is_backchannel(text)
+    assert not only_listens(text)
 
 
 # ── The same to the last digit ──
@@ -422,6 +535,7 @@ def test_a_later_answer_is_later_by_as_many_samples(delay: int, silence: int) ->
 # ── What does not fit ──
 
 LINE = {"t": 1.0, "event": "line", "line": 0, "text": "a", "start": 0.0, "end": 1.0, "barge_in": False}
+PACE = {"t": 1.0, "event": "pace", "frames": 1, "late_p95_s": 0.0, "late_most_s": 0.0, "longest_gap_s": 0.02}
 
 
 @pytest.mark.parametrize(
@@ -443,6 +557,10 @@ LINE = {"t": 1.0, "event": "line", "line": 0, "text": "a", "start": 0.0, "end": 
         ([{"t": 1, "event": "agent_audio", "plays": 1}], "has nothing at `seconds`"),
         ([{"t": 1, "event": "no_answer", "line": 0}], "has nothing at `waited_s`"),
         ([{"t": 1, "event": "end", "reason": 7}], "has a int at `reason`"),
+        ([{"t": 1, "event": "pace", "frames": 1}], "has nothing at `late_p95_s`"),
+        ([PACE], "no list at `stalls`"),
+        ([PACE | {"stalls": [[0.1]]}], "no list at `stalls`"),
+        ([{"t": 0, "event": "call", "version": "2"}], "at `version`: expected a whole number"),
     ],
 )  # fmt: skip
 def test_a_log_that_does_not_fit_is_refused_by_its_event(events: list[Any], said: str) -> None:

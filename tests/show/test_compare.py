@@ -17,6 +17,7 @@ from pramana.errors import InvalidInput
 from pramana.hash import case_digest
 from pramana.model import (
     Assertion,
+    Call,
     Case,
     Check,
     Facets,
@@ -63,9 +64,12 @@ def run(
     models: Sequence[Target] = (Target("m", "fake", "m"),),
     repeats: int = 1,
     check: Check = CONTAINS,
+    took: float = 0.1,
+    **more: Any,
 ) -> str:
-    """Store a run; `outcomes` are those of each case by its number, one a repeat."""
+    """Store a run; `outcomes` are those of each case by its number, one a repeat. `more` belongs to the plan."""
     plan = Plan("mine", suite_hash, tuple(models), repeats, {"temperature": 0, "seed": 42}, runner_version="0.1.0")
+    plan = replace(plan, **more)
 
     async def write(run_id: str, results: Iterable[Result]) -> None:
         async with store.writer(run_id, lambda _: None) as writer:
@@ -74,9 +78,10 @@ def run(
     with closing(open_store(settings.database_url())) as store:
         created = store.create_run(plan, iter(asked))
         made = [
-            result(each, Key(case_digest(each), model.typed, "text", repeat), outcome, check)
+            result(each, Key(case_digest(each), model.typed, variant, repeat), outcome, check, took)
             for number, each in enumerate(asked)
             for model in models
+            for variant in plan.variants
             for repeat, outcome in enumerate(outcomes(number))
         ]
         asyncio.run(write(created.id, made))
@@ -84,10 +89,18 @@ def run(
     return created.id
 
 
-def result(of: Case, key: Key, outcome: Outcome, check: Check) -> Result:
+def result(of: Case, key: Key, outcome: Outcome, check: Check, took: float) -> Result:
     if outcome is E:
         return Result(key, of.id, None, Failure("unavailable", "a 500"), (), None, None)
-    return Result(key, of.id, Reply("x", total_s=0.1), None, (replace(check, outcome=outcome),), None, None)
+    checks = (replace(check, outcome=outcome),)
+    if key.variant == "text":
+        return Result(key, of.id, Reply("x", total_s=took, first_token_s=took / 2), None, checks, None, None)
+    lines = [{"voice_to_voice_s": took, "first_audible_s": 1 + took}]
+    counts = {"substitutions": 1, "deletions": 0, "insertions": 0, "reference_words": 10}
+    words = {"heard": {"words": counts, "characters": counts}, "references": []}
+    measured = Check("call", "1", P, "", None, {"times": {"lines": lines}, "words": words})
+    reply = Reply("x", total_s=9.0, call=Call("sha256:a", "sha256:b"))
+    return Result(key, of.id, reply, None, (*checks, measured), None, None)
 
 
 def exported(run_id: str, path: Path, without: Sequence[str] = ()) -> str:
@@ -331,3 +344,107 @@ def test_a_name_of_a_megabyte_is_cut_for_people_and_whole_for_programs() -> None
     assert max(map(width, lines)) <= 80
     _, found = compared(base, new)
     assert {each["case"] for each in found["lost"]} == {each.id for each in long}
+
+
+# ── Times ──
+
+SPOKEN: dict[str, Any] = {"variants": ("voice",)}
+
+
+def test_slower_calls_are_told_beside_the_verdict_although_no_verdict_changed() -> None:
+    base, new = run(cases(8), took=0.301, **SPOKEN), run(cases(8), took=2.0, **SPOKEN)
+    text = said(base, new)
+    assert text.startswith(
+        "No difference seen: all 8 cases ended as before, but 8 cases prove little. "
+        "Slower: voice to voice went from 301 ms to 2.00 s, and that is proven."
+    )
+    assert (
+        "Voice to voice 301 ms before, 2.00 s now: median difference +1.70 s (95 % interval +1.70 s to +1.70 s, 8 cases; "
+        "exact sign test)." in text
+    )
+    assert "Misheard words 10.0 % of 80 before, 10.0 % of 80 now: 0.0 points (95 % interval 0.0 points to" in text
+    code, found = compared(base, new)
+    assert (code, found["exit_code"], found["verdict"]) == (0, 0, "no_change")
+    (times, words) = found["measured"]
+    assert (times["what"], times["cases"], times["proven"]) == ("voice to voice", 8, True)
+    assert times["interval"] == [pytest.approx(1.699)] * 2
+    assert (words["what"], words["proven"]) == ("misheard words", False)
+    assert found["changed"] == ["Slower: voice to voice went from 301 ms to 2.00 s, and that is proven."]
+    assert "slower" not in found
+
+
+@pytest.mark.parametrize(
+    ("count", "took", "limit", "code", "words"),
+    [
+        (8, 2.0, "200ms", 1, "Too slow: voice to voice is more than 200 ms slower, and that is proven."),
+        (8, 2.0, "20%", 1, "Too slow: voice to voice is more than 20 % slower, and that is proven."),
+        (8, 0.4, "200ms", 0, "Not slower by more than 200 ms: voice to voice."),
+        (3, 2.0, "200ms", 4, "3 cases can prove nothing about times, and 6 may."),
+    ],
+)
+def test_a_bar_on_slowness_decides_the_exit_code(count: int, took: float, limit: str, code: int, words: str) -> None:
+    base, new = run(cases(count), took=0.301, **SPOKEN), run(cases(count), took=took, **SPOKEN)
+    assert words in said(base, new, "--max-slower", limit)
+    found = compared(base, new, "--max-slower", limit)
+    assert (found[0], found[1]["exit_code"], found[1]["slower"]["exit_code"]) == (code, code, code)
+    assert words in found[1]["slower"]["sentence"]
+
+
+def test_a_regression_stays_one_however_fast_it_is() -> None:
+    assert compared(run(cases(9)), run(cases(9), failing), "--max-slower", "1s")[0] == 1
+
+
+def test_what_was_typed_has_its_times_too_also_in_files(tmp_path: Path) -> None:
+    base, new = run(cases(7), took=0.1), run(cases(7), took=0.5)
+    _, found = compared(base, new)
+    assert [each["what"] for each in found["measured"]] == ["total time", "time to first token"]
+    files = [exported(each, tmp_path / f"{each}.json") for each in (base, new)]
+    code, found = compared(*files, "--max-slower", "100ms")
+    assert code == 1
+    (only,) = found["measured"]
+    assert (only["what"], only["difference"]) == ("total time", [pytest.approx(0.4)] * 2)
+
+
+def test_typed_and_spoken_are_not_compared_by_their_times() -> None:
+    base, new = run(cases(7)), run(cases(7), **SPOKEN)
+    code, found = compared(base, new, "--max-slower", "100ms")
+    assert (code, found["measured"]) == (4, [])
+
+
+@pytest.mark.parametrize("limit", ["200", "soon", "-1s"])
+def test_a_limit_that_is_none_is_refused(limit: str) -> None:
+    done = CliRunner().invoke(pramana, ["compare", "a", "b", "--max-slower", limit])
+    assert done.exit_code == 2
+    assert "200ms, 0.5s, 20%" in done.output
+
+
+# ── How it was asked ──
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what"),
+    [
+        ({}, {"voice": "piper"}, "voice espeak before, piper now"),
+        ({}, {"variants": ("voice+phone",)}, "variants voice before, voice+phone now"),
+        (
+            {},
+            {"stt": Target("openai:whisper-1", "openai", "whisper-1")},
+            "speech recognition Whisper tiny.en before, openai:whisper-1 now",
+        ),
+        ({}, {"variants": ("text",)}, "variants voice before, text now"),
+        ({"voice": "piper"}, {"voice": "piper"}, None),
+    ],
+)
+def test_runs_that_were_asked_differently_say_so(
+    before: dict[str, Any], after: dict[str, Any], what: str | None
+) -> None:
+    base, new = run(cases(2), **{**SPOKEN, **before}), run(cases(2), **{**SPOKEN, **after})
+    text, (_, found) = said(base, new), compared(base, new)
+    assert bool(found["asked_differently"]) == bool(what)
+    assert f"Asked differently: {what}" in text if what else "Asked differently" not in text
+
+
+def test_three_cases_in_three_ways_are_three_cases() -> None:
+    ways = ("text", "voice", "voice+noise=10dB")
+    text = said(run(cases(3), variants=ways), run(cases(3), variants=ways))
+    assert "all 9 answers (3 cases, 3 variants) ended as before, but 3 cases prove little." in text

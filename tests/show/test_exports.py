@@ -24,6 +24,7 @@ from pramana.analyse.summary import Total
 from pramana.hash import case_digest, hash_result
 from pramana.model import (
     Assertion,
+    Call,
     Case,
     Check,
     Facets,
@@ -38,7 +39,7 @@ from pramana.model import (
     Turn,
     Usage,
 )
-from pramana.show.exports import FORMATS, Format, export, results_schema, score_of
+from pramana.show.exports import FORMATS, Format, export, recording_name, results_schema, score_of
 from pramana.show.figures import duration, money, percent, printable
 
 NASTY = [
@@ -585,4 +586,46 @@ def test_every_format_takes_every_text(kind: Format, text: str, name: str) -> No
 def test_numbers_never_claim_more_than_they_are() -> None:
     assert (percent(0.99999), percent(0.00001), percent(1), percent(0)) == ("> 99.9 %", "< 0.1 %", "100 %", "0 %")
     assert (money(Total(0.00001, 0)), money(Total(12.345, 2))) == ("under $0.0001", "at least $12.35")
-    assert duration(0.0012) == "1.2 ms"
+    assert (duration(0.0012), duration(0.0000103), duration(0.9996)) == ("1 ms", "< 1 ms", "1.00 s")
+
+
+# ── Recordings ──
+
+
+def a_call(model: str = "m", variant: str = "voice+noise=10dB", repeat: int = 0) -> tuple[Case, Result]:
+    case, found = row()
+    called = Call("sha256:" + "a" * 64, "sha256:" + "b" * 64)
+    key = replace(found.key, model=model, variant=variant, repeat=repeat)
+    assert found.reply is not None
+    return case, replace(found, key=key, reply=replace(found.reply, call=called))
+
+
+def test_a_long_model_pushes_neither_variant_nor_repeat_out_of_a_recordings_name() -> None:
+    long = "fake-voice:latency=0.8,fixed=" + "We open at nine in the morning. " * 20
+    name = recording_name(*a_call(long, repeat=2))
+    assert name is not None
+    assert name.startswith("factual-001__fake-voice_latency=0.8_fixed=")
+    assert name.endswith("__voice+noise=10dB__repeat-3__bbbbbbbb")
+    assert len(name) < 180
+    assert recording_name(*row()) is None
+
+
+def test_a_page_links_recordings_beside_it_and_else_says_how_to_get_them() -> None:
+    def page(at: str | None) -> str:
+        out = io.StringIO()
+        export("html", a_run(), iter([a_call(), row()]), out, lambda *_: at)
+        return out.getvalue()
+
+    linked = page("calls/it's <b>.wav")
+    assert linked.count("href=") == 1
+    assert "<a href='calls/it%27s%20%3Cb%3E.wav'>Recording of the call</a>" in linked
+    for text in (page(None), exported("html", a_run(), [a_call()])):
+        assert "href=" not in text
+        assert "To hear it: <span class=id><bdi>pramana export run-1 --id factual-001 --audio DIR</bdi>" in text
+    assert "To hear it" not in exported("html", a_run(), [row()])
+
+
+def test_pages_say_how_it_was_asked_aloud() -> None:
+    run = a_run()
+    run = replace(run, plan=replace(run.plan, variants=("voice+phone",), voice="piper"))
+    assert "spoken by piper (phone)" in exported("html", run, [a_call(variant="voice+phone")])

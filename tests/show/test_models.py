@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from pramana import settings
-from pramana.show.cli import models as command
+from pramana.show import offers as command
 from pramana.show.cli import pramana
 
 EXTENSION = Path(__file__).parents[1] / "extension"

@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pramana import bench, settings
 from pramana.load.selection import Selection
 from pramana.model import Check, Failure, Key, Outcome, Reply, Result
 from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.openai import OpenAIWire
+from pramana.run.stop import Stop
 from pramana.show import progress
 from pramana.show.progress import FAILURES_SHOWN, Live
 from pramana.store import open_store
@@ -155,3 +157,64 @@ def test_a_run_held_back_by_its_provider_says_so(
     assert capsys.readouterr().err.splitlines()[0] == (
         "0 of 1  0.0/s  time left unknown  waiting 1 s as the provider asks"
     )
+
+
+def suite_of(folder: Path, count: int) -> Path:
+    cases = [
+        {
+            "id": f"coding-{number:03}",
+            "category": "coding",
+            "input": f"Say it {number}.",
+            "ideal": "x",
+            "assertion": {"type": "contains"},
+            "metadata": {"difficulty": "easy", "tokens_est": 8},
+        }
+        for number in range(count)
+    ]
+    suite = folder / "mine.jsonl"
+    suite.write_text("\n".join(map(json.dumps, cases)), encoding="utf-8")
+    return suite
+
+
+def test_failures_say_which_variant_and_repeat_where_the_plan_has_several(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = open_store(settings.database_url())
+    sources = bench.Sources.files([suite_of(tmp_path, 1)], Selection())
+    for repeats in (2, 1):
+        run = bench.evaluate(store, sources, ["fake:fixed=no"], repeats=repeats)
+        with Live(run.expected, run.stored) as live:
+            bench.run_sync(store, run, bench.Limits(), live)
+    found = result(0, Outcome.FAILED)
+    live = Live(4, 0)
+    plan = replace(run.plan, variants=("text", "voice"), repeats=3)
+    spoken = replace(found, key=replace(found.key, variant="voice", repeat=2))
+    live(bench.Progress(replace(run, plan=plan), 0, [spoken]))
+    store.close()
+    said = capsys.readouterr().err.splitlines()
+    assert sorted(line.partition(":")[2].partition(": does")[0] for line in said[:3]) == [
+        "fixed=no coding-000",
+        "fixed=no coding-000 (repeat 1)",
+        "fixed=no coding-000 (repeat 2)",
+    ]
+    assert said[3] == "failed m c-0 (voice, repeat 3): because"
+
+
+def test_a_resumed_run_counts_what_earlier_sittings_have_stored(tmp_path: Path) -> None:
+    store = open_store(settings.database_url())
+    run = bench.evaluate(
+        store, bench.Sources.files([suite_of(tmp_path, 40)], Selection()), ["fake:latency=0.02,fixed=x"]
+    )
+
+    def some(seen: bench.Progress) -> None:
+        if seen.stored >= 5:
+            stop("enough")
+
+    stop = Stop()
+    run = bench.run_sync(store, run, bench.Limits(concurrency=1), some, stop)
+    assert 0 < run.stored < run.expected
+    with Live(run.expected, run.stored) as live:
+        bench.run_sync(store, run, bench.Limits(), live)
+    store.close()
+    assert live.counts[Outcome.PASSED] == 40
+    assert "40 passed" in live._note(0.0, unknown_cost=False)

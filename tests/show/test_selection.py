@@ -161,3 +161,24 @@ def test_only_what_is_selected_is_judged_again(run_id: str) -> None:
     whole = json.loads(said("show", run_id, "--json"))
     assert (whole["overall"]["total"], whole["overall"]["unscored"]) == (16, 2)
     assert whole["by"]["category"]["information-retrieval"]["unscored"] == 2
+
+
+def test_a_case_chosen_by_its_id_is_shown_with_what_was_said_and_every_check(run_id: str) -> None:
+    text = said("show", run_id, "--id", "coding-002")
+    assert text.count("coding-002 · fake:echo · text · repeat 1 · passed") == 1
+    assert text.count("coding-002 · fake:echo · text · repeat 2 · passed") == 1
+    assert "            user     Say yes, number 2.\n" in text
+    assert "            answer   Say yes, number 2. (after " in text
+    assert '  passed contains: found "yes" at character 5' in text
+    assert "coding-003" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    data = json.loads(said("show", run_id, "--id", "coding-002", "--json"))
+    assert [each["repeat"] for each in data["conversations"]] == [0, 1]
+    assert [each["who"] for each in data["conversations"][0]["conversation"]] == ["user", "answer"]
+    assert "conversations" not in json.loads(said("show", run_id, "--category", "safety", "--json"))
+
+
+def test_why_something_failed_can_be_read_back(run_id: str) -> None:
+    said("show", run_id)
+    ferry = said("show", run_id, "--id", "booking-ferry")
+    assert "unscored rubric: " in ferry

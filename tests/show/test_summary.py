@@ -1,16 +1,19 @@
 """A summary at the terminal: within its columns whatever things are called, and honest about who judged and what it cost."""
 
+import io
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
 from pramana import settings
+from pramana.errors import Problem
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Run, Target, Usage
 from pramana.show.cli import pramana
-from pramana.show.summary import decide, print_summary, summary_of_results
-from pramana.show.terminal import fitted, width, wrapped
+from pramana.show.summary import SHOWN_REASONS, decide, print_summary, summary_of_results
+from pramana.show.terminal import fitted, print_problem, told, width, wrapped
 from pramana.store import open_store
 
 WIDE = [
@@ -112,3 +115,141 @@ def test_what_judges_took_is_shown_with_what_was_paid_before(capsys: pytest.Capt
     again = replace(judged, checks=(replace(judged.checks[0], evidence=evidence),))
     text = " ".join(printed(a_run(), [(case, again)], capsys).split())
     assert "judges: 1,500 tokens, $1.25, earlier judgings included; cost: $1.75 with them;" in text
+
+
+# ── What failed ──
+
+
+def test_what_failed_is_listed_with_its_reason_and_how_to_see_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [result(f"a-{number}", Outcome.FAILED) for number in range(12)]
+    lines = printed(a_run(), rows, capsys).splitlines()
+    assert "  failed a-0: because of a-0" in lines
+    assert sum(line.startswith("  failed a-") for line in lines) == SHOWN_REASONS
+    text = " ".join(" ".join(lines).split())
+    assert "… and 4 more failed: pramana export r20260101-000000-abcd --format csv has them all." in text
+    assert "One in full: pramana show r20260101-000000-abcd --id a-0" in text
+    assert "failed" not in printed(a_run(), [result("a-0", Outcome.PASSED)], capsys)
+
+
+def test_what_failed_says_which_variant_and_repeat_where_there_are_several(capsys: pytest.CaptureFixture[str]) -> None:
+    case, found = result("a-0", Outcome.FAILED)
+    run = a_run()
+    run = replace(run, plan=replace(run.plan, variants=("text", "voice"), repeats=3))
+    spoken = replace(found, key=replace(found.key, variant="voice", repeat=1))
+    assert "  failed a-0 (voice, repeat 2): because of a-0\n" in printed(run, [(case, spoken)], capsys)
+
+
+# ── The head ──
+
+
+def test_how_it_was_asked_stands_in_the_head(capsys: pytest.CaptureFixture[str]) -> None:
+    run = a_run()
+    aloud = replace(run, plan=replace(run.plan, variants=("text", "voice+noise=10dB"), voice="piper"))
+    heads = [printed(each, [], capsys).splitlines()[1] for each in (run, aloud)]
+    assert heads == [
+        "mine · run r20260101-000000-abcd",
+        "mine · run r20260101-000000-abcd · typed and spoken by piper (noise=10dB)",
+    ]
+
+
+def test_a_long_name_never_hides_that_it_is_a_selection(capsys: pytest.CaptureFixture[str]) -> None:
+    head = printed(a_run("scenarios+" * 6 + "more (selection)"), [], capsys).splitlines()[1:3]
+    assert head[0].endswith("more (selection)")
+    assert head[1] == "run r20260101-000000-abcd"
+    longer = printed(a_run("x" * 500 + " (selection)"), [], capsys).splitlines()
+    assert longer[1] == "x" * 67 + "… (selection)"
+
+
+# ── Calls ──
+
+
+def a_call(*lines: dict[str, Any], variant: str = "voice", **words: Any) -> tuple[Case, Result]:
+    heard = {"recorded": "nine", "transcript": {"reference": "nine"}, "references": [], **words}
+    evidence = {"times": {"lines": list(lines), "reason": "done"}, "words": heard, "sound": {}}
+    checks = (Check("call", "1", Outcome.PASSED, "", None, evidence),)
+    case = Case("a", "scenario", (), Facets("x", "easy"))
+    return case, Result(Key("sha256:1", "m", variant), "a", Reply("nine"), None, checks, None, None)
+
+
+def spoken(rows: list[tuple[Case, Result]], capsys: pytest.CaptureFixture[str], **plan: Any) -> str:
+    run = a_run()
+    aloud = replace(run, plan=replace(run.plan, variants=("voice",), **plan))
+    return " ".join(printed(aloud, rows, capsys).split())
+
+
+def answered(seconds: float = 0.902, silence: float = 0.1, **more: Any) -> dict[str, Any]:
+    return {"voice_to_voice_s": seconds, "first_audible_s": 3.0, "leading_silence_s": silence, **more}
+
+
+def test_one_call_has_one_time_and_silence_too_short_to_measure_is_called_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = spoken([a_call(answered(silence=0.0000103))], capsys)
+    assert "m, voice: voice to voice p50 902 ms (n=1); leading silence p50 < 1 ms." in text
+    text = spoken([a_call(answered()), a_call(answered(1.1))], capsys)
+    assert "voice to voice p50 1.00 s, p95 1.09 s, most 1.10 s (n=2); leading silence p50 100 ms." in text
+
+
+def test_turn_taking_is_told_where_there_was_any(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        answered(),
+        answered(talked_into=True, yield_s=0.009),
+        answered(false_interruption=False),
+        {"false_interruption": False},
+    ]
+    text = spoken([a_call(*lines)], capsys)
+    assert "gave way 1 of 1 times, p50 9 ms; cut in 0 of 3; misled by backchannels 0 of 2" in text
+    assert "cut in" not in spoken([a_call(answered())], capsys)
+    assert "cut in 1 of 1" in spoken([a_call(answered(cut_in=True))], capsys)
+    stubborn = spoken([a_call(answered(yield_censored_s=2.0))], capsys)
+    assert "gave way 0 of 1 times; cut in 0 of 1" in stubborn
+
+
+def test_word_error_rates_say_how_many_errors_in_how_many_words(capsys: pytest.CaptureFixture[str]) -> None:
+    def of(errors: int, words: int) -> dict[str, Any]:
+        counts = {"substitutions": errors, "deletions": 0, "insertions": 0, "reference_words": words}
+        return {"words": counts, "characters": counts}
+
+    text = spoken([a_call(answered(), references=[of(23, 12)], heard=of(27, 160))], capsys)
+    assert "misheard 27 of 160 words (16.9 %); word error rate 192 % (23 errors in 12 words)" in text
+
+
+def test_verdicts_that_rest_on_our_ear_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [a_call(answered(), transcript=None)] * 2
+    text = spoken(rows, capsys)
+    assert "2 verdicts rest on our ear (Whisper tiny.en)" in text
+    assert "name a better one with --stt" in text
+    better = spoken(rows[:1], capsys, stt=Target("openai:whisper-1", "openai", "whisper-1"))
+    assert "1 verdict rests on our ear (openai:whisper-1)" in better
+    assert "--stt" not in better
+    assert "our ear" not in spoken([a_call(answered())], capsys)
+
+
+def test_one_reply_has_one_latency(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "latency 100 ms (n=1)." in printed(a_run(), [result("a", Outcome.PASSED)], capsys)
+
+
+# ── At a terminal ──
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_sentences_are_wrapped_for_people_and_left_alone_for_pipes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentence = "this file is not what it should be, " * 6
+    problem = Problem(sentence, "scenarios[0].id", 3, 5, "mine.yaml")
+    assert told(sentence) == sentence
+    print_problem(problem, err=True)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "80")
+    print_problem(problem, err=True)
+    plain = click.unstyle(terminal.getvalue())
+    assert max(map(width, plain.splitlines())) <= 80
+    assert " ".join(plain.split()) == f"mine.yaml:3:5: scenarios[0].id: {sentence.strip()}"
+    assert told("short\n  and indented") == "short\n  and indented"

@@ -295,7 +295,7 @@ def test_exactly_one_of_many_threads_claims_a_run(store: Store) -> None:
         assert store.heartbeat(run.id, f"process {won[0]}", seconds=60)
         assert not store.heartbeat(run.id, f"process {won[0] + 1}"), "the lease is another's"
         assert store.heartbeat(run.id, seconds=-1), "whoever does not say who they are prolongs what there is"
-        assert store.expired() == [run], "a lease that ran out is up for the next"
+        assert [each.id for each in store.expired()] == [run.id], "a lease that ran out is up for the next"
 
 
 @pytest.mark.parametrize("bad", ["", "mysql://x/y", "sqlite://", "sqlite:///:memory:", "pramana.db"])

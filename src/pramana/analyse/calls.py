@@ -4,12 +4,14 @@ Every line of every call counts once, one that nobody answered as one that took 
 are pooled: all errors over all words. A result that was typed is kept only where the run also speaks, for the tax.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
 from msgspec import Struct, to_builtins
 
+from pramana.analyse.pairing import SCORED
 from pramana.analyse.voice import (
     CALL,
     TEXT,
@@ -23,7 +25,7 @@ from pramana.analyse.voice import (
     tax,
     turn_taking,
 )
-from pramana.model import Result
+from pramana.model import Reply, Result
 
 
 class Pooled(Struct, frozen=True):
@@ -63,6 +65,8 @@ class Spoken(Struct, frozen=True):
     """Its median."""
     quality: float | None
     """The median of DNSMOS: a diagnosis."""
+    by_ear: int = 0
+    """Verdicts on what our own ear heard, because the agent gave no transcript, or one of more than was played."""
 
     @property
     def voice_to_voice(self) -> Latency:
@@ -110,6 +114,7 @@ class CallTally:
         self._lines: dict[tuple[str, str], list[Line]] = {}
         self._answers: list[Answer] = []
         self._typed: list[Answer] = []
+        self._by_ear: Counter[tuple[str, str]] = Counter()
 
     def add(self, result: Result) -> None:
         """Count one result, if it was spoken; of one that was typed only how it ended is kept."""
@@ -119,9 +124,10 @@ class CallTally:
         self._answers.append(answer(result))
         for check in result.checks:
             if check.name == CALL and check.evidence:
-                key = (result.key.model, result.key.variant)
+                key = (result.key.model, _as_asked(result.key.variant, check.evidence))
                 self._lines.setdefault(key, []).extend(lines_of(check.evidence))
                 self._calls.setdefault(key, []).append(_kept(check.evidence))
+                self._by_ear[key] += result.outcome in SCORED and _by_ear(result.reply, check.evidence)
 
     def voice(self) -> Voice | None:
         """Return what was counted; None where nothing was spoken."""
@@ -141,19 +147,48 @@ class CallTally:
             _pooled(calls, "referred"),
             _median(calls, "words_a_minute"),
             _median(calls, "quality"),
+            self._by_ear[model, variant],
         )
+
+
+def _as_asked(variant: str, evidence: Mapping[str, object]) -> str:
+    """Return how a call was made: a case that states conditions of its own was not asked as the others were.
+
+    >>> _as_asked("voice", {"conditions": "noise=10dB"}), _as_asked("voice+phone", {})
+    ('voice+noise=10dB', 'voice+phone')
+    """
+    under = evidence.get("conditions")
+    return variant if not isinstance(under, str) else f"voice+{under}" if under else "voice"
 
 
 def _kept(evidence: Mapping[str, object]) -> Mapping[str, object]:
     """Return the few numbers of a call that are added up: all of it is large, and there may be many."""
-    words, sound = _at(evidence, "words"), _at(evidence, "sound")
-    references = [each for each in words.get("references") or () if isinstance(each, Mapping)]
+    sound = _at(evidence, "sound")
     return {
-        "heard": _counts([each] if (each := words.get("heard")) else []),
-        "referred": _counts(references),
+        "heard": heard_of(evidence),
+        "referred": referred_of(evidence),
         "words_a_minute": sound.get("words_a_minute"),
         "quality": _at(sound, "quality").get("overall"),
     }
+
+
+def heard_of(evidence: Mapping[str, object]) -> Pooled:
+    """Return what the provider of one call misheard of what was said; of no words where it does not tell."""
+    return _counts([each] if (each := _at(evidence, "words").get("heard")) else [])
+
+
+def referred_of(evidence: Mapping[str, object]) -> Pooled:
+    """Return how one recording differs from what it must say; of no words where that is not stated."""
+    return _counts([each for each in _at(evidence, "words").get("references") or () if isinstance(each, Mapping)])
+
+
+def _by_ear(reply: Reply | None, evidence: Mapping[str, object]) -> bool:
+    """Tell whether some of an answer's words are what our ear made of the recording, and not what the agent says."""
+    words = _at(evidence, "words")
+    if not (compared := _at(words, "transcript")):
+        return bool(words.get("recorded"))
+    said = str(compared.get("reference") or "")
+    return any(answer not in said for answer in (reply.answers if reply else ()))
 
 
 def _at(data: Any, key: str) -> Mapping[str, Any]:

@@ -7,7 +7,8 @@ a level `alpha` (0.05) and with the interval of 1 - alpha beside it:
 - **regression** or **improvement**: the test rejects "no difference" and the interval lies on one side of zero. How
   large it is does not matter: a loss that is proven is never called none.
 - **no_change**: neither, and either the whole interval lies within ±`margin` (5 points), or no case changed at all:
-  then there is nothing to explain, though few cases could not have shown much, and the interval says how much.
+  then there is nothing to explain, though few cases could not have shown much. The sentence says so, and the interval
+  how much.
 - **inconclusive**: anything else. The evidence fits a change and fits none.
 
 Verdicts are compared when the same judge gave them: a case whose check had another version before, or another judge, is
@@ -33,7 +34,7 @@ from pramana.analyse.intervals import (
     sign_flip,
     z_of,
 )
-from pramana.analyse.pairing import Apart, Excluded, Judges, Outcomes, Pair, Pairing, pair_up
+from pramana.analyse.pairing import Apart, Excluded, Judges, Outcomes, Pair, Pairing, pair_up, parted
 
 Verdict = Literal["regression", "improvement", "no_change", "inconclusive"]
 Test = Literal["exact McNemar", "sign flips by case"]
@@ -96,7 +97,8 @@ def compare(
 
     `same_cases` says that both were asked the same cases, so that one only the base has is one the new run did not end.
     `new_repeats` is how often the new run meant to ask each case, else the most it has of any. The judges say by case
-    who gave the verdicts; `any_judge` compares verdicts of two judges as if they were one's.
+    who gave the verdicts; `any_judge` compares verdicts of two judges as if they were one's. A key may name the way of
+    asking too (`pairing.parted`).
 
     >>> from pramana.model import Outcome
     >>> passed, failed = [Outcome.PASSED], [Outcome.FAILED]
@@ -133,7 +135,10 @@ def compare(
     elif apart and not pairs:
         sentence = _nothing_but_apart(made)
     else:
-        sentence = _sentence(verdict, len(pairs), len(lost), len(gained), repeated=evidence.repeated)
+        told = _Told.of(pairs)
+        sentence = _sentence(verdict, told, len(lost), len(gained), repeated=evidence.repeated)
+        if verdict == "no_change" and not evidence.interval.within(margin):
+            sentence = f"No difference seen: {told.all_of_them} ended as before, but {told.prove_little}."
     if apart and pairs and not (overturned and made.lost_sight_of):
         sentence = _with_judges(sentence, apart, any_judge=any_judge)
     return Comparison(
@@ -247,18 +252,45 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _sentence(verdict: Verdict, pairs: int, lost: int, gained: int, *, repeated: bool) -> str:
-    if not pairs:
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """How many pairs there are, in words: one case asked in three ways is not three cases."""
+
+    pairs: int
+    cases: int
+    variants: int
+
+    @classmethod
+    def of(cls, pairs: Sequence[Pair]) -> "_Told":
+        named = [parted(each.case) for each in pairs]
+        return cls(len(pairs), len({case for case, _ in named}), len({variant for _, variant in named}))
+
+    def __str__(self) -> str:
+        if self.variants < 2:
+            return _cases(self.pairs)
+        return f"{_counted(self.pairs, 'answer')} ({_cases(self.cases)}, {self.variants:,} variants)"
+
+    @property
+    def all_of_them(self) -> str:
+        return "the case" if self.pairs == 1 else f"all {self}"
+
+    @property
+    def prove_little(self) -> str:
+        return f"{_cases(self.cases)} {'proves' if self.cases == 1 else 'prove'} little"
+
+
+def _sentence(verdict: Verdict, pairs: _Told, lost: int, gained: int, *, repeated: bool) -> str:
+    if not pairs.pairs:
         return "Not enough evidence: no case has a verdict on both sides."
     if verdict == "no_change" and not lost and not gained:
-        return f"No change: {'the case' if pairs == 1 else f'all {_cases(pairs)}'} ended as before."
+        return f"No change: {pairs.all_of_them} ended as before."
     if repeated:
         losses = f"{_number(lost)} {'passes' if lost < 2 else 'pass'} less often now"
         gains = f"{_number(gained)} more often"
     else:
         losses = f"{_number(lost)} that passed now {'fails' if lost < 2 else 'fail'}"
         gains = f"{_number(gained)} that failed now {'passes' if gained < 2 else 'pass'}"
-    flips = f"of {_cases(pairs)}, {losses} and {gains}"
+    flips = f"of {pairs}, {losses} and {gains}"
     match verdict:
         case "regression":
             return f"Regression: {flips}."

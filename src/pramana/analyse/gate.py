@@ -11,7 +11,7 @@ for each model by itself, so that a good one does not hide a bad one:
 
 Results that a run which was stopped still owes are without a verdict too. Of several models the worst decides: 1 if any
 missed the bar, else 4 if of any it cannot be told, else 0. Without a bar: 0 if all cases ended and none errored, else
-3; unscored and skipped results alone never change it.
+3; unscored and skipped results alone never change it, though where nobody was asked at all the sentence says so.
 """
 
 from collections.abc import Mapping
@@ -68,7 +68,23 @@ def _without_a_bar(summary: Summary, owed: int) -> Decision:
         return Decision(UNFINISHED, f"The run did not end: {_results(owed)} left.")
     if rate.errored:
         return Decision(UNFINISHED, f"{_results(rate.errored)} errored: {_errored(summary)}.")
+    if rate.total == rate.skipped:
+        return Decision(GOOD, _nobody_asked(summary))
     return Decision(GOOD, f"All {_results(rate.total)} ended, none errored.")
+
+
+def _nobody_asked(summary: Summary) -> str:
+    """Say that a run which ended well has found nothing out, and what to do about it."""
+    skipped = summary.overall.skipped
+    if not skipped:
+        return "No case was asked."
+    those = "the only result was" if skipped == 1 else f"all {_results(skipped)} were"
+    advice = ""
+    if any("understand" in each.text or "STT" in each.text for each in summary.reasons):
+        advice = " Call an agent with its own ears for the language, or ask cases in English: --language en."
+    elif "text" in summary.by["variant"] and len(summary.by["variant"]) == 1:
+        advice = " Ask it aloud: --modality voice."
+    return f"No case was asked: {those} skipped.{advice}"
 
 
 def _decide(rate: Rate, bar: float, owed: int, undecided: Mapping[Outcome, Named], whose: str) -> Decision:

@@ -16,6 +16,8 @@ EXACT_DISCORDANT = 1_000
 """Up to here McNemar's test is summed in whole numbers; beyond, the same sum in floating point, right to 1e-9."""
 EXACT_WORK = 2_000_000_000
 """Bytes that counting every assignment of signs may touch (about a second); beyond, the normal approximation."""
+FEWEST_CLUSTERS = 6
+"""Of fewer, no exact test at 5 % could tell two runs apart, so an approximation should not either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,60 @@ def cases_needed(difference: float, flipping: float, *, alpha: float = 0.05, pow
     by_chance, by_effect = z_of(1 - alpha), NormalDist().inv_cdf(power)
     spread = by_chance * math.sqrt(flipping) + by_effect * math.sqrt(max(0.0, flipping - difference * difference))
     return math.ceil((spread / difference) ** 2)
+
+
+def median_interval(ranges: Sequence[tuple[float, float]], alpha: float = 0.05) -> Interval | None:
+    """Return an interval that holds the median with the confidence of 1 - alpha or more; None of too few values.
+
+    It inverts the sign test: from the value so far from the lower end that fewer lie below a median in alpha/2 of all
+    samples, to the one as far from the upper end. Exact whatever the values are spread like, and whatever they are in
+    truth where they are only known to lie in a range: lower ends make the lower end, upper ends the upper one.
+
+    >>> median_interval([(each, each) for each in (1.0, 2.0, 3.0, 4.0, 5.0, 9.0)])
+    Interval(low=1.0, high=9.0)
+    >>> median_interval([(1.0, 1.0)] * 5)
+    """
+    count = len(ranges)
+    within, beyond = 0, count // 2 + 1  # how many values may be left out at each end
+    while beyond - within > 1:
+        middle = (within + beyond) // 2
+        within, beyond = (middle, beyond) if mcnemar(middle - 1, count - middle + 1) <= alpha else (within, middle)
+    if not within:
+        return None
+    return Interval(sorted(low for low, _ in ranges)[within - 1], sorted(high for _, high in ranges)[count - within])
+
+
+def ratio_difference(rows: Sequence[tuple[int, int, int, int]], alpha: float = 0.05) -> Interval | None:
+    """Return the interval of a difference of two pooled rates (new minus base); None of fewer than six clusters.
+
+    A row is a cluster: errors and words before, errors and words now. The standard error is that of a ratio of sums,
+    linearised, with clusters as the units; the quantile is Student's. Approximate: too narrow of a few unequal ones.
+    """
+    count = len(rows)
+    words = sum(row[1] for row in rows), sum(row[3] for row in rows)
+    if count < FEWEST_CLUSTERS or not all(words):
+        return None
+    before, now = sum(row[0] for row in rows) / words[0], sum(row[2] for row in rows) / words[1]
+    spread = math.fsum(
+        ((row[2] - now * row[3]) / words[1] - (row[0] - before * row[1]) / words[0]) ** 2 for row in rows
+    )
+    half = t_of(1 - alpha, count - 1) * math.sqrt(spread * count / (count - 1))
+    return Interval(now - before - half, now - before + half)
+
+
+def t_of(confidence: float, freedom: int) -> float:
+    """Return Student's quantile of a two-sided confidence, by Cornish and Fisher's series: to 0.003 from five on.
+
+    >>> round(t_of(0.95, 5), 2), round(t_of(0.95, 30), 3)
+    (2.57, 2.042)
+    """
+    z = z_of(confidence)
+    return (
+        z
+        + (z**3 + z) / (4 * freedom)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
+    )
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:

@@ -6,6 +6,7 @@ judge is no change of the model. What the new run has no comparable verdict of c
 as they would be if every such answer had failed. Nothing is weighed here.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,19 @@ SCORED = (Outcome.PASSED, Outcome.FAILED)
 
 Outcomes = Mapping[str, Sequence[Outcome]]
 """By case digest or test id, one outcome a repeat."""
+_ALOUD = re.compile(r"(.*) \((voice[^()]*)\)", re.DOTALL)
+
+
+def parted(key: str) -> tuple[str, str]:
+    """Return which case a key stands for, and the way it was asked in; that is empty of what was typed.
+
+    Where a side was asked in several ways, whoever pairs them up names the way behind the case.
+
+    >>> parted("sha256:1 (voice+noise=10dB)"), parted("sha256:1")
+    (('sha256:1', 'voice+noise=10dB'), ('sha256:1', ''))
+    """
+    found = _ALOUD.fullmatch(key)
+    return (found[1], found[2]) if found else (key, "")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from pramana.analyse.calls import CallTally, Voice
 from pramana.analyse.intervals import Interval, percentile, wilson
 from pramana.analyse.judges import Judges, Verdicts, as_typed
+from pramana.analyse.pairing import SCORED
 from pramana.model import Case, Check, Outcome, Result
 
 Dimension = Literal["category", "difficulty", "tag", "language", "check", "model", "variant"]
@@ -29,6 +30,8 @@ MAX_REASONS = 50
 NAMED_CASES = 10
 """Ids kept of the cases that share a reason."""
 MAX_REASON_LENGTH = 300
+MAX_FAILURES = 50
+"""Failed results that are kept with their reasons; an export has them all."""
 OTHER_REASONS = "other reasons"
 OTHER_SCORINGS = "other_scorings"
 """Where a check's evidence has the money and the tokens of its result's other checks: older ones, and unseen ones."""
@@ -57,7 +60,7 @@ class Rate:
     unscored: int = 0
     skipped: int = 0
     per_case: int = 1
-    """Results there are of one case: repeats times models."""
+    """Results there are of one case among these, at most: repeats, times the models and ways of asking they are of."""
 
     @property
     def scored(self) -> int:
@@ -132,6 +135,17 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """One result that failed, and why."""
+
+    case: str
+    model: str
+    variant: str
+    repeat: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """What a run amounts to."""
 
@@ -161,6 +175,8 @@ class Summary:
     """Who gave how many verdicts."""
     mixed_judges: tuple[str, ...]
     """One sentence for each check whose verdicts are of several judges, so that the rate is of none of them."""
+    failures: tuple[Failed, ...] = ()
+    """The first that failed, as they came."""
     voice: Voice | None = None
     """Where something was spoken: how long it took, what was heard, what was lost."""
 
@@ -190,6 +206,16 @@ class Summary:
             "reasons": [
                 {"outcome": each.outcome.value, "reason": each.text, "count": each.count, "cases": list(each.cases)}
                 for each in self.reasons
+            ],
+            "failures": [
+                {
+                    "case": each.case,
+                    "model": each.model,
+                    "variant": each.variant,
+                    "repeat": each.repeat,
+                    "reason": each.reason,
+                }
+                for each in self.failures
             ],
             "cached": self.cached,
             "not_reproducible": list(self.not_reproducible),
@@ -312,13 +338,15 @@ class Tally:
 
         `spoken` says that there are calls among them.
         """
-        self._repeats, self._models, self._variants = max(1, repeats), max(1, models), max(1, variants)
+        self._repeats = max(1, repeats)
         self._overall = [0] * len(_ORDER)
         self._by: dict[Dimension, dict[str, list[int]]] = {name: {} for name in DIMENSIONS}
+        self._of: dict[tuple[str, str], set[tuple[str, str]]] | None = {} if models * variants > 1 else None
+        """By row, the models and ways of asking that its verdicts are of; None where there is but one."""
         self._input, self._output, self._cost, self._judge_cost = _Sum(), _Sum(), _Sum(), _Sum()
         self._judge_tokens, self._judges, self._judged_again = _Sum(), Judges(who), 0
         self._latency, self._first_token = array("d"), array("d")
-        self._reasons = _Reasons()
+        self._reasons, self._failures = _Reasons(), list[Failed]()
         self._undecided: dict[str, dict[Outcome, _Naming]] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._cached = 0
@@ -344,9 +372,15 @@ class Tally:
             self._judges.add(result.key.model, check)
             if check.evidence:
                 self._pay(check)
+        if self._of is not None:
+            self._note_ways(self._of, case, result)
         if outcome not in (Outcome.PASSED, Outcome.FAILED):
             self._reasons.add(outcome, why(result), result.case_id)
             self._undecided.setdefault(result.key.model, {}).setdefault(outcome, _Naming()).add(result.case_id)
+        elif outcome is Outcome.FAILED and len(self._failures) < MAX_FAILURES:
+            key = result.key
+            reason = why(result)[:MAX_REASON_LENGTH]
+            self._failures.append(Failed(result.case_id, key.model, key.variant, key.repeat, reason))
         reply = result.reply
         if reply is None:
             return
@@ -363,6 +397,20 @@ class Tally:
         if reply.first_token_s is not None:
             self._first_token.append(reply.first_token_s)
 
+    def _note_ways(self, of: dict[tuple[str, str], set[tuple[str, str]]], case: Case, result: Result) -> None:
+        """Note in which rows a verdict counts: a row of calls alone has fewer results of a case than the whole run."""
+        key, facets = result.key, case.facets
+        rows = [("check", check.name) for check in result.checks if check.outcome in SCORED]
+        if result.outcome in SCORED:
+            rows += [("", ""), ("category", facets.category), ("difficulty", facets.difficulty)]
+            rows += [("model", key.model), ("variant", key.variant), *(("tag", tag) for tag in facets.tags)]
+            rows += [("language", facets.language)] if facets.language is not None else []
+        for row in rows:
+            of.setdefault(row, set()).add((key.model, key.variant))
+
+    def _per_case(self, dimension: str, value: str) -> int:
+        return self._repeats * max(1, len((self._of or {}).get((dimension, value), ())))
+
     def _pay(self, check: Check) -> None:
         """Count what a check cost, and what those that it replaced had."""
         evidence, replaced = check.evidence, check.evidence.get(OTHER_SCORINGS)
@@ -376,13 +424,11 @@ class Tally:
 
     def summary(self) -> Summary:
         """Return what has been counted so far; more may be added after."""
-        each = self._repeats * self._models * self._variants
-        of_one = {"model": each // self._models, "variant": each // self._variants}
         return Summary(
-            overall=_rate(self._overall, each),
+            overall=_rate(self._overall, self._per_case("", "")),
             by={
                 name: {
-                    value: _rate(counts, of_one.get(name, each))
+                    value: _rate(counts, self._per_case(name, value))
                     for value, counts in sorted(rows.items(), key=lambda row: (_HARDER.get(row[0], 0), row[0]))
                 }
                 for name, rows in self._by.items()
@@ -408,6 +454,7 @@ class Tally:
             judged_again=self._judged_again,
             judges=self._judges.verdicts(),
             mixed_judges=self._judges.mixed(),
+            failures=tuple(self._failures),
             voice=self._calls.voice() if self._calls else None,
         )
 

@@ -198,13 +198,13 @@ def turn_taking(lines: Sequence[Line]) -> TurnTaking:
 def observations(
     lines: Iterable[Line], of: Literal["voice_to_voice_s", "to_first_byte_s", "total_s"] = "voice_to_voice_s"
 ) -> list[tuple[float, bool]]:
-    """Return the times of lines, with those that nobody lived to see; an agent that cut in took no time."""
+    """Return the times of lines, with those that nobody lived to see; how long an answer lasts, not of who cut in."""
     found: list[tuple[float, bool]] = []
     for each in lines:
         time: float | None = getattr(each, of)
         if each.censored:
             found.append((each.waited_s or 0.0, True))
-        elif time is not None and not each.cut_in:
+        elif time is not None and not (each.cut_in and of == "total_s"):
             found.append((time, False))
     return found
 

@@ -90,6 +90,8 @@ def _decoded(file: "soundfile.SoundFile") -> Sound:
         raise BadAudio(f"it states a length of {file.frames / rate:,.0f} s, and at most {LONGEST_S:.0f} s are read")
     blocks, frames = [], 0
     while len(block := file.read(_BLOCK, dtype="float64", always_2d=True)):
+        if not np.isfinite(block).all():
+            raise BadAudio("it holds samples that are no numbers (NaN or infinite)")
         blocks.append(from_float(block.mean(axis=1) * FULL_SCALE))
         frames += len(block)
         if frames > longest:
@@ -171,8 +173,9 @@ def _check_mp3(data: bytes) -> None:
     if data[:3] == b"ID3":
         size = int.from_bytes(data[6:10], "big")
         place = 10 + sum((size >> 8 * at & 0x7F) << 7 * at for at in range(4)) + (10 if data[5:6] >= b"\x10" else 0)
-    promised, frames = 0, 0
-    while place < len(data) and not data.startswith(_TAGS, place) and data[place:].strip(b"\0"):
+    promised, frames, seconds = 0, 0, 0.0
+    end = len(data.rstrip(b"\0"))  # once: what follows the last frame may be megabytes of nothing
+    while place < end and not data.startswith(_TAGS, place):
         length = _mp3_frame(data, place)
         if length is None:
             raise BadAudio(f"it is no MP3, or broken: at byte {place:,} no frame of layer III begins")
@@ -180,6 +183,9 @@ def _check_mp3(data: bytes) -> None:
             raise BadAudio(f"it is cut off: its last frame, at byte {place:,}, is not whole")
         if not frames:
             promised = _mp3_promise(data[place : place + length])
+        seconds += _mp3_seconds(data, place)
+        if seconds > LONGEST_S:
+            raise BadAudio(f"it is longer than {LONGEST_S:.0f} s")
         frames, place = frames + 1, place + length
     if frames < 2:
         raise BadAudio("it is no MP3, or cut off: it does not hold two frames")
@@ -195,6 +201,12 @@ def _mp3_frame(data: bytes, place: int) -> int | None:
         return None
     bits = _MP3_BITRATES[3 if version == 3 else 2][bitrate - 1] * 1000
     return (144 if version == 3 else 72) * bits // _MP3_RATES[version][rate] + (head >> 9 & 1)
+
+
+def _mp3_seconds(data: bytes, place: int) -> float:
+    """Return how long a frame lasts: 1,152 samples of MPEG 1, half as many of the others."""
+    version, rate = data[place + 1] >> 3 & 3, data[place + 2] >> 2 & 3
+    return (1152 if version == 3 else 576) / _MP3_RATES[version][rate]
 
 
 def _mp3_promise(frame: bytes) -> int:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pramana.errors import InvalidInput, NotFound, Problem
+from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, visible
+from pramana.load.agent import describes_agent, read_agent
 from pramana.load.lint import lint as lint_scenarios
 from pramana.load.problems import MAX_ERRORS, Problems, with_source
 from pramana.load.scenario import Located, lines_of, read_bounded, read_scenarios
@@ -21,6 +22,9 @@ from pramana.model import Case, Source
 SUITE_ENDINGS = (".jsonl",)
 SCENARIO_ENDINGS = (".yaml", ".yml")
 ENDINGS = SUITE_ENDINGS + SCENARIO_ENDINGS
+LIBRARY = Path(__file__).parent.parent / "scenarios"
+LIBRARY_NAME = "library:"
+"""What is typed for the built-in scenarios; `library:multilingual` for a folder of them."""
 
 
 @dataclass(slots=True)
@@ -33,6 +37,8 @@ class Report:
     """Those that are valid."""
     scenarios: int = 0
     """Those that are valid."""
+    agents: int = 0
+    """Descriptions of voice agents that are valid."""
     hashes: dict[str, str] = field(default_factory=dict)
     """Of each suite file without errors."""
 
@@ -57,7 +63,12 @@ def validate(paths: str | Path | Sequence[str | Path], *, max_errors: int = MAX_
                     report.hashes[str(path)] = suite.hash
             else:
                 data = read_bounded(path)
+                if describes_agent(data):
+                    report.agents += read_agent(data, report.problems, str(path)) is not None
+                    continue
                 located = read_scenarios(data, report.problems, str(path))
+                for missing in _missing_recordings(located, path):
+                    report.problems.add(missing)
                 report.scenarios += len(located)
                 text = data.decode("utf-8-sig") if located else ""
                 for advice in lint_scenarios(located, text, str(path)) if lint else ():
@@ -73,10 +84,10 @@ def validate(paths: str | Path | Sequence[str | Path], *, max_errors: int = MAX_
 
 def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
     """Yield each file once, in order; a path that leads nowhere raises before anything is read."""
-    given = [Path(path) for path in paths]
+    given = [_meant(Path(path)) for path in paths]
     for path in given:
         if not path.exists():
-            raise NotFound(f"{path} does not exist")
+            raise NotFound(f"{path} does not exist; the built-in scenarios are called {LIBRARY_NAME}")
         if path.is_file() and path.suffix.lower() not in ENDINGS:
             raise InvalidInput(f"{path} is neither a suite (.jsonl) nor scenarios (.yaml, .yml)")
         if not path.is_file() and not path.is_dir():
@@ -95,6 +106,24 @@ def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
                 yield each
 
 
+def _meant(path: Path) -> Path:
+    """Return a path; of a name that begins with `library:`, the built-in scenarios or a part of them.
+
+    >>> _meant(Path("library:task-completion/booking")).name
+    'booking.yaml'
+    """
+    begins, colon, part = path.as_posix().partition(":")
+    if f"{begins}{colon}" != LIBRARY_NAME:
+        return path
+    known = {each.relative_to(LIBRARY).with_suffix("").as_posix(): each for each in sorted(LIBRARY.rglob("*.yaml"))}
+    known |= {each.name: each for each in LIBRARY.iterdir() if each.is_dir() and not each.name.startswith("_")}
+    found = known.get(part.removesuffix(".yaml").strip("/")) if part else LIBRARY
+    if found is None:
+        names = ", ".join(name for name in known if "/" not in name)
+        raise NotFound(f'the library has no "{visible(part)}"; it has {names}{did_you_mean(part, known)}')
+    return found
+
+
 def _below(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder, onerror=_unreadable):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -106,6 +135,18 @@ def _below(folder: Path) -> Iterator[Path]:
 
 def _unreadable(error: OSError) -> None:
     raise error  # a folder that cannot be searched may hold what is wrong
+
+
+def _missing_recordings(located: Sequence[Located], file: Path) -> Iterator[Problem]:
+    """Warn of recordings that count from the file and are not there: in the middle of a run it is late to learn so."""
+    for each in located:
+        prompt = each.scenario.prompt_audio_url
+        turns = [turn.audio_url for turn in each.scenario.turns or ()]
+        for url, place in ((prompt, each.at("prompt_audio_url")), *((url, each.at("turns")) for url in turns)):
+            if url and not url.startswith("/") and "://" not in url and not (file.parent / url).is_file():
+                message = f"there is no recording {file.parent / url}; cases without theirs are errored"
+                path = f"{each.path}.prompt_audio_url".removeprefix(".") if url is prompt else f"{each.path}.turns"
+                yield Problem(message, path.removeprefix("."), place.line, place.column, str(file), severity="warning")
 
 
 def _warn_of_repeats(
@@ -151,4 +192,4 @@ def is_suite(path: Path) -> bool:
     return path.suffix.lower() in SUITE_ENDINGS
 
 
-__all__ = ["Report", "cases_of", "find_files", "is_suite", "validate"]
+__all__ = ["LIBRARY", "Report", "cases_of", "find_files", "is_suite", "validate"]

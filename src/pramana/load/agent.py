@@ -72,6 +72,13 @@ def read_agent(data: bytes, problems: Problems, file: str = "") -> Description |
     return None if text is None else parse_agent(text, problems, file)
 
 
+def describes_agent(data: bytes) -> bool:
+    """Tell whether YAML describes an agent: it says what goes up and down, and holds no scenario."""
+    if len(data) > MAX_BYTES or not re.search(rb"(?m)^(uplink|downlink)\s*:", data):
+        return False
+    return not re.search(rb"(?m)^(scenarios|prompt|expected_outcome|expectedOutcome)\s*:", data)
+
+
 def parse_agent(text: str, problems: Problems, file: str = "") -> Description | None:
     """Read the description in YAML text; what does not fit goes to `problems`."""
     return _Reader(text, problems, file).read()
@@ -150,7 +157,7 @@ class _Reader:
             return None if is_absent(node) else self._value(rest, node, path, place)
         if isinstance(node, ScalarNode) and type(value := self._plain(node)) in kinds:
             return value
-        return self._scalar(str, node, path, place)
+        return self._scalar(str if isinstance(node, ScalarNode) else kinds[0], node, path, place)
 
     def _choice(self, choices: tuple[str, ...], node: Node, path: str, place: At) -> Any:
         value = self.document.text(node) if isinstance(node, ScalarNode) else None

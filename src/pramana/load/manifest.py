@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pramana import settings
-from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound, Problem, did_you_mean
+from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound, Problem, did_you_mean, quote
 from pramana.hash import hash_suite
 from pramana.load.problems import Problems, found
 from pramana.load.suite import Category, SuiteFile, check_suite
@@ -73,10 +73,7 @@ class Version:
         """Return a tier's file after comparing it with its pin; what differs is refused."""
         stated = self.manifest.tiers.get(tier)
         if stated is None:
-            known = list(self.manifest.tiers)
-            raise NotFound(
-                f'{self.manifest.version} has no tier "{tier}"; it has {", ".join(known)}{did_you_mean(tier, known)}'
-            )
+            raise no_tier(self.manifest.version, tier, self.manifest.tiers)
         path = self.folder / stated.file
         if not path.is_file():
             raise NotFound(f"{path} is named in the manifest but does not exist")
@@ -102,9 +99,26 @@ def find_version(name: str) -> Version:
     for root, built_in in ((BUILT_IN, True), (settings.published_suites(), False)):
         if _NAME.fullmatch(name) and (root / name / MANIFEST).is_file():
             return _open_named(root / name, built_in=built_in)
+    raise no_version(name)
+
+
+def built_in_or_published(name: str) -> bool:
+    """Tell whether a version of that name stands in files."""
+    return bool(_NAME.fullmatch(name)) and any(
+        (root / name / MANIFEST).is_file() for root in (BUILT_IN, settings.published_suites())
+    )
+
+
+def no_version(name: str) -> NotFound:
+    """Return the error for a version that nobody has."""
     known = [version.manifest.version for version in versions()]
     hint = did_you_mean(name, known) if len(known) > 1 else ""
-    raise NotFound(f'no suite version "{name}"; there is {", ".join(known)}{hint}')
+    return NotFound(f"no suite version {quote(name)}; there is {', '.join(known)}{hint}")
+
+
+def no_tier(version: str, tier: str, known: Iterable[str]) -> NotFound:
+    """Return the error for a tier that a version does not have."""
+    return NotFound(f"{version} has no tier {quote(tier)}; it has {', '.join(known)}{did_you_mean(tier, known)}")
 
 
 def open_version(folder: Path, *, built_in: bool = False) -> Version:
@@ -267,6 +281,40 @@ def publish(
         shutil.rmtree(staged, ignore_errors=True)
         raise
     return open_version(target)
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """Tiers that were sent and hold what they should."""
+
+    tiers: Mapping[str, SuiteFile]
+    content: Mapping[str, bytes]
+
+
+def check_upload(version: str, tiers: Mapping[str, str]) -> Uploaded:
+    """Check the tiers of a version that somebody sends as JSONL text; raises `InvalidInput` with every problem.
+
+    A problem names the tier as its file, so that whoever sent it finds the place.
+    """
+    names = [version, *tiers]
+    if bad := next((each for each in names if not _NAME.fullmatch(each)), None):
+        raise InvalidInput(
+            "versions and tiers are letters, digits, dots, hyphens and underscores, such as v1.1 and cheap; found "
+            f"{found(bad)}"
+        )
+    if not tiers:
+        raise InvalidInput("a version has at least one tier; send tiers, each a name and its JSONL text")
+    problems, checked, content = Problems(), {}, {}
+    with tempfile.TemporaryDirectory(prefix="pramana-upload-") as folder:
+        for name, text in tiers.items():
+            path = Path(folder, f"{name}.jsonl")
+            content[name] = text.encode("utf-8", "surrogatepass")
+            path.write_bytes(content[name])
+            checked[name] = check_suite(path, problems)
+    if problems.errors:
+        wrong = [replace(each, file=Path(each.file).name) for each in problems if each.severity == "error"]
+        raise InvalidInput.of(wrong, problems.errors)
+    return Uploaded(checked, content)
 
 
 def _check(copy: Path, original: Path) -> SuiteFile:

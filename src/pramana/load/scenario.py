@@ -518,10 +518,9 @@ _Dumper.add_representer(str, _represent_text)
 def write_scenarios(scenarios: Iterable[Scenario], *, version: str = "1.0") -> str:
     """Return YAML text that reads back to the same scenarios."""
     entries_ = [scenario.model_dump(mode="json", by_alias=True, exclude_none=True) for scenario in scenarios]
-    return yaml.dump(
-        {"version": version, "scenarios": entries_},
-        Dumper=_Dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        width=100,
-    )
+    return dumped({"version": version, "scenarios": entries_})
+
+
+def dumped(value: Any) -> str:
+    """Return plain values as YAML text."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

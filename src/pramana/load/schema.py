@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from pydantic import TypeAdapter
 
 from pramana.assertions import assertion_type
@@ -11,6 +12,7 @@ from pramana.load.conversation import ASSERTION_KEYS, LIMITS, NESTED
 from pramana.load.scenario import CAMEL_CASE, Scenario
 from pramana.load.suite import MAX_ITEMS, TestCase
 from pramana.plugins import assertion_types
+from pramana.providers.description import Description
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -42,6 +44,21 @@ def _needs(name: str) -> tuple[str, ...]:
 
 def _given(field: str) -> dict[str, Any]:
     return {"required": [field], "properties": {field: {"not": {"type": "null"}}}}
+
+
+def agent_schema() -> dict[str, Any]:
+    """Return the schema of a document that describes a voice agent."""
+    (top,), parts = msgspec.json.schema_components((Description,), ref_template="#/$defs/{name}")
+    for part in parts.values():
+        part["properties"] = {name: _as_written(stated) for name, stated in part["properties"].items()}
+    return {"$schema": DIALECT, **top, "$defs": parts}
+
+
+def _as_written(stated: dict[str, Any]) -> dict[str, Any]:
+    """Return what may stand in the file: one of a kind needs no list, and a plain number is the text that was typed."""
+    if stated.get("type") == "array":
+        return {"anyOf": [stated, stated.get("items", {})]}
+    return stated | {"type": _SCALARS} if stated.get("type") == "string" and "enum" not in stated else stated
 
 
 _SCALARS = ["string", "number", "boolean"]

@@ -1,16 +1,31 @@
 """What a run is made of: files, folders or a tier of a suite, checked as a whole, then read case by case."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
 
 from pramana import load
-from pramana.errors import InvalidInput
-from pramana.load.manifest import find_version
+from pramana.errors import HashMismatch, InvalidInput
+from pramana.hash import hash_suite
+from pramana.load.manifest import built_in_or_published, find_version, no_tier, no_version
 from pramana.load.problems import Problems
 from pramana.load.selection import Selection
 from pramana.load.suite import check_suite, read_cases
 from pramana.model import Case
+
+
+class Uploads(Protocol):
+    """Suites that are kept elsewhere than in files: a store's."""
+
+    def hashes(self, version: str) -> Mapping[str, str]:
+        """Return the hashes of a version's tiers by name; none where there is no such version."""
+        ...
+
+    def content(self, version: str, tier: str) -> bytes:
+        """Return the JSONL of a tier."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +36,32 @@ class Sources:
     name: str
     hash: str | None
     selection: Selection = field(default_factory=Selection)
+    content: bytes | None = field(default=None, repr=False)
+    """Of a tier that is kept elsewhere than in a file."""
 
     @classmethod
-    def tier(cls, suite: str, tier: str, selection: Selection) -> "Sources":
-        """Take a tier of a suite version; one that differs from its pin is refused."""
+    def tier(cls, suite: str, tier: str, selection: Selection, uploads: Uploads | None = None) -> "Sources":
+        """Take a tier of a suite version, built in, published or uploaded; one that differs from its pin is refused."""
+        if uploads and not built_in_or_published(suite):
+            return cls._uploaded(suite, tier, selection, uploads)
         found = find_version(suite)
         path = found.path(tier)
         return cls((path,), f"{suite}-{tier}", found.manifest.tiers[tier].hash, selection)
+
+    @classmethod
+    def _uploaded(cls, suite: str, tier: str, selection: Selection, uploads: Uploads) -> "Sources":
+        hashes = uploads.hashes(suite)
+        if not hashes:
+            raise no_version(suite)
+        if tier not in hashes:
+            raise no_tier(suite, tier, hashes)
+        content = uploads.content(suite, tier)
+        with TemporaryDirectory(prefix="pramana-suite-") as folder:
+            path = Path(folder, f"{tier}.jsonl")
+            path.write_bytes(content)
+            if (actual := hash_suite(path)) != hashes[tier]:
+                raise HashMismatch(f"{suite} {tier} (uploaded)", pinned=hashes[tier], found=actual)
+        return cls((Path(suite, f"{tier}.jsonl"),), f"{suite}-{tier}", hashes[tier], selection, content)
 
     @classmethod
     def files(cls, paths: Sequence[Path], selection: Selection) -> "Sources":
@@ -46,6 +80,8 @@ class Sources:
 
     def cases(self) -> Iterator[Case]:
         """Yield the cases that are wanted, streaming."""
+        if self.content is not None:
+            return self.selection.pick(read_cases(self.paths[0], self.content))
         # Suites were checked when they were taken; to check them again would read each file once more.
         every: Iterable[Case] = (
             case for path in self.paths for case in (read_cases(path) if load.is_suite(path) else load.cases_of(path))

@@ -9,6 +9,7 @@ worse than none.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from os import PathLike
 from typing import Annotated, Any, BinaryIO, Literal, get_args
 
@@ -170,13 +171,13 @@ class SuiteFile:
     assertion_types: frozenset[str]
 
 
-def read_cases(path: str | PathLike[str]) -> Iterator[Case]:
-    """Yield the cases of a suite file, one line at a time; the first problem raises.
+def read_cases(path: str | PathLike[str], content: bytes | None = None) -> Iterator[Case]:
+    """Yield the cases of a suite file, one line at a time; the first problem raises. `content` stands for the file's.
 
     Ids that stand twice are found by `check_suite`, which reads the whole file.
     """
     problems = Problems(limit=1)
-    with jsonl.open_file(path) as file:
+    with jsonl.open_file(path) if content is None else BytesIO(content) as file:
         reader = _Reader(str(path), problems)
         for line in jsonl.read_lines(file):
             case = None if line.blank else reader.read(line)

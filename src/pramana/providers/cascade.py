@@ -2,20 +2,24 @@
 
 Frames of sound come in, the words heard, the answer and its sound go out as events. It is a real agent with a real
 agent's delays: it waits until the caller has been quiet for a while, then hears, thinks and speaks, one after another.
-Talked into, it stops. What its text model raises leaves as it is: whoever calls may try again.
+Talked into, it stops; a caller who pauses and goes on before it has made a sound is answered once, and all of it is
+heard. What its text model raises leaves as it is: whoever calls may try again. Its parts may be engines of this
+process, and those are one to a machine: `machine` lets one such agent be called at a time.
 """
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec.structs import replace
 
-from pramana import settings
 from pramana.errors import InvalidInput, ProviderError, did_you_mean, quote
 from pramana.model import Provider, Reply, Request, Target, Turn
 from pramana.providers.voice import FRAME_S, Dial, Ears, Event, Format, Heard
@@ -34,6 +38,8 @@ SPOKEN = (
     "lists, headings or symbols."
 )
 """What the text model is told besides, for what it writes is spoken."""
+CALLS_AT_ONCE = 8
+"""In one process, whoever is called: as many as the clock is proven with."""
 
 
 class Mouth(Protocol):
@@ -55,6 +61,11 @@ class Cascade:
     mouth: Mouth
     silence_s: float = 0.5
     takes_history = True
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it hears or speaks in this process, where two at once would wait for each other."""
+        return any(getattr(part, "embedded", False) for part in (self.ears, self.mouth))
 
     @classmethod
     def open(cls, target: Target, account: "Account | None" = None) -> "Cascade":
@@ -121,12 +132,17 @@ def _of_endpoints(parts: Mapping[str, Any], account: "Account | None") -> Cascad
     from pramana.providers.openai import OpenAI
     from pramana.providers.speech import VOICE, Recognition, Speech
 
+    whole = account or Account("https://api.openai.com/v1")
+
     def at(part: str) -> tuple["Account", str, bool]:
         address, _, model = str(parts[part]).rpartition("#")
         if address:
-            key = settings.variable("COMPATIBLE_API_KEY")
-            return Account(address.rstrip("/"), key, None, variable="COMPATIBLE_API_KEY"), model, True
-        return account or Account("https://api.openai.com/v1"), model, False
+            there = replaced(
+                whole, base_url=address.rstrip("/"), key=whole.elsewhere, variable="COMPATIBLE_API_KEY", ours=False,
+                timeout_s=None, headers={}, proxy=None,
+            )  # fmt: skip
+            return there, model, True
+        return whole, model, False
 
     (ears, ears_model, _), (mind, mind_model, compatible), (mouth, mouth_model, _) = map(at, ("stt", "chat", "tts"))
     return Cascade(
@@ -175,9 +191,16 @@ def around(mind: Provider) -> Cascade:
 
 
 class EmbeddedEars:
-    """Whisper tiny.en in this process."""
+    """Whisper tiny.en in this process.
+
+    Agents share one model, and whoever measures calls has another: no agent waits for a clip that is measured.
+    """
 
     name = "whisper-tiny.en"
+    embedded = True
+
+    def __init__(self, whose: Literal["agent", "bench"] = "agent") -> None:
+        self._whose = whose
 
     def covers(self, language: str) -> bool:
         from pramana.embedded.ears import LANGUAGES
@@ -186,15 +209,26 @@ class EmbeddedEars:
 
     async def prepare(self) -> None:
         """Load the model."""
-        await asyncio.to_thread(_whisper)
+        await asyncio.to_thread(_whisper, self._whose)
 
     async def transcribe(self, samples: "Samples", language: str) -> str:  # noqa: ARG002 - it knows one only
-        return await asyncio.to_thread(lambda: _whisper().transcribe(samples))
+        return await asyncio.to_thread(lambda: _whisper(self._whose).transcribe(samples))
+
+
+class PatientEars(EmbeddedEars):
+    """Those of the bench, which hear nothing while an embedded agent is in a call."""
+
+    def __init__(self) -> None:
+        super().__init__("bench")
+
+    async def transcribe(self, samples: "Samples", language: str) -> str:
+        async with machine.work:
+            return await super().transcribe(samples, language)
 
 
 @cache
-def _whisper() -> "Whisper":
-    """Return the one model of this process: it takes half a second to load."""
+def _whisper(whose: str) -> "Whisper":  # noqa: ARG001 - it is what they are told apart by
+    """Return the one model of this process for some purpose: it takes half a second to load."""
     from pramana.embedded.ears import Ears as Whisper
 
     return Whisper.open()
@@ -204,6 +238,7 @@ class EmbeddedMouth:
     """espeak-ng in this process."""
 
     rate = 16000
+    embedded = True
 
     async def say(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
         """Speak; what cannot be read aloud is an error of the agent."""
@@ -221,6 +256,7 @@ class CascadeChannel:
 
     uplink = Format("pcm", 16000)
     greets = False
+    says_interrupted = True
 
     def __init__(self, agent: Cascade, dial: Dial) -> None:
         self._agent, self._dial = agent, dial
@@ -230,6 +266,9 @@ class CascadeChannel:
         system = "\n\n".join(part for part in (dial.system_prompt, SPOKEN) if part)
         self._turns = [Turn("system", system), *dial.history]
         self._answering: asyncio.Task[None] | None = None
+        self._unanswered = b""
+        """What the caller has said since the agent last made a sound: who pauses and goes on has not changed the
+        subject."""
         self._plays_until = 0.0
         self._tell(Event("ready"))
         self._hearing = asyncio.create_task(self._hear())
@@ -288,7 +327,8 @@ class CascadeChannel:
                 elif speaking and signal == "end":
                     speaking = False
                     self._tell(Event("user_speech_stop"))
-                    self._answering = asyncio.create_task(self._answer(b"".join(said)))
+                    self._unanswered += b"".join(said)
+                    self._answering = asyncio.create_task(self._answer(self._unanswered))
                     said = []
                 elif not speaking:
                     del said[:-before]
@@ -313,19 +353,37 @@ class CascadeChannel:
         from pramana import audio
 
         heard = await self._agent.ears.transcribe(audio.decode("pcm", data), self._dial.language)
-        self._tell(Event("user_text", heard, final=True))
         if not heard.strip():
-            return  # it heard a noise
-        reply = await self._agent.mind.ask(
-            Request(self._dial.model, (*self._turns, Turn("user", heard)), self._dial.parameters)
-        )
-        self._turns += [Turn("user", heard), Turn("assistant", reply.text)]
-        self._tell(Event("agent_text", reply.text, final=True), _usage(reply))
-        if not reply.text.strip():
-            self._tell(Event("turn_done", "empty"))
+            self._settle(Event("user_text", heard, final=True))  # it heard a noise
             return
-        await self._agent.mouth.say(reply.text, self._dial.language, self._play)
-        self._tell(Event("turn_done", "completed"))
+        self._tell(Event("user_text", heard))
+        asked = Turn("user", heard)
+        reply = await self._agent.mind.ask(Request(self._dial.model, (*self._turns, asked), self._dial.parameters))
+        self._tell(_usage(reply))
+        begun = False
+
+        def begin() -> None:
+            """Say what is answered with what: until there is a sound, a caller who goes on may change both."""
+            nonlocal begun
+            if not begun:
+                begun = True
+                self._turns += [asked, Turn("assistant", reply.text)]
+                self._settle(Event("user_text", heard, final=True), Event("agent_text", reply.text, final=True))
+
+        def play(sound: bytes) -> None:
+            begin()
+            self._play(sound)
+
+        if reply.text.strip():
+            await self._agent.mouth.say(reply.text, self._dial.language, play)
+        else:
+            begin()
+        self._tell(Event("turn_done", "completed" if reply.text.strip() else "empty"))
+
+    def _settle(self, *events: Event) -> None:
+        """Tell of an answer that stands: what was said is answered, and is not said again."""
+        self._unanswered = b""
+        self._tell(*events)
 
     def _play(self, data: bytes) -> None:
         self._plays_until = max(time.monotonic(), self._plays_until) + len(data) / 2 / self.downlink.rate
@@ -345,3 +403,104 @@ def _usage(reply: Reply) -> Event:
         "served_model": reply.served_model,
     }
     return Event("usage", detail=detail)
+
+
+# ── One machine ──
+
+_Kind = Literal["call", "alone", "work"]
+
+
+class Machine:
+    """What one process does at once, so that the times of a call are the agent's and not those of a queue of ours.
+
+    A call takes one of a few places. One whose agent hears or speaks by the embedded engines is `alone`: beside it is
+    no other such call, and no other `work` of those engines either (measuring calls, writing them down, asking the
+    embedded model). They take turns, so that neither waits for long: after a call comes the work that waits by then,
+    and after that the next call. It knows several event loops, as a process may have.
+    """
+
+    def __init__(self, most: int = CALLS_AT_ONCE) -> None:
+        self.call, self.alone, self.work = (Place(self, kind) for kind in ("call", "alone", "work"))
+        self._most = most
+        self._taken: dict[_Kind, int] = {"call": 0, "alone": 0, "work": 0}
+        self._waiting: list[_Waiting] = []
+        self._lock = threading.Lock()
+
+    async def enter(self, kind: _Kind) -> None:
+        """Wait for one's turn; then `leave`."""
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(kind, loop, loop.create_future())
+        with self._lock:
+            self._waiting.append(waiting)
+            self._admit()
+        if waiting.admitted:
+            return
+        try:
+            await waiting.turn
+        except asyncio.CancelledError:
+            with self._lock:
+                if waiting in self._waiting:
+                    self._waiting.remove(waiting)
+                else:  # admitted in the same moment
+                    self._taken[kind] -= 1
+                self._admit()
+            raise
+
+    def leave(self, kind: _Kind) -> None:
+        """Let the next ones in."""
+        with self._lock:
+            self._taken[kind] -= 1
+            if kind == "alone":  # the work of this call waits by now or soon, and it goes before the next one
+                self._waiting.sort(key=lambda each: each.kind != "work")
+            self._admit()
+
+    def _admit(self) -> None:
+        someone_wants_to_be_alone = False
+        for waiting in list(self._waiting):
+            taken = self._taken
+            place = taken["call"] + taken["alone"] < self._most
+            if waiting.kind == "call":
+                free = place
+            elif waiting.kind == "alone":
+                free = place and not taken["alone"] and not taken["work"] and not someone_wants_to_be_alone
+                someone_wants_to_be_alone = True
+            else:
+                free = not taken["alone"] and not someone_wants_to_be_alone
+            if free:
+                self._waiting.remove(waiting)
+                with suppress(RuntimeError):  # its loop is closed: nobody is there any more
+                    waiting.loop.call_soon_threadsafe(_wake, waiting.turn)
+                    waiting.admitted = True
+                    taken[waiting.kind] += 1
+
+
+class Place:
+    """One way of being busy, `async with` it."""
+
+    def __init__(self, machine: Machine, kind: _Kind) -> None:
+        self._machine, self._kind = machine, kind
+
+    async def __aenter__(self) -> None:
+        await self._machine.enter(self._kind)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._machine.leave(self._kind)
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    kind: _Kind
+    loop: asyncio.AbstractEventLoop
+    turn: asyncio.Future[None]
+    admitted: bool = False
+
+
+def _wake(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
+
+
+machine = Machine()
+"""This process's."""

@@ -78,7 +78,7 @@ class Declared:
         http, headers = self._http, self._headers(given.headers, values)
         if answer is not None and url.origin() != URL(re.sub("^http", "ws", account.base_url)).origin():
             # Whoever an answer names is a stranger: neither the key nor the account's own headers go there.
-            http = Http(given.name, replace(account, base_url=_as_http(url), headers={}))
+            http = Http(given.name, replace(account, base_url=_as_http(url), headers={}, ours=False))
             http.secrets = self._http.secrets
             open_to_all = {name: value for name, value in given.headers.items() if "key" not in names_in(value)}
             headers = self._headers(open_to_all, values)
@@ -171,7 +171,7 @@ def shipped(name: str) -> Description:
 
 def _names(given: Description) -> frozenset[str]:
     """Return the names of all values that a description uses."""
-    rates = [str(given.uplink.rate), str(given.downlink.rate)]
+    rates = [str(given.uplink.rate), str(given.downlink.rate), given.greets]
     before = given.dial
     asked = [before.path, before.headers, before.body or {}] if before else []
     sent = [step.send for step in given.handshake] + [rule.reply for rule in given.downlink.rules]

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from pramana.errors import BrokenReply, Rejected, quote
+from pramana.errors import BrokenReply, Rejected
 from pramana.providers import pipecat
 from pramana.providers.description import Announced, Description, Match, Rule
 from pramana.providers.formats import announced as announced_format
@@ -80,10 +80,11 @@ class DeclaredWire:
     def __init__(self, given: Description, values: Mapping[str, Any], answer: Any = None) -> None:
         """`values` are those of the call, `answer` is that to the request before it."""
         self._given = given
-        self.greets = given.greets
+        self.greets: bool = bool(fill(given.greets, values))  # a greeting that is set, whatever it says, is one
         silence = given.turn_end.silence_ms
         self.quiet_s: float | None = None if silence is None else silence / 1000
-        """So long no sound came and none is left to be played: the agent's turn is over."""
+        """So long nothing was heard: the agent's turn is over."""
+        self.says_interrupted = any("interrupted" in each.event for each in given.downlink.rules)
         self.uplink = stated(given.uplink.codec, given.uplink.rate, values)
         self.downlink = stated(given.downlink.codec, given.downlink.rate, values)
         for link, announced in (("uplink", given.uplink.announced), ("downlink", given.downlink.announced)):
@@ -120,8 +121,9 @@ class DeclaredWire:
         self._last_interruption: int | None = None
         self._half = b""
         """Of a sample, until the rest of it comes."""
-        self._said_s = self._plays_until_s = 0.0
-        """On the clock of the caller's frames."""
+        self._said_s = self._marked_s = 0.0
+        """On the clock of the caller's frames: now, and when all sound that came is played. It is for replies that are
+        owed then, and for nothing else: what is heard when, the call alone knows."""
         self._owed: deque[tuple[float, Any, Any]] = deque()
         """When a reply is due, its template, and the message that it answers."""
 
@@ -194,8 +196,6 @@ class DeclaredWire:
         return Event("closed", _clean(said), error=known, detail={"code": code})
 
     def _matches(self, rule: _Rule, data: Any, sound: bytes | None) -> bool:
-        if rule.given.playing and self._plays_until_s <= self._said_s:
-            return False
         return sound is not None if rule.conditions is None else _hold(rule.conditions, data)
 
     def _events(self, rule: Rule, data: Any, sound: bytes | None) -> list[Event]:
@@ -216,10 +216,10 @@ class DeclaredWire:
             if kind == "interrupted":
                 self._last_interruption = number if number is not None else self._last_interruption
                 self._half = b""
-                self._plays_until_s = self._said_s
+                self._marked_s = self._said_s
             text = "" if rule.text is None else _text(find(data, path_of(rule.text)), rule.text)
             if kind == "error":
-                said = text or quote(json.dumps(_plain(data), ensure_ascii=False), SHOWN)
+                said = text or _short(json.dumps(_plain(data), ensure_ascii=False), SHOWN)
                 events.append(Event(kind, _clean(said), error=rule.error, detail=detail))
             else:
                 final = rule.final if isinstance(rule.final, bool) else find(data, path_of(rule.final)) is True
@@ -240,8 +240,8 @@ class DeclaredWire:
                 self._written(fill(reply, {**self._values, "sequence": 0, "message": data}))
             except Missing as missing:
                 raise BrokenReply(f"a message of {self._given.name} has no {missing.args[0]} to answer with") from None
-            if rule.when == "played" and self._plays_until_s > self._said_s:
-                self._owed.append((self._plays_until_s, reply, data))
+            if rule.when == "played" and self._marked_s > self._said_s:
+                self._owed.append((self._marked_s, reply, data))
             else:
                 owed.append((reply, data))
         return tuple(self._message(reply, message=message) for reply, message in owed)
@@ -252,12 +252,14 @@ class DeclaredWire:
             try:
                 sound = base64.b64decode(written, validate=True)
             except (binascii.Error, ValueError):
-                raise BrokenReply(f"{rule.audio} of {self._given.name} is no base64: {quote(written)}") from None
+                raise BrokenReply(
+                    f"{rule.audio} of {self._given.name} is no base64: {len(written):,} characters"
+                ) from None
         whole = self._half + (sound or b"")
         if self.downlink.codec == "pcm":
             cut = len(whole) // 2 * 2
             whole, self._half = whole[:cut], whole[cut:]
-        self._plays_until_s = max(self._plays_until_s, self._said_s) + len(whole) / bytes_a_second(self.downlink)
+        self._marked_s = max(self._marked_s, self._said_s) + len(whole) / bytes_a_second(self.downlink)
         return whole
 
     # ── How sound travels ──
@@ -335,16 +337,21 @@ class DeclaredWire:
         try:
             return _decode(text)
         except (ValueError, RecursionError):
-            raise BrokenReply(f"a message of {self._given.name} is not JSON; it begins {quote(text[:200])}") from None
+            raise BrokenReply(f"a message of {self._given.name} is not JSON: {_short(text, SHOWN)}") from None
 
     def _named(self, data: Any) -> dict[str, Any]:
         """Return what a message calls itself, as far as the description knows where that stands."""
         named = {
-            text: _clean(found)[:SHOWN] for text, path in self._telling if isinstance(found := find(data, path), str)
+            text: _short(found, SHOWN) for text, path in self._telling if isinstance(found := find(data, path), str)
         }
         if named or not isinstance(data, dict):
             return named
-        return {"keys": [_clean(str(key))[:40] for key in list(data)[:10]]}
+        return {"keys": [_short(str(key), 40) for key in list(data)[:10]]}
+
+
+def _short(text: str, most: int) -> str:
+    """Return a text, or how long it is: cut off, a key within it would not be known for one any more."""
+    return _clean(text) if len(text) <= most else f"({len(text):,} characters)"
 
 
 def _conditions(match: Match) -> tuple[_Condition, ...]:
@@ -396,7 +403,7 @@ def _number(found: Any, path: str) -> int:
     if isinstance(found, str) and re.fullmatch(r"[0-9]{1,18}", found):
         return int(found)
     if type(found) is not int:
-        raise BrokenReply(f"{path} is {quote(str(found))}, expected a number")
+        raise BrokenReply(f"{path} is a {type(found).__name__}, expected a number")
     return found
 
 

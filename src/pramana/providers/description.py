@@ -68,8 +68,6 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     match: Match | None = None
     binary: bool = False
     """Matches sound that comes as a binary message."""
-    playing: bool = False
-    """Matches only while sound of the agent is still to be played."""
     event: list[Told] = field(default_factory=list)
     """None: the message is known, and says nothing."""
     text: str | None = None
@@ -142,7 +140,8 @@ class Description(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     headers: dict[str, str] = field(default_factory=dict)
     """One that needs a key is left out where there is none."""
     dial: Before | None = None
-    greets: bool = False
+    greets: bool | str = False
+    """The agent speaks first. Or a text with a hole: `{parameters.greeting|false}` is true where a greeting is set."""
     framing: Literal["json", "pipecat-protobuf"] = "json"
     handshake: list[Step] = field(default_factory=list)
     interrupt: Templates = field(default_factory=list)
@@ -172,6 +171,10 @@ def wrongs(given: Description) -> Wrong:
     if not given.url and (given.dial is None or given.dial.when == "key"):
         yield "", "url is missing: without it nobody knows where to call"
     yield from problems(given.url, "url", CALL)
+    if isinstance(given.greets, str):
+        yield from problems(given.greets, "greets", CALL)
+        if "{" not in given.greets:
+            yield "greets", f"expected true or false, found {quote(given.greets)}"
     for name, value in given.headers.items():
         yield from problems(value, f"headers.{name}", CALL, unsure=True)
     if given.dial:

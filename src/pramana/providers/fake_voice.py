@@ -79,13 +79,15 @@ class FakeChannel:
 
     uplink = downlink = Format("pcm", 16000)
     greets = False
+    says_interrupted = True
 
     def __init__(self, agent: FakeVoice, dial: Dial) -> None:
         self._agent, self._dial = agent, dial
         self._events: asyncio.Queue[Heard] = asyncio.Queue()
         self._turn = 0
         self._last_sound: float | None = None
-        self._plays_until = 0.0
+        self._may_play = False
+        """Sound was sent since the caller spoke last; how much of it is heard is not its business."""
         self._answering: asyncio.Task[None] | None = None
         self._ready: asyncio.Task[tuple[str, Samples]] | None = None
         self._tell(Event("ready"))
@@ -99,7 +101,7 @@ class FakeChannel:
         samples = audio.decode("pcm", frame)
         if (last := audio.last_audible(samples, self.uplink.rate)) is not None:
             if self._last_sound is None:
-                self._caller_speaks(now)
+                self._caller_speaks()
             self._last_sound = now - (len(samples) - 1 - last) / self.uplink.rate
         elif self._last_sound is not None and now - self._last_sound >= HANGOVER_S - FRAME_S:
             self._tell(Event("user_speech_stop"))
@@ -123,12 +125,12 @@ class FakeChannel:
     def _tell(self, *events: Event) -> None:
         self._events.put_nowait(Heard(time.monotonic(), events))
 
-    def _caller_speaks(self, now: float) -> None:
+    def _caller_speaks(self) -> None:
         self._tell(Event("user_speech_start"))
         if self._answering and not self._answering.done():
             self._answering.cancel()
-        if now < self._plays_until:
-            self._plays_until = 0.0
+        if self._may_play:
+            self._may_play = False
             self._tell(Event("interrupted"))
 
     def _prepare(self) -> None:
@@ -175,7 +177,7 @@ class FakeChannel:
             self._tell(Event("agent_audio", audio=data[: len(data) // 4 * 2]))
             self._tell(Event("closed", "cut off on purpose", error="network"))
             return
-        self._plays_until = max(time.monotonic(), self._plays_until) + len(samples) / self.downlink.rate
+        self._may_play = True
         words = [] if fate == "wordless" or not text else [Event("agent_text", text, final=True)]
         self._tell(Event("agent_audio", audio=data), *words, Event("turn_done", "completed"))
 

@@ -123,34 +123,6 @@ def seconds(data: bytes, form: Format) -> float:
     return len(data) / (form.rate * (2 if form.codec == "pcm" else 1))
 
 
-class Playout:
-    """Whether the agent can still be heard, though all its sound may have arrived long ago.
-
-    A wire has no clock, but the caller's sound goes out in real time: what was sent of it tells how late it is.
-    """
-
-    __slots__ = ("_sent_s", "_until_s")
-
-    def __init__(self) -> None:
-        self._sent_s = self._until_s = 0.0
-
-    def sent(self, frame: bytes, form: Format) -> None:
-        """Count a frame of the caller's."""
-        self._sent_s += seconds(frame, form)
-
-    def received(self, sound: bytes, form: Format) -> None:
-        """Count sound of the agent's, which plays once all before it has played."""
-        self._until_s = max(self._sent_s, self._until_s) + seconds(sound, form)
-
-    def playing(self) -> bool:
-        """Return whether some of the agent's sound has not played yet."""
-        return self._until_s > self._sent_s
-
-    def stop(self) -> None:
-        """Drop what has not played."""
-        self._until_s = 0.0
-
-
 def socket_url(base_url: str, path: str, **query: str) -> str:
     """Return the address of a WebSocket below a base URL, whose own query is kept.
 

@@ -188,10 +188,29 @@ def _parsed(url: str, base: URL | None = None) -> URL:
     raise InvalidInput(f"{what} is no http(s) URL{f': {_shown(url)}' if base else ''}")
 
 
+def misspelt(url: URL) -> str | None:
+    """Say of a host what it is when its spelling alone shows that it is not on the public Internet; None otherwise.
+
+    >>> misspelt(URL("http://0x7f.1/")), misspelt(URL("http://localhost./")), misspelt(URL("https://api.example/"))
+    ('its host is 127.0.0.1, which is loopback', 'its host is this machine', None)
+    """
+    host, address = _host_of(url)
+    if address is None:
+        return "its host is this machine" if host == "localhost" or host.endswith(".localhost") else None
+    if kind := why_not_public(address):
+        return f"its host is {kind}" if host == address else f"its host is {address}, which is {kind}"
+    return None if host == address else f"its host is spelt in an odd way; write {address}"
+
+
+def _host_of(url: URL) -> tuple[str, str | None]:
+    """Return a host, and the address that it is another spelling of; None where a name server must be asked."""
+    host = (url.raw_host or "").rstrip(".").lower()
+    return host, host if ":" in host else _number(host)
+
+
 def _check_spelling(url: URL, *, allow_private: bool) -> None:
     """Refuse a host by its spelling alone, before any name server or proxy is asked."""
-    host = (url.raw_host or "").rstrip(".").lower()
-    address = host if ":" in host else _number(host)
+    host, address = _host_of(url)
     if address is None:
         if not allow_private and (host == "localhost" or host.endswith(".localhost")):
             raise _refusal(url, "is this machine")

@@ -20,6 +20,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from pramana.errors import (
+    AddressRefused,
     AuthenticationFailed,
     BrokenReply,
     InvalidInput,
@@ -37,6 +38,7 @@ from pramana.errors import (
 )
 from pramana.providers.deadlines import Deadlines
 from pramana.providers.events import Events
+from pramana.providers.guard import Guard, misspelt
 from pramana.providers.keys import BLANK, KEY_LENGTH, Secrets
 from pramana.providers.reading import Reading
 from pramana.providers.refusal import Refusal, retry_after
@@ -66,6 +68,17 @@ class Account:
     """The environment variable the key is read from, for messages; None: the vendor's usual one."""
     proxy: str | None = field(default=None, repr=False)
     """The URL of the proxy that every request goes through; None: straight to the base URL."""
+    ours: bool = True
+    """Whether the base URL is the vendor's or this machine's own choice; False: somebody else named it."""
+    allow_private: bool = True
+    """Whether what somebody else named may be at a private address."""
+    elsewhere: str | None = field(default=None, repr=False)
+    """The key for servers that a part of an agent names by itself; never the account's own."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether only the public Internet may be connected to."""
+        return not (self.ours or self.allow_private)
 
     def __repr__(self) -> str:
         return f"Account({_shown(self.base_url)!r}, {'with a key' if self.key else 'without a key'})"
@@ -89,6 +102,7 @@ class Http:
         self._urls: dict[str, URL] = {}
         self.secrets = Secrets(_secrets(account, url))
         self._proxy = self._proxy_of(account)
+        self._guard = self.guard_for(url)
         self._made: tuple[Mapping[str, str] | None, CIMultiDict[str]] = (None, CIMultiDict())
         self._session: aiohttp.ClientSession | None = None
         self._deadlines = None if account.timeout_s is None else Deadlines(account.timeout_s)
@@ -208,6 +222,31 @@ class Http:
         sent = aiohttp.BytesPayload(_written(body), content_type="application/json")
         await self._exchange("POST", path, headers, sent, read)
 
+    def guard_for(self, url: URL) -> Guard | None:
+        """Return what guards connections to an address; None where none is needed. Its spelling alone may refuse it.
+
+        Through a proxy it is the proxy that connects, so its rules decide.
+        """
+        if not self.account.guarded:
+            return None
+        if why := misspelt(url):
+            raise self._refused_address(why)
+        return None if self._proxy else Guard()
+
+    def _refused_address(self, why: str) -> AddressRefused:
+        return AddressRefused(
+            f"{self.vendor} ({self.host}) is not asked: {why}; an administrator of the server can allow it by "
+            "allowPrivateAddresses"
+        )
+
+    def stopped_by(self, guard: Guard | None) -> AddressRefused | None:
+        """Return the error for connections that a guard has just refused to make; None when it has not."""
+        if guard is None or not guard.refused:
+            return None
+        why = f"its name leads to {guard.refused[0]}"
+        guard.refused.clear()
+        return self._refused_address(why)
+
     async def close(self) -> None:
         """Close every connection; a later request opens new ones."""
         session, self._session = self._session, None
@@ -318,8 +357,11 @@ class Http:
                     f"the key or a header for {self.vendor} has a line break, a blank at its end or a letter that "
                     f"no key has; set {self.variable} again"
                 )
+            made_by = self._guard.socket if self._guard else None
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),  # the engine's limiter decides how many
+                connector=aiohttp.TCPConnector(
+                    limit=0, socket_factory=made_by
+                ),  # the engine's limiter decides how many
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_s),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"User-Agent": "pramana"},
@@ -399,6 +441,8 @@ class Http:
 
     def _unreached(self, error: Exception, *, answered: bool) -> ProviderError:
         who = f"{self.vendor} ({self.host})"
+        if not answered and (stopped := self.stopped_by(self._guard)):
+            return stopped
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return Unreachable(f"no connection to {who} within {self._connect_s:g} s")
         if isinstance(error, TimeoutError):

@@ -2,7 +2,7 @@
 
 Only translation. The key travels in a header and never in the address. Messages may come in binary frames. The format
 has no error message: what is wrong is told by how the connection ends. A turn that is over without any sound, as an
-interruption leaves it, is no answer.
+interruption leaves it, is no answer; nor are words that come after it was interrupted and before it sounds again.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pramana.model import Target, count
-from pramana.providers.frames import Playout, closing, misfit, parse, socket_url, sound, unknown
+from pramana.providers.frames import closing, misfit, parse, socket_url, sound, unknown
 from pramana.providers.google import BASE_URL, models_for
 from pramana.providers.http import Account, Http
 from pramana.providers.openai import MISFITS
@@ -80,13 +80,17 @@ class LiveWire:
     """One call, in Gemini's words."""
 
     greets = False
+    says_interrupted = True
 
     def __init__(self, dial: Dial) -> None:
         self.uplink, self.downlink = Format("pcm", 16000), Format("pcm", 24000)
         self._setup = json.dumps({"setup": _setup(dial)})
         self._ready = self._sounded = self._stopped = False
+        self._stale = False
+        """It was interrupted and has made no sound since: words that come are of what nobody heard."""
         self._said, self._heard = _Transcript("agent_text"), _Transcript("user_text")
-        self._playout = Playout()
+        self._may_play = False
+        """Sound was sent since it was last interrupted: how much of it is still to be heard, the call knows."""
 
     def hello(self) -> list[Message]:
         """Return the setup."""
@@ -94,7 +98,6 @@ class LiveWire:
 
     def speak(self, frame: bytes) -> list[Message]:
         """Return the message that carries one frame."""
-        self._playout.sent(frame, self.uplink)
         audio = b2a_base64(frame, newline=False).decode()
         return [f'{{"realtimeInput":{{"audio":{{"mimeType":"audio/pcm;rate=16000","data":"{audio}"}}}}}}']
 
@@ -151,10 +154,14 @@ class LiveWire:
         for part in (content.get("modelTurn") or {}).get("parts") or ():
             events += self._part(part)
         if said := content.get("outputTranscription"):
-            events += self._said.take(said)
-        if content.get("interrupted") is True and (self._sounded or self._playout.playing()):
-            self._stopped = True
-            self._playout.stop()
+            if self._stale:
+                events.append(unknown("outputTranscription", text=_text(said.get("text") or "")))
+            else:
+                events += self._said.take(said)
+        if content.get("interrupted") is True and self._may_play:
+            self._stopped = self._stale = True
+            self._said.begin()
+            self._may_play = False
             events.append(Event("interrupted"))
         if content.get("turnComplete") is True and content.get("interactionStatus") in _OVER:
             events += self._turn_done(content)
@@ -175,8 +182,7 @@ class LiveWire:
             return [Event("error", said, error="unsupported_format", detail={"mime_type": mime})]
         if not found:
             return []
-        self._sounded = True
-        self._playout.received(found, self.downlink)
+        self._sounded, self._may_play, self._stale = True, True, False
         return [Event("agent_audio", audio=found)]
 
     def _turn_done(self, content: Mapping[str, Any]) -> list[Event]:
@@ -213,6 +219,11 @@ class _Transcript:
     def turn_done(self) -> None:
         """Begin anew; of a transcript whose end comes later than its turn's, the whole is not known."""
         self._cut = bool(self._pieces)
+        self._pieces.clear()
+
+    def begin(self) -> None:
+        """Forget what was said: of an answer that was interrupted, no whole will be told."""
+        self._cut = False
         self._pieces.clear()
 
 

@@ -2,14 +2,17 @@
 
 A bare name finds its provider by its beginning; `provider:model` says it; a URL with `#model` is a server that speaks
 OpenAI's chat completions. A target never holds a key: keys and base URLs are looked up when a provider is opened, by
-the names in `VARIABLES`. Nothing here reads the environment or asks anyone.
+the names in `VARIABLES`, or by the id under which somebody registered a provider. Nothing here reads the environment,
+opens a store or asks anyone.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from pramana.errors import AuthenticationFailed, InvalidInput, did_you_mean, quote
 from pramana.model import Provider, Target
@@ -49,6 +52,8 @@ ALIASES: Mapping[str, str] = {
     "sonnet": "claude-sonnet-4-6",
     "haiku": "claude-haiku-4-5",
 }
+ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+"""What a registered provider may be called: it is typed before a colon."""
 BEGINNINGS: Mapping[str, re.Pattern[str]] = {
     "openai": re.compile(r"gpt-|chatgpt-|o[134](-|$)|ft:(gpt-|o[134]-)|text-embedding-"),
     "anthropic": re.compile(r"claude-"),
@@ -105,6 +110,9 @@ CALLED = (
 )  # fmt: skip
 """Voice agents that need an account: which there are of them is not asked for."""
 WITHOUT_ACCOUNT = ("local", "local-voice", "fake", "fake-voice", "python", "command")
+RUNS_CODE = ("python", "command")
+AT_THE_MODEL = ("twilio", "pipecat")
+"""Their model is the address that is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +121,29 @@ class CommandLine:
 
     argv: tuple[str, ...]
     timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A provider that somebody registered: one of a kind, under a name, at an address and with a key of its own.
+
+    Under the name of its kind it is the one that every model of that kind is asked at.
+    """
+
+    id: str
+    kind: str
+    base_url: str | None = None
+    """None: the vendor's own."""
+    model: str | None = None
+    """The one that is meant where the id stands alone."""
+    description: Mapping[str, Any] | None = None
+    """Of a WebSocket agent."""
+    unlock: Callable[[], str | None] = field(default=lambda: None, repr=False, compare=False)
+    """Returns the key; called when an account is opened, and by nobody else."""
+
+
+Lookup = Callable[[str], Registered | None]
+"""Returns the provider that is registered under an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +158,20 @@ class Accounts:
     """Whether providers that run code of this machine may be opened; a server says no."""
     proxy_for: Callable[[str], str | None] = field(default=lambda _: None, repr=False)
     """Returns the proxy that leads to a URL; None: none does. Never shown: proxies have passwords too."""
+    registered: Lookup = field(default=lambda _: None, repr=False)
+    allow_private: bool = True
+    """Whether addresses that were named by others than this machine's user may be private ones."""
+    for_others: bool = False
+    """Whether others than this machine's user say who is asked: a key of the environment then goes to its vendor, or
+    to where the environment says, and never to an address that was typed."""
 
     def account(self, target: Target) -> "Account | None":
         """Return how the target's provider is reached; None for one that needs no account."""
         name = target.provider
         if name in WITHOUT_ACCOUNT:
             return None
+        if (account_id := target.arguments.get("account")) is not None:
+            return self._registered(target, str(account_id))
         known = VARIABLES.get(name)
         if known is None:
             stem = re.sub(r"\W+", "_", name.upper())
@@ -140,8 +179,9 @@ class Accounts:
         variable = next((each for each in known.keys if self.lookup(each)), None)
         if variable is None and known.key_required:
             raise AuthenticationFailed(f"{name} needs a key, and none is set; set {' or '.join(known.keys)}")
-        base_url = target.arguments.get("base_url") if name == "compatible" else None
-        base_url = base_url or next((url for each in known.base_urls if (url := self.lookup(each))), known.base_url)
+        typed = target.arguments.get("base_url") if name == "compatible" else None
+        stated = next((url for each in known.base_urls if (url := self.lookup(each))), known.base_url)
+        base_url = typed or stated
         if base_url is None:
             raise InvalidInput(
                 f"{quote(target.typed)} does not say which server is meant; write http://HOST:PORT/v1#{target.model}, "
@@ -149,9 +189,49 @@ class Accounts:
             )
         from pramana.providers.http import Account
 
-        key = self.lookup(variable) if variable else None
+        ours = not (name in (*AT_THE_MODEL, "websocket") or (typed and typed != (stated or "").rstrip("/")))
+        key = self.lookup(variable) if variable and (ours or not self.for_others) else None
         return Account(
-            base_url, key, self.timeout_s, variable=variable or known.keys[0], proxy=self.proxy_for(base_url)
+            base_url,
+            key,
+            self.timeout_s,
+            variable=variable or known.keys[0],
+            proxy=self.proxy_for(base_url),
+            ours=ours,
+            allow_private=self.allow_private,
+            elsewhere=None if self.for_others else self.lookup("COMPATIBLE_API_KEY"),
+        )
+
+    def _registered(self, target: Target, account_id: str) -> "Account":
+        """Return how a registered provider is reached: with its own key, and only where that was meant to go."""
+        found, described = self.registered(account_id), target.arguments.get("description")
+        if found is None:
+            raise InvalidInput(f"no provider {quote(account_id)} is registered any more; register it, or ask another")
+        now, then = (
+            (found.base_url, _address(found.description)),
+            (target.arguments.get("base_url"), _address(described)),
+        )
+        if now != then or VARIABLES[found.kind] != VARIABLES.get(target.provider):
+            raise InvalidInput(
+                f"the provider {quote(account_id)} is now at another address than recorded, and its key goes to no "
+                "other; start a new run with it"
+            )
+        from pramana.providers.http import Account
+
+        known = VARIABLES[found.kind]
+        named = found.kind in AT_THE_MODEL and target.model != found.model
+        key = None if named else found.unlock()
+        if known.key_required and not key:
+            raise AuthenticationFailed(f"{account_id} needs a key, and none is set; give the provider one: apiKey")
+        base_url = found.base_url or known.base_url or ""
+        return Account(
+            base_url,
+            key,
+            self.timeout_s,
+            variable=f"the key of the provider {account_id}",
+            proxy=self.proxy_for(base_url),
+            ours=not (found.base_url or found.kind in (*AT_THE_MODEL, "websocket")),
+            allow_private=self.allow_private,
         )
 
     def configured(self) -> list[str]:
@@ -168,8 +248,17 @@ class Accounts:
         return [*found, "local", *(name for name in providers.names() if name not in providers.builtin)]
 
 
-def resolve(typed: str, *, commands: Mapping[str, CommandLine] | None = None) -> Target:
+def resolve(
+    typed: str,
+    *,
+    commands: Mapping[str, CommandLine] | None = None,
+    registered: Lookup | None = None,
+    for_others: bool = False,
+) -> Target:
     """Return who is meant by what a user typed; raises `InvalidInput` with what to type instead.
+
+    A provider that is registered stands before what this machine is set up with. What runs code of this machine, or
+    reads its files, only its own user can name.
 
     >>> resolve("gpt-5")
     Target(typed='gpt-5', provider='openai', model='gpt-5', arguments={})
@@ -177,6 +266,68 @@ def resolve(typed: str, *, commands: Mapping[str, CommandLine] | None = None) ->
     'claude-opus-4-6'
     """
     typed = typed.strip()
+    if for_others:
+        _refuse_ours(typed)
+    name, _, model = typed.partition(":")
+    if registered and name not in providers.builtin and (found := _look_up(registered, name)):
+        return _through(found, typed, model)
+    target = _of_kind(typed, commands or {})
+    if registered and "base_url" not in target.arguments:
+        for kind in (target.provider, *_same_vendor(target.provider)):
+            if found := _look_up(registered, kind):
+                return replace(target, arguments={**target.arguments, **_reached(found)})
+    return target
+
+
+def _same_vendor(kind: str) -> list[str]:
+    """Return the other kinds that are reached by the same key at the same address."""
+    known = VARIABLES.get(kind)
+    return [other for other, theirs in VARIABLES.items() if other != kind and theirs == known]
+
+
+def _look_up(registered: Lookup, name: str) -> Registered | None:
+    return registered(name) if ID.fullmatch(name) else None
+
+
+def _through(found: Registered, typed: str, model: str) -> Target:
+    """Return the target that is reached by a registered provider."""
+    model = model or found.model or ""
+    if found.kind == "websocket":
+        if not model and "{model" in str(found.description):
+            raise InvalidInput(f"{quote(typed)} names no model, and the agent is asked for one; write {found.id}:MODEL")
+        target = Target(typed, found.kind, model or found.id, {"description": found.description})
+    elif not model and found.kind not in WITHOUT_ACCOUNT:
+        raise InvalidInput(f"{quote(typed)} names no model; write {found.id}:MODEL")
+    else:
+        target = replace(_of_kind(f"{found.kind}:{model}" if model else found.kind, {}), typed=typed)
+    return replace(target, arguments={**target.arguments, **_reached(found)})
+
+
+def _reached(found: Registered) -> dict[str, Any]:
+    """Return what a target records of the provider it is reached by: enough to find its key again, and no key."""
+    if found.kind in WITHOUT_ACCOUNT:
+        return {}
+    return {"account": found.id, **({"base_url": found.base_url} if found.base_url else {})}
+
+
+def _address(description: Mapping[str, Any] | None) -> tuple[Any, ...]:
+    """Return where a described agent is called, and so where its key goes."""
+    return (description.get("base_url"), description.get("url")) if description else ()
+
+
+def _refuse_ours(typed: str) -> None:
+    name = typed.partition(":")[0]
+    if name in RUNS_CODE or (name in providers and name not in providers.builtin):
+        raise InvalidInput(f"{quote(typed)} runs code on this machine, which only its own command line may")
+    if name == "websocket":
+        raise InvalidInput(
+            f"{quote(typed)} reads a file of this machine, which only its own command line may; register the agent as "
+            "a provider of the kind websocket"
+        )
+
+
+def _of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
+    """Return who is meant, as far as the name alone tells."""
     if re.match(r"https?://", typed):
         return _at_url(typed)
     if typed in ALIASES:
@@ -209,7 +360,7 @@ def resolve(typed: str, *, commands: Mapping[str, CommandLine] | None = None) ->
             if not module or not function:
                 raise InvalidInput(f"{quote(typed)} names no function; write python:package.module:function")
         case "command" if colon:
-            return _command(typed, model, commands or {})
+            return _command(typed, model, commands)
         case "anthropic":
             model = ALIASES.get(model, model)
         case "twilio" | "pipecat" if re.search(r"[?@]", model):
@@ -223,9 +374,9 @@ def resolve(typed: str, *, commands: Mapping[str, CommandLine] | None = None) ->
     return Target(typed, name, model)
 
 
-def resolve_embedder(typed: str) -> Target:
+def resolve_embedder(typed: str, *, registered: Lookup | None = None, for_others: bool = False) -> Target:
     """Return who is meant, once it is sure that they embed; raises `InvalidInput` with what to type instead."""
-    target = resolve(typed)
+    target = resolve(typed, registered=registered, for_others=for_others)
     if not hasattr(providers.load(target.provider), "embed"):
         raise InvalidInput(
             f"{quote(typed)} cannot embed: {target.provider} is not asked for embeddings here; name one of OpenAI "
@@ -245,7 +396,7 @@ def open_provider(target: Target, accounts: Accounts) -> Provider:
     Every provider is opened alike: what is registered has `open(target, account)`.
     """
     name = target.provider
-    if name in ("python", "command") and not accounts.code:
+    if not accounts.code and (name in RUNS_CODE or name not in providers.builtin):
         raise InvalidInput(f"{quote(target.typed)} runs code on this machine, which only its own command line may")
     if name == "command":
         # A stored target must not make this machine run what its configuration does not name.
@@ -263,21 +414,27 @@ def open_provider(target: Target, accounts: Accounts) -> Provider:
 
 def _at_url(typed: str) -> Target:
     address, _, model = typed.partition("#")
+    base_url = checked_url(address, "write http://HOST:PORT/v1#MODEL", "set COMPATIBLE_API_KEY")
+    if not model:
+        raise InvalidInput(f"{quote(typed)} names no model; write {base_url}#MODEL")
+    return Target(typed, "compatible", model, {"base_url": base_url})
+
+
+def checked_url(address: str, write: str, instead: str) -> str:
+    """Return the address of a server that may be stored; raises `InvalidInput` for one that may hold a secret."""
     try:
         parts = urlsplit(address)
         _ = parts.port
     except ValueError:
         parts = urlsplit("")
     if not parts.hostname:
-        raise InvalidInput("the address of the server is no URL; write http://HOST:PORT/v1#MODEL")
+        raise InvalidInput(f"the address of the server is no URL; {write}")
     if parts.username or parts.password or parts.query:
         raise InvalidInput(
             f"the address of {parts.hostname} holds a user, a password or a query, and addresses are stored; "
-            "leave them out and set COMPATIBLE_API_KEY"
+            f"leave them out and {instead}"
         )
-    if not model:
-        raise InvalidInput(f"{quote(typed)} names no model; write {address.rstrip('/')}#MODEL")
-    return Target(typed, "compatible", model, {"base_url": address.rstrip("/")})
+    return address.rstrip("/")
 
 
 def _command(typed: str, name: str, commands: Mapping[str, CommandLine]) -> Target:

@@ -2,7 +2,8 @@
 
 Only translation. The session is set up once the server says that it exists, and the call is ready once it says what
 became of that. The names of the beta are understood too. The server talks faster than real time, and a caller who
-talks into what still plays interrupts it even if all of it was sent.
+talks into what still plays interrupts it even if all of it was sent; what then still comes of it, sound or words, was
+never heard and is no answer. A request of ours that the server does not like ends no call: most have no effect on it.
 """
 
 import json
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from pramana.model import Target, count
-from pramana.providers.frames import Playout, closing, error_class, misfit, parse, seconds, socket_url, sound, unknown
+from pramana.providers.frames import closing, error_class, misfit, parse, seconds, socket_url, sound, unknown
 from pramana.providers.http import Account, Http
 from pramana.providers.openai import BASE_URL, MISFITS, headers_of, models_of
 from pramana.providers.socket import SocketChannel, connect
@@ -31,6 +32,8 @@ _FORMATS: Mapping[object, Format] = {
 _RATES = range(8000, 48001)
 _FORMAT: ErrorClass = "unsupported_format"
 _HEARD = "conversation.item.input_audio_transcription"
+_OF_A_REQUEST = "invalid_request_error"
+"""Of an event that we sent, such as a cut longer than the answer: the session goes on without it."""
 
 
 NEVER_TAKES = frozenset({"temperature", "top_p", "seed", "stop"})
@@ -72,6 +75,7 @@ class RealtimeWire:
     """One call, in OpenAI's words."""
 
     greets = False
+    says_interrupted = True
 
     def __init__(self, dial: Dial) -> None:
         self.uplink = self.downlink = Format("pcm", 24000)
@@ -81,12 +85,16 @@ class RealtimeWire:
         self._ready = False
         self._response: object = None
         """The id of the response under way."""
-        self._stopped: object = None
-        """The id of the last response that was talked into: what of it is still on its way is not heard."""
+        self._last: object = None
+        """The id of the response that came last, under way or not."""
+        self._stopped: set[object] = set()
+        """The ids of responses that were talked into, and of their items: what is still on its way is not heard."""
         self._items: dict[tuple[str, int], float] = {}
         """The response's parts with sound, and their seconds."""
-        self._said: dict[tuple[object, object], str] = {}
-        self._playout = Playout()
+        self._said: set[tuple[str, int]] = set()
+        """The response's parts whose words are told."""
+        self._sounded = False
+        """Sound was sent since the caller last spoke: how much of it is still to be heard, the call knows."""
 
     def hello(self) -> list[Message]:
         """Return nothing: the server speaks first."""
@@ -94,7 +102,6 @@ class RealtimeWire:
 
     def speak(self, frame: bytes) -> list[Message]:
         """Return the message that carries one frame."""
-        self._playout.sent(frame, self.uplink)
         audio = b2a_base64(frame, newline=False).decode()
         return [f'{{"type":"input_audio_buffer.append","audio":"{audio}"}}']
 
@@ -150,36 +157,45 @@ class RealtimeWire:
 
     def _speech_started(self, data: Mapping[str, Any]) -> list[Event]:
         started = Event("user_speech_start", detail=_places(data, "audio_start_ms"))
-        if not self._yields or (self._response is None and not self._playout.playing()):
+        if not self._yields or not (self._response or self._sounded):
             return [started]
-        self._stopped, self._response = self._response, None
-        self._playout.stop()
+        self._stopped |= {self._last, *(item for item, _ in self._items)} - {None}
+        self._response, self._sounded = None, False
         return [started, Event("interrupted")]
 
     def _speech_stopped(self, data: Mapping[str, Any]) -> list[Event]:
         return [Event("user_speech_stop", detail=_places(data, "audio_end_ms"))]
 
     def _response_created(self, data: Mapping[str, Any]) -> list[Event]:
-        self._response = _text(data["response"]["id"])
-        self._items, self._said = {}, {}
+        self._response = self._last = _text(data["response"]["id"])
+        self._items, self._said = {}, set()
         return []
 
     def _audio(self, data: Mapping[str, Any]) -> list[Event]:
         found = sound(data["delta"], self.downlink)
-        if self._stopped is not None and data.get("response_id") == self._stopped:
+        if self._is_stopped(data):
             return []
         part = (_text(data["item_id"]), _number(data.get("content_index", 0)))
         self._items[part] = self._items.get(part, 0.0) + seconds(found, self.downlink)
-        self._playout.received(found, self.downlink)
+        self._sounded = True
         return [Event("agent_audio", audio=found)] if found else []
 
     def _words(self, data: Mapping[str, Any]) -> list[Event]:
-        return [Event("agent_text", _text(data["delta"]))]
+        said = _text(data["delta"])
+        return [unknown(data["type"], text=said)] if self._is_stopped(data) else [Event("agent_text", said)]
 
     def _all_words(self, data: Mapping[str, Any]) -> list[Event]:
+        """Return the words of one part: a response may have several, and each is told once."""
         said = _text(data["transcript"] if "transcript" in data else data["text"])
-        self._said[_text(data.get("item_id", "")), _number(data.get("content_index", 0))] = said
-        return [Event("agent_text", " ".join(each for each in self._said.values() if each), final=True)]
+        part = (_text(data.get("item_id", "")), _number(data.get("content_index", 0)))
+        if self._is_stopped(data) or part in self._said:
+            return [unknown(data["type"], text=said)]
+        self._said.add(part)
+        return [Event("agent_text", said, final=True)]
+
+    def _is_stopped(self, data: Mapping[str, Any]) -> bool:
+        named = [data[name] for name in ("response_id", "item_id") if isinstance(data.get(name), str)]
+        return not self._stopped.isdisjoint(named)
 
     def _heard(self, data: Mapping[str, Any]) -> list[Event]:
         delta = data.get("delta")
@@ -210,7 +226,10 @@ class RealtimeWire:
         return [*events, Event("turn_done", status, detail=detail)]
 
     def _error(self, data: Mapping[str, Any]) -> list[Event]:
-        return [_error(data["error"])]
+        found = _error(data["error"])
+        if self._ready and found.error == "bad_request" and found.detail.get("type") == _OF_A_REQUEST:
+            return [unknown(data["type"], message=found.text, **found.detail)]
+        return [found]
 
     _READERS: ClassVar[Mapping[str, Callable[[Any, Mapping[str, Any]], list[Event]]]] = {
         "session.created": _created,
@@ -297,7 +316,7 @@ def _error(error: Mapping[str, Any]) -> Event:
         found = _FORMAT
     elif "quota" in code or "billing" in code:
         found = "quota"
-    elif kind == "invalid_request_error":
+    elif kind == _OF_A_REQUEST:
         found = error_class(code, "bad_request")
     else:
         found = error_class(f"{code} {kind}")

@@ -5,7 +5,6 @@ event, because a call that was cut off has been recorded until there. Never a re
 """
 
 import asyncio
-import json
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 import aiohttp
 from msgspec.structs import replace
+from yarl import URL
 
 from pramana.errors import (
     AuthenticationFailed,
@@ -27,12 +27,15 @@ from pramana.errors import (
     visible,
 )
 from pramana.providers.http import CONNECT_S, MESSAGE_LIMIT, Http
+from pramana.providers.keys import BLANK, Secrets
 from pramana.providers.voice import ErrorClass, Event, Format, Heard, Message, Wire
 
 LARGEST_MESSAGE = 16 << 20
 READY_S = 30.0
 """For the handshake, from the first message to `ready`."""
 CLOSE_S = 2.0
+MOST_EARLY, MOST_EARLY_BYTES = 1_000, 32 << 20
+"""Messages, and bytes of them, before a call stands: who sends more has not understood that nobody listens yet."""
 
 _ERRORS: Mapping[ErrorClass, Callable[[str], ProviderError]] = {
     "auth": AuthenticationFailed,
@@ -64,6 +67,7 @@ class SocketChannel:
         self._http, self._wire, self._session, self._socket = http, wire, session, socket
         self._early: deque[Heard] = deque()
         """What came with or before `ready`."""
+        self._early_bytes = 0
 
     @property
     def uplink(self) -> Format:
@@ -81,6 +85,15 @@ class SocketChannel:
     def quiet_s(self) -> float | None:
         """How long an answer is silent before it is over, where nobody says that it is."""
         return getattr(self._wire, "quiet_s", None)
+
+    @property
+    def says_interrupted(self) -> bool | None:
+        """Whether the format has a word for an interruption; None where that is not known."""
+        return getattr(self._wire, "says_interrupted", None)
+
+    def holds_key(self, text: str) -> bool:
+        """Tell whether a text holds a key, as when one was said in pieces."""
+        return self._http.secrets.held_in(text)
 
     async def send(self, frame: bytes) -> None:
         """Send one frame of sound."""
@@ -119,6 +132,8 @@ class SocketChannel:
         while True:
             heard = await self._next()
             self._early.append(heard)
+            if len(self._early) > MOST_EARLY or self._early_bytes > MOST_EARLY_BYTES:
+                raise BrokenReply(f"{self._http.vendor} ({self._http.host}) talks without end before the call stands")
             for event in heard.events:
                 await self._send(event.send)
                 if event.kind in ("error", "closed"):
@@ -130,6 +145,7 @@ class SocketChannel:
         message = await self._socket.receive()
         at = time.monotonic()
         if message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
+            self._early_bytes += len(message.data)
             try:
                 events = self._wire.read(message.data)
             except ProviderError as error:
@@ -154,9 +170,9 @@ class SocketChannel:
 
     def _safe(self, event: Event) -> Event:
         secrets = self._http.secrets
-        if not secrets.long or not (secrets.held_in(event.text) or secrets.held_in(_plain(event.detail))):
+        if not secrets.long:
             return event
-        detail = json.loads(secrets.blank(_plain(event.detail)))
+        detail = _blanked(dict(event.detail), secrets) if event.detail else event.detail
         return replace(event, text=secrets.blank(event.text), detail=detail)
 
 
@@ -165,7 +181,9 @@ async def connect(http: Http, url: str, headers: Mapping[str, str], wire: Wire) 
     own = {**headers, **http.account.headers}
     tracing = aiohttp.TraceConfig()
     tracing.on_request_redirect.append(_refused_redirect(http))
+    guard = http.guard_for(_address(http, url))
     session = aiohttp.ClientSession(
+        connector=guard.connector() if guard else None,
         trace_configs=[tracing],
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -191,12 +209,26 @@ async def connect(http: Http, url: str, headers: Mapping[str, str], wire: Wire) 
         if isinstance(error, TimeoutError):
             raise Unavailable(f"{who} was not ready for a call within {READY_S:g} s") from None
         if isinstance(error, aiohttp.InvalidURL):
-            raise Rejected(f"{who}: {http.blank(url.partition('?')[0])} is no address of a WebSocket") from None
+            raise _no_address(http, url) from None
         if isinstance(error, aiohttp.ClientError | OSError):
-            why = http.blank(visible(str(error)))[:MESSAGE_LIMIT] or type(error).__name__
+            if stopped := http.stopped_by(guard):
+                raise stopped from None
+            plain = error.os_error.strerror if isinstance(error, aiohttp.ClientConnectorError) else None
+            why = http.blank(visible(plain or str(error)))[:MESSAGE_LIMIT] or type(error).__name__
             raise Unreachable(f"cannot reach {who}: {why}") from None
         raise
     return channel
+
+
+def _address(http: Http, url: str) -> URL:
+    try:
+        return URL(url)
+    except ValueError:
+        raise _no_address(http, url) from None
+
+
+def _no_address(http: Http, url: str) -> Rejected:
+    return Rejected(f"{http.vendor} ({http.host}): {http.blank(url.partition('?')[0])} is no address of a WebSocket")
 
 
 def _refused_redirect(http: Http) -> Callable[[Any, Any, aiohttp.TraceRequestRedirectParams], Awaitable[None]]:
@@ -212,5 +244,14 @@ def _refused_redirect(http: Http) -> Callable[[Any, Any, aiohttp.TraceRequestRed
     return refuse
 
 
-def _plain(detail: Mapping[str, Any]) -> str:
-    return json.dumps(dict(detail), ensure_ascii=False, default=str) if detail else "{}"
+def _blanked(value: Any, secrets: Secrets) -> Any:
+    """Return plain data without a key, in whatever text, name or number one stands."""
+    if isinstance(value, str):
+        return secrets.blank(value)
+    if isinstance(value, Mapping):
+        return {secrets.blank(str(name)): _blanked(each, secrets) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_blanked(each, secrets) for each in value]
+    if isinstance(value, int | float) and not isinstance(value, bool) and secrets.held_in(str(value)):
+        return BLANK
+    return value

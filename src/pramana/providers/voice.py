@@ -5,6 +5,7 @@ paces, plays or measures; `run/call.py` does, for all of them alike. What it doe
 and ignored.
 """
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -24,11 +25,13 @@ Message = str | bytes
 
 BACKCHANNELS = frozenset(
     {
-        "mhm", "mm", "mmm", "hmm", "hm", "uh huh", "mm hmm", "mm hm", "aha", "ah", "oh", "okay", "right", "yeah", "yes",
-        "yep", "sure", "i see", "got it",
+        "mhm", "mm", "mmm", "hmm", "hm", "uh huh", "mm hmm", "mm hm", "aha", "ah", "oh", "ok", "okay", "right", "yeah",
+        "yes", "yep", "sure", "i see", "got it",
     }
 )  # fmt: skip
 """What a listener says without wanting the floor, as words alone."""
+CORRECTS = "corrects"
+"""In the detail of an `agent_text`: the words whose place it takes, as when an answer was cut off."""
 
 Kind = Literal[
     "ready",  # sound may be sent from now on
@@ -48,6 +51,15 @@ Kind = Literal[
 ErrorClass = Literal[
     "auth", "rate_limit", "quota", "bad_request", "unsupported_format", "timeout", "provider", "network", "protocol"
 ]
+
+
+def only_listens(text: str) -> bool:
+    """Tell whether somebody says no more than that they listen.
+
+    >>> only_listens("Uh-huh."), only_listens("OK."), only_listens("Okay, stop!")
+    (True, True, False)
+    """
+    return " ".join(re.sub(r"[^\w\s]", " ", text.casefold()).split()) in BACKCHANNELS
 
 
 class Format(Struct, frozen=True):
@@ -90,8 +102,10 @@ class Dial(Struct, frozen=True):
 class Wire(Protocol):
     """One call in one vendor's words. Made anew for each call: it may remember what it was told.
 
-    It may also have `quiet_s`, how long an answer is silent before it is over, where the format never says that one is,
-    and `at_once = True`, where the call is ready without a word about it.
+    It has no clock: whether an answer is still heard it cannot know, so that it says `interrupted` whenever the format
+    does, and `run/call.py` knows what is left to be cut off. It may also have `quiet_s`, how long an answer is silent
+    before it is over, where the format never says that one is, `at_once = True`, where the call is ready without a word
+    about it, and `says_interrupted`: whether the format has a word for it.
     """
 
     uplink: Format
@@ -117,7 +131,7 @@ class Wire(Protocol):
         ...
 
     def interrupted(self, played_s: float) -> list[Message]:
-        """Return what is sent when the caller talks into an answer of which so much was heard."""
+        """Return what is sent when the caller talks into an answer of which so many seconds were played."""
         ...
 
     def bye(self) -> list[Message]:
@@ -134,7 +148,11 @@ class Heard(Struct, frozen=True):
 
 
 class Channel(Protocol):
-    """An open call, whatever carries it."""
+    """An open call, whatever carries it.
+
+    It may also have `quiet_s` and `says_interrupted`, as a `Wire` has, and `greeting_s`: how long it is worth waiting
+    for a greeting, where nobody knows whether there is one.
+    """
 
     @property
     def uplink(self) -> Format: ...
@@ -154,7 +172,7 @@ class Channel(Protocol):
         ...
 
     async def interrupt(self, played_s: float) -> None:
-        """Tell the agent that the caller talks into its answer, of which so much was heard."""
+        """Tell the agent that the caller talks into its answer, of which so many seconds were played."""
         ...
 
     async def close(self) -> None:

@@ -8,32 +8,41 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 from msgspec.structs import replace
 
 from pramana import settings
 from pramana.errors import InvalidInput, quote
 from pramana.model import Embeds, Provider, Target
-from pramana.providers.cascade import EmbeddedEars, Hearing, around
-from pramana.providers.names import Accounts, CommandLine, is_called, open_provider
-from pramana.providers.voice import Ears, Voice
-from pramana.run.asking import Asking, Budget, CostOf, Embedding, ReplyCache
+from pramana.providers.cascade import CALLS_AT_ONCE, EmbeddedEars, Hearing, PatientEars, around, machine
+from pramana.providers.names import Accounts, CommandLine, Lookup, is_called, open_provider
+from pramana.providers.voice import Voice
+from pramana.run.asking import Asking, Budget, CostOf, Dictating, Embedding, Recognising, ReplyCache
 from pramana.run.call import Patience
-from pramana.run.calling import Calls
+from pramana.run.calling import Calling, Calls
 from pramana.run.limiter import Limiter
 from pramana.run.speech import Keep
 from pramana.run.stop import Stop
 
-if TYPE_CHECKING:
-    from pramana.providers.speech import Recognition
-
-CALLS_AT_ONCE = 8
-"""At one account: as many as the clock is proven with."""
-AFTER_A_CALL_S = 60.0
-"""For dialling before it, and for writing it down after."""
+BESIDE_A_CALL_S = 1800.0
+"""For dialling, for what the caller says, and for storing it: a call keeps its own time, and this only ends a stuck
+one."""
 NEVER_CACHED = ("python", "command")
 """A function or a command of the user's may be another tomorrow, under the same name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Whom a run may reach, and by whose word; a server allows less than the command line of one's own machine."""
+
+    registered: Lookup | None = field(default=None, repr=False)
+    """Where providers are looked up before the environment is: the store's."""
+    for_others: bool = False
+    """Whether others than this machine's user say who is asked: nothing that runs code here, no file of this machine,
+    and no key of the environment to an address that was typed."""
+    allow_private: bool = True
+    """Whether what they name may be at a private address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,7 @@ class Limits:
     """Of one request."""
     patience: Patience = field(default_factory=Patience)
     """Of a caller."""
+    reach: Reach = field(default_factory=Reach)
 
 
 class OpenAccounts:
@@ -59,11 +69,12 @@ class OpenAccounts:
         self._limits, self._budget, self._cost_of, self._stop = limits, budget, cost_of, stop
         self._stack = AsyncExitStack()
         # No time here: `Asking` keeps it, for every provider alike.
-        self._sources = Accounts(settings.variable, None, commands(), proxy_for=settings.proxy_for)
+        self._sources = accounts_of(limits.reach, None)
         self._providers: dict[tuple[str, str], Provider] = {}
         self._limiters: dict[tuple[str, str, str], Limiter] = {}
         self._askings: dict[str, Asking] = {}
-        self._recognitions: dict[str, Recognition] = {}
+        self._callings: dict[str, Calling] = {}
+        self._recognitions: dict[str, Dictating] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,7 +88,10 @@ class OpenAccounts:
         """Return how a target is asked, opening its provider on first use."""
         if target.typed not in self._askings:
             cache = None if target.provider in NEVER_CACHED else self._limits.cache
-            self._askings[target.typed] = self._within_limits(target, self._provider(target), cache)
+            asking = self._within_limits(target, self._provider(target), cache)
+            if target.provider == "local":
+                asking.place = machine.work
+            self._askings[target.typed] = asking
         return self._askings[target.typed]
 
     def embedding(self, target: Target) -> Asking:
@@ -88,22 +102,28 @@ class OpenAccounts:
             self._askings[name] = self._within_limits(target, embedding, None)
         return self._askings[name]
 
-    def calling(self, target: Target, keep: Keep, stt: Ears | None) -> Asking:
+    def calling(self, target: Target, keep: Keep, stt: Target | None) -> Calling:
         """Return how a target is called: a voice agent itself, a text model with ears and a mouth around it."""
         name = f"{target.typed} (called)"
-        if name not in self._askings:
-            opened: Any = self._provider(target)
-            voice: Voice = opened if is_called(target) else around(opened)
-            calls = Calls(voice, target.provider, keep, stt, self._limits.patience)
-            asking = self._within_limits(target, calls, None, calls.patience.longest_s + AFTER_A_CALL_S)
-            asking.limiter = self._limiter(target, "calls", CALLS_AT_ONCE)
-            self._askings[name] = asking
-        return self._askings[name]
+        if name not in self._callings:
+            voice = self._voice(target)
+            calls = Calls(voice, target.provider, keep, self._hearing(stt, PatientEars()), self._limits.patience)
+            asking = self._within_limits(target, calls, None, calls.patience.longest_s + BESIDE_A_CALL_S)
+            if getattr(voice, "embedded", False):
+                asking.limiter, asking.place = self._limiter(target, "embedded calls", 1), machine.alone
+            else:
+                asking.limiter, asking.place = self._limiter(target, "calls", CALLS_AT_ONCE), machine.call
+            self._askings[name], self._callings[name] = asking, Calling(asking, calls)
+        return self._callings[name]
 
     def ears(self, stt: Target | None) -> Hearing:
-        """Return who writes down what was said: the one that was named, then the embedded one."""
-        if stt is None:
-            return Hearing(EmbeddedEars())
+        """Return who hears what was recorded: the one that was named, then the embedded one."""
+        return self._hearing(stt, EmbeddedEars("bench"))
+
+    def _hearing(self, stt: Target | None, embedded: EmbeddedEars) -> Hearing:
+        return Hearing(self._recognition(stt), embedded) if stt else Hearing(embedded)
+
+    def _recognition(self, stt: Target) -> Dictating:
         if stt.typed not in self._recognitions:
             account = self._sources.account(stt)
             if account is None:
@@ -114,13 +134,16 @@ class OpenAccounts:
 
             named = Recognition(account, stt.model, vendor=stt.provider)
             self._stack.push_async_callback(named.close)
-            self._recognitions[stt.typed] = named
-        return Hearing(self._recognitions[stt.typed], EmbeddedEars())
+            asking = self._within_limits(stt, Recognising(named), None)
+            # Limits of its own: its troubles are not the agent's, and what it costs nobody counts.
+            asking.limiter, asking.budget = self._limiter(stt, "recognition"), Budget()
+            self._askings[f"{stt.typed} (stt)"] = asking
+            self._recognitions[stt.typed] = Dictating(named, asking)
+        return self._recognitions[stt.typed]
 
     def understands(self, target: Target, language: str) -> bool:
         """Tell whether a target that is called understands a language, as far as it says."""
-        opened: Any = self._provider(target)
-        covers = getattr(opened if is_called(target) else around(opened), "covers", None)
+        covers = getattr(self._voice(target), "covers", None)
         return covers is None or bool(covers(language))
 
     def held_s(self) -> float:
@@ -141,8 +164,17 @@ class OpenAccounts:
         """Return, of each target, the parameters that it was asked without."""
         return {name: sorted(asking.left_out) for name, asking in self._askings.items() if asking.left_out}
 
+    def _voice(self, target: Target) -> Voice:
+        opened: Any = self._provider(target)
+        voice: Voice = opened if is_called(target) else around(opened)
+        return voice
+
     def _within_limits(
-        self, target: Target, provider: Provider | Embedding, cache: ReplyCache | None, timeout_s: float | None = None
+        self,
+        target: Target,
+        provider: Provider | Embedding | Recognising,
+        cache: ReplyCache | None,
+        timeout_s: float | None = None,
     ) -> Asking:
         return Asking(
             target,
@@ -180,6 +212,20 @@ class OpenAccounts:
     def _where(self, target: Target) -> str:
         account = self._sources.account(target)
         return account.base_url if account else ""
+
+
+def accounts_of(reach: Reach, timeout_s: float | None) -> Accounts:
+    """Return where keys and addresses come from: the store, then this machine's own settings."""
+    return Accounts(
+        settings.variable,
+        timeout_s,
+        {} if reach.for_others else commands(),
+        code=not reach.for_others,
+        proxy_for=settings.proxy_for,
+        registered=reach.registered or (lambda _: None),
+        allow_private=reach.allow_private,
+        for_others=reach.for_others,
+    )
 
 
 def commands() -> dict[str, CommandLine]:

@@ -1,17 +1,18 @@
 """From a request to a reply, through every limit there is: cache, budget, limiter, retries, then the provider.
 
 One `Asking` serves one provider account and is handed to cases and judges alike; another, with the same limiter and
-budget, to whoever embeds. Retries are bounded, typed and jittered: what may pass is asked again, what cannot is not. A
-parameter the model rejects is left out from then on and named in the reply. It never decides what an answer is worth.
+budget, to whoever embeds; one with a limiter of its own writes down speech. Retries are bounded, typed and jittered:
+what may pass is asked again, what cannot is not. A parameter the model rejects is left out from then on and named in
+the reply. It never decides what an answer is worth.
 """
 
 import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -28,10 +29,28 @@ from pramana.errors import (
     Unreachable,
     told,
 )
-from pramana.model import Ask, Embeds, Line, Provider, Reply, Request, Target, Turn, Usage, counted, misfit
+from pramana.model import (
+    Ask,
+    Embeds,
+    Line,
+    Provider,
+    Reply,
+    Request,
+    Speech,
+    Target,
+    Turn,
+    Usage,
+    Utterance,
+    counted,
+    misfit,
+)
 from pramana.providers.deadlines import Deadlines
+from pramana.providers.voice import Ears
 from pramana.run.limiter import Limiter
 from pramana.run.stop import Stop
+
+if TYPE_CHECKING:
+    from pramana.audio import Samples
 
 ATTEMPTS = 10
 FIRST_ATTEMPTS = 4
@@ -104,12 +123,49 @@ class Embedding:
         return await self.provider.embed(request)
 
 
+@dataclass(frozen=True, slots=True)
+class Recognising:
+    """Speech recognition as it is asked, so that limits and retries guard it as they guard any other."""
+
+    ears: Ears
+
+    async def ask(self, request: Request) -> Reply:
+        assert request.speech is not None  # noqa: S101 - nothing else is asked of it
+        (said,) = request.speech.utterances
+        return Reply(await self.ears.transcribe(said.samples, request.speech.language))
+
+
+@dataclass(frozen=True, slots=True)
+class Dictating:
+    """Speech recognition within its limits; implements `Ears`.
+
+    What it cannot overcome is told to whoever asks, who has a call that was paid for and goes on without words. What no
+    other clip could overcome either, a wrong key, ends the run besides: the calls to come would have no words too.
+    """
+
+    ears: Ears
+    asking: "Asking"
+
+    def covers(self, language: str) -> bool:
+        return self.ears.covers(language)
+
+    async def transcribe(self, samples: "Samples", language: str) -> str:
+        clip = Speech((Utterance(Line(""), samples, ""),), language)
+        try:
+            # As a judge is asked: what it is about has been said, so it is written down though the run may be stopping.
+            return (await self.asking(Request(self.asking.target.model, (), {}, "judge", 0, clip))).text
+        except ProviderError as error:
+            if error.fatal:
+                self.asking.stop(str(error), error)
+            raise
+
+
 @dataclass(slots=True)
 class Asking:
     """Ask one target; implements `Ask`."""
 
     target: Target
-    provider: Provider | Embedding
+    provider: Provider | Embedding | Recognising
     limiter: Limiter
     budget: Budget
     cost_of: CostOf
@@ -119,6 +175,8 @@ class Asking:
     """For one attempt, whoever the provider is."""
     where: str = ""
     """The address of the account, of which a target says nothing; the cache keeps servers apart by it."""
+    place: AbstractAsyncContextManager[None] = field(default_factory=nullcontext)
+    """Of the machine, for who needs one besides: to wait for it is not part of the time an attempt may take."""
     jitter: random.Random = field(default_factory=random.Random)
     dropped: dict[str, frozenset[str]] = field(default_factory=dict)
     """Of each model, the parameters it has rejected."""
@@ -171,38 +229,39 @@ class Asking:
         if not self.limiter.enter_now():
             await self.limiter.enter()
         try:
-            # Only now: many wait for the limiter, and what was true before they did may not be true any more.
-            if self.stop and (attempt or request.purpose == "case"):  # a case under way may still be judged
-                raise Stopped(str(self.stop.reason))
-            self.budget.check()
-            start = time.perf_counter()
-            task = self._deadlines.begin()
-            try:
-                reply = await self.provider.ask(asked)
-            except RateLimited as error:
-                self.limiter.rate_limited(error.retry_after)
-                raise
-            except ProviderError as error:
-                if error.transient:
-                    self.limiter.troubled()
-                raise
-            except PramanaError:
-                raise
-            except asyncio.CancelledError:
-                if self._deadlines.passed(task):
-                    self.limiter.troubled()
-                    late = f"no full answer from {self.target.typed} within {self.timeout_s:g} s"
-                    raise Unavailable(late) from None
-                if not task.cancelling():
-                    raise ProviderError(f"the provider {self.target.provider} cancelled itself") from None
-                raise
-            except (KeyboardInterrupt, GeneratorExit):
-                raise
-            except BaseException as error:  # also what would end the whole process: it is one request's
-                raise ProviderError(f"the provider {self.target.provider} failed: {told(error)}") from error
-            finally:
-                self._deadlines.end(task)
-            self.limiter.succeeded()
+            async with self.place:
+                # Only now: many wait for the limiter, and what was true before they did may not be true any more.
+                if self.stop and (attempt or request.purpose == "case"):  # a case under way may still be judged
+                    raise Stopped(str(self.stop.reason))
+                self.budget.check()
+                start = time.perf_counter()
+                task = self._deadlines.begin()
+                try:
+                    reply = await self.provider.ask(asked)
+                except RateLimited as error:
+                    self.limiter.rate_limited(error.retry_after)
+                    raise
+                except ProviderError as error:
+                    if error.transient:
+                        self.limiter.troubled()
+                    raise
+                except PramanaError:
+                    raise
+                except asyncio.CancelledError:
+                    if self._deadlines.passed(task):
+                        self.limiter.troubled()
+                        late = f"no full answer from {self.target.typed} within {self.timeout_s:g} s"
+                        raise Unavailable(late) from None
+                    if not task.cancelling():
+                        raise ProviderError(f"the provider {self.target.provider} cancelled itself") from None
+                    raise
+                except (KeyboardInterrupt, GeneratorExit):
+                    raise
+                except BaseException as error:  # also what would end the whole process: it is one request's
+                    raise ProviderError(f"the provider {self.target.provider} failed: {told(error)}") from error
+                finally:
+                    self._deadlines.end(task)
+                self.limiter.succeeded()
         finally:
             self.limiter.leave()
         return self._settled(request, asked, reply, start)

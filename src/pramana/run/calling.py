@@ -1,28 +1,46 @@
 """A model asked aloud: a request with speech in, a reply with its recording out, by way of one call.
 
-It implements `Provider`, so that limits, retries and budgets guard a call as they guard any request. An answer without
-a transcript is written down by the speech recognition there is; where none knows the language, it has no words and says
-so by having none.
+`Calls` implements `Provider`, so that limits, retries and budgets guard a call as they guard any request. What was
+recorded is stored before anything else can fail. Then, and outside those limits, an answer without a transcript is
+written down by the speech recognition there is, and so is one that was cut off, of which a transcript says more than
+was heard. Who cannot write it down costs its words and never the call: the log says why.
 """
 
 import asyncio
+import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import to_builtins
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from pramana import audio
+from pramana.errors import PramanaError, ProviderError, Rejected
 from pramana.model import Call, Reply, Request, Turn
-from pramana.providers.voice import Dial, Ears, Voice
-from pramana.run.call import Conversation, Held, Patience, only_listens
+from pramana.providers.voice import Channel, Dial, Ears, Event, Heard, Voice, only_listens
+from pramana.run.asking import Asking
+from pramana.run.call import Conversation, Held, Patience
+from pramana.run.limiter import Limiter
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
+
+GREETS = "greets"
+MAY_GREET_S = 3.0
+"""For an agent that may speak first, as those of most vendors are set to; who knows that it does waits longer."""
+CUT_OFF = "cut off, and nobody can tell how much of it was heard"
+
+
+class Spoken(Reply, frozen=True):
+    """The reply of a call whose answers are still to be written down."""
+
+    held: Held | None = None
+    language: str = "en"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +54,14 @@ class Calls:
     """Stores a blob, returns its digest."""
     stt: Ears | None = None
     patience: Patience = field(default_factory=Patience)
+    _broken: WeakKeyDictionary[ProviderError, Spoken] = field(default_factory=WeakKeyDictionary)
+    """What there is of calls in which the agent failed: most are held again, and only the last is worth keeping."""
 
-    async def ask(self, request: Request) -> Reply:
-        """Hold the conversation and return what was said."""
+    async def ask(self, request: Request) -> Spoken:
+        """Hold the conversation, store it and return what the agent says it said; then comes `written_down`."""
         assert request.speech is not None  # noqa: S101 - or it would have been written
         speech, start = request.speech, time.perf_counter()
+        greets, request = _of_the_call(request)
         refused: frozenset[str] = getattr(self.voice, "never_takes", frozenset())
         left_out = tuple(sorted(refused & {name for name, value in request.parameters.items() if value is not None}))
         if left_out:
@@ -52,34 +73,69 @@ class Calls:
             "provider": self.provider,
             "model": request.model,
             "variant": speech.variant,
+            "conditions": speech.conditions,
             "language": speech.language,
             "uplink": to_builtins(channel.uplink),
             "downlink": to_builtins(channel.downlink),
         }
-        held = await Conversation(channel, speech.utterances, about, self.patience).hold()
-        total = time.perf_counter() - start
-        answers = await self._written_down(held, speech.language)
-        recording, log = await asyncio.to_thread(lambda: (self.keep(held.recording), self.keep(held.log)))
-        caller = tuple(each.digest for each in speech.utterances)
-        return Reply(
-            "\n".join(answer for answer in answers if answer),
+        listened = _Listened(channel, greets)
+        held = await Conversation(listened, speech.utterances, about, self.patience).hold()
+        reply = Spoken(
+            "\n".join(answer for answer in held.answers if answer),
             held.usage,
             finish_reason=held.reason,
             dropped=left_out,
-            total_s=total,
-            answers=answers,
-            call=Call(recording, log, caller),
+            total_s=time.perf_counter() - start,
+            answers=held.answers,
+            call=Call("", "", tuple(each.digest for each in speech.utterances)),
+            held=held,
+            language=speech.language,
         )
+        if listened.failure:
+            self._broken[listened.failure] = reply
+            raise listened.failure
+        return await self._stored(reply)
 
-    async def _written_down(self, held: Held, language: str) -> tuple[str, ...]:
-        """Return the answers, with what the recording says where the agent gave no words."""
-        if all(held.answers) or self.stt is None or not self.stt.covers(language):
-            return held.answers
-        answers = list(held.answers)
-        for number, clip in (await asyncio.to_thread(_clips, held)).items():
-            if not answers[number]:
-                answers[number] = await self.stt.transcribe(clip, language)
-        return tuple(answers)
+    async def until(self, failure: ProviderError) -> Reply | None:
+        """Return what was recorded until the agent failed, stored; None where that was not in a call."""
+        broken = self._broken.pop(failure, None)
+        return None if broken is None else _plain(await self._stored(broken))
+
+    async def written_down(self, reply: Reply) -> Reply:
+        """Return the reply with what the recording says where the agent gave no words, or more than were heard."""
+        if not isinstance(reply, Spoken) or (held := reply.held) is None:
+            return reply
+        cut = {number for number, was in enumerate(getattr(held, "cut", ())) if was}
+        wanted = [number for number, words in enumerate(held.answers) if number in cut or not words]
+        answers, unwritten = list(held.answers), dict[int, str]()
+        if wanted and self.stt is not None and self.stt.covers(reply.language):
+            clips = await asyncio.to_thread(_clips, held)
+            for number in wanted:
+                answers[number] = ""
+                if number in clips:
+                    try:
+                        answers[number] = await self.stt.transcribe(clips[number], reply.language)
+                    except Exception as error:  # noqa: BLE001 - nothing that fails here may cost a call that was held
+                        why = str(error) if isinstance(error, PramanaError) else f"{type(error).__name__}: {error}"
+                        unwritten[number] = f"it could not be written down: {why}"
+        else:
+            unwritten = {number: CUT_OFF for number in wanted if held.answers[number]}
+            for number in unwritten:
+                answers[number] = ""
+        # What the agent says it said stays for whoever reads; nothing is asserted of it.
+        said = [held.answers[number] if number in unwritten else words for number, words in enumerate(answers)]
+        found = replace(reply, text="\n".join(filter(None, said)), answers=tuple(answers))
+        if unwritten:
+            log = _with_reasons(held.log, unwritten)
+            found = await self._stored(replace(found, held=dataclasses.replace(held, log=log)))
+        return _plain(found)
+
+    async def _stored(self, reply: Spoken) -> Spoken:
+        held, call = reply.held, reply.call
+        assert held is not None  # noqa: S101 - it was held
+        assert call is not None  # noqa: S101
+        recording, log = await asyncio.to_thread(lambda: (self.keep(held.recording), self.keep(held.log)))
+        return replace(reply, call=replace(call, recording=recording, log=log))
 
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
@@ -88,6 +144,76 @@ class Calls:
     async def close(self) -> None:
         """Close the provider."""
         await self.voice.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """A target asked aloud: the call within the agent's limits, the writing down after it; implements `Ask`."""
+
+    asking: Asking
+    calls: Calls
+
+    @property
+    def limiter(self) -> Limiter:
+        return self.asking.limiter
+
+    async def __call__(self, request: Request) -> Reply:
+        """Return the reply, as far as it came where the agent failed in the call for good."""
+        try:
+            reply = await self.asking(request)
+        except ProviderError as error:
+            if error.fatal or (broken := await self.calls.until(error)) is None:
+                raise
+            return broken
+        return await self.calls.written_down(reply)
+
+
+class _Listened:
+    """A channel whose failure ends the call as an event of it, so that what was said until then is recorded.
+
+    It greets as whoever calls says, who knows it better than the description of a vendor.
+    """
+
+    def __init__(self, channel: Channel, greets: bool | None) -> None:
+        self._channel = channel
+        self.greets = channel.greets if greets is None else greets
+        self.greeting_s = MAY_GREET_S if greets is None else None
+        """How long a greeting is waited for; None: as long as any."""
+        self.failure: ProviderError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    async def receive(self) -> Heard:
+        try:
+            return await self._channel.receive()
+        except ProviderError as failure:
+            self.failure = failure
+            return Heard(time.monotonic(), (Event("error", str(failure), error="provider"),))
+
+
+def _of_the_call(request: Request) -> tuple[bool | None, Request]:
+    """Return whether the agent greets, where a parameter says it, and the request without: no agent is told."""
+    greets = request.parameters.get(GREETS)
+    if greets is not None and not isinstance(greets, bool):
+        raise Rejected(f"the parameter {GREETS} says whether the agent speaks first: true or false, not {greets!r}")
+    others = {name: value for name, value in request.parameters.items() if name != GREETS}
+    return greets, replace(request, parameters=others) if GREETS in request.parameters else request
+
+
+def _plain(reply: Spoken) -> Reply:
+    return Reply(*astuple(reply)[: len(Reply.__struct_fields__)])
+
+
+def _with_reasons(log: bytes, unwritten: Mapping[int, str]) -> bytes:
+    """Return a log that says of which answers nobody knows the words, and why; its end stays the last event."""
+    *before, end = log.splitlines(keepends=True)
+    at = msgspec.json.decode(end)["t"]
+    said = [
+        msgspec.json.encode({"t": at, "event": "not_written_down", "line": number, "text": why}) + b"\n"
+        for number, why in unwritten.items()
+    ]
+    return b"".join([*before, *said, end])
 
 
 def _dial(request: Request, *, takes_history: bool) -> Dial:
@@ -115,7 +241,7 @@ def _clips(held: Held) -> "dict[int, Samples]":
     agent: Any = samples[:, 1]
     events = [msgspec.json.decode(line) for line in held.log.splitlines()]
     every = [each for each in events if each["event"] == "line"]
-    lines = [each for each in every if not (each["barge_in"] and only_listens(each["text"]))]
+    lines = [each for each in every if not each.get("backchannel", each["barge_in"] and only_listens(each["text"]))]
     starts = [round(rate * each["end" if each["barge_in"] else "start"]) for each in lines]
     clips = [agent[start:end] for start, end in pairwise([*starts, len(agent)])]
     return {

@@ -8,10 +8,12 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from pramana import audio
 from pramana.model import Case, Line, Speech, Utterance
+from pramana.providers.cascade import machine
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -23,6 +25,9 @@ Fetch = Callable[[str, Case], Awaitable[bytes]]
 
 REMEMBERED = 128
 """Lines: the same case is asked of several models, several times."""
+LAID = 2
+"""How conditions are laid over a line: another version, another sound. 2: from its first word on, not from the first
+sample of its file."""
 NOT_SPOKEN = ("is_json", "json_schema")
 PLAIN, NOISY = "voice", "noise=10dB"
 """What is meant by `--modality voice`, and by what conditions `noisy` adds to it."""
@@ -85,7 +90,7 @@ class Speaker:
         for line in script_of(case):
             samples, digest = await self._sound(case, line, language, conditions)
             said.append(Utterance(line, samples, digest))
-        return Speech(tuple(said), language, variant)
+        return Speech(tuple(said), language, variant, conditions)
 
     async def _sound(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
         where = case.source.file if case.source and line.audio_url else ""
@@ -104,20 +109,34 @@ class Speaker:
 
     async def _made(self, case: Case, line: Line, language: str, conditions: str) -> "tuple[Samples, str]":
         recorded = await self._fetch(line.audio_url, case) if line.audio_url else None
-        return await asyncio.to_thread(self._rendered, line, recorded, language, conditions)
+        # espeak-ng takes a thousandth of the time it speaks; a neural voice would be heard in the times of an agent.
+        async with machine.work if self._voice == "piper" and recorded is None else nullcontext():
+            return await asyncio.to_thread(self._rendered, line, recorded, language, conditions)
 
     def _rendered(self, line: Line, recorded: bytes | None, language: str, conditions: str) -> "tuple[Samples, str]":
         samples = (
             _voiced(line.text, language, self._voice) if recorded is None else _usable(recorded, str(line.audio_url))
         )
         if conditions:
-            # What is added ends with the last word, or the noise behind a pause would be taken for speech.
-            sounding = audio.last_audible(samples, audio.CALLER_RATE)
-            samples = samples if sounding is None else samples[: sounding + 1]
-            clean = audio.digest(samples, audio.CALLER_RATE)
-            seed = int.from_bytes(hashlib.sha256(f"{clean}|{conditions}".encode()).digest()[:4])
-            samples = audio.conditions.apply(audio.conditions.parse(conditions), samples, seed)
+            samples = _disturbed(samples, conditions)
         return samples, self._keep(audio.write_wav(samples, audio.CALLER_RATE))
+
+
+def _disturbed(samples: "Samples", conditions: str) -> "Samples":
+    """Return a line under conditions, from its first word to its last: noise beside them would be taken for speech.
+
+    What is silent before and after lasts as long as it did, and is silence.
+    """
+    import numpy as np
+
+    first, last = (find(samples, audio.CALLER_RATE) for find in (audio.first_audible, audio.last_audible))
+    if first is None or last is None:
+        return samples
+    words = samples[first : last + 1]
+    clean = audio.digest(words, audio.CALLER_RATE)
+    seed = int.from_bytes(hashlib.sha256(f"{clean}|{conditions}|{LAID}".encode()).digest()[:4])
+    disturbed = audio.conditions.apply(audio.conditions.parse(conditions), words, seed)
+    return np.pad(disturbed, (first, len(samples) - last - 1))
 
 
 def _voiced(text: str, language: str, voice: str) -> "Samples":

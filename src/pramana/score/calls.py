@@ -1,7 +1,8 @@
 """The check of a call: its recording and its log in, one check with everything measured of them out.
 
 Both are read by their digests, so that a call is scored again, in a year or with other ears, from what was stored and
-nothing else. It works in a thread: to listen takes longer than the event loop may wait.
+nothing else. It works in a thread: to listen takes longer than the event loop may wait; and not while an embedded agent
+is in a call, whose times it would lengthen. Ears that fail cost what needs words, and never the times.
 """
 
 import asyncio
@@ -10,15 +11,22 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from pramana.errors import PramanaError, ProviderError
+from msgspec.structs import replace
+
+from pramana.errors import PramanaError
 from pramana.model import Call, Case, Check, Outcome, Reply
+from pramana.providers.cascade import machine
 from pramana.providers.voice import Ears
-from pramana.score.speech import NAME, as_check, measure_call
+from pramana.score.speech import NAME, Measured, as_check, measure_call
 
 MEASURED_AT_ONCE = 2
 _measuring = ThreadPoolExecutor(MEASURED_AT_ONCE, "pramana-measures")
 """Threads of their own: each waits for ears, which work in the threads that everybody shares. Were these the same, all
 of them could wait for one that none is left to be."""
+
+
+class _Unheard(Exception):
+    """The ears have failed; it says why."""
 
 
 class CallScoring:
@@ -32,11 +40,8 @@ class CallScoring:
         assert reply.call is not None  # noqa: S101 - only calls come here
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(_measuring, self._measured, case, reply.call, loop)
-        except ProviderError as error:
-            if error.fatal:
-                raise
-            return _unmeasured(str(error))
+            async with machine.work:
+                return await loop.run_in_executor(_measuring, self._measured, case, reply.call, loop)
         except PramanaError as error:
             return _unmeasured(str(error))
         except Exception as error:  # noqa: BLE001 - a defect here must not take along what was asked and paid for
@@ -51,22 +56,41 @@ class CallScoring:
         events = [json.loads(line) for line in self._blob(call.log).splitlines()]
 
         def transcribe(clip: Any) -> str:
-            return asyncio.run_coroutine_threadsafe(self._ears.transcribe(clip, language), loop).result()
+            try:
+                return asyncio.run_coroutine_threadsafe(self._ears.transcribe(clip, language), loop).result()
+            except Exception as error:
+                why = str(error) if isinstance(error, PramanaError) else f"{type(error).__name__}: {error}"
+                raise _Unheard(f"the recording could not be transcribed: {why}") from error
 
-        measured = measure_call(
-            samples,
-            rate,
-            events,
-            transcribe=transcribe,
-            languages=(language,) if self._ears.covers(language) else (),
-            language=language,
-            references=[line.reference for line in case.script],
-            confirm=activity.speech_spans,
-            vad=activity.SETTINGS,
-            estimate=quality.estimate,
-            lines=max(1, len(case.script)),
-        )
-        return as_check(measured)
+        def measured(*languages: str) -> Measured:
+            return measure_call(
+                samples,
+                rate,
+                events,
+                transcribe=transcribe,
+                languages=languages,
+                language=language,
+                references=[line.reference for line in case.script],
+                confirm=activity.speech_spans,
+                vad=activity.SETTINGS,
+                estimate=quality.estimate,
+                lines=max(1, len(case.script)),
+            )
+
+        try:
+            found = measured(language) if self._ears.covers(language) else measured()
+        except _Unheard as unheard:
+            found = _because(measured(), str(unheard))
+        # Why an answer has no words was told when the call was held, and no ear of today can tell it better.
+        told = [event["text"] for event in events if event.get("event") == "not_written_down" and event.get("text")]
+        return as_check(replace(found, words=replace(found.words, why_not=str(told[0]))) if told else found)
+
+
+def _because(measured: Measured, why: str) -> Measured:
+    """Return the measurement of a call that nobody has heard, with another reason for that."""
+    guard, before = measured.guard, measured.words.why_not
+    guard = replace(guard, reason=guard.reason.replace(before, why)) if guard.state == "not checked" else guard
+    return replace(measured, words=replace(measured.words, why_not=why), guard=guard)
 
 
 def _unmeasured(why: str) -> Check:

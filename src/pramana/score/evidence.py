@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Samples = NDArray[np.int16]
 
-GUARD_VERSION: Final = "1"
+GUARD_VERSION: Final = "2"
 State = Literal["ok", "not checked", "silent", "clipped", "contradicts"]
 CONTRADICTS = 0.55
 """Character error rate above which the recording says something else than the transcript, as measured by
@@ -31,6 +31,8 @@ FEWEST_CHARACTERS = 40
 """On one side at least: a word alone is misheard too often to prove anything."""
 MOST_CHARACTERS = 40_000
 """Of both together, which is half an hour of speech; comparing takes time with their square."""
+FASTEST = 60
+"""Characters a second: three times what the fastest people say. A transcript beyond is not of this sound."""
 CLIPPED_SHARE = 0.05
 """Of audible samples at full scale: speech made 20 dB too loud. Its words outlive that; as a sound it is broken."""
 LOST_ITSELF = 2.4
@@ -57,16 +59,19 @@ def guard(
     recorded: str | None,
     language: str,
     *,
+    rate: int,
     cuts: int = 0,
     unheard: str = "nobody has transcribed the recording",
 ) -> Guard:
     """Compare what an agent says it said with what was recorded.
 
-    `speech` is the audible part of its channel and `recorded` what an ear made of it, None for the reason `unheard`.
-    `cuts` is how often sound was dropped because the caller talked: so many pieces of the transcript were never played.
+    `speech` is the audible part of its channel at `rate` samples a second, and `recorded` what an ear made of it, None
+    for the reason `unheard`. `cuts` is how often it fell silent because the caller talked: so many stretches of its
+    words were never heard.
     """
     from pramana import audio
 
+    seconds = speech.size / rate
     if not speech.size:
         return Guard("silent", "nothing is audible in the agent's channel of the recording")
     if (share := audio.clipped_share(speech)) > CLIPPED_SHARE:
@@ -77,19 +82,25 @@ def guard(
         return Guard("not checked", f"not checked: {unheard}")
     if packed(recorded) > LOST_ITSELF >= packed(said):
         return Guard("not checked", "not checked: the ear has lost itself, it hears the same words again and again")
+    if not cuts and len(said) > FEWEST_CHARACTERS + FASTEST * seconds:
+        fast = f"the recording contradicts the transcript: {len(said):,} characters were not said in {seconds:.1f} s"
+        return Guard("contradicts", fast)
     if len(said) + len(recorded) > MOST_CHARACTERS:
         return Guard("not checked", f"not checked: {len(said):,} characters are too many to compare")
     lengths = [len("".join(normalised(text, language))) for text in (said, recorded)]
     if max(lengths) < FEWEST_CHARACTERS:
         return Guard("not checked", f"not checked: {max(lengths)} characters are too few to compare by ear")
-    rate = difference(said, recorded, language, cuts=cuts)
-    if rate > CONTRADICTS:
+    if cuts and lengths[1] < FEWEST_CHARACTERS:
+        few = f"not checked: of an answer that was cut off, {lengths[1]} characters were heard, too few to compare"
+        return Guard("not checked", few)
+    wrong = difference(said, recorded, language, cuts=cuts)
+    if wrong > CONTRADICTS:
         return Guard(
             "contradicts",
-            f"the recording contradicts the transcript: character error rate {rate:.0%}, above {CONTRADICTS:.0%}",
-            rate,
+            f"the recording contradicts the transcript: character error rate {wrong:.0%}, above {CONTRADICTS:.0%}",
+            wrong,
         )
-    return Guard("ok", f"the recording bears out the transcript: character error rate {rate:.0%}", rate)
+    return Guard("ok", f"the recording bears out the transcript: character error rate {wrong:.0%}", wrong)
 
 
 def packed(text: str) -> float:

@@ -10,10 +10,15 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 from pramana.errors import InvalidInput, quote
+from pramana.providers.voice import CORRECTS, only_listens
 
+GAVE_WAY_S = 2.0
+"""After a line: an agent that hears late that it was talked into still was."""
+ORDERLY = 1000
+"""The code of a connection that is closed because all is said."""
 LONGEST_S = 1e6
 """No call is that long."""
 
@@ -26,6 +31,26 @@ class SaidLine(Struct, frozen=True):
     start: float
     end: float
     barge_in: bool
+    backchannel: bool = False
+    """It says only that somebody listens, into an answer: the caller wants none to it."""
+
+
+class Pace(Struct, frozen=True):
+    """How late the caller's frames went out: the lateness of everything in that process."""
+
+    frames: int
+    late_p95_s: float
+    late_most_s: float
+    longest_gap_s: float
+    """Between two frames, which are 0.02 s apart by right."""
+
+
+class Stall(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Frames were late for so long, and at most by so much."""
+
+    start: float
+    end: float
+    late_s: float
 
 
 class Piece(Struct, frozen=True):
@@ -58,25 +83,51 @@ class Group(Struct):
     def over(self) -> float:
         return min(self.end, self.pieces[-1].end)
 
+    @property
+    def cut(self) -> bool:
+        """Some of it was never played."""
+        return self.end < self.pieces[-1].end
+
 
 class Log:
     """The events of one call."""
 
     def __init__(self, events: Sequence[Mapping[str, Any]]) -> None:
+        self.version = 1
+        """In 1, nothing is told of pace, of backchannels, and of what the format can say."""
+        self.says_interrupted: bool | None = None
+        """The agent's format has a word for it; None where the log does not tell, and none is in it."""
+        self.conditions: str | None = None
+        """How the caller sounded; None where the log does not tell."""
+        self.quiet_s: float | None = None
+        """How long an answer is silent before it is over, in a format that need not say so."""
+        self.pace: Pace | None = None
+        self.stalls: list[Stall] = []
         self.lines: list[SaidLine] = []
         self.interrupted: list[float] = []
         self.cuts = 0
-        """How often sound that had arrived was never played."""
+        """How often the agent fell silent in the middle: so many stretches of its words were never heard."""
+        self.talked_into = 0
+        """How often of these the caller talked: what it calls an interruption while nobody does excuses nothing."""
         self.waited: dict[int, float] = {}
         """By line, how long nothing was heard."""
         self.reason, self.trouble, self.ended = "", "", 0.0
         self.finished = False
         """After its last sound the agent has said that it was the last."""
-        self.marks = 0
-        """Words about the end of an answer; without any, only silence tells where one ends."""
+        self.turn_ends = 0
+        """How often the agent has said that its answer was over."""
+        self._orderly = False
+        """The other end closed the connection, and without trouble."""
+        self._sounded = False
+        """Sound came since the agent was interrupted the last time."""
+        self._fell_silent: list[float] = []
+        """When it was, after sound."""
         self._events = [_Event(place, event) for place, event in enumerate(events)]
         for event in self._events:
             self._note(event)
+        talked = [(line.start, line.end + GAVE_WAY_S) for line in self.lines]
+        self.cuts = len(self._fell_silent)
+        self.talked_into = sum(any(start <= at <= end for start, end in talked) for at in self._fell_silent)
         for before, after in pairwise(self.lines):
             if after.number <= before.number or after.start < before.end:
                 raise InvalidInput(
@@ -87,32 +138,78 @@ class Log:
     def _note(self, event: "_Event") -> None:
         self.ended = max(self.ended, event.at)
         match event.kind:
+            case "call":
+                self._begin(event)
             case "line":
-                line = SaidLine(
-                    event.whole("line"),
-                    event.text("text"),
-                    event.seconds("start"),
-                    event.seconds("end"),
-                    event.given.get("barge_in") is True,
-                )
-                if line.end < line.start:
-                    raise InvalidInput(f"the event log has a line {line.number} that ends before it begins")
-                self.lines.append(line)
+                self.lines.append(self._said(event))
             case "interrupted":
                 self.interrupted.append(event.at)
-                self.cuts += event.seconds("dropped_s") > 0
-                self.marks += 1
+                self._fell_silent += [event.at] if self._sounded else []
+                self._sounded = False
+                self.says_interrupted = self.says_interrupted is not False
             case "turn_done":
-                self.marks += 1
+                self.turn_ends += 1
                 self.finished = True
             case "agent_audio":
-                self.finished = False
+                self._sounded, self.finished = True, False
             case "no_answer":
                 self.waited[event.whole("line")] = event.seconds("waited_s")
             case "error" | "closed":
+                detail = event.given.get("detail")
                 self.trouble = event.text("text") or event.kind
+                self._orderly = (
+                    event.kind == "closed"
+                    and event.given.get("class") is None
+                    and isinstance(detail, Mapping)
+                    and detail.get("code") == ORDERLY
+                )
+            case "pace":
+                self._paced(event)
             case "end":
                 self.reason = event.text("reason")
+
+    def _begin(self, event: "_Event") -> None:
+        self.version = event.whole("version") if "version" in event.given else 1
+        under = event.given.get("conditions")
+        self.conditions = under if isinstance(under, str) else None
+        says = event.given.get("says_interrupted")
+        self.says_interrupted = says if isinstance(says, bool) else None
+        self.quiet_s = None if event.given.get("quiet_s") is None else event.seconds("quiet_s")
+
+    def _said(self, event: "_Event") -> SaidLine:
+        text, barge_in = event.text("text"), event.given.get("barge_in") is True
+        told = event.given.get("backchannel")
+        line = SaidLine(
+            event.whole("line"),
+            text,
+            event.seconds("start"),
+            event.seconds("end"),
+            barge_in,
+            backchannel=told if isinstance(told, bool) else barge_in and only_listens(text),
+        )
+        if line.end < line.start:
+            raise InvalidInput(f"the event log has a line {line.number} that ends before it begins")
+        return line
+
+    def _paced(self, event: "_Event") -> None:
+        self.pace = Pace(
+            event.whole("frames"),
+            event.seconds("late_p95_s"),
+            event.seconds("late_most_s"),
+            event.seconds("longest_gap_s"),
+        )
+        try:
+            self.stalls = convert(event.given.get("stalls"), list[Stall], strict=True)
+        except ValidationError:
+            raise InvalidInput(
+                f"event {event.place + 1} of the log (pace) has no list at `stalls` of where each begins, where it "
+                "ends and how late it was"
+            ) from None
+
+    @property
+    def hung_up(self) -> bool:
+        """The agent closed the call in order, in a format in which no message ends an answer: it was over."""
+        return self._orderly and self.quiet_s is not None and not self.turn_ends
 
     def groups(self, starts: Sequence[float]) -> list[Group]:
         """Return the agent's sound: what came between two ends of an answer, or between two starts, belongs together.
@@ -146,10 +243,23 @@ class Log:
         whole: list[list[str]] = [[] for _ in range(len(starts) + 1)]
         parts: list[list[str]] = [[] for _ in range(len(starts) + 1)]
         for event in self._events:
-            if event.kind == kind:
-                place = bisect_right(starts, event.at)
-                (whole if event.given.get("final") is True else parts)[place].append(event.text("text"))
+            if event.kind != kind:
+                continue
+            detail, text = event.given.get("detail"), event.text("text")
+            if isinstance(detail, Mapping) and isinstance(original := detail.get(CORRECTS), str):
+                _correct(whole, original, text)
+                continue
+            (whole if event.given.get("final") is True else parts)[bisect_right(starts, event.at)].append(text)
         return [" ".join(texts) if texts else "".join(pieces) for texts, pieces in zip(whole, parts, strict=True)]
+
+
+def _correct(texts: Sequence[list[str]], original: str, corrected: str) -> None:
+    """Put words in the place of others that turned out never to have been said; of the last that are alike."""
+    for said in reversed(texts):
+        for place in reversed(range(len(said))):
+            if original and original in said[place]:
+                said[place] = said[place].replace(original, corrected)
+                return
 
 
 def _cut(groups: Sequence[Group], at: float) -> None:

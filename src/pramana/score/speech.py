@@ -106,6 +106,8 @@ class Measured(Struct, frozen=True):
     guard: Guard
     complete: bool = True
     """Every line of the script was said."""
+    conditions: str | None = None
+    """How the caller sounded, by the variant and by the case itself; None where the log does not tell."""
 
 
 def measure_call(
@@ -139,8 +141,9 @@ def measure_call(
         times=times,
         words=words,
         sound=_sound(speech, rate, log, times, language, audible, estimate),
-        guard=guard(speech, said, words.recorded, language, cuts=log.cuts, unheard=words.why_not),
+        guard=guard(speech, said, words.recorded, language, rate=rate, cuts=log.talked_into, unheard=words.why_not),
         complete=lines is None or len(times.lines) >= lines,
+        conditions=log.conditions,
     )
 
 
@@ -268,10 +271,20 @@ def as_check(measured: Measured) -> Check:
         NAME,
         f"{TIMING_VERSION}.{GUARD_VERSION} {_NORMALISERS}; {times.vad or 'no VAD'}",
         Outcome.ERRORED if trouble else Outcome.PASSED,
-        trouble or f"{after}; {measured.guard.reason}",
+        trouble or f"{after}{_unreliable(times)}; {measured.guard.reason}",
         first,
         _plain(msgspec.to_builtins(measured)),
     )
+
+
+def _unreliable(times: CallTimes) -> str:
+    """Say which times are not to be relied upon, because this machine was late itself."""
+    late = [line for line in times.lines if line.reliable is False]
+    if not late:
+        return ""
+    named = ", ".join(str(line.line + 1) for line in late)
+    most = max(line.late_s for line in late)
+    return f", unreliable: this machine was up to {most * 1000:.0f} ms late while line {named} was timed"
 
 
 def _plain(data: Any) -> Any:
@@ -292,6 +305,8 @@ def _trouble(measured: Measured) -> str:
     last = times.lines[-1]
     if times.reason == "error" or (times.reason == "closed" and (not times.finished or last.first_audible_s is None)):
         return f"the call broke off: {times.trouble or times.reason}"
+    if times.reason == "done" and measured.guard.state == "silent":
+        return measured.guard.reason
     for line in times.lines:
         if line.censored:
             return f"no answer to line {line.line + 1} was heard in the {line.waited_s or 0:.1f} s that were waited"

@@ -16,9 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from pramana.errors import InvalidInput
-from pramana.providers.voice import BACKCHANNELS
-from pramana.score.log import Group, Log, SaidLine
-from pramana.score.spelling import normalised
+from pramana.providers.voice import FRAME_S
+from pramana.score.log import Group, Log, Pace, SaidLine
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,11 +25,13 @@ if TYPE_CHECKING:
 
     Samples = NDArray[np.int16]
 
-TIMING_VERSION: Final = "1"
+TIMING_VERSION: Final = "2"
 GAP_S = 0.2
 """Silence up to here is part of speech, as between two words."""
 YIELD_WITHIN_S = 2.0
 """An agent that talks on for longer has not given way."""
+RELIABLE_S = 0.02
+"""Whoever measures may be so late; more, and a time says something about this machine."""
 _BROKEN: Final = frozenset({"closed", "error", "deadline", "no_answer"})
 
 Confirm = Callable[["Samples"], Sequence[tuple[int, int]]]
@@ -60,10 +61,14 @@ class LineTimes(Struct, frozen=True):
     total_s: float | None = None
     """From the end of speech to the end of the answer."""
     cut_in: bool = False
-    """The agent talks already when the line ends."""
+    """The agent talks before the line ends, and on, or into it and no more; only the latter may have answered later."""
     censored: bool = False
     """Nothing was heard until `waited_s`: the time it would have taken is longer."""
     waited_s: float | None = None
+    late_s: float = 0.0
+    """How late this machine was at most, between the end of the line and what was heard first."""
+    reliable: bool | None = None
+    """That is within `RELIABLE_S`; None where the log does not tell."""
     overlap_s: float = 0.0
     """Both are audible, while the line is said."""
     gaps: int = 0
@@ -79,6 +84,8 @@ class LineTimes(Struct, frozen=True):
     """Of a line said into an answer: until the agent's last audible sample of it; None where it did not give way."""
     yield_censored_s: float | None = None
     """It had not given way by then."""
+    ended_by_itself: bool = False
+    """It fell silent, but not for the line: all it had to say had come before, and was played."""
     backchannel: bool = False
     """The line says only that somebody listens."""
     false_interruption: bool | None = None
@@ -94,11 +101,13 @@ class CallTimes(Struct, frozen=True):
     reason: str
     """Why it ended, as the log has it."""
     finished: bool = False
-    """The agent said that its last answer was over."""
+    """The agent said that its last answer was over, or hung up in order where its format has no other word for it."""
     trouble: str = ""
     """What the other end said when it broke off."""
     vad: str = ""
     """The detector that confirmed speech, and its settings."""
+    pace: Pace | None = None
+    """How late frames went out; None where the log does not tell."""
 
 
 def measure(
@@ -117,9 +126,10 @@ def measure(
         lines=tuple(call.times(place, confirm) for place in range(len(log.lines))),
         seconds=len(agent) / rate,
         reason=log.reason,
-        finished=log.finished,
+        finished=log.finished or log.hung_up,
         trouble=log.trouble,
         vad=vad if confirm else "",
+        pace=log.pace,
     )
 
 
@@ -133,15 +143,6 @@ def tracks(samples: "Samples", rate: int) -> "tuple[Samples, Samples]":
     if rate <= 0:
         raise InvalidInput(f"a recording cannot have {rate} samples a second")
     return samples[:, 0], samples[:, 1]
-
-
-def is_backchannel(text: str) -> bool:
-    """Tell whether somebody says no more than that they listen.
-
-    >>> is_backchannel("Uh-huh."), is_backchannel("Okay, stop!")
-    (True, False)
-    """
-    return " ".join(normalised(text, "en")) in BACKCHANNELS
 
 
 # ── The recording ──
@@ -223,24 +224,20 @@ class _Call:
             [
                 line.start
                 for line, begins in zip(log.lines, self.begins, strict=True)
-                if not line.barge_in or begins is None or not agent.speaking(begins)
+                if not line.backchannel and (not line.barge_in or begins is None or not agent.speaking(begins))
             ]
         )
-        if not log.marks:
-            for place, line in enumerate(log.lines):
-                self._part(place, line)
+        for place, line in enumerate(log.lines):
+            self._part(place, line)
 
-    def _begin(self, place: int) -> float:
-        """Return where a line begins to be heard; after the last one, never."""
-        if place >= len(self.begins):
-            return math.inf
-        begins = self.begins[place]
-        return self.log.lines[place].start if begins is None else begins
+    def _following(self, place: int) -> float:
+        """Return where the line behind another begins; behind the last one, never."""
+        return self.log.lines[place + 1].start if place + 1 < len(self.log.lines) else math.inf
 
     def _part(self, place: int, line: SaidLine) -> None:
-        """Part an answer that fell silent for a line from the one to it, where the log has no word about ends."""
+        """Part an answer that fell silent for a line from the one to it, where the log has no word between them."""
         begins, ends = self.begins[place], self.ends[place]
-        if not line.barge_in or begins is None or ends is None or is_backchannel(line.text):
+        if not line.barge_in or begins is None or ends is None or line.backchannel:
             return
         running = self.agent.speaking(begins)
         if running is None or running[1] - begins > YIELD_WITHIN_S or self.agent.within(running[1] + GAP_S / 2, ends):
@@ -254,7 +251,7 @@ class _Call:
 
     def times(self, place: int, confirm: Confirm | None) -> LineTimes:
         line, begins, ends = self.log.lines[place], self.begins[place], self.ends[place]
-        known = LineTimes(line.number, line.barge_in, backchannel=line.barge_in and is_backchannel(line.text))
+        known = LineTimes(line.number, line.barge_in, backchannel=line.backchannel)
         if begins is None or ends is None:
             return known
         known = msgspec.structs.replace(
@@ -262,32 +259,53 @@ class _Call:
             speech_start_s=begins,
             speech_end_s=ends,
             overlap_s=self._overlap(line),
-            **self._answer(place, ends, confirm),
+            **self._answer(place, begins, ends, confirm),
         )
         if line.barge_in and self.agent.speaking(begins):
             known = msgspec.structs.replace(known, talked_into=True, **self._giving_way(place, begins))
-        if known.first_audible_s is None and not (known.backchannel and known.talked_into):  # which asks for nothing
-            waited = self.log.waited.get(line.number)
-            if waited is None and place == len(self.log.lines) - 1 and self.log.reason in _BROKEN:
-                waited = max(0.0, self.log.ended - ends)
+        # A log of version 1 has no verdict of the caller's: said into silence, the same words want an answer.
+        wants_none = known.backchannel and (known.talked_into or self.log.version > 1)
+        if known.first_audible_s is None and not wants_none:
+            waited = self._waited(place, ends)
             known = msgspec.structs.replace(known, censored=waited is not None, waited_s=waited)
-        return known
+        return msgspec.structs.replace(known, **self._lateness(ends, known.first_audible_s))
 
-    def _answer(self, place: int, ends: float, confirm: Confirm | None) -> dict[str, Any]:
-        begin, following = self._begin(place), self._begin(place + 1)
-        groups = [each for each in self.groups if begin <= each.arrived < following]
+    def _waited(self, place: int, ends: float) -> float | None:
+        """Return how long nobody answered; None where something was heard, be it no answer."""
+        told = self.log.waited.get(self.log.lines[place].number)
+        if told is not None:
+            return told
+        last = place == len(self.log.lines) - 1
+        until = self.log.ended if last else self._following(place)
+        if self.agent.within(ends, until) and not (last and self.log.reason in _BROKEN):
+            return None
+        return max(0.0, until - ends)
+
+    def _lateness(self, ends: float, heard: float | None) -> dict[str, Any]:
+        if self.log.pace is None:
+            return {}
+        # The frame with the last sample of the line goes out once it is over.
+        start, end = ends - FRAME_S, self.log.ended if heard is None else heard
+        late = max((each.late_s for each in self.log.stalls if each.start <= end and each.end >= start), default=0.0)
+        return {"late_s": late, "reliable": late <= RELIABLE_S}
+
+    def _answer(self, place: int, begins: float, ends: float, confirm: Confirm | None) -> dict[str, Any]:
+        start, following = self.log.lines[place].start, self._following(place)
+        groups = [each for each in self.groups if start <= each.arrived < following]
+        running = self.agent.speaking(ends)
+        into = any(self.agent.within(max(begins, each.plays), min(ends, each.over)) for each in groups)
         for number, group in enumerate(groups):
-            running = self.agent.speaking(ends)
-            cut_in = running is not None and running[1] > ends and group.plays <= ends < group.over
-            start = max(group.plays, running[0] if cut_in and running else ends)
-            audible = self.agent.first(start, group.over)
+            runs_on = running is not None and running[1] > ends and group.plays <= ends < group.over
+            from_then = max(group.plays, running[0] if runs_on and running else ends)
+            audible = self.agent.first(from_then, group.over)
             if audible is not None:
                 over = max(each.over for each in groups[number:])
-                return self._heard(group, ends, audible, over, cut_in=cut_in, confirm=confirm)
-        return {}
+                found = self._heard(group, ends, audible, over, runs_on=runs_on, confirm=confirm)
+                return {**found, "cut_in": runs_on or into}
+        return {"cut_in": into}
 
     def _heard(
-        self, group: Group, ends: float, audible: float, over: float, *, cut_in: bool, confirm: Confirm | None
+        self, group: Group, ends: float, audible: float, over: float, *, runs_on: bool, confirm: Confirm | None
     ) -> dict[str, Any]:
         played = [each for each in group.pieces if each.plays <= audible] or group.pieces[:1]
         first = next((each for each in played if each.arrived >= ends), group.pieces[0])
@@ -300,10 +318,9 @@ class _Call:
             "first_audible_s": audible,
             "answer_end_s": end,
             "to_first_byte_s": first.arrived - ends if first.arrived >= ends else None,
-            "voice_to_voice_s": None if cut_in else audible - ends,
+            "voice_to_voice_s": None if runs_on else audible - ends,
             "leading_silence_s": max(0.0, audible - first.plays),
             "total_s": end - ends,
-            "cut_in": cut_in,
             "gaps": len(gaps),
             "longest_gap_s": max(gaps, default=0.0),
             **({} if confirm is None else self._confirmed(audible, end, confirm)),
@@ -325,16 +342,25 @@ class _Call:
         )
 
     def _giving_way(self, place: int, begins: float) -> dict[str, Any]:
-        following = self._begin(place + 1)
-        if is_backchannel(self.log.lines[place].text):
+        following = self._following(place)
+        running = [each for each in self.groups if each.arrived < begins]
+        stopped = self.agent.last(begins, max((each.over for each in running), default=begins))
+        unfinished = self._unfinished(running, begins, following, begins if stopped is None else stopped)
+        if self.log.lines[place].backchannel:
             told = any(begins <= at < following for at in self.log.interrupted)
-            return {"false_interruption": told if self.log.marks else self._stopped(begins)}
-        running = [each.over for each in self.groups if each.arrived < begins]
-        stopped = self.agent.last(begins, max(running, default=begins))
+            heard = unfinished and self._stopped(begins)
+            return {"false_interruption": told if self.log.says_interrupted else heard}
         lasted = 0.0 if stopped is None else stopped - begins
         if lasted > YIELD_WITHIN_S:
             return {"yield_censored_s": YIELD_WITHIN_S}
-        return {"yield_s": lasted}
+        return {"yield_s": lasted} if unfinished else {"ended_by_itself": True}
+
+    def _unfinished(self, running: Sequence[Group], begins: float, following: float, stopped: float) -> bool:
+        """Tell whether an agent had more to say: some of it was dropped, or it was still sending when it stopped."""
+        if any(each.cut and begins <= each.end < following for each in running):
+            return True
+        last = [piece for each in running for piece in each.pieces if piece.plays <= stopped]
+        return bool(last) and last[-1].arrived >= begins
 
     def _stopped(self, begins: float) -> bool:
         """Tell whether the agent fell silent soon, and for good: all there is to go by without a word about it."""

@@ -7,7 +7,8 @@ a mention, and what XML cannot hold is written as an escape. Nothing here asks, 
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from html import escape
 from tempfile import SpooledTemporaryFile
@@ -24,12 +25,17 @@ from pramana.show.terminal import as_json
 Format = Literal["json", "csv", "junit", "markdown", "html"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 Results = Iterable[tuple[Case, Result]]
+Recordings = Callable[[Case, Result], str | None]
+"""Where the recording of a call is, as seen from the file that is written; None where it is not beside it."""
+LONGEST_PART = 40
+"""Of a recording's name: case and model may be long, and variant and repeat must still be in it."""
 
+LONGEST_NAME = 160
 _IN_MEMORY = 1 << 20
 
 
-def export(kind: Format, run: Run, results: Results, out: TextIO) -> None:
-    """Write a run in one of the formats. Open files as UTF-8 with `newline=""`."""
+def export(kind: Format, run: Run, results: Results, out: TextIO, recordings: Recordings | None = None) -> None:
+    """Write a run in one of the formats. Open files as UTF-8 with `newline=""`; a page links the `recordings`."""
     match kind:
         case "json":
             write_json(run, results, out)
@@ -44,7 +50,7 @@ def export(kind: Format, run: Run, results: Results, out: TextIO) -> None:
         case "html":
             from pramana.show.report_html import write_html
 
-            write_html(run, results, out)
+            write_html(run, results, out, recordings)
 
 
 def tally_for(run: Run) -> Tally:
@@ -76,6 +82,20 @@ def pour(spool: TextIO, out: TextIO) -> None:
     spool.seek(0)
     while piece := spool.read(_IN_MEMORY):
         out.write(piece)
+
+
+def recording_name(case: Case, result: Result) -> str | None:
+    """Return the name of a call's files, without their endings; None of what was not spoken.
+
+    It says case, model, variant and repeat, and the beginning of the log's digest, for no two calls have one log.
+    """
+    if result.reply is None or result.reply.call is None:
+        return None
+    key = result.key
+    parts = [case.id[:LONGEST_PART], key.model[:LONGEST_PART], key.variant, f"repeat-{key.repeat + 1}"]
+    parts = parts if key.repeat else parts[:-1]
+    name = re.sub(r"[^\w.+=-]+", "_", "__".join(parts), flags=re.ASCII).lstrip("._-")[:LONGEST_NAME]
+    return f"{name}__{result.reply.call.log.removeprefix('sha256:')[:8]}"
 
 
 def models_of(run: Run) -> list[str]:

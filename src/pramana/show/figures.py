@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pramana.analyse.calls import Voice
-from pramana.analyse.summary import Rate, Summary, Total
-from pramana.analyse.voice import Seconds
-from pramana.model import Run
+from pramana.analyse.calls import Pooled, Voice
+from pramana.analyse.summary import Failed, Rate, Summary, Total
+from pramana.analyse.voice import TEXT, Latency, Seconds, TurnTaking
+from pramana.model import Key, Plan, Run
+
+OUR_EAR = "Whisper tiny.en"
 
 _NOT_SHOWN = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd"
@@ -73,9 +75,24 @@ def selection(filters: Mapping[str, Any]) -> str:
     )
 
 
-def span(rate: Rate) -> str:
+def which(plan: Plan, result: Failed | Key, *, named: bool = True) -> str:
+    """Return what tells a result from others of its case: the model, the variant, the repeat, each where it may differ.
+
+    Without `named` the model is left out, for whoever names it anyway.
+
+    >>> several = Plan("mine", None, (), repeats=3, variants=("text", "voice"))
+    >>> which(several, Key("sha256:1", "m", "voice", 1)), which(Plan("mine", None, ()), Key("sha256:1", "m"))
+    ('voice, repeat 2', '')
+    """
+    parts = [result.model] if named and len(plan.targets) > 1 else []
+    parts += [result.variant] if len(plan.variants) > 1 else []
+    parts += [f"repeat {result.repeat + 1}"] if plan.repeats > 1 else []
+    return ", ".join(parts)
+
+
+def span(of: Rate) -> str:
     """Return the interval of a rate for people."""
-    interval = rate.interval
+    interval = of.interval
     return f"{interval.low * 100:.1f}–{interval.high * 100:.1f} %" if interval else "–"
 
 
@@ -87,10 +104,15 @@ def spent(summary: Summary) -> str:
         *([f"judges: {judges}"] if judges else []),
         f"cost: {money(summary.cost_usd)}{' with them' if judges else ''}",
     ]
-    if times.count or summary.voice is None:
+    first = summary.first_token
+    if times.count == 1:
+        parts.append(f"latency {duration(times.p50)} (n=1)")
+    elif times.count or summary.voice is None:
         parts.append(f"latency p50/p95/p99: {'/'.join(duration(each) for each in (times.p50, times.p95, times.p99))}")
-    if summary.first_token.count:
-        parts.append(f"first token p50/p95: {duration(summary.first_token.p50)}/{duration(summary.first_token.p95)}")
+    if first.count == 1:
+        parts.append(f"first token {duration(first.p50)}")
+    elif first.count:
+        parts.append(f"first token p50/p95: {duration(first.p50)}/{duration(first.p95)}")
     if summary.cached:
         parts.append(f"{summary.cached:,} from the cache")
     return "; ".join(parts) + "."
@@ -99,12 +121,13 @@ def spent(summary: Summary) -> str:
 def voice(found: Voice) -> Iterator[tuple[str, str, str]]:
     """Yield who was called, how, and what was measured of it, in a sentence of numbers."""
     for each in found.by:
-        times = each.voice_to_voice
-        said = [f"voice to voice p50 {bound(times.p50)}, p95 {bound(times.p95)}, most {bound(times.max)}"]
-        said[0] += f" (n={times.n:,}" + (f", {times.censored:,} unanswered)" if times.censored else ")")
-        said += [f"leading silence {duration(each.leading_silence_s)}"] if each.leading_silence_s is not None else []
-        said += [f"misheard {percent(each.heard.rate)} of {each.heard.words:,} words"] if each.heard.words else []
-        said += [f"{percent(each.referred.rate)} of the reference's words wrong"] if each.referred.words else []
+        said = [_waited(each.voice_to_voice)]
+        silence = each.leading_silence_s
+        said += [f"leading silence p50 {duration(silence)}"] if silence is not None else []
+        said += turns(each.turn_taking)
+        heard, referred = each.heard, each.referred
+        said += [f"misheard {heard.errors:,} of {heard.words:,} words ({rate(heard.rate)})"] if heard.words else []
+        said += [f"word error rate {wrong(referred)}"] if referred.words else []
         said += [f"{each.words_a_minute:.0f} words a minute"] if each.words_a_minute is not None else []
         said += [f"DNSMOS {each.quality:.1f}"] if each.quality is not None else []
         yield each.model, each.variant, f"{'; '.join(said)}."
@@ -116,6 +139,78 @@ def voice(found: Voice) -> Iterator[tuple[str, str, str]]:
         lost = f"{len(cost.lost):,} lost{f' ({causes})' if causes else ''}, {cost.gained:,} gained"
         difference = f"{100 * cost.difference:+.1f} points ({low} to {high}, {cost.pairs:,} pairs)"
         yield cost.model, f"{cost.variant} against text", f"{difference}: {lost}."
+
+
+def _waited(times: Latency) -> str:
+    """Return the percentiles of a time; of one observation there is but one."""
+    unanswered = f", {times.censored:,} unanswered" if times.censored else ""
+    if times.n < 2:
+        return f"voice to voice p50 {bound(times.p50)} (n={times.n}{unanswered})"
+    shown = f"p50 {bound(times.p50)}, p95 {bound(times.p95)}, most {bound(times.max)}"
+    return f"voice to voice {shown} (n={times.n:,}{unanswered})"
+
+
+def turns(taken: TurnTaking) -> list[str]:
+    """Return how turns were taken, in words; nothing where nobody talked into anybody."""
+    gave_way, cut_in, misled = taken.yielded, taken.cut_in, taken.false_interruptions
+    said = []
+    if gave_way.of:
+        time = f", p50 {bound(taken.yields.p50)}" if gave_way.happened else ""
+        said.append(f"gave way {gave_way.happened:,} of {gave_way.of:,} times{time}")
+    if cut_in.happened or gave_way.of or misled.of:
+        said.append(f"cut in {cut_in.happened:,} of {cut_in.of:,}")
+    if misled.of:
+        said.append(f"misled by backchannels {misled.happened:,} of {misled.of:,}")
+    return said
+
+
+def rate(errors: float | None) -> str:
+    """Return an error rate, which may be more than all.
+
+    >>> rate(23 / 12), rate(0.0714), rate(1.0)
+    ('192 %', '7.1 %', '100 %')
+    """
+    return percent(errors) if errors is None or errors <= 1 else f"{errors:.0%}".replace("%", " %")
+
+
+def wrong(counted: Pooled) -> str:
+    """Return a word error rate with what it is of.
+
+    >>> wrong(Pooled(23, 12))
+    '192 % (23 errors in 12 words)'
+    """
+    errors = f"{counted.errors:,} error{'' if counted.errors == 1 else 's'}"
+    return f"{rate(counted.rate)} ({errors} in {counted.words:,} word{'' if counted.words == 1 else 's'})"
+
+
+def ear(plan: Plan) -> str:
+    """Return who hears the recordings of a run."""
+    return plan.stt.typed if plan.stt else OUR_EAR
+
+
+def by_ear(run: Run, found: Voice) -> str:
+    """Say how many verdicts rest on what our ear heard; nothing where none does."""
+    count = sum(each.by_ear for each in found.by)
+    if not count:
+        return ""
+    those = f"{count:,} verdict{' rests' if count == 1 else 's rest'} on our ear ({ear(run.plan)})"
+    better = "" if run.plan.stt else "; name a better one with --stt"
+    return f"{those}: of those answers there is no transcript, or only one of more than was played{better}."
+
+
+def asked_aloud(plan: Plan) -> str:
+    """Return how the cases of a run were asked, where not only in writing: the caller's voice, and who else hears.
+
+    >>> asked_aloud(Plan("mine", None, ())), asked_aloud(Plan("mine", None, (), variants=("text", "voice+phone")))
+    ('', 'typed and spoken by espeak (phone)')
+    """
+    spoken = [each for each in plan.variants if each != TEXT]
+    if not spoken:
+        return ""
+    conditions = dict.fromkeys(each.partition("+")[2] or "plain" for each in spoken)
+    under = "" if list(conditions) == ["plain"] else f" ({'; '.join(conditions)})"
+    heard = f", heard by {plan.stt.typed}" if plan.stt else ""
+    return f"{'typed and ' if TEXT in plan.variants else ''}spoken by {plan.voice}{under}{heard}"
 
 
 def bound(time: Seconds | None) -> str:
@@ -161,11 +256,13 @@ def _known(total: Total, shown: str) -> str:
 def duration(seconds: float | None) -> str:
     """Return a time for people.
 
-    >>> duration(0.0123), duration(1.5), duration(95), duration(None)
-    ('12 ms', '1.50 s', '95.0 s', '–')
+    >>> duration(0.0123), duration(1.5), duration(95), duration(1e-5), duration(None)
+    ('12 ms', '1.50 s', '95.0 s', '< 1 ms', '–')
     """
     if seconds is None:
         return "–"
-    if seconds < 1:
-        return f"{seconds * 1000:.3g} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
+    if seconds < 0.001:  # finer than anything here is measured
+        return "< 1 ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"

@@ -8,14 +8,16 @@ import math
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from pramana.errors import visible
-from pramana.model import Outcome, Result
+from pramana.errors import PramanaError, visible
+from pramana.model import Outcome, Plan, Result
+from pramana.show import figures, terminal
 
 if TYPE_CHECKING:
     from pramana.bench import Progress
@@ -25,6 +27,7 @@ LINE_EVERY_S = 5.0
 QUIET_LINE_EVERY_S = 30.0
 """A run that stands still says so: whoever reads a log cannot see a bar that does not move."""
 FAILURES_SHOWN = 10
+MOST_TRIES = 50
 IMPATIENT_S = 2.0
 """How long an end at once may take before yet another signal hurries it: what was stored is written down in that."""
 
@@ -39,6 +42,9 @@ class Live:
         self._clock = clock
         self.begun_with, self.start = stored, clock()
         self.counts: dict[Outcome, int] = {}
+        self._tries = MOST_TRIES if stored else 0
+        """How often to look for how the results of other sittings ended."""
+        self._plan: Plan | None = None
         self.failures = 0
         self._said_at, self._said = self.start, (stored, False)
         self._bar: Any = None
@@ -62,8 +68,24 @@ class Live:
 
     def __call__(self, progress: "Progress") -> None:
         """Watch a run: a `bench.Watch`."""
+        self._plan = progress.run.plan
         budget, waiting_s = progress.budget, progress.waiting_s()
-        self.update(list(progress.results), budget.cost_usd, unknown_cost=budget.unknown_cost, waiting_s=waiting_s)
+        results = list(progress.results)
+        if self._tries and not self.quiet:
+            self._remember(progress.run.id, results)
+        self.update(results, budget.cost_usd, unknown_cost=budget.unknown_cost, waiting_s=waiting_s)
+
+    def _remember(self, run_id: str, results: list[Result]) -> None:
+        """Count what other sittings have stored too, once all that is stored has been told: nothing counts twice."""
+        from pramana import settings
+        from pramana.store import open_store
+
+        self._tries -= 1
+        with suppress(PramanaError, OSError), closing(open_store(settings.database_url())) as store:
+            found = Counter(store.counts(run_id))
+            if found.total() == self.stored + len(results):
+                found.subtract(result.outcome for result in results)  # they are counted next
+                self.counts, self._tries = dict(found), 0
 
     def update(self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0) -> None:
         """Count what was stored, perhaps nothing, and show how far the run is."""
@@ -109,14 +131,15 @@ class Live:
             if result.failure
             else next((check.reason for check in result.checks if check.outcome == result.outcome), "")
         )
-        text = visible(f"{result.outcome} {result.key.model} {result.case_id}: {why}")
+        which = figures.which(self._plan, result.key, named=False) if self._plan else ""
+        text = visible(f"{result.outcome} {result.key.model} {result.case_id}{f' ({which})' if which else ''}: {why}")
         shown = text if len(text) <= 300 else text[:299] + "…"
         if self.failures == FAILURES_SHOWN:
             shown += "\n… further failures are counted only; see them all with: pramana export --format csv"
         if self._bar:
             self._bar.console.print(shown, markup=False, highlight=False)
         else:
-            click.echo(shown, err=True)
+            click.echo(terminal.told(shown), err=True)
 
 
 class Interruptible:

@@ -1,20 +1,24 @@
 """A run as one HTML page that needs nothing else: results in one by one, a page for people out.
 
 No script, no font, no picture and no address is in it, and its own content policy forbids them: what a model wrote is
-shown as text and cannot run, load or link. It is readable on a phone and in the dark, and long runs show their first
-results and say how many more there are. Text that is not ours is set apart from the line it stands in, so that words
-from right to left read as they should and move nothing beside them.
+shown as text and cannot run, load or link. The only links are ours, to recordings in a folder beside it. It is readable
+on a phone and in the dark, and long runs show their first results and say how many more there are. Text that is not
+ours is set apart from the line it stands in, so that words from right to left read as they should and move nothing
+beside them.
 """
 
 from collections.abc import Mapping
 from html import escape
 from typing import TextIO
+from urllib.parse import quote
 
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, why
 from pramana.model import Case, Outcome, Result, Run
-from pramana.show.exports import Results, pour, spools, tally_for
+from pramana.show.exports import Recordings, Results, pour, spools, tally_for
 from pramana.show.figures import (
+    asked_aloud,
     bound,
+    by_ear,
     duration,
     judging,
     money,
@@ -44,7 +48,7 @@ _TITLES = {
 }
 
 
-def write_html(run: Run, results: Results, out: TextIO) -> None:
+def write_html(run: Run, results: Results, out: TextIO, recordings: Recordings | None = None) -> None:
     """Write the whole page."""
     tally = tally_for(run)
     counts = dict.fromkeys(_ORDER, 0)
@@ -54,14 +58,14 @@ def write_html(run: Run, results: Results, out: TextIO) -> None:
             outcome = result.outcome
             counts[outcome] += 1
             if counts[outcome] <= SHOWN_RESULTS:
-                listed[outcome].write(_result(run, case, result))
+                listed[outcome].write(_result(run, case, result, recordings(case, result) if recordings else None))
         summary = tally.summary()
         out.write(_HEAD.format(title=_text(title_of(run, summary)), style=_STYLE))
         out.write(_header(run))
         out.write(_answer(summary))
         out.write(_tiles(summary))
         out.writelines(_breakdown(_TITLES[name], summary.by[name]) for name in DIMENSIONS if name != "model")
-        out.write(_notes(summary))
+        out.write(_notes(run, summary))
         out.write("<section><h2>Results</h2>\n")
         for outcome in _ORDER:
             if counts[outcome]:
@@ -92,6 +96,7 @@ def _header(run: Run) -> str:
     asked += [f"{plan.repeats} repeats"] if plan.repeats > 1 else []
     asked += [f"judged by {plan.judge.typed}"] if plan.judge else []
     asked += [f"embedded by {plan.embedder.typed}"] if plan.embedder else []
+    asked += [aloud] if (aloud := asked_aloud(plan)) else []
     asked += ["with a system prompt"] if plan.system_prompt is not None else []
     lines = [f"<p>{models} · {_text(run.created)}</p>", f"<p class=quiet>{', '.join(map(_apart, asked))}</p>"]
     if plan.selection:
@@ -155,7 +160,8 @@ def _tiles(summary: Summary) -> str:
         tiles.append(("Latency, median", duration(latency.p50), note))
     for each in summary.voice.by if summary.voice else ():
         times = each.voice_to_voice
-        tiles.append((f"Voice to voice, median, {_text(each.variant)}", bound(times.p50), f"p95 {bound(times.p95)}"))
+        note = f"p95 {bound(times.p95)}" if times.n > 1 else "n=1"
+        tiles.append((f"Voice to voice, median, {_text(each.variant)}", bound(times.p50), note))
     if first.count:
         tiles.append(("First token, median", duration(first.p50), f"p95 {duration(first.p95)}"))
     if summary.cached:
@@ -196,7 +202,7 @@ def _undecided(rate: Rate) -> str:
     return f"<small>{rate.undecided:,} without a verdict</small>" if rate.undecided else ""
 
 
-def _notes(summary: Summary) -> str:
+def _notes(run: Run, summary: Summary) -> str:
     parts = []
     if summary.reasons:
         rows = "".join(
@@ -211,6 +217,8 @@ def _notes(summary: Summary) -> str:
         spoken = "".join(
             f"<li>{_apart(who)}, {_text(how)}: {_text(measured)}</li>" for who, how, measured in voice(summary.voice)
         )
+        heard = by_ear(run, summary.voice)
+        spoken += f"<li>{_apart(heard)}</li>" if heard else ""
         parts.append(f"<section><h2>Voice</h2><ul class=notes>{spoken}</ul></section>\n")
     if summary.not_reproducible:
         notes = "".join(f"<li>{_apart(each)}</li>" for each in summary.not_reproducible)
@@ -218,7 +226,7 @@ def _notes(summary: Summary) -> str:
     return "".join(parts)
 
 
-def _result(run: Run, case: Case, result: Result) -> str:
+def _result(run: Run, case: Case, result: Result, recording: str | None) -> str:
     key, reply = result.key, result.reply
     labels = [_apart(key.model)] if len(run.plan.targets) > 1 else []
     labels += [key.variant] if key.variant != "text" else []
@@ -235,8 +243,19 @@ def _result(run: Run, case: Case, result: Result) -> str:
         f"<span class=why>{_apart(_first_line(why(result)), 300)}</span>"
         f"<span class=labels>{' · '.join(labels)}</span></summary>"
         f"<div><p class=quiet>{' · '.join(_apart(each) for each in facets if each)}</p>{asked}{answer}"
-        f"{_expected(case)}<ul class=checks>{checks}</ul></div></details>\n"
+        f"{_expected(case)}<ul class=checks>{checks}</ul>{_recording(run, case, result, recording)}</div></details>\n"
     )
+
+
+def _recording(run: Run, case: Case, result: Result, at: str | None) -> str:
+    """Return where a call can be heard, or how it could be."""
+    if result.reply is None or result.reply.call is None:
+        return ""
+    if at is None:
+        how = f"pramana export {run.id} --id {case.id} --audio DIR"
+        return f"<p class=quiet>To hear it: <span class=id>{_apart(how, 300)}</span></p>"
+    sides = "<span class=quiet>caller left, agent right</span>"
+    return f"<p><a href='{escape(quote(at))}'>Recording of the call</a> {sides}</p>"
 
 
 def _expected(case: Case) -> str:

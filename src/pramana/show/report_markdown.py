@@ -11,7 +11,7 @@ from typing import TextIO
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, why
 from pramana.model import Case, Outcome, Result, Run
 from pramana.show.exports import Results, tally_for
-from pramana.show.figures import percent, printable, span, spent, title_of, voice
+from pramana.show.figures import asked_aloud, by_ear, percent, printable, span, spent, title_of, voice
 
 LIMIT = 60_000
 """Characters of a page, as UTF-16 counts them; a comment on GitHub may have 65,536."""
@@ -103,7 +103,10 @@ def _end(run: Run, summary: Summary) -> str:
     made = f"Run {_inline(run.id)}, {_inline(run.created)}, Pramana {_inline(run.plan.runner_version)}"
     measured = voice(summary.voice) if summary.voice else ()
     spoken = "".join(f"\n- {_inline(who)}, {_inline(how)}: {what}" for who, how, what in measured)
-    heard = f"\n**Voice**\n{spoken}\n" if spoken else ""
+    ear = by_ear(run, summary.voice) if summary.voice else ""
+    spoken += f"\n- {_inline(ear)}" if ear else ""
+    aloud = asked_aloud(run.plan)
+    heard = f"\n**Voice**{f', {_inline(aloud)}' if aloud else ''}\n{spoken}\n" if spoken else ""
     return f"\n{spent(summary)}\n{heard}{''.join(notes[:SHOWN_NOTES])}{more}\n<sub>{made}</sub>\n"
 
 

@@ -10,12 +10,15 @@ from pramana.analyse.summary import Rate, Summary
 from pramana.model import Run
 from pramana.show import figures
 from pramana.show.exports import Results, models_of, tally_for
+from pramana.show.selection import MARK
 from pramana.show.terminal import fitted, padded, width, wrapped
 
 if TYPE_CHECKING:
     from pramana.store.runs import Store
 
 SHOWN_REASONS = 8
+SHOWN_REASON = 160
+"""Columns of why one result failed."""
 SHOWN_ROWS = 12
 COLUMNS = 80
 LONGEST_NAME = 40
@@ -50,8 +53,7 @@ def decide(run: Run, summary: Summary, fail_under: float | None = None) -> Decis
 def print_summary(run: Run, summary: Summary, sentence: str) -> None:
     """Print it within 80 columns."""
     click.echo()
-    which = f" · run {run.id}"
-    click.echo(click.style(fitted(run.plan.suite, COLUMNS - width(which)) + which, bold=True))
+    click.echo(click.style(_title(run), bold=True))
     if run.plan.selection:
         _wrapped(f"a selection, not the whole suite: {figures.selection(run.plan.selection)}")
     _rates("", {"all": summary.overall})
@@ -64,6 +66,9 @@ def print_summary(run: Run, summary: Summary, sentence: str) -> None:
     _wrapped(figures.spent(summary))
     for who, how, measured in figures.voice(summary.voice) if summary.voice else ():
         _wrapped(f"{fitted(who, LONGEST_NAME)}, {how}: {measured}")
+    if summary.voice and (heard := figures.by_ear(run, summary.voice)):
+        _wrapped(heard)
+    _failures(run, summary)
     for reason in summary.reasons[:SHOWN_REASONS]:
         cases = ", ".join(fitted(case, LONGEST_NAME) for case in reason.cases) + (" …" if reason.more else "")
         _wrapped(f"{reason.count:,} {reason.outcome}: {reason.text} ({cases})")
@@ -75,6 +80,33 @@ def print_summary(run: Run, summary: Summary, sentence: str) -> None:
         _wrapped(f"{run.status}: {run.reason}")
     click.echo()
     click.echo(wrapped(sentence, COLUMNS))
+
+
+def _title(run: Run) -> str:
+    """Return the head: suite, run, and how it was asked aloud; what does not fit beside the suite stands below it."""
+    said = figures.asked_aloud(run.plan)
+    which = f"run {run.id}{f' · {said}' if said else ''}"
+    suite = run.plan.suite
+    mark = MARK if suite.endswith(MARK) else ""
+    beside = COLUMNS - width(f" · {which}{mark}")
+    stem = suite.removesuffix(mark)
+    if len(stem) <= beside and width(stem) <= beside:
+        return f"{fitted(stem, beside)}{mark} · {which}"
+    return f"{fitted(stem, COLUMNS - width(mark))}{mark}\n{wrapped(which, COLUMNS)}"
+
+
+def _failures(run: Run, summary: Summary) -> None:
+    """List what failed and why, a bounded number of it, and how to see the rest."""
+    count, shown = summary.overall.failed, summary.failures[:SHOWN_REASONS]
+    if not shown:
+        return
+    for each in shown:
+        which = figures.which(run.plan, each)
+        name = f"{fitted(each.case, LONGEST_NAME)}{f' ({which})' if which else ''}"
+        _wrapped(f"failed {fitted(name, COLUMNS)}: {fitted(' '.join(each.reason.split()), SHOWN_REASON)}")
+    more = f"… and {count - len(shown):,} more failed: pramana export {run.id} --format csv has them all. "
+    first = shown[0].case if fitted(shown[0].case, LONGEST_NAME) == shown[0].case else "CASE"
+    _wrapped(f"{more if count > len(shown) else ''}One in full: pramana show {run.id} --id {first}")
 
 
 def _wrapped(text: str) -> None:

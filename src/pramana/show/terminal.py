@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from shutil import get_terminal_size
@@ -55,7 +56,10 @@ def print_problem(problem: Problem, *, err: bool = False) -> None:
     label = click.style(f"{problem.severity}: ", fg=_COLOURS[problem.severity]) if problem.severity == "warning" else ""
     path = f"{visible(problem.path)}: " if problem.path else ""
     message = "\n".join(visible(line) for line in problem.message.split("\n"))
-    click.echo(f"{click.style(place, bold=True)}: {path}{label}{message}", err=err)
+    said = told(f"{place}: {path}{click.unstyle(label)}{message}", err=err)
+    for plain, styled in ((place, click.style(place, bold=True)), (click.unstyle(label), label)):
+        said = said.replace(plain, styled, 1) if plain else said
+    click.echo(said, err=err)
     if problem.source.strip():
         click.echo(_pointed(problem), err=err)
 
@@ -137,6 +141,17 @@ def wrapped(text: str, columns: int = 80, first: str = "", rest: str = "") -> st
             else:
                 line, taken = (f"{line} {piece}", taken + 1 + wide) if line else (piece, wide)
     return "\n".join(f"{rest if place else first}{each}" for place, each in enumerate([*lines, line]))
+
+
+def told(sentence: str, *, err: bool = True) -> str:
+    """Return a sentence as it is for a pipe or a file, and broken into lines for whoever sits at a terminal."""
+    stream = sys.stderr if err else sys.stdout
+    if stream is None or not stream.isatty():
+        return sentence
+    columns = max(get_terminal_size().columns, 40)
+    return "\n".join(
+        wrapped(line, columns, "", "  ") if width(line) > columns else line for line in sentence.split("\n")
+    )
 
 
 def github_annotation(problem: Problem) -> str:

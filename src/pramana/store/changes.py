@@ -7,7 +7,7 @@ who was away for longer looks at everything anyway.
 from typing import Literal
 
 import msgspec
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select, text
 
 from pramana.store.engine import Database
 from pramana.store.schema import changes
@@ -15,6 +15,7 @@ from pramana.store.scoring import timestamp
 from pramana.store.text import restored, stored
 
 KEPT = 10_000
+_IN_ORDER = text(f"SELECT pg_advisory_xact_lock({0x50726170})")
 Kind = Literal["scenario", "suite", "provider", "run", "submission", "settings"]
 
 
@@ -31,7 +32,12 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def record(connection: Connection, kind: Kind, subject: str, action: str) -> None:
-    """Write a line in the transaction at hand."""
+    """Write a line in the transaction at hand, as the last thing it does: lines of others wait until it ends.
+
+    Or a line could become visible after one with a higher number, and whoever has read that would never see it.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(_IN_ORDER)
     row = {"at": timestamp(), "kind": kind, "subject": stored(subject), "action": action}
     (number,) = connection.execute(insert(changes), row).inserted_primary_key or (0,)
     if number % 100 == 0:
@@ -43,6 +49,11 @@ class Changes:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def first(self) -> int:
+        """Return the oldest number that is kept; 0 where there is none."""
+        with self._database.reading() as connection:
+            return int(connection.execute(select(func.coalesce(func.min(changes.c.change_no), 0))).scalar_one())
 
     def last(self) -> int:
         """Return the newest number; 0 where nothing has changed yet."""

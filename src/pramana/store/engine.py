@@ -7,7 +7,7 @@ stage: what the database says becomes a `StoreFailed`.
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import chain, islice
@@ -65,7 +65,10 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._writer = engine.execution_options(pramana_writes=True)
+        self._once = engine.execution_options(pramana_once=True)
         self.is_sqlite = engine.dialect.name == "sqlite"
+        self.on_written: list[Callable[[], None]] = []
+        """Called, in whichever thread it was, after something was committed here: whoever watches need not wait."""
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -74,10 +77,21 @@ class Database:
             yield connection
 
     @contextmanager
+    def reading_once(self) -> Iterator[Connection]:
+        """Give a connection for one statement: in SQLite no transaction is begun around it, which costs as much again.
+
+        Nor is the interpreter's lock given up for that, which beside a busy event loop costs far more.
+        """
+        with _explained(), self._once.connect() as connection:
+            yield connection
+
+    @contextmanager
     def writing(self) -> Iterator[Connection]:
         """Give a connection in a write transaction, committed when the block ends and undone when it raises."""
         with _explained(), self._writer.begin() as connection:
             yield connection
+        for each in self.on_written:
+            each()
 
     def run_many(self, connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Run a statement with `?` for values once for each row, by the driver itself: nothing is faster."""
@@ -110,9 +124,10 @@ class Database:
 
     def lock_cases(self, connection: Connection) -> None:
         """Wait until no other transaction adds or removes shared cases."""
-        self._lock(connection, _SHARING_CASES)
+        self.lock(connection, _SHARING_CASES)
 
-    def _lock(self, connection: Connection, key: int) -> None:
+    def lock(self, connection: Connection, key: int) -> None:
+        """Wait until no other transaction holds the lock of that key: PostgreSQL's, since SQLite has one writer."""
         if not self.is_sqlite:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
@@ -128,7 +143,7 @@ class Database:
             if _version(connection) == HEAD:
                 return
         with self.writing() as connection:
-            self._lock(connection, _MIGRATING)
+            self.lock(connection, _MIGRATING)
             if _version(connection) != HEAD:
                 _upgrade(connection)
 
@@ -174,8 +189,9 @@ def _sqlite(url: URL) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get("pramana_writes")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        options = connection.get_execution_options()
+        if not options.get("pramana_once"):
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("pramana_writes") else "BEGIN")
 
     return engine
 

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Self
 from pramana.errors import AlreadyRunning, StoreFailed
 
 if TYPE_CHECKING:
-    from pramana.store.runs import Store
+    from pramana.store.queue import Queue
 
 SECONDS = 60.0
 """How long a lease lasts unless it is prolonged: the longest that a killed process of another machine is waited for."""
 BEATS = 4
 """How often it is prolonged in that time, so that a slow disk loses none."""
+LISTEN_S = 1.0
+"""How often whoever holds a run looks whether somebody wants it to end."""
 _NAME = re.compile(r"(?P<shown>process (?P<pid>\d+) on .*) \[(?P<machine>.*) (?P<started>\S+)\]", re.DOTALL)
 _UNKNOWN, _GONE = "?", ""
 
@@ -32,25 +34,34 @@ _UNKNOWN, _GONE = "?", ""
 class Lease:
     """Holds a run while its context lasts; raises `AlreadyRunning` on entry when another process does."""
 
-    def __init__(self, store: "Store", run_id: str, on_lost: Callable[[AlreadyRunning], None]) -> None:
-        self._store, self._run_id, self._on_lost = store, run_id, on_lost
+    def __init__(
+        self,
+        store: "Queue",
+        run_id: str,
+        on_lost: Callable[[AlreadyRunning], None],
+        on_cancelled: Callable[[], None],
+        *,
+        taken: bool,
+    ) -> None:
+        self._store, self._run_id, self._taken_already = store, run_id, taken
+        self._on_lost, self._on_cancelled = on_lost, on_cancelled
         self._name = this_process()
-        self._beating: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self.lost = False
         """Another process has taken the run over: this one was silent for too long."""
 
     async def __aenter__(self) -> Self:
-        if not self._store.claim(self._run_id, self._name, SECONDS):
+        if not self._taken_already and not self._store.claim(self._run_id, self._name, SECONDS):
             raise self._taken("wait until it has ended, or stop it")
-        self._beating = asyncio.create_task(self._beat())
+        self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._listen())]
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._beating:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         self._store.release(self._run_id, self._name)
 
     async def _beat(self) -> None:
@@ -60,6 +71,14 @@ class Lease:
                 held = await asyncio.to_thread(self._store.heartbeat, self._run_id, self._name, SECONDS)
                 self.lost = not held
         self._on_lost(self._taken("it has taken over, because this one was silent for too long"))
+
+    async def _listen(self) -> None:
+        while True:
+            await asyncio.sleep(LISTEN_S)
+            with suppress(StoreFailed):  # the next look will tell
+                if await asyncio.to_thread(self._store.is_cancelled, self._run_id):
+                    self._on_cancelled()
+                    return
 
     def _taken(self, what: str) -> AlreadyRunning:
         holder = self._store.holder(self._run_id)

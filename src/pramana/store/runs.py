@@ -12,21 +12,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import chain, product
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from sqlalchemy import Connection, RowMapping, and_, case, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, case, delete, func, insert, null, select, update
 
 from pramana import settings
-from pramana.errors import AlreadyRunning, NotFound, StoreFailed, did_you_mean, quote
+from pramana.errors import NotFound, did_you_mean, quote
 from pramana.hash import PREFIX, case_digest
 from pramana.jsonl import canonical
-from pramana.model import Case, Key, Outcome, Plan, Result, Run, RunStatus, Spent
-from pramana.store import lease, records
+from pramana.model import Case, Key, Outcome, Plan, Result, Run, Spent
+from pramana.store import records
 from pramana.store.blobs import Blobs
-from pramana.store.changes import Changes
+from pramana.store.changes import Changes, record
 from pramana.store.engine import CHUNK, Database, chunks
-from pramana.store.lease import Lease
+from pramana.store.history import History
+from pramana.store.pages import Pages
 from pramana.store.preferences import Decisions
+from pramana.store.providers import Providers
+from pramana.store.queue import Queue
+from pramana.store.row import plan_of, row_of, run_of
+from pramana.store.scenarios import Scenarios
 from pramana.store.schema import cases, checks, results, run_cases, runs, scorings
 from pramana.store.scoring import (
     Rescoring,
@@ -37,7 +42,9 @@ from pramana.store.scoring import (
     timestamp,
 )
 from pramana.store.sounds import Sounds
-from pramana.store.text import restored_or_none, stored, stored_or_none
+from pramana.store.submissions import Submissions
+from pramana.store.suites import Suites
+from pramana.store.text import stored, stored_or_none
 from pramana.store.tokens import Tokens
 from pramana.store.writer import Writer
 
@@ -48,14 +55,13 @@ _INSERT_RUN_CASES = (
 )
 
 
-_Column = TypeVar("_Column")
 _CaseRow = tuple[int, str, str, str | None, int | None]
 """Position, digest and body of a case of a run, and where it was read."""
 _Prepared = tuple[str, str, str | None, int | None]
 """Digest and body of a case, and where it was read."""
 
 
-class Store:
+class Store(Queue):
     """Every run, case, result and check there is. Safe to share among threads."""
 
     def __init__(self, database: Database) -> None:
@@ -65,26 +71,47 @@ class Store:
         self.sounds = Sounds(settings.home() / "audio", self.blobs)
         self.changes = Changes(database)
         self.decisions = Decisions(database)
+        self.history = History(database)
+        self.pages = Pages(database)
+        self.providers = Providers(database)
+        self.scenarios = Scenarios(database)
+        self.submissions = Submissions(database)
+        self.suites = Suites(database)
         self.tokens = Tokens(database)
 
     @property
     def kind(self) -> Literal["sqlite", "postgresql"]:
         return "sqlite" if self._database.is_sqlite else "postgresql"
 
+    def when_written(self, tell: Callable[[], None]) -> None:
+        """Have somebody told, in whichever thread it happens, whenever this process has written something."""
+        self._database.on_written.append(tell)
+
     def close(self) -> None:
         self._database.close()
 
     # ── Runs ──
 
-    def create_run(self, plan: Plan, cases: Iterable[Case], *, owner: Literal["cli", "server"] = "cli") -> Run:
-        """Store a plan and its cases, each case once however often it is given, and return the run to be done."""
+    def create_run(
+        self,
+        plan: Plan,
+        cases: Iterable[Case],
+        *,
+        owner: Literal["cli", "server"] = "cli",
+        creator: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Store a plan and its cases, each case once however often it is given, and return the run to be done.
+
+        One of a server is queued, with what it may spend, until a server takes it.
+        """
         with _set_down(cases) as prepared, self._database.writing() as connection:
             self._database.lock_cases(connection)
             created = timestamp()
             row = {
                 "id": _new_id(connection),
                 "owner": owner,
-                "status": "running",
+                "status": "queued" if owner == "server" else "running",
                 "created": created,
                 "notes": "{}",
                 "plan": records.to_json(records.plan_to_plain(plan)),
@@ -92,6 +119,8 @@ class Store:
                 "expected": 0,
                 "stored": 0,
                 "attempts": 0,
+                "creator": stored_or_none(creator),
+                "limits": None if limits is None else records.to_json(dict(limits)),
             }
             (run_no,) = connection.execute(insert(runs), row).inserted_primary_key or (0,)
             first = {"run_no": run_no, "scoring": 0, "label": "run", "created": created, "finished": created}
@@ -105,6 +134,7 @@ class Store:
             expected = count * len(models) * len(plan.variants) * plan.repeats
             row |= {"plan_digest": PREFIX + digest.hexdigest(), "expected": expected}
             connection.execute(update(runs).where(runs.c.run_no == run_no), row)
+            record(connection, "run", str(row["id"]), "created")
         return self.run(str(row["id"]))
 
     def run(self, reference: str) -> Run:
@@ -115,13 +145,13 @@ class Store:
         with self._database.reading() as connection:
             if reference == "latest":
                 if found := connection.execute(newest.limit(1)).mappings().first():
-                    return _run(found)
+                    return run_of(found)
                 raise NotFound("there is no run yet; start one: pramana run")
             beginning = runs.c.id.startswith(stored(reference), autoescape=True)
             matches = connection.execute(newest.where(beginning).limit(4)).mappings().all()
             for found in matches:
                 if found["id"] == reference or len(matches) == 1:
-                    return _run(found)
+                    return run_of(found)
             if matches:
                 some = ", ".join(found["id"] for found in matches[:3])
                 raise NotFound(f"{quote(reference)} begins the ids of several runs ({some} …); type more of it")
@@ -132,30 +162,19 @@ class Store:
         """Return the runs, newest first."""
         with self._database.reading() as connection:
             newest = select(runs).order_by(runs.c.run_no.desc()).limit(limit)
-            return [_run(row) for row in connection.execute(newest).mappings()]
+            return [run_of(row) for row in connection.execute(newest).mappings()]
 
-    def finish(
-        self, run_id: str, status: RunStatus, reason: str | None = None, notes: Mapping[str, Any] | None = None
-    ) -> None:
-        """Record how a run ended; notes are added to those there are. Its lease ends too."""
-        with self._database.writing() as connection:
-            row = _row(connection, run_id, lock=True)
-            kept = records.from_json(row["notes"]) | dict(notes or {})
-            values = {
-                "status": status,
-                "finished": None if status == "running" else timestamp(),
-                "reason": stored_or_none(reason),
-                "notes": records.to_json(kept),
-                "lease_holder": None,
-                "lease_until": None,
-            }
-            connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
+    def delete_run(self, run_id: str, *, unless_held: bool = False) -> None:
+        """Delete a run, its results and their checks, and each case that no other run uses.
 
-    def delete_run(self, run_id: str) -> None:
-        """Delete a run, its results and their checks, and each case that no other run uses."""
+        `unless_held` refuses that while somebody works on it.
+        """
         with self._database.writing() as connection:
             self._database.lock_cases(connection)
-            run_no = _row(connection, run_id, lock=True)["run_no"]
+            row = row_of(connection, run_id, lock=True)
+            if unless_held:
+                self.refuse_if_held(connection, row)
+            run_no = row["run_no"]
             mine = select(results.c.seq).where(results.c.run_no == run_no)
             others = run_cases.alias()
             shared = select(1).where(others.c.case_no == run_cases.c.case_no, others.c.run_no != run_no).exists()
@@ -166,72 +185,7 @@ class Store:
                 connection.execute(delete(table).where(table.c.run_no == run_no))
             for some in chunks(orphans):
                 connection.execute(delete(cases).where(cases.c.case_no.in_(some)))
-
-    # ── The lease: who is working on a run ──
-
-    def hold(self, run_id: str, on_lost: Callable[[AlreadyRunning], None]) -> Lease:
-        """Return this process's hold on a run, to be entered as a context; told when another process has taken it."""
-        return Lease(self, run_id, on_lost)
-
-    def claim(self, run_id: str, owner: str, seconds: float = lease.SECONDS) -> bool:
-        """Take an unfinished run that nobody holds, or whose holder is gone or late; exactly one of many succeeds.
-
-        `owner` names the holder, one process. A claimed run is `running` again; each claim counts as an attempt.
-        """
-        with self._database.writing() as connection:
-            row = _row(connection, run_id, lock=True)
-            now = self._database.now(connection)
-            until, holder = row["lease_until"], restored_or_none(row["lease_holder"])
-            free = until is None or until <= now or holder is None or lease.is_gone(holder)
-            if row["status"] == "finished" or not free:
-                return False
-            values = {
-                "status": "running",
-                "finished": None,
-                "reason": None,
-                "lease_holder": stored(owner),
-                "lease_until": now + seconds,
-                "heartbeat": now,
-                "attempts": row["attempts"] + 1,
-            }
-            connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
-            return True
-
-    def heartbeat(self, run_id: str, owner: str | None = None, seconds: float = lease.SECONDS) -> bool:
-        """Say that the run is still worked on, and prolong its lease; False when the owner named holds it no more."""
-        with self._database.writing() as connection:
-            row = _row(connection, run_id, lock=True)
-            now = self._database.now(connection)
-            values: dict[str, Any] = {"heartbeat": now}
-            if owner is not None and row["lease_holder"] != stored(owner):
-                return False
-            if row["lease_holder"] is not None:
-                values["lease_until"] = now + seconds
-            connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
-            return True
-
-    def release(self, run_id: str, owner: str) -> None:
-        """End the lease, if it is still the owner's: the next need not wait."""
-        with self._database.writing() as connection:
-            mine = update(runs).where(runs.c.id == stored(run_id), runs.c.lease_holder == stored(owner))
-            connection.execute(mine, {"lease_holder": None, "lease_until": None})
-
-    def holder(self, run_id: str) -> str | None:
-        """Return the name of who holds the run; None when nobody does."""
-        with self._database.reading() as connection:
-            return restored_or_none(_row(connection, run_id)["lease_holder"])
-
-    def attempts(self, run_id: str) -> int:
-        """Return how often the run was claimed."""
-        with self._database.reading() as connection:
-            return int(_row(connection, run_id)["attempts"])
-
-    def expired(self, owner: Literal["cli", "server"] = "server") -> list[Run]:
-        """Return the running runs of a kind of owner that nobody holds any more, oldest first."""
-        with self._database.reading() as connection:
-            over = or_(runs.c.lease_until.is_(None), runs.c.lease_until <= self._database.now(connection))
-            left = select(runs).where(runs.c.owner == owner, runs.c.status == "running", over)
-            return [_run(row) for row in connection.execute(left.order_by(runs.c.run_no)).mappings()]
+            record(connection, "run", row["id"], "deleted")
 
     # ── Cases ──
 
@@ -248,8 +202,8 @@ class Store:
     def pending_chunks(self, run_id: str, model: str | None = None) -> Iterator[Iterator[tuple[Key, Case]]]:
         """Yield the same by the chunk: what blocks is done when a chunk is drawn, cases are made as it is read."""
         with self._database.reading() as connection:
-            found = _row(connection, run_id)
-        plan = _plan(found)
+            found = row_of(connection, run_id)
+        plan = plan_of(found)
         models = tuple(dict.fromkeys(target.typed for target in plan.targets if model in (None, target.typed)))
         asked = run_cases.join(
             results, and_(results.c.case_no == run_cases.c.case_no, results.c.run_no == run_cases.c.run_no)
@@ -275,12 +229,17 @@ class Store:
 
     # ── Results ──
 
-    def results(self, run_id: str, after: int = 0, scoring: int | None = None) -> Iterator[tuple[int, Result]]:
-        """Yield the results stored after a sequence number, with the checks each had last, or had as of a scoring."""
+    def results(
+        self, run_id: str, after: int = 0, scoring: int | None = None, *, raw: bool = True
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield the results stored after a sequence number, with the checks each had last, or had as of a scoring.
+
+        The raw responses, which nobody adds up, can be left out.
+        """
         with self._database.reading() as connection:
-            run_no = _row(connection, run_id)["run_no"]
+            run_no = row_of(connection, run_id)["run_no"]
             among = finished_scorings(connection, run_no, scoring)
-        columns = [results.c[name] for name in records.RESULT_COLUMNS]
+        columns = [results.c[name] if raw or name != "raw" else null() for name in records.RESULT_COLUMNS]
         query = select(results.c.seq, cases.c.digest, *columns)
         query = query.join_from(results, cases, cases.c.case_no == results.c.case_no)
         query = query.where(results.c.run_no == run_no).order_by(results.c.seq).limit(CHUNK)
@@ -296,18 +255,26 @@ class Store:
 
     def pairs(self, run_id: str, scoring: int | None = None) -> Iterator[tuple[Case, Result]]:
         """Yield each result with its case, in the order of storing."""
-        for some in chunks(self.results(run_id, scoring=scoring)):
+        for _, asked, result in self._paired(self.results(run_id, scoring=scoring)):
+            yield asked, result
+
+    def numbered_pairs(self, run_id: str, after: int = 0) -> Iterator[tuple[int, Case, Result]]:
+        """Yield each result stored after a sequence number with that and its case; without the raw response."""
+        return self._paired(self.results(run_id, after, raw=False))
+
+    def _paired(self, found: Iterable[tuple[int, Result]]) -> Iterator[tuple[int, Case, Result]]:
+        for some in chunks(found):
             digests = {result.key.case for _, result in some}
             with self._database.reading() as connection:
                 rows = connection.execute(select(cases.c.digest, cases.c.body).where(cases.c.digest.in_(digests)))
                 known = {digest: records.case_from_json(body, None, None) for digest, body in rows}
-            for _, result in some:
-                yield known[result.key.case], result
+            for seq, result in some:
+                yield seq, known[result.key.case], result
 
     def counts(self, run_id: str, scoring: int | None = None) -> Mapping[Outcome, int]:
         """Return how many results ended how, by the checks each had last, or had as of a scoring."""
         with self._database.reading() as connection:
-            found = count_outcomes(connection, _row(connection, run_id)["run_no"], scoring)
+            found = count_outcomes(connection, row_of(connection, run_id)["run_no"], scoring)
         return {outcome: found.get(outcome, 0) for outcome in Outcome}
 
     def scoring(self, run_id: str, label: str) -> Rescoring:
@@ -328,7 +295,7 @@ class Store:
             func.coalesce(func.sum(case((unknown_tokens, 1), else_=0)), 0),
         )
         with self._database.reading() as connection:
-            run_no = _row(connection, run_id)["run_no"]
+            run_no = row_of(connection, run_id)["run_no"]
             replies = select(*sums).where(
                 results.c.run_no == run_no, results.c.output.is_not(None), results.c.cached.is_(False)
             )
@@ -344,7 +311,7 @@ class Store:
     def scorings(self, run_id: str) -> Mapping[int, str]:
         """Return the labels of the finished scorings by number; the first, number 0, came with the replies."""
         with self._database.reading() as connection:
-            return finished_scorings(connection, _row(connection, run_id)["run_no"])
+            return finished_scorings(connection, row_of(connection, run_id)["run_no"])
 
     def writer(self, run_id: str, on_stored: Callable[[list[tuple[int, Result]]], None]) -> Writer:
         """Return the writer of a run's results, to be entered as a context."""
@@ -354,7 +321,7 @@ class Store:
 
     def _number(self, run_id: str) -> int:
         with self._database.reading() as connection:
-            return int(_row(connection, run_id)["run_no"])
+            return int(row_of(connection, run_id)["run_no"])
 
     def _add_cases(self, connection: Connection, run_no: int, prepared: Iterator[_Prepared]) -> None:
         position = 0
@@ -403,46 +370,9 @@ def _digests(connection: Connection, run_no: int) -> Iterator[str]:
         position = rows[-1].position
 
 
-def _row(connection: Connection, run_id: str, *, lock: bool = False) -> RowMapping:
-    query = select(runs).where(runs.c.id == stored(run_id))
-    found = connection.execute(query.with_for_update() if lock else query).mappings().first()
-    if found is None:
-        raise NotFound(f"there is no run {quote(run_id)}; see: pramana runs")
-    return found
-
-
 def _new_id(connection: Connection) -> str:
     """Return an id that sorts by time and can be typed: date, time, and four digits against coincidence."""
     while True:
         new = f"r{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         if connection.execute(select(runs.c.run_no).where(runs.c.id == new)).first() is None:
             return new
-
-
-def _run(row: RowMapping) -> Run:
-    return Run(
-        id=row["id"],
-        plan=_plan(row),
-        status=row["status"],
-        created=row["created"],
-        expected=row["expected"],
-        stored=row["stored"],
-        finished=row["finished"],
-        reason=restored_or_none(row["reason"]),
-        notes=_read(row, "notes", records.from_json),
-    )
-
-
-def _plan(row: RowMapping) -> Plan:
-    return _read(row, "plan", records.plan_from_json)
-
-
-def _read(row: RowMapping, column: str, read: Callable[[str], _Column]) -> _Column:
-    """Read what is JSON in a run's row; others can write to the database too, and disks fail."""
-    try:
-        return read(row[column])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise StoreFailed(
-            f"the column {column} of run {quote(str(row['id']))} is not as Pramana writes it "
-            f"({type(error).__name__}): the store is damaged; go back to a copy of it"
-        ) from error

@@ -23,7 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0003"
+HEAD = "0004"
 """The migration that makes the tables below; a store that has it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -230,4 +230,85 @@ changes = Table(
     Column("subject", Text, nullable=False),
     Column("action", Text, nullable=False),
     sqlite_autoincrement=True,
+)
+
+# ── What a community submits ──
+
+submission_series = Table(  # one model's answers to one prompt of one suite, over time
+    "submission_series",
+    metadata,
+    Column("series_no", _Number, primary_key=True),
+    Column("verified", Boolean, nullable=False),  # whether the suite was known here; never mixed with what was not
+    Column("model", Text, nullable=False),
+    Column("suite_hash", Text, nullable=False),  # empty: none was stated
+    Column("prompt", Text, nullable=False),
+    UniqueConstraint("model", "suite_hash", "prompt", "verified"),
+    sqlite_autoincrement=True,
+)
+
+submissions = Table(
+    "submissions",
+    metadata,
+    Column("submission_no", _Number, primary_key=True),
+    Column("digest", LargeBinary, nullable=False),  # of the content; once a day
+    Column("day", Text, nullable=False),  # of the answer, in UTC
+    Column("series_no", _Number, ForeignKey("submission_series.series_no"), nullable=False),
+    Column("received", Text, nullable=False),
+    Column("stated", Text),  # when it was answered, as its contributor says
+    Column("contributor", Text, nullable=False),  # the id of a token, or anonymous
+    Column("batch", Text),
+    Column("copies", BigInteger, nullable=False),  # how often it was sent that day
+    Column("suite_version", Text),
+    Column("temperature", Double),
+    Column("seed", BigInteger),
+    Column("output", Text, nullable=False),
+    Column("output_hash", LargeBinary, nullable=False),
+    Column("salt", LargeBinary, nullable=False),
+    Column("commitment", LargeBinary, nullable=False),  # SHA-256 of salt and output hash: can be shown, tells nothing
+    Column("score", Double),
+    Column("passed", Boolean),
+    Column("fingerprint", Text),  # what the provider called the system that answered
+    Column("runner_version", Text),
+    Column("result_hash", Text),
+    Column("latency_ms", Double),
+    Column("verdict", Text),  # JSON
+    Column("metadata", Text),  # JSON
+    UniqueConstraint("digest", "day"),
+    Index(None, "series_no", "day", "output_hash"),
+    sqlite_autoincrement=True,
+)
+
+submission_cells = Table(  # the outputs of one series on one day
+    "submission_cells",
+    metadata,
+    Column("day", Text, nullable=False),
+    Column("series_no", _Number, ForeignKey("submission_series.series_no"), nullable=False),
+    Column("outputs", BigInteger, nullable=False),  # how many differ
+    Column("all_outputs", LargeBinary, nullable=False),  # their hashes, joined by exclusive or: equal for equal sets
+    Column("changed", Boolean, nullable=False),  # whether they differ from the last day before that has any
+    PrimaryKeyConstraint("day", "series_no"),  # a batch is of one day, nearly always: its cells stand together
+    sqlite_with_rowid=False,
+)
+
+submission_days = Table(  # what the chart shows
+    "submission_days",
+    metadata,
+    Column("verified", Boolean, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("day", Text, nullable=False),
+    *(
+        Column(name, BigInteger, nullable=False)
+        for name in ("submissions", "duplicates", "prompts", "outputs", "steady", "changed", "scored", "passed")
+    ),
+    PrimaryKeyConstraint("verified", "model", "day"),
+    sqlite_with_rowid=False,
+)
+
+deliveries = Table(  # what this machine has submitted, and where
+    "deliveries",
+    metadata,
+    Column("subject", Text, nullable=False),  # a run's id, or the digest of a block of a file
+    Column("url", Text, nullable=False),
+    Column("delivered", Text, nullable=False),
+    PrimaryKeyConstraint("subject", "url"),
 )

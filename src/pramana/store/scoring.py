@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from msgspec.structs import replace
-from sqlalchemy import Connection, and_, case, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, and_, case, delete, func, insert, select, update
 
 from pramana.errors import NotFound
 from pramana.model import SEVERITY, Check, Key, Outcome, Spent
@@ -80,6 +80,13 @@ def count_outcomes(connection: Connection, run_no: int, scoring: int | None) -> 
     if among == [0]:
         stated = select(results.c.outcome, func.count()).where(results.c.run_no == run_no)
         return {Outcome(name): number for name, number in connection.execute(stated.group_by(results.c.outcome))}
+    found = levels(run_no, among).subquery()
+    counted = connection.execute(select(found.c.level, func.count()).group_by(found.c.level))
+    return {SEVERITY[level]: number for level, number in counted}
+
+
+def levels(run_no: int, among: Sequence[int]) -> Select[tuple[int, int]]:
+    """Return the query of each result's number and outcome, as a place in `SEVERITY`, by its newest checks."""
     each = checks.alias()
     newest = select(func.max(each.c.scoring)).where(each.c.seq == results.c.seq, each.c.scoring.in_(among))
     severity = case({outcome.value: level for level, outcome in enumerate(SEVERITY)}, value=checks.c.outcome)
@@ -89,10 +96,8 @@ def count_outcomes(connection: Connection, run_no: int, scoring: int | None) -> 
     judged = results.outerjoin(
         checks, and_(checks.c.seq == results.c.seq, checks.c.scoring == newest.scalar_subquery())
     )
-    levels = select(worst.label("level")).select_from(judged).where(results.c.run_no == run_no)
-    found = levels.group_by(results.c.seq).subquery()
-    counted = connection.execute(select(found.c.level, func.count()).group_by(found.c.level))
-    return {SEVERITY[level]: number for level, number in counted}
+    found = select(results.c.seq, worst.label("level")).select_from(judged).where(results.c.run_no == run_no)
+    return found.group_by(results.c.seq)
 
 
 class Rescoring:

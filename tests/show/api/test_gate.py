@@ -1,6 +1,7 @@
 """The gate: hosts, origins, tokens, roles, rates and sizes."""
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,17 @@ def test_too_many_requests_are_told_when_to_come_again(guarded: Client) -> None:
     assert found[0].headers["x-ratelimit-limit"] == "3"
     assert 1 <= int(found[3].headers["retry-after"]) <= 21
     assert guarded.get("/api/health").status == 200  # an address without a token has a bucket of its own
+
+
+def test_who_waits_as_told_is_served_however_often_they_were_refused(guarded: Client) -> None:
+    admin, other = guarded.with_token("admin"), guarded.with_token("viewer")
+    admin.patch("/api/settings", {"requestsPerMinute": 30})
+    while (refused := other.get("/api/health")).status == 200:
+        pass
+    refused = [other.get("/api/health") for _ in range(20)][-1]
+    assert refused.status == 429
+    time.sleep(int(refused.headers["retry-after"]))
+    assert other.get("/api/health").status == 200
 
 
 def test_a_request_that_is_too_large_is_refused_whether_or_not_it_says_so(client: Client) -> None:

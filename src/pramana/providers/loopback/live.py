@@ -229,8 +229,10 @@ class LiveAgent(Agent):
         return [_content(generationComplete=True), _message(done)]
 
     def interrupted(self, *, sending: bool) -> list[Message]:  # noqa: ARG002 - the same is said either way
-        """Say that the turn was interrupted, which also ends it."""
-        return [_content(interrupted=True), _content(turnComplete=True)]
+        """Say that the turn was interrupted, which also ends it; words of it come between and after, as at Google."""
+        said = [each for word in (" and", " so on") for each in self.said(word, final=False)]
+        between, after = said[:1], said[1:]
+        return [_content(interrupted=True), *between, _content(turnComplete=True), *after]
 
     def odd(self, filler: str) -> list[Message]:
         """Return a message that nobody knows."""

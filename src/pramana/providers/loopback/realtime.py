@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from aiohttp import web
 
 from pramana.providers.loopback import fields as is_
-from pramana.providers.loopback.script import Script, bytes_a_second
+from pramana.providers.loopback.script import Script, answer, bytes_a_second
 from pramana.providers.loopback.server import Got
 from pramana.providers.loopback.voice import Agent
 from pramana.providers.voice import Format, Message
@@ -117,7 +117,7 @@ class RealtimeAgent(Agent):
         """Of every item with sound."""
         self._heard_s = 0.0
         self._asked_item = self._response = self._item = ""
-        self._sending = False
+        self._sending, self._transcript = False, ""
 
     @classmethod
     def refuse(cls, got: Got, key: str | None) -> web.Response | None:
@@ -248,6 +248,7 @@ class RealtimeAgent(Agent):
     def answer_begins(self) -> list[Message]:
         """Create the response and its item."""
         self._response, self._item, self._sending = self._id("resp"), self._id("item"), True
+        self._transcript = ""
         self.lasts_s[self._item] = 0.0
         item = self._answer_item("in_progress", [])
         return [
@@ -267,6 +268,7 @@ class RealtimeAgent(Agent):
         """Return a delta of the transcript, or all of it."""
         if final:
             return [self._event("response.output_audio_transcript.done", **self._place(), transcript=text)]
+        self._transcript += text
         return [self._event("response.output_audio_transcript.delta", **self._place(), delta=text)]
 
     def heard(self, text: str) -> list[Message]:
@@ -297,15 +299,24 @@ class RealtimeAgent(Agent):
         ]
 
     def interrupted(self, *, sending: bool) -> list[Message]:
-        """Say that the response was cancelled; of one that was all sent, nothing is said."""
+        """Say that the response was cancelled, after what was on its way; of one that was all sent, nothing is said.
+
+        As OpenAI does: the caller's speech is told first, then sound and words of the old response still come, its
+        transcript as far as it was written (further than it was heard) and its parts, and last that it is cancelled.
+        """
         if not sending or not self._sending:
             return []
+        late = [*self.sound(answer(self.script, self.downlink)[-1]), *self.said(" and", final=False)]
         self._sending = False
-        item = self._answer_item("incomplete", [{"type": "output_audio", "transcript": ""}])
-        response = self._response_as("cancelled", item)
+        item = self._answer_item("incomplete", [{"type": "output_audio", "transcript": self._transcript}])
+        part = {"type": "audio", "transcript": self._transcript}
         return [
+            *late,
             self._event("response.output_audio.done", **self._place()),
-            self._event("response.done", response=response),
+            *self.said(self._transcript, final=True),
+            self._event("response.content_part.done", **self._place(), part=part),
+            self._event("response.output_item.done", response_id=self._response, output_index=0, item=item),
+            self._event("response.done", response=self._response_as("cancelled", item)),
         ]
 
     # The shapes

@@ -65,6 +65,8 @@ class Script(Struct, frozen=True):
     """Of sound in one message."""
     speed: float = 5.0
     """Of sending, against real time."""
+    continuous: bool = False
+    """Silence is streamed in real time whenever nothing is said, as a telephone line does."""
 
 
 class Turn(Struct, frozen=True):
@@ -140,6 +142,13 @@ def answer(script: Script, downlink: Format) -> list[bytes]:
         size = max(1, round(script.chunk_s * rate)) * (2 if downlink.codec == "pcm" else 1)
         made = _answers[script, downlink] = [data[begin : begin + size] for begin in range(0, len(data), size)]
     return made
+
+
+def silence(seconds: float, downlink: Format) -> bytes:
+    """Return so much silence as it travels."""
+    import numpy as np
+
+    return encode(downlink, np.zeros(round(seconds * downlink.rate), "<i2"))
 
 
 def decode(form: Format, data: bytes) -> "Samples":

@@ -29,9 +29,9 @@ from typing import Any, ClassVar, Self
 from aiohttp import WSMsgType, web
 from msgspec.structs import asdict
 
-from pramana.providers.loopback.script import Ear, Script, Turn, answer, bytes_a_second, decode, spread
+from pramana.providers.loopback.script import Ear, Script, Turn, answer, bytes_a_second, decode, silence, spread
 from pramana.providers.loopback.server import Got
-from pramana.providers.voice import Format, Message
+from pramana.providers.voice import FRAME_S, Format, Message
 
 __all__ = ["Agent", "Call", "Script", "Turn", "VoiceLoopback"]
 
@@ -156,7 +156,10 @@ class Call:
         self._server, self._number, self._socket = server, number, socket
         self._ear = Ear(server.script.hangover_s)
         self._answering: asyncio.Task[None] | None = None
+        self._streaming: asyncio.Task[None] | None = None
         self._plays_until = 0.0
+        self._speaks = False
+        """Sound of an answer is being sent."""
         self._ready = False
 
     async def run(self) -> None:
@@ -181,6 +184,9 @@ class Call:
             self.close_code = self._socket.close_code
         finally:
             await self._stop()
+            if self._streaming:
+                self._streaming.cancel()
+                await asyncio.wait([self._streaming])
 
     async def _go_on(self, at: float) -> None:
         agent, script = self.agent, self._server.script
@@ -188,6 +194,8 @@ class Call:
             self._ready = True
             if script.unknown_event:
                 await self._send(agent.odd("a" * (1 << 20) if script.large_event else "a"))
+            if script.continuous:
+                self._streaming = asyncio.create_task(self._stream())
             if script.greets:
                 self._answering = asyncio.create_task(self._answer(None, 0.0, at))
         if agent.asks and script.hang is None:
@@ -197,6 +205,16 @@ class Call:
         for frame in sounds:
             for what in self._ear.feed(decode(agent.uplink, frame), agent.uplink.rate, at):
                 await (self._started() if what == "start" else self._stopped())
+
+    async def _stream(self) -> None:
+        """Send silence in real time, whenever all that was sent has been played."""
+        frame = silence(FRAME_S, self.agent.downlink)
+        while True:
+            now = time.monotonic()
+            if now >= self._plays_until and not self._speaks:
+                self._plays_until = max(now, self._plays_until) + FRAME_S
+                await self._send(self.agent.sound(frame))
+            await asyncio.sleep(max(0.001, self._plays_until - time.monotonic()))
 
     async def _started(self) -> None:
         sending = self._answering is not None and not self._answering.done()
@@ -226,6 +244,9 @@ class Call:
         pieces = spread(script.text, len(chunks))
         middle = len(chunks) // 2
         await self._send(agent.answer_begins())
+        self._speaks = True
+        if script.continuous:  # the silence before it is played first, and would move the answer
+            await asyncio.sleep(max(0.0, self._plays_until - time.monotonic()))
         for number, chunk in enumerate(chunks):
             messages = agent.sound(chunk)
             now = time.monotonic()
@@ -240,6 +261,7 @@ class Call:
             if number == middle:
                 await self._spoil()
             await asyncio.sleep(script.chunk_s / script.speed)
+        self._speaks = False
         if script.transcript == "with":
             await self._send(agent.said(script.text, final=True))
         await self._send(agent.answer_ends())
@@ -273,6 +295,7 @@ class Call:
 
     async def _stop(self) -> None:
         task, self._answering = self._answering, None
+        self._speaks = False
         if task and task is not asyncio.current_task():
             task.cancel()
             await asyncio.wait([task])

@@ -4,6 +4,7 @@
 API's words. It decides nothing that the command line would decide otherwise.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -12,14 +13,41 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from pramana.show.api import admin, audio, documentation, envelope, health
+from pramana.show.api import (
+    admin,
+    audio,
+    badge,
+    community,
+    compare,
+    documentation,
+    envelope,
+    events,
+    health,
+    models,
+    providers,
+    runs,
+    scenarios,
+    suites,
+)
 from pramana.show.api.gate import Gate
+from pramana.show.api.run_shapes import brief
 from pramana.show.api.serving import Serving
+from pramana.show.api.tail import Tail
+from pramana.show.findings import Findings
 
 ROUTERS = (
+    scenarios.router,  # first: routes are tried in this order, and nothing is asked for more often
     health.router,
     admin.router,
     audio.router,
+    suites.router,
+    providers.router,
+    models.router,
+    community.router,
+    badge.router,
+    runs.router,
+    events.router,
+    compare.router,
 )
 
 
@@ -33,7 +61,19 @@ def make_routes(serving: Serving) -> FastAPI:
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        jobs = None
+        if not serving.api_only:
+            from pramana.jobs import Jobs
+
+            jobs = Jobs(serving.store, allow_private=serving.private_addresses_allowed)
+            jobs.start()
+            serving.on_queued = jobs.wake
+        try:
+            yield
+        finally:
+            serving.closing.set()
+            if jobs:
+                await asyncio.to_thread(jobs.close)
 
     app = FastAPI(
         title="Pramana",
@@ -46,7 +86,10 @@ def make_routes(serving: Serving) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.serving = serving
-    envelope.install(app)
+    app.state.findings = Findings(serving.store)
+    app.state.tail = Tail(serving, brief)
+    serving.store.when_written(app.state.tail.wake)
+    envelope.install(app, [route for router in ROUTERS for route in router.routes])
     for router in ROUTERS:
         app.include_router(router)
     documentation.install(app)

@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Route
 
 from pramana.errors import InvalidInput, PramanaError, Problem, visible
 
@@ -156,8 +157,8 @@ def of_error(error: PramanaError) -> Response:
     return refuse(error.http_status, visible(str(error)), code=error.code, details=details)
 
 
-def install(app: FastAPI) -> None:
-    """Make every error of an application come out in the envelope."""
+def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Make every error of an application with these routes come out in the envelope."""
 
     async def ours(_: Request, error: Exception) -> Response:
         assert isinstance(error, PramanaError)  # noqa: S101 - it is registered for these alone
@@ -170,11 +171,14 @@ def install(app: FastAPI) -> None:
         more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
         return refuse(400, f"the request does not fit: {first}{more}", code="invalid_input", details=details)
 
-    async def framework(_: Request, error: Exception) -> Response:
+    async def framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101
         said = {404: "there is nothing at this address", 405: "this address does not take this method"}
-        text = said.get(error.status_code) or str(error.detail)
-        return refuse(error.status_code, text, headers=error.headers)
+        text, headers = said.get(error.status_code) or str(error.detail), dict(error.headers or {})
+        if error.status_code == 405:  # the framework names the methods of the first route only
+            there = [each for each in routes if isinstance(each, Route) and each.path_regex.match(request.url.path)]
+            headers["Allow"] = ", ".join(sorted({method for each in there for method in each.methods or ()}))
+        return refuse(error.status_code, text, headers=headers)
 
     app.add_exception_handler(PramanaError, ours)
     app.add_exception_handler(RequestValidationError, misfit)

@@ -160,11 +160,13 @@ class Gate:
         key = found.token_id or f"address {(scope.get('client') or ('?',))[0]}"
         now = time.monotonic()
         left, at = self._meters.get(key, (float(most), now))
-        left = min(float(most), left + (now - at) * most / 60) - 1
-        _keep(self._meters, key, (max(left, -1.0), now))
-        wait = max(0.0, -left * 60 / most)
-        scope["pramana.limits"] = (most, max(0, int(left)), (most - max(left, 0)) * 60 / most)
-        if left >= 0:
+        left = min(float(most), left + (now - at) * most / 60)
+        enough = left >= 1
+        left -= enough  # who is refused has not been served, and who waits as told is
+        _keep(self._meters, key, (left, now))
+        wait = (1 - left) * 60 / most
+        scope["pramana.limits"] = (most, int(left), (most - left) * 60 / most)
+        if enough:
             return None
         return refuse(
             429,

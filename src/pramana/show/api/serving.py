@@ -6,6 +6,7 @@ A route says which role it needs by one dependency, and a test walks all routes 
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -70,6 +71,8 @@ class Serving:
     began: float = field(default_factory=time.time)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to end: whoever waits for news stops waiting."""
+    on_queued: Callable[[], None] = lambda: None
+    """Called when a run was queued here, so that whoever carries runs out need not look for it."""
     _preferences: Preferences = field(default_factory=Preferences)
     _looked: float = float("-inf")
 

@@ -29,6 +29,8 @@ COMMANDS = {
     "selftest": ("pramana.show.cli.selftest:selftest", "Prove the clock that voice agents are timed with."),
     "serve": ("pramana.show.cli.serve:serve", "Serve the API, and run what is asked for."),
     "token": ("pramana.show.cli.token:token", "Make, list and revoke the server's tokens."),
+    "scenarios": ("pramana.show.cli.scenarios:scenarios", "Import and export the scenarios of a store or a server."),
+    "submit": ("pramana.show.cli.submit:submit", "Submit results to a server, run by run."),
     "suite": ("pramana.show.cli.suite:suite", "List, hash, verify and publish suites."),
     "schema": ("pramana.show.cli.schema:schema", "Print the JSON Schema of a file format, for editors."),
 }

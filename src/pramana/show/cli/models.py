@@ -1,21 +1,14 @@
 """`pramana models`: whom one may ask, and the weights of the embedded ones."""
 
-import json
 import sys
-import time
-from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import click
 from click.termui import progressbar
 
 from pramana import settings
-from pramana.errors import PramanaError, visible
+from pramana.errors import visible
 from pramana.show import terminal
-
-DAY_S = 24 * 3600
 
 
 @click.group(invoke_without_command=True)
@@ -25,7 +18,16 @@ DAY_S = 24 * 3600
 def models(context: click.Context, *, refresh: bool, as_json: bool) -> None:
     """List the models that each configured provider offers."""
     if context.invoked_subcommand is None:
-        offers = _offers(refresh=refresh)
+        from pramana.run.accounts import Reach
+        from pramana.show.offers import offers as asked
+        from pramana.store import open_store
+
+        store = open_store(settings.database_url())
+        try:
+            registered = [each.id for each in store.providers.list()]
+            offers = asked(Reach(store.providers.registered), registered, refresh=refresh)
+        finally:
+            store.close()
         if as_json:
             terminal.print_json(offers)
             return
@@ -79,69 +81,3 @@ def pull_weights(name: str) -> None:
     weights.pull(name, progress)
     if bar:
         bar.render_finish()
-
-
-def _offers(*, refresh: bool) -> dict[str, Any]:
-    """Return what each configured provider offers: from what it said within a day, else by asking it now."""
-    import asyncio
-
-    path = settings.home() / "cache" / "models.json"
-    said = _recent(path)
-    offers, heard = asyncio.run(_ask_all({} if refresh else said))
-    kept = {where: offer for where, offer in said.items() if where not in heard} | {
-        where: offer for where, offer in heard.items() if offer is not None
-    }
-    if kept != said:
-        with suppress(OSError):  # a folder that cannot be written to costs only the asking
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(kept), encoding="utf-8")
-    return offers
-
-
-def _recent(path: Path) -> dict[str, Any]:
-    """Return what was said within a day, by provider and base URL."""
-    try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        return {
-            where: {"at": float(offer["at"]), "models": [str(name) for name in offer["models"]]}
-            for where, offer in said.items()
-            if 0 <= time.time() - offer["at"] < DAY_S
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        return {}  # whatever it holds, it is only a cache
-
-
-async def _ask_all(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the offers by provider, and of those asked now what each said, by provider and base URL; None: nothing.
-
-    Only what a provider has said is worth keeping: a failure may be over the next minute, and a key may be set.
-    """
-    from pramana.model import Target
-    from pramana.providers.names import Accounts, open_provider
-
-    accounts = Accounts(settings.variable, timeout_s=20, proxy_for=settings.proxy_for)
-    offers: dict[str, Any] = {}
-    heard: dict[str, Any] = {}
-    for name in accounts.configured():
-        target = Target(name, name, "local" if name == "local" else "any")
-        where = name
-        try:
-            if account := accounts.account(target):
-                where = f"{name} {account.base_url}"
-            if known := said.get(where):
-                offers[name] = {"models": known["models"], "problem": None}
-                continue
-            heard[where] = None
-            provider = open_provider(target, accounts)
-            try:
-                found = sorted(map(str, await provider.models()))
-            finally:
-                await provider.close()
-        except PramanaError as error:
-            offers[name] = {"models": [], "problem": str(error)}
-        except Exception as error:  # noqa: BLE001 - whatever a stranger's provider raises is its own problem
-            offers[name] = {"models": [], "problem": f"the provider failed: {type(error).__name__}: {error}"}
-        else:
-            offers[name] = {"models": found, "problem": None}
-            heard[where] = {"at": time.time(), "models": found}
-    return offers, heard

@@ -9,15 +9,17 @@ import click
 from click.core import ParameterSource
 
 from pramana import settings
-from pramana.errors import InvalidInput, PramanaError, Problem, did_you_mean, quote
+from pramana.errors import InvalidInput, PramanaError, Problem, quote
 from pramana.model import Run
 from pramana.show import terminal
 from pramana.show.cli.options import POSITIVE, Finite, selecting
 from pramana.show.cli.outputs import Output
+from pramana.show.variants import variants
 
 if TYPE_CHECKING:
     from pramana.bench import Sources
     from pramana.load.selection import Selection
+    from pramana.load.sources import Uploads
     from pramana.run.stop import Stop
     from pramana.store.runs import Store
 
@@ -139,14 +141,14 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         else:
             begun = evaluate(
                 store,
-                _sources(paths, selection, given),
+                _sources(paths, selection, given, store.suites),
                 given["models"] or ("local",),
                 judge=given["judge"],
                 embedder=given["embedder"],
                 repeats=given["repeat"],
                 parameters=parameters,
                 system_prompt=system_prompt,
-                variants=_variants(given["modalities"], given["condition"]),
+                variants=variants(_listed(given["modalities"]), given["condition"], ("--modality", "--condition")),
                 stt=given["stt"],
                 voice=given["voice"],
             )
@@ -189,34 +191,8 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         store.close()
 
 
-_MODALITIES = ("text", "voice", "noisy")
-
-
-def _variants(modalities: str | None, condition: str | None) -> list[str] | None:
-    """Return how each case is asked; None where nothing was said about it."""
-    from pramana.run.speech import NOISY, PLAIN
-
-    stated = _spelled(condition)
-    if modalities is None:
-        return [f"{PLAIN}+{stated}"] if stated else None
-    found = []
-    for each in (each.strip() for each in modalities.split(",")):
-        if each not in _MODALITIES:
-            hint = did_you_mean(each, _MODALITIES)
-            raise InvalidInput(f"--modality {quote(each)} is none of {', '.join(_MODALITIES)}{hint}")
-        under = _spelled(",".join(part for part in (NOISY if each == "noisy" else "", stated) if part))
-        found.append(each if each == "text" else f"{PLAIN}+{under}" if under else PLAIN)
-    if condition is not None and set(found) == {"text"}:
-        raise InvalidInput("--condition is about speech, and nothing is spoken: add voice to --modality")
-    return found
-
-
-def _spelled(condition: str | None) -> str:
-    """Return conditions in their one spelling; nothing where there are none."""
-    from pramana.audio import conditions
-
-    found = conditions.parse(condition) if condition else None
-    return str(found) if found else ""
+def _listed(modalities: str | None) -> list[str] | None:
+    return None if modalities is None else modalities.split(",")
 
 
 def _leave(store: "Store", begun: Run) -> None:
@@ -279,12 +255,12 @@ def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path,
             raise click.UsageError(f"--{name} cannot go with PATHS: name files, or a tier of a suite, not both")
 
 
-def _sources(paths: tuple[Path, ...], selection: "Selection", given: dict[str, Any]) -> "Sources":
+def _sources(paths: tuple[Path, ...], selection: "Selection", given: dict[str, Any], uploads: "Uploads") -> "Sources":
     from pramana.bench import Sources
 
     if paths:
         return Sources.files(paths, selection)
-    return Sources.tier(given["suite"], "cheap" if given["tier"] is None else given["tier"], selection)
+    return Sources.tier(given["suite"], "cheap" if given["tier"] is None else given["tier"], selection, uploads)
 
 
 def _system_prompt(path: Path | None) -> str | None:

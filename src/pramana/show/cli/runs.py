@@ -1,9 +1,9 @@
 """`pramana runs`, `show` and `export`: what was run, what came of it, and how to take it elsewhere."""
 
 import errno
-import re
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from shutil import get_terminal_size
@@ -16,11 +16,14 @@ from pramana.model import Case, Result, Run
 from pramana.show import terminal
 from pramana.show.cli.options import selecting
 from pramana.show.cli.outputs import Output
-from pramana.show.exports import FORMATS, Format
+from pramana.show.exports import FORMATS, Format, recording_name
 
 if TYPE_CHECKING:
     from pramana.load.selection import Selection
     from pramana.store.runs import Store
+
+SHOWN_CONVERSATIONS = 20
+"""Of the cases that were chosen by their ids."""
 
 
 def _store() -> "closing[Store]":
@@ -39,6 +42,9 @@ def _as_data(run: Run) -> dict[str, Any]:
         "selection": dict(run.plan.selection),
         "models": [target.typed for target in run.plan.targets],
         "repeats": run.plan.repeats,
+        "variants": list(run.plan.variants),
+        "caller_voice": None if run.plan.variants == ("text",) else run.plan.voice,
+        "stt": run.plan.stt.typed if run.plan.stt else None,
         "created": run.created,
         "finished": run.finished,
         "expected": run.expected,
@@ -70,7 +76,13 @@ def runs(*, limit: int, as_json: bool) -> None:
 @selecting
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(run: str, *, selection: "Selection", as_json: bool) -> None:
-    """Show the summary of RUN: an id, the beginning of one, or `latest`; of all its cases, or of a selection."""
+    """Show the summary of RUN: an id, the beginning of one, or `latest`; of all its cases, or of a selection.
+
+    With --id also what was said, when and as what it was heard, and every check with its reason.
+    """
+    from itertools import islice
+
+    from pramana.show import conversation
     from pramana.show.selection import select
     from pramana.show.summary import decide, print_summary, summary_of_results
 
@@ -78,11 +90,19 @@ def show(run: str, *, selection: "Selection", as_json: bool) -> None:
         selected = select(store, store.run(run), selection)
         found = selected.run
         summary = summary_of_results(found, selected.results())
-    sentence = decide(found, summary).sentence
-    if as_json:
-        terminal.print_json({**_as_data(found), "notes": dict(found.notes), "sentence": sentence, **summary.as_data()})
-    else:
+        sentence = decide(found, summary).sentence
+        chosen = islice(selected.results(), SHOWN_CONVERSATIONS) if selection.ids else ()
+        if as_json:
+            said = [conversation.as_data(found, *each, store.blobs.get) for each in chosen]
+            data = {**_as_data(found), "notes": dict(found.notes), "sentence": sentence, **summary.as_data()}
+            terminal.print_json({**data, "conversations": said} if selection.ids else data)
+            return
         print_summary(found, summary, sentence)
+        for each in chosen:
+            conversation.print_conversation(found, *each, store.blobs.get)
+        more = summary.overall.total - SHOWN_CONVERSATIONS
+        if selection.ids and more > 0:
+            click.echo(f"\n… and {more:,} more: pramana export {found.id} has them all.")
         if found.stored < found.expected and not selection:
             click.echo(f"Unless it is under way, go on with: pramana run --resume {found.id}", err=True)
 
@@ -97,7 +117,7 @@ def show(run: str, *, selection: "Selection", as_json: bool) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
     metavar="DIR",
-    help="Instead: the recording and the event log of every call, into this folder.",
+    help="The recording and the event log of every call, into this folder; with --output the file too.",
 )
 def export(run: str, *, format_: Format, selection: "Selection", output: Path | None, audio: Path | None) -> None:
     """Write the results of RUN as JSON, CSV, JUnit, Markdown or one HTML page; all of them, or of a selection."""
@@ -108,7 +128,8 @@ def export(run: str, *, format_: Format, selection: "Selection", output: Path | 
         with _store() as store:
             selected = select(store, store.run(run), selection)
             _export_audio(store, selected.results(), audio)
-        return
+        if output is None:
+            return
     if output is None and sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
     with _store() as store:
@@ -117,7 +138,19 @@ def export(run: str, *, format_: Format, selection: "Selection", output: Path | 
             write(format_, selected.run, selected.results(), sys.stdout)
         else:
             with output.open("w", encoding="utf-8", newline="") as out:
-                write(format_, selected.run, selected.results(), out)
+                write(
+                    format_, selected.run, selected.results(), out, _recordings(audio or output.parent, output.parent)
+                )
+
+
+def _recordings(folder: Path, page: Path) -> "Callable[[Case, Result], str | None]":
+    """Return who knows the address of a recording from a page's folder, where it was exported; None where not."""
+
+    def found(case: Case, result: Result) -> str | None:
+        wav = folder / f"{name}.wav" if (name := recording_name(case, result)) else None
+        return os.path.relpath(wav, page).replace(os.sep, "/") if wav and wav.is_file() else None
+
+    return found
 
 
 def _export_audio(store: "Store", results: "Iterable[tuple[Case, Result]]", folder: Path) -> None:
@@ -125,16 +158,15 @@ def _export_audio(store: "Store", results: "Iterable[tuple[Case, Result]]", fold
     folder.mkdir(parents=True, exist_ok=True)
     written = 0
     for case, result in results:
-        if result.reply is None or result.reply.call is None:
+        name = recording_name(case, result)
+        if name is None or result.reply is None or result.reply.call is None:
             continue
-        key, call = result.key, result.reply.call
-        parts = [case.id, key.model, key.variant, *([f"repeat-{key.repeat + 1}"] if key.repeat else [])]
-        name = re.sub(r"[^\w.+=-]+", "_", "__".join(parts), flags=re.ASCII).lstrip("._-")[:120]
-        name = f"{name}__{call.log.removeprefix('sha256:')[:8]}"  # no two calls have one log
+        call = result.reply.call
         (folder / f"{name}.wav").write_bytes(store.blobs.get(call.recording))
         (folder / f"{name}.jsonl").write_bytes(store.blobs.get(call.log))
         written += 1
     if written:
-        click.echo(f"{written:,} calls: a stereo WAV (caller left, agent right) and an event log each, in {folder}")
+        calls = terminal.counted(written, "call")
+        click.echo(f"{calls}: a stereo WAV (caller left, agent right) and an event log each, in {folder}")
     else:
         click.echo("No result of this run was spoken, so there is nothing to hear.", err=True)

@@ -6,9 +6,15 @@ from pramana.show import terminal
 
 
 @click.command()
-@click.argument("format_", metavar="suite|scenario|results", type=click.Choice(["suite", "scenario", "results"]))
+@click.argument(
+    "format_",
+    metavar="suite|scenario|agent|results",
+    type=click.Choice(["suite", "scenario", "agent", "results"]),
+)
 def schema(format_: str) -> None:
-    """Print JSON Schema (2020-12): of one line of a suite, of a scenario document, or of results.json.
+    """Print JSON Schema (2020-12) of a file format.
+
+    Of one line of a suite, a scenario document, the description of a voice agent, or results.json.
 
     For scenarios, name the file under "yaml.schemas" in your editor. Editors do not read JSONL by a schema yet: there,
     `pramana validate` is the way, and the schema is for programs that write suites.
@@ -18,6 +24,7 @@ def schema(format_: str) -> None:
 
         terminal.print_json(results_schema())
         return
-    from pramana.load.schema import scenario_schema, suite_schema
+    from pramana.load.schema import agent_schema, scenario_schema, suite_schema
 
-    terminal.print_json(suite_schema() if format_ == "suite" else scenario_schema())
+    made = {"suite": suite_schema, "scenario": scenario_schema, "agent": agent_schema}
+    terminal.print_json(made[format_]())

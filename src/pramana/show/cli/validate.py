@@ -23,7 +23,7 @@ from pramana.show import terminal
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--github", is_flag=True, help="Print annotations that GitHub shows beside the line.")
 def validate(paths: tuple[Path, ...], *, max_errors: int, lint: bool, as_json: bool, github: bool) -> int:
-    """Check suite (.jsonl) and scenario (.yaml, .yml) files; folders are searched to the bottom.
+    """Check suites (.jsonl), scenarios and described agents (.yaml, .yml); folders are searched to the bottom.
 
     Without PATHS, the built-in suites and scenarios are checked. Exit code: 0 when all files are valid (warnings do not
     count), 2 on any error.
@@ -39,6 +39,7 @@ def validate(paths: tuple[Path, ...], *, max_errors: int, lint: bool, as_json: b
                 "files": report.files,
                 "scenarios": report.scenarios,
                 "test_cases": report.test_cases,
+                "agents": report.agents,
                 "errors": problems.errors,
                 "warnings": problems.warnings,
                 "hashes": report.hashes,
@@ -57,6 +58,7 @@ def validate(paths: tuple[Path, ...], *, max_errors: int, lint: bool, as_json: b
     if report.ok:
         counts += [terminal.counted(report.scenarios, "scenario")] if report.scenarios else []
         counts += [terminal.counted(report.test_cases, "test case")] if report.test_cases else []
+        counts += [terminal.counted(report.agents, "voice agent")] if report.agents else []
     found = f"{terminal.counted(problems.errors, 'error')}, {terminal.counted(problems.warnings, 'warning')}"
     verdict = click.style("valid", fg="green") if report.ok else click.style("not valid", fg="red")
     click.echo(f"{verdict}: {', '.join(counts)}: {found}")

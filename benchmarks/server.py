@@ -1,0 +1,247 @@
+"""What does the server cost? Each of its jobs against the least that could do the same, in one run.
+
+Every row is a function: it prepares, measures both in turns, and returns medians. Servers are processes of their own.
+Bars: listing 20 scenarios at no less than 60 % of the requests a second of a bare FastAPI route that runs the same
+SELECT and returns the same JSON; importing 10,000 scenarios by one request in at most 2 times the parse alone.
+Synthetic scenarios.
+The rows of what a community submits stand in `benchmarks.submissions`.
+"""
+
+import asyncio
+import http.client
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+from benchmarks.yaml_positions import COUNT, text
+from pramana import settings
+from pramana.load.problems import Problems
+from pramana.load.scenario import parse_scenarios
+
+LISTED, KEPT, CONNECTIONS, LISTING_S, LISTING_ROUNDS = 20, 1_000, 8, 0.5, 31
+IMPORT_ROUNDS = 7
+ONE = text().partition("  - id: booking-ferry-1\n")[0].replace("booking-ferry-0", "the-first")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    what: str
+    yardstick: str
+    theirs: str
+    ours: str
+    ratio: float
+    bar: float
+    at_least: bool
+    """Whether the ratio must not be below the bar, or not above it."""
+
+    @property
+    def kept(self) -> bool:
+        return self.ratio >= self.bar if self.at_least else self.ratio <= self.bar
+
+    def __str__(self) -> str:
+        bound = f"at {'least' if self.at_least else 'most'} {self.bar:g}"
+        return f"| {self.what} | {self.yardstick}: {self.theirs} | {self.ours} | {self.ratio:.2f} (bar: {bound}) |"
+
+
+# ── Servers ──
+
+
+@contextmanager
+def process(command: list[str], home: Path) -> Iterator[str]:
+    """Start a server, and give its address once it says so."""
+    environment = {**os.environ, "PRAMANA_HOME": str(home)}  # noqa: TID251 - a child gets what a child gets
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as started:
+        assert started.stdout  # noqa: S101 - it is a pipe
+        try:
+            found = re.search(r"http://\S+:\d+", started.stdout.readline())
+            if not found:
+                sys.exit(f"{' '.join(command)} did not start")
+            yield found[0]
+        finally:
+            started.terminate()
+
+
+def ours(home: Path) -> AbstractContextManager[str]:
+    """Serve a data folder as everybody does."""
+    return process([sys.executable, "-m", "pramana", "serve", "--port", "0"], home)
+
+
+def bare(home: Path) -> AbstractContextManager[str]:
+    """Serve a data folder by the least that can."""
+    return process([sys.executable, "-m", "benchmarks.server", "--bare"], home)
+
+
+def serve_bare(home: Path) -> None:
+    """Serve one route without gate, roles, filters or errors: the same SELECT, the same JSON, nothing taken apart."""
+    import socket
+
+    import sqlalchemy
+    import uvicorn
+    from fastapi import FastAPI, Response
+
+    engine = sqlalchemy.create_engine(f"sqlite:///{home / 'pramana.sqlite3'}")
+    query = """SELECT group_concat(substr(body, 1, length(body) - 1)
+        || ',"createdAt":"' || created || '","updatedAt":"' || updated || '"}', ','),
+        (SELECT count(*) FROM scenarios)
+        FROM (SELECT id, body, created, updated FROM scenarios ORDER BY id LIMIT ? OFFSET ?) AS page"""
+    app = FastAPI()
+
+    @app.get("/api/scenarios")
+    def listed(page: int = 1, pageSize: int = 50) -> Response:  # noqa: N803 - the API's name
+        with engine.connect() as connection:
+            found, total = connection.exec_driver_sql(query, (pageSize, (page - 1) * pageSize)).one()
+        meta = {"page": page, "pageSize": pageSize, "total": total, "totalPages": -(-total // pageSize)}
+        written = json.dumps(meta, separators=(",", ":"))
+        whole = f'{{"success":true,"data":[{found}],"meta":{written}}}'
+        return Response(whole, media_type="application/json")
+
+    # Named TCP, or asyncio does not switch Nagle's algorithm off, and every answer waits for an acknowledgement.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen()
+    print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    asyncio.run(server.serve([listening]))
+
+
+# ── Asking ──
+
+
+def post_yaml(url: str, document: str) -> tuple[float, bytes]:
+    """Import a document; return the seconds until the answer is here, and the answer."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=600)
+    start = time.perf_counter()
+    connection.request("POST", "/api/scenarios/import", document.encode(), {"Content-Type": "application/yaml"})
+    response = connection.getresponse()
+    answer = response.read()
+    took = time.perf_counter() - start
+    connection.close()
+    if response.status != 201:
+        sys.exit(f"the import failed: {response.status} {answer[:500]!r}")
+    return took, answer
+
+
+def get(url: str) -> object:
+    """Return what an address answers."""
+    with urlopen(url) as response:  # noqa: S310 - our own servers
+        return json.load(response)
+
+
+async def requests_per_second(url: str, path: str, seconds: float) -> float:
+    """Ask the same again and again over some connections; return the rate."""
+    parts = urlsplit(url)
+    request = f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode()
+    done = 0
+    until = time.perf_counter() + seconds
+
+    async def client() -> None:
+        nonlocal done
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        while time.perf_counter() < until:
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            if not head.startswith(b"HTTP/1.1 200"):
+                sys.exit(f"the list failed: {head!r}")
+            found = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+            await reader.readexactly(int(found[1]) if found else 0)
+            done += 1
+        writer.close()
+
+    start = time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(CONNECTIONS)))
+    return done / (time.perf_counter() - start)
+
+
+# ── Rows ──
+
+
+def listing() -> Row:
+    """List 20 scenarios of 1,000."""
+    path = f"/api/scenarios?pageSize={LISTED}"
+    rates: dict[str, list[float]] = {"bare": [], "ours": []}
+    with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as mine:
+        post_yaml(mine, text().partition(f"  - id: booking-ferry-{KEPT}\n")[0])
+        with bare(Path(folder)) as theirs:
+            if get(mine + path) != get(theirs + path):
+                sys.exit("the two do not answer the same")
+            for name, url in (("bare", theirs), ("ours", mine)) * (LISTING_ROUNDS + 1):
+                rates[name].append(asyncio.run(requests_per_second(url, path, LISTING_S)))
+    theirs_, ours_ = (statistics.median(rates[name][1:]) for name in rates)  # the first round warms both up
+    what = f"list {LISTED} scenarios of {KEPT:,}, requests a second"
+    return Row(what, "bare FastAPI route", f"{theirs_:,.0f}", f"{ours_:,.0f}", ours_ / theirs_, 0.6, at_least=True)
+
+
+def importing() -> Row:
+    """Import 10,000 new scenarios by one request, into an empty store each time."""
+    document = text()
+    alone, imported = [], []
+    command = [sys.executable, "-m", "benchmarks.server", "--parse"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parser:
+        assert parser.stdin  # noqa: S101 - they are pipes
+        assert parser.stdout  # noqa: S101
+        for _ in range(IMPORT_ROUNDS + 1):
+            parser.stdin.write("again\n")
+            parser.stdin.flush()
+            alone.append(float(parser.stdout.readline()))
+            with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as url:
+                post_yaml(url, ONE)
+                took, answer = post_yaml(url, document)
+            if answer.count(b'"createdAt"') != COUNT:
+                sys.exit("the answer does not hold every scenario")
+            imported.append(took)
+        parser.stdin.close()
+    theirs, mine = statistics.median(alone[1:]), statistics.median(imported[1:])
+    what = f"import {COUNT:,} scenarios by one request, seconds"
+    return Row(what, "parse alone", f"{theirs:.2f}", f"{mine:.2f}", mine / theirs, 2, at_least=False)
+
+
+def parse_alone() -> None:
+    """Parse the document each time a line comes in, and say how many seconds it took."""
+    document = text()
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        count = len(parse_scenarios(document, Problems()))
+        took = time.perf_counter() - start
+        if count != COUNT:
+            sys.exit(f"expected {COUNT} scenarios, got {count}")
+        print(took, flush=True)
+
+
+ROWS: tuple[Callable[[], Row], ...] = (listing, importing)
+
+
+def main() -> int:
+    """Print the table; exit 1 when a bar is missed."""
+    from benchmarks import submissions  # it builds on this file
+
+    print("| what | yardstick | Pramana | ratio |")
+    print("| --- | --- | --- | --- |")
+    missed = 0
+    for measure in (*ROWS, *submissions.ROWS):
+        row = measure()
+        print(row, flush=True)
+        missed += not row.kept
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    if "--bare" in sys.argv:
+        serve_bare(settings.home())
+    elif "--parse" in sys.argv:
+        parse_alone()
+    else:
+        sys.exit(main())

@@ -1,0 +1,316 @@
+"""What changed beside the verdicts: times and misheard words of two runs by case in; differences with intervals out.
+
+The case is the unit, and each is compared with itself: its lines one by one, on as many repeats as both sides have, and
+what it took is the median of these. Of all cases the median of the differences is told, with the exact interval that
+inverts the sign test: nothing is supposed about how times are spread. A time that nobody lived to see is known to be
+longer than was waited and no more. So a difference may be a range; the interval is made of its lower ends below and of
+its upper ends above, and holds whatever the truth was. Fewer than six cases have no interval.
+
+Misheard words are pooled: all errors over all words. Whether they differ is decided by flipping signs case by case; the
+interval is that of a ratio of sums, with cases as the clusters.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Final, Literal
+
+from pramana.analyse.calls import heard_of, referred_of
+from pramana.analyse.gate import BAD, GOOD, INCONCLUSIVE, Decision
+from pramana.analyse.intervals import Interval, median_interval, ratio_difference, sign_flip
+from pramana.analyse.voice import CALL, Line, lines_of, observations
+from pramana.errors import InvalidInput
+from pramana.model import Check
+
+ALPHA = 0.05
+NOTICED_S = 0.001
+"""A shorter difference is not worth a sentence, however sure it is."""
+
+Measure = Literal["voice to voice", "time to give way", "total time", "time to first token"]
+VOICE_TO_VOICE: Final = "voice to voice"
+TOTAL: Final = "total time"
+TIMES: tuple[Measure, ...] = (VOICE_TO_VOICE, "time to give way", TOTAL, "time to first token")
+GATED: tuple[Measure, ...] = (VOICE_TO_VOICE, TOTAL)
+"""What a bar is about: of calls and of what was typed, the time that a person waits."""
+Words = Literal["misheard words", "word error rate"]
+
+Range = tuple[float, float]
+"""A number that lies from the first to the second, both the same where it is known."""
+
+
+@dataclass(slots=True)
+class Taken:
+    """What was measured of one case on one side, over its repeats and the lines of its calls."""
+
+    times: dict[Measure, dict[int, list[Range]]] = field(default_factory=dict)
+    """By line, one time a repeat."""
+    words: dict[Words, list[tuple[int, int]]] = field(default_factory=dict)
+    """Errors, and the words they are of, one a repeat."""
+
+    def typed(self, total_s: float | None, first_token_s: float | None) -> None:
+        """Note how long an answer took that was written."""
+        if total_s is not None:
+            self._note(TOTAL, 0, (total_s, total_s))
+        if first_token_s is not None:
+            self._note("time to first token", 0, (first_token_s, first_token_s))
+
+    def called(self, checks: Iterable[Check]) -> None:
+        """Note what the check of a call has measured; without one, nothing."""
+        for check in checks:
+            if check.name == CALL and check.evidence:
+                for place, line in enumerate(lines_of(check.evidence)):
+                    self._line(place, line)
+                heard: tuple[tuple[Words, Any], ...] = (
+                    ("misheard words", heard_of(check.evidence)),
+                    ("word error rate", referred_of(check.evidence)),
+                )
+                for name, counted in heard:
+                    if counted.words:
+                        self.words.setdefault(name, []).append((counted.errors, counted.words))
+
+    def _line(self, place: int, line: Line) -> None:
+        for seconds, censored in observations([line]):
+            self._note(VOICE_TO_VOICE, place, (seconds, math.inf if censored else seconds))
+        if line.yield_s is not None:
+            self._note("time to give way", place, (line.yield_s, line.yield_s))
+        elif line.yield_censored_s is not None:
+            self._note("time to give way", place, (line.yield_censored_s, math.inf))
+
+    def _note(self, name: Measure, place: int, seconds: Range) -> None:
+        self.times.setdefault(name, {}).setdefault(place, []).append(seconds)
+
+
+def together(repeats: Iterable[Taken]) -> Taken:
+    """Return what was measured of a case in all its repeats, in their order."""
+    found = Taken()
+    for each in repeats:
+        for name, lines in each.times.items():
+            for place, seconds in lines.items():
+                found.times.setdefault(name, {}).setdefault(place, []).extend(seconds)
+        for kind, counted in each.words.items():
+            found.words.setdefault(kind, []).extend(counted)
+    return found
+
+
+Side = Mapping[str, Taken]
+"""By case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing measured on both sides. Times are in seconds, words a share of the words; infinite is unbounded."""
+
+    what: Measure | Words
+    cases: int
+    """Compared, each with itself."""
+    only_base: int
+    """Cases that were measured before and not now."""
+    base: Range
+    """The median over cases of what was measured; of words the pooled rate."""
+    new: Range
+    difference: Range
+    """Of times the median of the cases' differences, of words the difference of the rates."""
+    interval: Interval | None
+    """At 95 %; None of fewer cases than can have one."""
+    method: str
+    ratio: Range = (1.0, 1.0)
+    """Of times: the median of new over base."""
+    ratio_interval: Interval | None = None
+    worst: float = math.inf
+    """The upper end of the interval if cases that were not measured now took for ever; `worst_ratio` likewise."""
+    worst_ratio: float = math.inf
+    p_value: float | None = None
+    """Of words."""
+    words: tuple[int, int] = (0, 0)
+    """That the rates are of, before and now."""
+
+    @property
+    def proven(self) -> bool:
+        """It is not by chance, at 5 %."""
+        if self.interval is None or (self.p_value is not None and self.p_value > ALPHA):
+            return False
+        return self.interval.low > 0 or self.interval.high < 0
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data; an end that is not known is null."""
+        timed = self.what in TIMES
+        return {
+            "what": self.what,
+            "unit": "seconds" if timed else "share of words",
+            "cases": self.cases,
+            "only_base": self.only_base,
+            "base": _ends(self.base),
+            "new": _ends(self.new),
+            "difference": _ends(self.difference),
+            "interval": _ends((self.interval.low, self.interval.high)) if self.interval else None,
+            **({"ratio": _ends(self.ratio)} if timed else {"p_value": self.p_value, "words": list(self.words)}),
+            "proven": self.proven,
+            "method": self.method,
+        }
+
+
+def _ends(given: Range) -> list[float | None]:
+    return [each if math.isfinite(each) else None for each in given]
+
+
+def changes(base: Side, new: Side) -> tuple[Change, ...]:
+    """Return what was measured on both sides, the times first."""
+    timed = (_time(name, base, new) for name in TIMES)
+    counted = (_words(name, base, new) for name in ("misheard words", "word error rate"))
+    return tuple(each for each in (*timed, *counted) if each is not None)
+
+
+def _time(name: Measure, base: Side, new: Side) -> Change | None:
+    before: list[Range] = []
+    after: list[Range] = []
+    differences: list[Range] = []
+    ratios: list[Range] = []
+    lost = 0
+    for case, taken in base.items():
+        old, now = taken.times.get(name, {}), new[case].times.get(name, {}) if case in new else {}
+        lines = [(_over_repeats(old[at], now[at]), _over_repeats(now[at], old[at])) for at in old if at in now]
+        if not lines:
+            lost += bool(old)
+            continue
+        before.append(_middle([was for was, _ in lines]))
+        after.append(_middle([is_ for _, is_ in lines]))
+        differences.append(_middle([(is_[0] - was[1], is_[1] - was[0]) for was, is_ in lines]))
+        ratios.append(
+            _middle([(is_[0] / was[1], is_[1] / was[0]) for was, is_ in lines if was[0] > 0] or [(0, math.inf)])
+        )
+    if not differences:
+        return None
+    unmeasured = [(-math.inf, math.inf)] * lost
+    worst, worst_ratio = median_interval([*differences, *unmeasured]), median_interval([*ratios, *unmeasured])
+    return Change(
+        name,
+        len(differences),
+        lost,
+        _middle(before),
+        _middle(after),
+        _middle(differences),
+        median_interval(differences),
+        "exact sign test",
+        _middle(ratios),
+        median_interval(ratios),
+        math.inf if worst is None else worst.high,
+        math.inf if worst_ratio is None else worst_ratio.high,
+    )
+
+
+def _over_repeats(side: Sequence[Range], other: Sequence[Range]) -> Range:
+    """Return what a line took: on as many repeats as the other side has, or swapping the sides would change more."""
+    return _middle(side[: min(len(side), len(other))])
+
+
+def _middle(ranges: Sequence[Range]) -> Range:
+    """Return the median of numbers of which some are only known to lie somewhere."""
+    return median(low for low, _ in ranges), median(high for _, high in ranges)
+
+
+def _words(name: Words, base: Side, new: Side) -> Change | None:
+    rows: list[tuple[int, int, int, int]] = []
+    lost = 0
+    for case, taken in base.items():
+        old, now = taken.words.get(name, []), new[case].words.get(name, []) if case in new else []
+        repeats = min(len(old), len(now))
+        if not repeats:
+            lost += bool(old)
+            continue
+        was, is_ = old[:repeats], now[:repeats]
+        rows.append((*map(sum, zip(*was, strict=True)), *map(sum, zip(*is_, strict=True))))  # type: ignore[arg-type]
+    if not rows:
+        return None
+    words = sum(row[1] for row in rows), sum(row[3] for row in rows)
+    rates = sum(row[0] for row in rows) / words[0], sum(row[2] for row in rows) / words[1]
+    difference = rates[1] - rates[0]
+    return Change(
+        name,
+        len(rows),
+        lost,
+        (rates[0], rates[0]),
+        (rates[1], rates[1]),
+        (difference, difference),
+        ratio_difference(rows),
+        "sign flips by case",
+        p_value=sign_flip([row[2] - row[0] for row in rows]),
+        words=words,
+    )
+
+
+# ── A bar ──
+
+_LIMIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|%)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much slower is slow: so many seconds, or such a share of what it took."""
+
+    text: str
+    seconds: float | None = None
+    share: float | None = None
+
+
+def limit_of(text: str) -> Limit:
+    """Return the limit that a text names.
+
+    >>> limit_of("200ms").seconds, limit_of("1.5 s").seconds, limit_of("20%").share
+    (0.2, 1.5, 0.2)
+    """
+    found = _LIMIT.fullmatch(text)
+    if found is None:
+        raise InvalidInput(f"{text!r} says no time and no share: 200ms, 0.5s, 20%")
+    number, unit = float(found[1]), found[2]
+    if unit == "%":
+        return Limit(f"{number:g} %", share=number / 100)
+    return Limit(f"{number:g} {unit}", seconds=number / 1000 if unit == "ms" else number)
+
+
+def slower(found: Iterable[Change], limit: Limit) -> Decision:
+    """Decide whether the new run is slower by more than the limit: proven (1), proven not to be (0), or neither (4).
+
+    Only what survives the worst is proven not to be: cases that were timed before and not now count as endless.
+    """
+    timed = [each for each in found if each.what in GATED]
+    decisions = [(_beyond(each, limit), each) for each in timed]
+    if not decisions:
+        return Decision(
+            INCONCLUSIVE, f"Not decided whether it is more than {limit.text} slower: no case was timed on both sides."
+        )
+    code = next(each for each in (BAD, INCONCLUSIVE, GOOD) if any(each == code for code, _ in decisions))
+    which = [each for code_, each in decisions if code_ == code]
+    names = " and ".join(each.what for each in which)
+    match code:
+        case 1:
+            sentence = f"Too slow: {names} is more than {limit.text} slower, and that is proven."
+        case 0:
+            sentence = f"Not slower by more than {limit.text}: {names}."
+        case _:
+            sentence = f"Not decided whether {names} is more than {limit.text} slower: {_why_not(which)}."
+    return Decision(code, sentence)
+
+
+def _beyond(change: Change, limit: Limit) -> int:
+    if limit.seconds is not None:
+        interval, most, worst = change.interval, limit.seconds, change.worst
+    else:
+        interval, most, worst = change.ratio_interval, 1 + (limit.share or 0.0), change.worst_ratio
+    if interval is None:
+        return INCONCLUSIVE
+    return BAD if interval.low > most else GOOD if worst <= most else INCONCLUSIVE
+
+
+def _why_not(which: Sequence[Change]) -> str:
+    few = [each.cases for each in which if each.interval is None]
+    if few:
+        return f"{few[0]} case{'' if few[0] == 1 else 's'} can prove nothing about times, and {FEWEST} may"
+    lost = max(each.only_base for each in which)
+    unmeasured = f", with {lost} case{'' if lost == 1 else 's'} that had a time before and none now" if lost else ""
+    return f"the interval reaches from less to more{unmeasured}"
+
+
+FEWEST = next(count for count in range(1, 100) if median_interval([(0.0, 0.0)] * count))
+"""Cases that an interval of a median needs."""

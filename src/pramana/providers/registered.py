@@ -1,0 +1,93 @@
+"""What may be registered as a provider through a server: an id, a kind and what is said of it come in, checked.
+
+Providers that run code exist only in the local configuration of a machine. Nothing here stores anything, asks anyone or
+sees a key.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from pramana.errors import InvalidInput, did_you_mean, quote
+from pramana.providers.names import (
+    ALIASES,
+    AT_THE_MODEL,
+    BEGINNINGS,
+    ID,
+    RUNS_CODE,
+    VARIABLES,
+    WITHOUT_ACCOUNT,
+    Registered,
+    checked_url,
+    providers,
+    resolve,
+)
+
+KINDS = tuple(name for name in providers.builtin if name not in RUNS_CODE)
+LONGEST = 2_000
+"""Characters of an address or of a model's name."""
+
+
+def checked(
+    provider_id: str,
+    kind: str,
+    *,
+    base_url: str | None = None,
+    model: str | None = None,
+    description: Mapping[str, Any] | None = None,
+    has_key: bool = False,
+) -> Registered:
+    """Return a provider that may be registered; raises `InvalidInput` with what to say instead."""
+    if kind not in KINDS:
+        if kind in providers:
+            raise InvalidInput(
+                f"providers of the kind {quote(kind)} run code, so they exist only in the local configuration of a "
+                "machine, never through a server"
+            )
+        raise InvalidInput(f"there is no kind {quote(kind)}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}")
+    _check_id(provider_id, kind)
+    if kind in WITHOUT_ACCOUNT and (base_url or has_key):
+        raise InvalidInput(f"{kind} asks nobody, so it takes neither an address nor a key; leave them out")
+    if base_url is not None:
+        base_url = _checked_address(base_url, kind)
+    elif kind == "compatible":
+        raise InvalidInput("a compatible server needs its address: baseUrl, as in https://HOST/v1")
+    if (description is not None) != (kind == "websocket"):
+        which = "needs its description: arguments.description" if kind == "websocket" else "takes no description"
+        raise InvalidInput(f"a provider of the kind {kind} {which}")
+    if model is not None and (not model.strip() or len(model) > LONGEST):
+        raise InvalidInput(f"a model's name has 1 to {LONGEST:,} characters")
+    if has_key and kind in AT_THE_MODEL and model is None:
+        raise InvalidInput(
+            f"the address of {kind} is its model, and a key goes only where it was meant to; say where: arguments.model"
+        )
+    if model is not None and kind != "websocket":
+        resolve(f"{kind}:{model}", for_others=True)
+    return Registered(provider_id, kind, base_url, model, description)
+
+
+def _check_id(provider_id: str, kind: str) -> None:
+    if not ID.fullmatch(provider_id):
+        raise InvalidInput(
+            "an id is 1 to 64 small letters, digits, dots, hyphens and underscores, such as my-vllm; found "
+            f"{quote(provider_id)}"
+        )
+    if provider_id == kind and kind not in (*WITHOUT_ACCOUNT, "websocket"):
+        return
+    taken = provider_id in providers or provider_id in ALIASES or provider_id in ("http", "https", "ft")
+    if taken or any(beginning.match(provider_id) for beginning in BEGINNINGS.values()):
+        raise InvalidInput(
+            f"{quote(provider_id)} already means something else where a model is typed; choose another id, such as "
+            f"my-{provider_id[:61]}"
+        )
+
+
+def _checked_address(base_url: str, kind: str) -> str:
+    calls = VARIABLES[kind].base_url == ""
+    schemes = ("http", "https", "ws", "wss") if calls else ("http", "https")
+    if len(base_url) > LONGEST or not base_url.isprintable() or " " in base_url or "#" in base_url:
+        raise InvalidInput("baseUrl is no address of a server; write https://HOST/PATH")
+    found = checked_url(base_url, "write baseUrl as https://HOST/PATH", "send the key as apiKey")
+    if urlsplit(found).scheme not in schemes:
+        raise InvalidInput(f"baseUrl begins with {quote(urlsplit(found).scheme)}; expected {' or '.join(schemes)}")
+    return found

@@ -1,0 +1,127 @@
+"""`/api/compare`: which of two runs is better, case by case, with the interval of the difference."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from pramana.show.api.envelope import PageNumber, PageSize, Shape, answer, documented, page_of
+from pramana.show.api.run_shapes import camel
+from pramana.show.api.serving import Here, Viewer
+from pramana.show.comparing import as_data, compared, of_run
+
+router = APIRouter(tags=["compare"])
+NAMED = 100
+"""Cases that are named of each kind that is no flip."""
+_Run = Annotated[str, Query(min_length=1, max_length=200)]
+_Model = Annotated[str | None, Query(max_length=500)]
+
+
+class FlipShape(Shape):
+    """A case that passes less or more often than before."""
+
+    case: str
+    direction: Literal["lost", "gained"]
+    base_passed: int
+    new_passed: int
+    repeats: int
+
+
+class NamedShape(Shape):
+    """How many cases, and the first of them."""
+
+    count: int
+    cases: list[str]
+
+
+class ApartShape(Shape):
+    """A case with verdicts of two judges."""
+
+    case: str
+    base: list[str]
+    new: list[str]
+
+
+class ApartNamedShape(Shape):
+    """How many such cases, and the first of them."""
+
+    count: int
+    cases: list[ApartShape]
+
+
+class ComparisonShape(Shape):
+    """What came of it."""
+
+    base: str
+    new: str
+    verdict: Literal["regression", "improvement", "no_change", "inconclusive"]
+    sentence: str = Field(description="The answer in plain words; show it first")
+    detail: str
+    pairs: int
+    base_rate: float | None
+    new_rate: float | None
+    difference: float | None
+    interval: Annotated[list[float], Field(min_length=2, max_length=2)] = Field(
+        description="Of the difference, at 95 %"
+    )
+    p_value: float
+    test: str
+    lost: int
+    gained: int
+    flips: list[FlipShape] = Field(description="The losses first, the largest before the others; in pages")
+    excluded: NamedShape = Field(description="Cases without a verdict on one side or both")
+    apart: ApartNamedShape
+    only_base: NamedShape
+    only_new: NamedShape
+
+
+@router.get("/api/compare", summary="Compare two runs", **documented(ComparisonShape, 404))
+def compare_runs(
+    here: Here,
+    _: Viewer,
+    base: _Run,
+    new: _Run,
+    page: PageNumber = 1,
+    page_size: PageSize = 50,
+    model: _Model = None,
+    new_model: Annotated[str | None, Query(alias="newModel", max_length=500)] = None,
+    *,
+    any_suite: Annotated[bool, Query(alias="anySuite")] = False,
+    any_judge: Annotated[bool, Query(alias="anyJudge")] = False,
+) -> Response:
+    """Pair the cases of two runs and weigh the evidence; of runs with several models, name one.
+
+    Cases that changed come in pages, those that pass less often first.
+    """
+    before = of_run(here.store, base, model)
+    after = of_run(here.store, new, new_model or model)
+    found, names = compared(before, after, any_suite=any_suite, any_judge=any_judge, how="anySuite=true")
+    data = as_data(found, names)
+    changed = [{**each, "direction": kind} for kind in ("lost", "gained") for each in data[kind]]
+    flips, meta = page_of(changed, page, page_size)
+    told = {
+        name: data[name]
+        for name in data
+        if name not in ("lost", "gained", "excluded", "apart", "only_base", "only_new")
+    }
+    return answer(
+        {
+            "base": before.name.partition(" ")[0],
+            "new": after.name.partition(" ")[0],
+            **camel(told),
+            "lost": len(data["lost"]),
+            "gained": len(data["gained"]),
+            "flips": camel(flips),
+            **{_camel(name): _named(data[name]) for name in ("excluded", "apart", "only_base", "only_new")},
+        },
+        meta,
+    )
+
+
+def _named(cases: Sequence[Any]) -> dict[str, Any]:
+    return {"count": len(cases), "cases": list(cases[:NAMED])}
+
+
+def _camel(name: str) -> str:
+    return {"only_base": "onlyBase", "only_new": "onlyNew"}.get(name, name)

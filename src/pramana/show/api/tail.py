@@ -1,0 +1,321 @@
+"""News for whoever listens: one task a process looks into the store, and tells all of its listeners.
+
+It looks while somebody listens, five times a second and at once when this process has written something. A run is
+followed by the numbers of its results, everything else by the numbers of the changes, so that a run of this process, of
+another or of the command line looks the same, and whoever was cut off goes on where they were.
+"""
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from pramana.errors import PramanaError
+from pramana.model import Result
+from pramana.show.api.serving import Serving
+from pramana.store.changes import Change
+from pramana.store.pages import State
+from pramana.store.queue import UNDER_WAY
+
+log = logging.getLogger("pramana.api")
+
+LOOK_S = 0.2
+LEAST_S = 0.02
+"""Between two looks, however much is written."""
+HEARTBEAT_S = 15.0
+PIECE = 500
+"""Results that are read at once."""
+REMEMBERED = 2_000
+"""Events of one run, or changes, that are at hand; who is further behind reads from the store."""
+_STILL_HERE = b": still here\n\n"
+Describe = Callable[[int, Result], dict[str, Any]]
+
+
+def event(name: str, data: Any, number: int | None = None) -> bytes:
+    """Return one server-sent event.
+
+    >>> event("progress", {"stored": 1})
+    b'event: progress\\ndata: {"stored":1}\\n\\n'
+    """
+    try:
+        body = msgspec.json.encode(data)
+    except (UnicodeEncodeError, ValueError, TypeError, OverflowError):  # half of a surrogate pair: a model may say so
+        from pramana.show.terminal import as_json
+
+        body = as_json(data).replace("\n", " ").encode()
+    numbered = b"" if number is None else b"id: %d\n" % number
+    return numbered + b"event: " + name.encode() + b"\ndata: " + body + b"\n\n"
+
+
+@dataclass(slots=True)
+class _Stream:
+    """Numbered events that are at hand, the newest last."""
+
+    floor: int = 0
+    """Events up to this number are not at hand."""
+    numbers: list[int] = field(default_factory=list)
+    events: list[bytes] = field(default_factory=list)
+    pulse: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set, and then replaced, when there is news."""
+
+    @property
+    def head(self) -> int:
+        return self.numbers[-1] if self.numbers else self.floor
+
+    def add(self, some: list[tuple[int, bytes]]) -> None:
+        self.numbers += [number for number, _ in some]
+        self.events += [text for _, text in some]
+        if (many := len(self.numbers) - REMEMBERED) > 0:
+            self.floor = self.numbers[many - 1]
+            del self.numbers[:many], self.events[:many]
+
+    def after(self, number: int) -> list[tuple[int, bytes]] | None:
+        """Return what came after a number; None when it must be read from the store."""
+        if number < self.floor:
+            return None
+        place = bisect_right(self.numbers, number)
+        return list(zip(self.numbers[place:], self.events[place:], strict=True))
+
+    def tell(self) -> None:
+        pulse, self.pulse = self.pulse, asyncio.Event()
+        pulse.set()
+
+
+@dataclass(slots=True)
+class _Topic(_Stream):
+    """A run that somebody follows."""
+
+    listeners: int = 0
+    state: State | None = None
+    """None: it is gone."""
+    all_read: bool = False
+    """Whether the run had ended before the last look, and every result was read."""
+
+
+@dataclass(slots=True)
+class _News:
+    states: dict[str, State]
+    results: dict[str, list[tuple[int, bytes]]]
+    changes: list[Change]
+
+
+class Tail:
+    """What the listeners of one process share."""
+
+    def __init__(self, serving: Serving, describe: Describe) -> None:
+        self._store, self._serving, self._describe = serving.store, serving, describe
+        self._topics: dict[str, _Topic] = {}
+        self._changes = _Stream(floor=-1)
+        self._listeners = self._changes_listeners = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self._begun = self._done = 0
+        self._looked = asyncio.Event()
+        self.looks = 0
+        """How often the store was looked into."""
+
+    def wake(self) -> None:
+        """Look at once: this process has written something. From any thread."""
+        if self._listeners and self._loop:
+            with suppress(RuntimeError):  # it has just ended
+                self._loop.call_soon_threadsafe(self._news.set)
+
+    # ── Listening ──
+
+    async def run(self, run_id: str, number: int) -> AsyncIterator[bytes]:
+        """Yield the events of a run after a result's number, until it has ended and all is told."""
+        async with self._listening():
+            topic = self._topics.get(run_id)
+            if topic is None:
+                topic = self._topics[run_id] = _Topic(floor=-1)
+            topic.listeners += 1
+            try:
+                await self._fresh_look()
+                async for each in self._run_events(topic, number):
+                    yield each
+            finally:
+                topic.listeners -= 1
+                if not topic.listeners:
+                    self._topics.pop(run_id, None)
+
+    async def _run_events(self, topic: _Topic, number: int) -> AsyncIterator[bytes]:
+        shown: State | None = None
+        while not self._serving.closing.is_set():
+            state, pulse, all_read = topic.state, topic.pulse, topic.all_read
+            if state is None:
+                yield event("deleted", {})
+                return
+            some = topic.after(number)
+            if some is None:
+                some = await asyncio.to_thread(self._read, state.run_no, number)
+                all_read = all_read and not some
+            for seq, text in some:
+                number = seq
+                yield text
+            if state != shown:
+                shown = state
+                yield event("progress", _progress(state))
+            if some:
+                continue
+            if all_read:
+                yield event("finished", _progress(state))
+                return
+            if not await self._pulse(pulse):
+                yield _STILL_HERE
+
+    async def changes(self, number: int | None) -> AsyncIterator[bytes]:
+        """Yield everything new after a change's number; without one, from now on."""
+        async with self._listening():
+            self._changes_listeners += 1
+            try:
+                await self._fresh_look()
+                last = self._changes.head
+                if number is None:
+                    number = last
+                elif number > last or number < await asyncio.to_thread(self._store.changes.first) - 1:
+                    # Another store, or longer ago than is kept: look at everything.
+                    number = last
+                    yield event("missed", {}, last)
+                yield _STILL_HERE  # whoever listens knows by it that nothing is missed from here on
+                async for each in self._change_events(number):
+                    yield each
+            finally:
+                self._changes_listeners -= 1
+                if not self._changes_listeners:  # nobody reads on from here: the next begins anew
+                    self._changes = _Stream(floor=-1)
+
+    async def _change_events(self, number: int) -> AsyncIterator[bytes]:
+        while not self._serving.closing.is_set():
+            pulse, some = self._changes.pulse, self._changes.after(number)
+            if some is None:
+                read = await asyncio.to_thread(self._store.changes.after, number, PIECE)
+                some = [(each.number, _change(each)) for each in read]
+            for found, text in some:
+                number = found
+                yield text
+            if not some and not await self._pulse(pulse):
+                yield _STILL_HERE
+
+    async def _pulse(self, pulse: asyncio.Event) -> bool:
+        """Wait for news; False when it is time to say that somebody is still here."""
+        closing = asyncio.ensure_future(self._serving.closing.wait())
+        news = asyncio.ensure_future(pulse.wait())
+        try:
+            done, _ = await asyncio.wait((news, closing), timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
+            return bool(done)
+        finally:
+            news.cancel()
+            closing.cancel()
+
+    # ── Looking ──
+
+    @asynccontextmanager
+    async def _listening(self) -> AsyncIterator[None]:
+        self._loop = asyncio.get_running_loop()
+        self._listeners += 1
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_on())
+        try:
+            yield
+        finally:
+            self._listeners -= 1
+
+    async def _fresh_look(self) -> None:
+        """Wait for a look that has begun after now: what it finds is no older than whoever listens."""
+        wanted = self._begun + 1
+        self._news.set()
+        while self._done < wanted and not self._serving.closing.is_set():
+            await self._looked.wait()
+
+    async def _look_on(self) -> None:
+        while self._listeners:
+            self._news.clear()
+            self._begun += 1
+            heads = {run_id: topic.head for run_id, topic in self._topics.items()}
+            changes = self._changes.head if self._changes_listeners else None
+            try:
+                self._apply(await asyncio.to_thread(self._look, heads, changes), heads)
+                self._done = self._begun
+            except PramanaError:  # the store will be back, or the gate says that it is not
+                await asyncio.sleep(LOOK_S)
+            except Exception:  # whoever listens must not wait for somebody who has given up
+                log.exception("cannot look for news")
+                await asyncio.sleep(HEARTBEAT_S / 15)
+            looked, self._looked = self._looked, asyncio.Event()
+            looked.set()
+            await asyncio.sleep(LEAST_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._news.wait()
+
+    def _look(self, heads: dict[str, int], changes: int | None) -> _News:
+        """Read what is new; in a thread. A head of -1 is a beginner's: what is there already, listeners read by number.
+
+        How runs stand is read before their results: of one that had ended then, every result is found.
+        """
+        self.looks += 1
+        states = self._store.pages.states(heads) if heads else {}
+        results = {}
+        for run_id, state in states.items():
+            if heads[run_id] < 0:
+                results[run_id] = [(self._store.pages.last(state.run_no), b"")]
+            else:
+                results[run_id] = self._read(state.run_no, heads[run_id])
+        if changes is None:
+            told = []
+        elif changes < 0:
+            told = [Change(self._store.changes.last(), "", "", "", "")]
+        else:
+            told = self._store.changes.after(changes, PIECE)
+        return _News(states, results, told)
+
+    def _read(self, run_no: int, number: int) -> list[tuple[int, bytes]]:
+        rows = self._store.pages.after(run_no, number, PIECE)
+        return [(seq, event("result", self._describe(seq, result), seq)) for seq, result in rows]
+
+    def _apply(self, news: _News, heads: dict[str, int]) -> None:
+        for run_id, head in heads.items():
+            topic = self._topics.get(run_id)
+            if topic is None or topic.head != head:
+                continue  # nobody follows it any more, or somebody new does
+            state, some = news.states.get(run_id), news.results.get(run_id, [])
+            changed = bool(some) or state != topic.state
+            if head < 0 and some:
+                topic.floor, some = some[0][0], []
+            topic.add(some)
+            topic.state = state
+            topic.all_read = state is not None and state.status not in UNDER_WAY and len(some) < PIECE
+            if changed or topic.all_read:
+                topic.tell()
+        if news.changes and self._changes.floor < 0:
+            self._changes.floor = news.changes[0].number
+        elif news.changes:
+            self._changes.add([(each.number, _change(each)) for each in news.changes])
+            self._changes.tell()
+
+
+def _progress(state: State) -> dict[str, Any]:
+    return {
+        "status": state.status,
+        "stored": state.stored,
+        "expected": state.expected,
+        "reason": state.reason,
+        "cancelRequested": state.cancelled,
+    }
+
+
+def _change(change: Change) -> bytes:
+    said = {
+        "number": change.number,
+        "at": change.at,
+        "kind": change.kind,
+        "id": change.subject,
+        "action": change.action,
+    }
+    return event("change", said, change.number)

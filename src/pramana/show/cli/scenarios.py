@@ -1,0 +1,258 @@
+"""`pramana scenarios`: YAML files into a store or a server, and back."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pramana import settings
+from pramana.errors import InvalidInput, NotFound, Problem
+from pramana.show import terminal
+from pramana.show.cli import HelpfulGroup
+from pramana.show.cli.outputs import Output
+
+if TYPE_CHECKING:
+    from pramana.show.remote import Remote
+    from pramana.show.scenarios import Placed
+    from pramana.store.runs import Store
+    from pramana.store.scenarios import Filter, Imported, Mode
+
+SPEAKS_AFTER_S = 2.0
+"""Work that is done sooner is not worth a word on the way."""
+
+
+def _store() -> "closing[Store]":
+    from pramana.store import open_store
+
+    return closing(open_store(settings.database_url()))
+
+
+def _remote(url: str, token: str | None) -> "Remote":
+    from pramana.show.remote import Remote
+
+    return Remote(url, token or settings.variable("PRAMANA_TOKEN"))
+
+
+_TOKEN = click.option("--token", metavar="T", help="For that server [default: PRAMANA_TOKEN]")
+
+
+@click.group(cls=HelpfulGroup)
+def scenarios() -> None:
+    """Import and export the scenarios of a store or a server."""
+
+
+# ── Import ──
+
+
+@scenarios.command("import")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--library", is_flag=True, help="The built-in scenarios too.")
+@click.option(
+    "--mode",
+    type=click.Choice(("skip", "update", "fail")),
+    default="skip",
+    show_default=True,
+    help="What becomes of ids that exist: leave them, replace them, or refuse everything.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would change.")
+@click.option("--to", "url", metavar="URL", help="A server [default: the local store]")
+@_TOKEN
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def import_(
+    paths: tuple[Path, ...],
+    *,
+    library: bool,
+    mode: "Mode",
+    dry_run: bool,
+    url: str | None,
+    token: str | None,
+    as_json: bool,
+) -> int:
+    """Import scenario files (.yaml, .yml); folders are searched to the bottom.
+
+    All files are checked before anything is changed, and all scenarios are imported or none. Exit code: 0 when that is
+    done, 2 when a file is not valid or, with `--mode fail`, an id exists already, 3 when it could not be done.
+    """
+    from pramana.load.problems import Problems
+    from pramana.show.scenarios import LIBRARY, read_files
+
+    if not paths and not library:
+        raise click.UsageError("name a file or a folder, or --library for the built-in scenarios")
+    remote = _remote(url, token) if url else None
+    files = _files((*paths, *([LIBRARY] if library else [])))
+    problems = Problems()
+    with _told("Reading", "file", len(files), quiet=as_json) as passing:
+        placed = read_files(passing(files), problems)
+    if problems.errors:
+        raise InvalidInput.of([each for each in problems if each.severity == "error"], problems.errors)
+    if not as_json and len(placed) > 5_000:
+        click.echo(f"Importing {terminal.counted(len(placed), 'scenario')} …", err=True)
+    done = _send(remote, files, placed, mode, dry_run) if remote else _keep(placed, mode, dry_run)
+    if not isinstance(done, list):
+        _say_done(done, len(files), dry_run=dry_run, as_json=as_json)
+        return 0
+    exist = "exists" if len(done) == 1 else "exist"
+    nothing = f"{terminal.counted(len(done), 'id')} {exist} already, so nothing was imported; see --mode"
+    if as_json:
+        raise InvalidInput(nothing, done)
+    for each in done:
+        terminal.print_problem(each, err=True)
+    click.echo(nothing, err=True)
+    return 2
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    from pramana import load
+
+    for path in paths:
+        if path.is_file() and load.is_suite(path):
+            raise InvalidInput(f"{path} is a suite; scenarios are .yaml or .yml files")
+    found = [path for path in load.find_files(paths) if not load.is_suite(path)]
+    if not found:
+        raise NotFound(f"{paths[0]} holds no .yaml or .yml file")
+    return found
+
+
+def _keep(placed: "Sequence[Placed]", mode: "Mode", dry_run: bool) -> "Imported | list[Problem]":
+    from pramana.show.scenarios import existing, plain
+    from pramana.store.scenarios import IdsExist
+
+    with _store() as store:
+        try:
+            return store.scenarios.import_(plain(placed), mode, dry_run=dry_run)
+        except IdsExist as error:
+            return existing(placed, error.ids)
+
+
+def _send(
+    remote: "Remote",
+    files: Sequence[Path],
+    placed: "Sequence[Placed]",
+    mode: "Mode",
+    dry_run: bool,
+) -> "Imported | list[Problem]":
+    """Send everything by one request, which is one transaction there: a file as it is, several as one document."""
+    from pramana.load.api_scenario import write_api_scenarios
+    from pramana.show.scenarios import plain
+    from pramana.store.scenarios import Imported
+
+    one = files[0].read_bytes() if len(files) == 1 else "".join(write_api_scenarios([plain(placed)])).encode()
+    query = {"mode": mode, "dryRun": "true" if dry_run else "false"}
+    said = remote.ask("POST", "/api/scenarios/import", query, body=one, kind="application/yaml")
+    answer = said.json
+    if said.ok:
+        data = answer["data"]
+        return Imported(data["imported"], data["updated"], data["skipped"], [])
+    details = [_problem(each, placed, said.status) for each in answer.get("details", [])]
+    if said.status == 409 and details:
+        return details
+    raise InvalidInput(f"{remote.url}: {answer.get('error')}", details)
+
+
+def _problem(detail: dict[str, Any], placed: "Sequence[Placed]", status: int) -> Problem:
+    """Return what a server found wrong, at its place in our files."""
+    path, message = str(detail.get("path", "")), str(detail.get("message", ""))
+    index = path.removeprefix("scenarios[").partition("]")[0]
+    if status == 409 and (path == "id" or index.isdigit()):
+        place = int(index) if index.isdigit() else 0
+        if place < len(placed):
+            return placed[place].problem(message)
+    return Problem(message, path, int(detail.get("line") or 0), int(detail.get("column") or 0))
+
+
+def _say_done(done: "Imported", files: int, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        ids = {"imported": done.imported, "updated": done.updated, "skipped": done.skipped}
+        terminal.print_json({**ids, "files": files, "dry_run": dry_run})
+        return
+    counts = [(done.imported, "imported"), (done.updated, "updated"), (done.skipped, "skipped")]
+    said = ", ".join(f"{len(ids):,} {what}" for ids, what in counts if ids)
+    would = "Would be: " if dry_run else ""
+    click.echo(f"{would}{said} ({terminal.counted(files, 'file')})")
+
+
+# ── Export ──
+
+_many: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
+_TYPES = ("task-completion", "information-retrieval", "conversation-flow")
+_DIFFICULTIES = ("easy", "medium", "hard")
+
+
+@scenarios.command("export")
+@click.argument("path", required=False, type=Output())
+@click.option("--type", "types", type=click.Choice(_TYPES), multiple=True, help="Only these types.")
+@click.option("--difficulty", "difficulties", type=click.Choice(_DIFFICULTIES), multiple=True, help="Only these.")
+@click.option("--language", "languages", **_many, help="Only in these languages.")
+@click.option("--tag", "tags", **_many, help="Only with all of these tags.")
+@click.option("--text", default="", help="Only with this text in id, name, prompt or expected outcome.")
+@click.option("--id", "ids", **_many, help="Only these.")
+@click.option("--from", "url", metavar="URL", help="A server [default: the local store]")
+@_TOKEN
+def export(path: Path | None, *, url: str | None, token: str | None, **wanted: Any) -> None:
+    """Write scenarios as one YAML document to PATH, or to standard output; importing it gives the same."""
+    from pramana.store.scenarios import Filter
+
+    filters = Filter(**wanted)
+    text = _fetched(_remote(url, token), filters) if url else _written(filters)
+    count = text.count("\n- id: ")  # nothing else begins a line so
+    if path is None:
+        sys.stdout.write(text)
+    else:
+        path.write_text(text, encoding="utf-8", newline="")
+    if path is not None or not count:
+        where = f" to {path}" if path else ""
+        click.echo(f"{terminal.counted(count, 'scenario')} written{where}", err=True)
+
+
+def _written(wanted: "Filter") -> str:
+    from pramana.load.api_scenario import write_api_scenarios
+
+    with _store() as store, _told("Writing", "scenario", store.scenarios.page(wanted, 0, 1).total) as passing:
+        chunks = store.scenarios.chunks(wanted)
+        return "".join(write_api_scenarios(passing(chunks, len)))
+
+
+def _fetched(remote: "Remote", wanted: "Filter") -> str:
+    names = {"types": "type", "difficulties": "difficulty", "languages": "language", "tags": "tag", "ids": "id"}
+    query = {name: getattr(wanted, field) for field, name in names.items() if getattr(wanted, field)}
+    said = remote.ask("GET", "/api/scenarios/export", {**query, **({"text": wanted.text} if wanted.text else {})})
+    if not said.ok:
+        raise InvalidInput(f"{remote.url}: {said.json.get('error')}")
+    return said.body.decode()
+
+
+# ── On the way ──
+
+
+class _Passing:
+    """Hands things on, and says now and then how many: on a terminal over the last line, else on a line of its own."""
+
+    def __init__(self, doing: str, noun: str, total: int, *, quiet: bool) -> None:
+        self.doing, self.noun, self.total = doing, noun, total
+        self.terminal = sys.stderr is not None and sys.stderr.isatty()
+        self.quiet = quiet or sys.stderr is None
+        self.spoke_at, self.every_s = time.monotonic() + SPEAKS_AFTER_S, 0.2 if self.terminal else 5.0
+        self.spoke = False
+
+    def __call__(self, things: Iterable[Any], size: Any = lambda _: 1) -> Iterator[Any]:
+        done = 0
+        for each in things:
+            yield each
+            done += size(each)
+            if not self.quiet and time.monotonic() > self.spoke_at:
+                self.spoke_at = time.monotonic() + self.every_s
+                self.spoke = True
+                said = f"{self.doing} {terminal.counted(self.total, self.noun)}: {done:,} so far"
+                click.echo(f"\r{said}" if self.terminal else said, err=True, nl=not self.terminal)
+
+
+@contextmanager
+def _told(doing: str, noun: str, total: int, *, quiet: bool = False) -> "Iterator[_Passing]":
+    passing = _Passing(doing, noun, total, quiet=quiet)
+    yield passing
+    if passing.spoke and passing.terminal:
+        click.echo(err=True)

@@ -1,0 +1,344 @@
+"""`pramana submit`: finished runs, or a results file, to a server that gathers what a community has measured.
+
+One run after another: each is marked when all of it has arrived, and the first failure ends the work; what is left
+stays for the next time. Sent are the model, the prompt's id, the output, the verdict and how it was asked; never a key,
+a raw response or a system prompt.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+import click
+
+from pramana import settings
+from pramana.errors import InvalidInput, PramanaError, visible
+from pramana.model import Outcome, Result, Run
+from pramana.show import terminal
+from pramana.show.remote import Remote, Said, ServerFailed
+
+if TYPE_CHECKING:
+    from pramana.load.results import Block
+    from pramana.store.runs import Store
+
+MOST_RESULTS, MOST_BYTES = 1_000, 8 << 20
+"""Of one request; the second is a quarter of what a server takes unless it was told otherwise."""
+LONGEST_OUTPUT, LONGEST_NAME = 1 << 20, 256
+LONGEST_WAIT_S, MOST_WAITS = 300.0, 10
+_COUNTS = ("sent", "accepted", "duplicates", "refused", "left_out")
+_SENT = (
+    "What is sent: model, prompt id, output, score and verdict, time, temperature, seed, suite version and hash; "
+    "never keys, raw responses or system prompts."
+)
+
+
+@dataclass
+class _Parcel:
+    """A run, or a block of a file, on its way."""
+
+    subject: str
+    """By which it is remembered: the id of a run, the digest of a block."""
+    name: str
+    shared: dict[str, Any]
+    results: Callable[["_Parcel"], Iterable[dict[str, Any]]]
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
+    notes: list[str] = field(default_factory=list)
+
+    def as_data(self) -> dict[str, Any]:
+        return {"subject": self.subject, "name": self.name, **self.counts, "notes": self.notes}
+
+
+class _Receiver(Remote):
+    """A server whose wish that we wait is heard."""
+
+    __slots__ = ()
+
+    def _refused(self, said: Said) -> Said:
+        return said if said.status == 429 else super()._refused(said)
+
+
+@click.command()
+@click.argument("what", metavar="RUN|FILE", required=False)
+@click.option("--to", "url", metavar="URL", required=True, help="The server, such as http://localhost:3000.")
+@click.option("--token", metavar="T", help="For that server [default: PRAMANA_TOKEN]")
+@click.option("--again", is_flag=True, help="Also what was submitted there before.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def submit(what: str | None, *, url: str, token: str | None, again: bool, as_json: bool) -> int:
+    """Submit results to a server: a run, a results.json, or every finished run that it has not got yet.
+
+    Runs go one at a time and are marked when they have arrived; the first failure stops, and the rest is kept for the
+    next time. Exit code: 0 when everything has arrived, 2 when something is not valid or not allowed, 3 when the work
+    could not be finished.
+    """
+    from pramana.store import open_store
+
+    receiver = _Receiver(_spelled(url), token or settings.variable("PRAMANA_TOKEN"))
+    done: list[_Parcel] = []
+    failure: PramanaError | None = None
+    with closing(open_store(settings.database_url())) as store:
+        there = set() if again else store.submissions.delivered(receiver.url)
+        parcels = _parcels(store, what)
+        pending = [each for each in parcels if each.subject not in there]
+        say = _quiet if as_json else _loud
+        if pending:
+            say(_SENT)
+        for number, parcel in enumerate(pending, 1):
+            say(f"{number} of {len(pending)}: {parcel.name}")
+            try:
+                _deliver(receiver, parcel, say)
+            except PramanaError as error:
+                failure = error
+                break
+            store.submissions.mark_delivered(parcel.subject, receiver.url)
+            done.append(parcel)
+            say(f"  {_told(parcel)}")
+    _report(receiver.url, done, len(pending) - len(done), len(parcels) - len(pending), failure, as_json=as_json)
+    return failure.exit_code if failure else 0
+
+
+def _spelled(url: str) -> str:
+    """Return an address as it is remembered: one server, one spelling."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url  # whoever opens it says what is wrong with it
+    return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), parts.query, ""))
+
+
+def _loud(line: str) -> None:
+    click.echo(visible(line), err=True)
+
+
+def _quiet(_: str) -> None:
+    pass
+
+
+def _told(parcel: _Parcel) -> str:
+    counts = parcel.counts
+    said = [f"{counts['accepted']:,} accepted"]
+    said += [f"{counts[name]:,} {name.replace('_', ' ')}" for name in _COUNTS[2:] if counts[name]]
+    return ", ".join(said) + "".join(f"; {each}" for each in parcel.notes)
+
+
+def _report(
+    url: str, done: list[_Parcel], left: int, before: int, failure: PramanaError | None, *, as_json: bool
+) -> None:
+    if as_json:
+        said = failure and {"error": str(failure), "code": failure.code}
+        found = {"to": url, "submitted": [each.as_data() for each in done], "submitted_before": before}
+        terminal.print_json({**found, "remaining": left, "failure": said})
+        return
+    if failure:
+        click.echo(f"pramana: {visible(str(failure))}", err=True)
+        for problem in failure.problems[:10] if isinstance(failure, InvalidInput) else ():
+            click.echo(f"  {visible(str(problem))}", err=True)
+        click.echo(f"{terminal.counted(left, 'run')} not submitted: the same command goes on with them.", err=True)
+    elif not done:
+        known = f"; {terminal.counted(before, 'run')} submitted before" if before else ""
+        click.echo(f"Nothing to submit{known}.")
+    if done:
+        results = sum(each.counts["accepted"] for each in done)
+        click.echo(f"Submitted {terminal.counted(len(done), 'run')} to {url}: {results:,} new results.")
+
+
+# ── What there is to send ──
+
+
+def _parcels(store: "Store", what: str | None) -> list[_Parcel]:
+    if what is None:
+        found = [run for run in reversed(store.runs(1_000_000)) if run.status == "finished"]
+        return [_of_run(store, run) for run in found]
+    if Path(what).is_file() or what.endswith(".json"):
+        from pramana.load.results import read_results
+
+        return [_of_block(block, what) for block in read_results(what)]
+    run = store.run(what)
+    if run.status != "finished":
+        raise InvalidInput(f"run {run.id} is {run.status}; finish it first: pramana run --resume {run.id}")
+    return [_of_run(store, run)]
+
+
+def _of_run(store: "Store", run: Run) -> _Parcel:
+    plan = run.plan
+    whole = plan.suite_hash if plan.system_prompt is None else None
+    shared = {
+        "suite_version": plan.suite[:LONGEST_NAME],
+        "suite_hash": whole,
+        "temperature": _number(plan.parameters.get("temperature")),
+        "seed": _whole(plan.parameters.get("seed")),
+        "timestamp": run.created,
+        "runner_version": plan.runner_version[:LONGEST_NAME] or None,
+    }
+    models = {target.typed: target for target in plan.targets}
+    others = {name: plan.parameters[name] for name in ("top_p", "max_tokens", "stop") if name in plan.parameters}
+
+    def results(parcel: _Parcel) -> Iterator[dict[str, Any]]:
+        from pramana.show.exports import score_of
+
+        for case, result in store.pairs(run.id):
+            reply, target = result.reply, models[result.key.model]
+            if reply is None or result.key.variant != "text":
+                parcel.counts["left_out"] += 1
+                continue
+            noted: dict[str, Any] = {
+                "provider": target.provider,
+                "case_digest": result.key.case,
+                "repeat": result.key.repeat,
+                "served_model": reply.served_model,
+                "fingerprint": reply.fingerprint,
+                "dropped": list(reply.dropped),
+                "parameters": others,
+            }
+            yield {
+                "model_id": target.model,
+                "prompt_id": case.id,
+                "output": reply.text,
+                "score": score_of(case, result),
+                "assertion_result": _verdict(result),
+                "latency_ms": round(reply.total_s * 1000, 3),
+                "result_hash": result.result_hash,
+                "metadata": {name: value for name, value in noted.items() if value not in (None, [], {})},
+            }
+
+    parcel = _Parcel(run.id, f"run {run.id} ({plan.suite}: {', '.join(models)})", shared, results)
+    if plan.suite_hash and whole is None:
+        parcel.notes.append("unverified, for it was asked with a system prompt of your own")
+    return parcel
+
+
+def _verdict(result: Result) -> dict[str, Any]:
+    checks = [{"name": each.name, "version": each.version, "outcome": each.outcome.value} for each in result.checks]
+    details = {"outcome": result.outcome.value, "checks": checks}
+    return {"passed": result.outcome is Outcome.PASSED if _decided(result.outcome) else None, "details": details}
+
+
+def _decided(outcome: Outcome) -> bool:
+    return outcome in (Outcome.PASSED, Outcome.FAILED)
+
+
+def _of_block(block: "Block", file: str) -> _Parcel:
+    shared = {
+        "suite_version": block.suite_version[:LONGEST_NAME],
+        "suite_hash": block.suite_hash,
+        "temperature": _number(block.temperature),
+        "seed": _whole(block.seed),
+        "timestamp": block.timestamp,
+        "runner_version": block.runner_version and block.runner_version[:LONGEST_NAME],
+    }
+
+    def results(parcel: _Parcel) -> Iterator[dict[str, Any]]:
+        for each in block.results:
+            if each.variant != "text" or (each.outcome in (Outcome.ERRORED, Outcome.SKIPPED) and not each.output):
+                parcel.counts["left_out"] += 1  # nobody has said anything
+                continue
+            decided = _decided(each.outcome)
+            score = each.score if decided and each.score is not None and 0 <= each.score <= 1 else None
+            if decided and each.score is None:
+                score = float(each.outcome is Outcome.PASSED)
+            yield {
+                "model_id": block.model_id,
+                "prompt_id": each.test_id,
+                "output": each.output,
+                "score": score,
+                "assertion_result": {
+                    "passed": each.outcome is Outcome.PASSED if decided else None,
+                    "details": {"outcome": each.outcome.value},
+                },
+                "latency_ms": _number(each.latency_ms),
+                "result_hash": each.result_hash and each.result_hash[:LONGEST_NAME],
+                "metadata": {"repeat": each.repeat},
+            }
+
+    digest = hashlib.sha256()
+    for each in block.results:
+        said = (each.test_id, str(each.repeat), each.variant, each.outcome.value, each.output)
+        digest.update(hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass")).digest())
+    digest.update(repr((block.model_id, *sorted(shared.items()))).encode("utf-8", "surrogatepass"))
+    return _Parcel(f"sha256:{digest.hexdigest()}", f"{block.model_id} of {file}", shared, results)
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and -(2**63) <= value < 2**63 else None
+
+
+# ── On the way ──
+
+
+def _deliver(receiver: Remote, parcel: _Parcel, say: Callable[[str], None]) -> None:
+    """Send all of a run; whatever the server does not take raises."""
+    for body, count in _bodies(parcel):
+        data = _sent(receiver, body, say)
+        parcel.counts["sent"] += count
+        for name in ("accepted", "duplicates", "refused"):
+            parcel.counts[name] += data[name]
+        if data["refused"]:
+            first = next((each["reason"] for each in data["results"] if each["reason"]), "")
+            parcel.notes.append(str(first))
+        if len(parcel.notes) > 3:
+            del parcel.notes[3:]
+
+
+def _bodies(parcel: _Parcel) -> Iterator[tuple[bytes, int]]:
+    """Yield the requests of a run, each small enough, and how many results each has."""
+    head = terminal.as_json(parcel.shared)[:-1].encode()
+    gathered: list[bytes] = []
+    size = 0
+
+    def whole() -> bytes:
+        return head + b', "results": [' + b",".join(gathered) + b"]}"
+
+    for each in parcel.results(parcel):
+        long = max(len(each["model_id"]), len(each["prompt_id"])) > LONGEST_NAME
+        if long or not each["prompt_id"] or len(each["output"].encode("utf-8", "surrogatepass")) > LONGEST_OUTPUT:
+            parcel.counts["left_out"] += 1
+            continue
+        one = terminal.as_json(each).encode()
+        if gathered and (len(gathered) == MOST_RESULTS or size + len(one) > MOST_BYTES):
+            yield whole(), len(gathered)
+            gathered, size = [], 0
+        gathered.append(one)
+        size += len(one)
+    if gathered:
+        yield whole(), len(gathered)
+
+
+def _sent(receiver: Remote, body: bytes, say: Callable[[str], None]) -> dict[str, Any]:
+    for attempt in range(MOST_WAITS + 1):
+        said = receiver.ask("POST", "/api/submit/batch", body=body)
+        if said.status != 429:
+            break
+        wait = _wish(said, attempt)
+        if attempt == MOST_WAITS or wait > LONGEST_WAIT_S:
+            raise ServerFailed(f"{receiver.url} wants nothing for {wait:.0f} s; try again later")
+        say(f"  the server asks to wait {wait:.0f} s")
+        time.sleep(wait)
+    answer = said.json
+    if not said.ok:
+        from pramana.errors import Problem
+
+        details = answer.get("details") or []
+        problems = [Problem(str(each.get("message")), str(each.get("path"))) for each in details]
+        raise InvalidInput(f"{receiver.url}: {answer.get('error')}", problems)
+    data: Any = answer.get("data")
+    try:
+        return {**{name: int(data[name]) for name in _COUNTS[1:4]}, "results": data["results"]}
+    except (TypeError, KeyError, ValueError):
+        raise ServerFailed("what answers there does not take submissions as Pramana does") from None
+
+
+def _wish(said: Said, attempt: int) -> float:
+    """Return how many seconds a server asks to wait; where it does not say, longer each time."""
+    stated = next((value for name, value in said.headers.items() if name.lower() == "retry-after"), "")
+    try:
+        return max(0.0, float(stated))
+    except ValueError:
+        return min(2.0**attempt, 60.0)

@@ -1,0 +1,125 @@
+"""A server of ours, asked by the command line: plain requests in, its envelope out, every failure as one sentence.
+
+A token goes to the host that was named and nowhere else: no redirect is followed.
+"""
+
+import http.client
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+
+from pramana import settings
+from pramana.errors import InvalidInput, PramanaError, quote, visible
+
+TIMEOUT_S = 300.0
+_MEANINGLESS = "what answers there is no Pramana"
+
+
+class ServerFailed(PramanaError):
+    """The server could not be asked, or could not do it."""
+
+    code = "server_failed"
+    exit_code = 3
+
+
+class NotAllowed(PramanaError):
+    """The server does not let whoever asks do this."""
+
+    code = "not_allowed"
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a server answered."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def json(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.body)
+        except (ValueError, RecursionError):
+            raise ServerFailed(_MEANINGLESS) from None
+        if not isinstance(found, dict) or not isinstance(found.get("success"), bool):
+            raise ServerFailed(_MEANINGLESS)
+        return found
+
+
+class _StayHere(HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A server at a URL."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            sound = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.username
+            _ = parts.port
+        except ValueError:
+            sound = False
+        if not sound:
+            raise InvalidInput(
+                f"{quote(self.url)} is no address of a server; expected one such as http://localhost:3000"
+            )
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+            raise InvalidInput("the token holds characters that no token has")
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        *,
+        body: bytes | None = None,
+        kind: str = "application/json",
+    ) -> Said:
+        """Ask for something; refusals for what was sent come back, whatever else went wrong is raised."""
+        address = self.url.rstrip("/") + path + (f"?{urlencode(query, doseq=True)}" if query else "")
+        headers = {"Accept": "*/*", "User-Agent": "pramana"}
+        if body is not None:
+            headers["Content-Type"] = kind
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        request = Request(address, body, headers, method=method)  # noqa: S310 - http and https alone, see above
+        try:
+            with self._opener().open(request, timeout=TIMEOUT_S) as response:
+                return Said(response.status, response.read(), dict(response.headers.items()))
+        except HTTPError as error:
+            with error:
+                return self._refused(Said(error.code, error.read(), dict(error.headers.items())))
+        except (URLError, http.client.HTTPException, OSError, UnicodeError) as error:
+            why = visible(str(getattr(error, "reason", "") or error) or type(error).__name__)
+            raise ServerFailed(f"{self.url} could not be asked: {why}; is the server running there?") from None
+
+    def _opener(self) -> OpenerDirector:
+        proxy = settings.proxy_for(self.url)
+        scheme = self.url.partition(":")[0].lower()
+        return build_opener(ProxyHandler({scheme: proxy} if proxy else {}), _StayHere())
+
+    def _refused(self, said: Said) -> Said:
+        if 300 <= said.status < 400:
+            raise ServerFailed(f"{self.url} leads elsewhere ({said.status}); name the address that it leads to")
+        why = visible(str(said.json.get("error", "")))[:1_000]
+        if said.status in (401, 403, 421):
+            raise NotAllowed(f"{self.url}: {why}; give a token by --token or PRAMANA_TOKEN")
+        if said.status in (413, 429) or said.status >= 500:
+            raise ServerFailed(f"{self.url}: {why}")
+        return said

@@ -1,0 +1,154 @@
+"""Scenarios on their way into a store: documents read, requests checked, the built-in library offered.
+
+The API and the command line share this, so that they refuse the same in the same words. What comes out is plain data,
+as the API writes it and a store keeps it.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, quote
+from pramana.load.api_scenario import to_api
+from pramana.load.manifest import BUILT_IN
+from pramana.load.problems import Problems
+from pramana.load.scenario import (
+    Located,
+    Scenario,
+    examine,
+    parse_scenarios,
+    read_bounded,
+    read_scenarios,
+    spelled,
+    write_scenarios,
+)
+
+LIBRARY = BUILT_IN.parent / "scenarios"
+LONGEST_ID = 1_000
+"""What an index of either store takes; the format itself sets no bound."""
+LONGEST_MADE_ID = 60
+_TOO_LONG = f"id must be {LONGEST_ID:,} characters or less to be kept"
+_SET_HERE = frozenset(("createdAt", "created_at", "updatedAt", "updated_at"))
+"""What an answer holds and a request need not: it may be sent back as it came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A valid scenario, and where it was read."""
+
+    located: Located
+    file: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.located.scenario.id
+
+    def problem(self, message: str) -> Problem:
+        """Return what is wrong with its id."""
+        place = self.located.at("id")
+        path = f"{self.located.path}.id" if self.located.path else "id"
+        return Problem(message, path, place.line, place.column, self.file)
+
+
+def read(data: str | bytes, problems: Problems, file: str = "") -> list[Placed]:
+    """Read a YAML document that is to be kept; what does not fit goes to `problems`."""
+    found = parse_scenarios(data, problems, file) if isinstance(data, str) else read_scenarios(data, problems, file)
+    placed = [Placed(each, file) for each in found]
+    for each in placed:
+        if len(each.id) > LONGEST_ID:
+            problems.add(each.problem(_TOO_LONG))
+    return placed
+
+
+def read_files(paths: Iterable[Path], problems: Problems) -> list[Placed]:
+    """Read files that are to be kept together: an id stands once in all of them."""
+    first: dict[str, Placed] = {}
+    for path in paths:
+        try:
+            placed = read(read_bounded(path), problems, str(path))
+        except OSError as error:
+            problems.add(Problem(f"cannot be read: {error.strerror}", file=str(path)))
+            continue
+        for each in placed:
+            before = first.setdefault(each.id, each)
+            if before is not each:
+                where = f"{before.file}:{before.located.at('id').line}"
+                problems.add(each.problem(f"id {quote(each.id)} also stands at {where}; only one of them can be kept"))
+    return list(first.values())
+
+
+def plain(placed: Sequence[Placed]) -> list[dict[str, Any]]:
+    """Return scenarios as a store keeps them."""
+    return [to_api(each.located.scenario) for each in placed]
+
+
+def existing(placed: Sequence[Placed], ids: Iterable[str]) -> list[Problem]:
+    """Return where those stand whose ids are there already."""
+    there = set(ids)
+    return [each.problem(f"id {quote(each.id)} exists already") for each in placed if each.id in there]
+
+
+def checked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one scenario as a store keeps it, from a request; `InvalidInput` with everything that is wrong."""
+    scenario, findings = examine({name: value for name, value in values.items() if name not in _SET_HERE})
+    wrong = [Problem(each.message, spelled(each.path)) for each in findings if each.severity == "error"]
+    if scenario is not None and len(scenario.id) > LONGEST_ID:
+        wrong.append(Problem(_TOO_LONG, "id"))
+    if scenario is None or wrong:
+        raise InvalidInput.of(wrong)
+    _refuse_what_no_file_holds(scenario)
+    return to_api(scenario)
+
+
+def _refuse_what_no_file_holds(scenario: Scenario) -> None:
+    """Refuse what an export could not give back: JSON nests deeper than our YAML may."""
+    problems = Problems()
+    read_back = parse_scenarios(write_scenarios([scenario]), problems)
+    if problems.errors:
+        raise InvalidInput.of([Problem(f"no YAML file can hold it: {problems.kept[0].message}", "assert")])
+    if [each.scenario for each in read_back] != [scenario]:
+        raise InvalidInput.of([Problem("no YAML file can hold it as it is", "assert")])
+
+
+def made_id(name: object) -> str:
+    """Return an id made from a name.
+
+    >>> made_id("Café  order: two!"), made_id("東京")
+    ('cafe-order-two', 'scenario')
+    """
+    letters = unicodedata.normalize("NFKD", name if isinstance(name, str) else "").encode("ascii", "ignore").decode()
+    return re.sub(r"[^a-z0-9]+", "-", letters.lower()).strip("-")[:LONGEST_MADE_ID].strip("-") or "scenario"
+
+
+# ── The library ──
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryFile:
+    """A file of the built-in library."""
+
+    file: str
+    placed: tuple[Placed, ...]
+
+
+@cache
+def library() -> Mapping[str, LibraryFile]:
+    """Return the files of the built-in library by their paths within it."""
+    found = {}
+    for path in sorted(LIBRARY.rglob("*.yaml")):
+        name = path.relative_to(LIBRARY).as_posix()
+        found[name] = LibraryFile(name, tuple(read(path.read_bytes(), Problems(), name)))
+    return found
+
+
+def from_library(files: Sequence[str] | None) -> list[Placed]:
+    """Return the scenarios of some files of the library; of all when none is named."""
+    known = library()
+    for each in files or ():
+        if each not in known:
+            raise NotFound(f"the library has no file {quote(each)}{did_you_mean(each, known)}; see GET /api/library")
+    return [placed for each in dict.fromkeys(known if files is None else files) for placed in known[each].placed]

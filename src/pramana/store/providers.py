@@ -1,0 +1,153 @@
+"""Registered providers: who may be asked under which name, and their keys, which only the vault can read.
+
+A key goes in as text and is stored locked; it comes out by `Registered.unlock` alone, when an account is opened. A run
+records what it needs of a provider, so that changing or deleting one changes no run that was made with it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from sqlalchemy import RowMapping, delete, select, text, update
+
+from pramana.errors import AlreadyExists, NotFound, did_you_mean, quote
+from pramana.providers.names import Registered
+from pramana.store import records
+from pramana.store.changes import record
+from pramana.store.engine import Database
+from pramana.store.schema import providers
+from pramana.store.scoring import timestamp
+from pramana.store.text import stored
+from pramana.vault import Vault, open_vault
+
+_INSERT = text(
+    "INSERT INTO providers (id, kind, arguments, secret, created, updated)"
+    " VALUES (:id, :kind, :arguments, :secret, :created, :updated) ON CONFLICT DO NOTHING"
+)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What is known of a registered provider; its key, nobody can show."""
+
+    id: str
+    kind: str
+    base_url: str | None
+    model: str | None
+    description: Mapping[str, Any] | None
+    key_set: bool
+    created: str
+    updated: str
+
+
+class Providers:
+    """The registered providers of a store."""
+
+    def __init__(self, database: Database, vault: Callable[[], Vault] = open_vault) -> None:
+        self._database, self._vault = database, vault
+
+    def list(self) -> list[Known]:
+        """Return all of them, by id."""
+        with self._database.reading() as connection:
+            return [_known(row) for row in connection.execute(select(providers).order_by(providers.c.id)).mappings()]
+
+    def read(self, provider_id: str) -> Known:
+        """Return what is known of one."""
+        return _known(self._row(provider_id))
+
+    def registered(self, provider_id: str) -> Registered | None:
+        """Return one as it is asked; None where none is registered under the id."""
+        with self._database.reading() as connection:
+            mine = select(providers).where(providers.c.id == stored(provider_id))
+            row = connection.execute(mine).mappings().first()
+        if row is None:
+            return None
+        found, locked = _known(row), row["secret"]
+        return Registered(
+            found.id,
+            found.kind,
+            found.base_url,
+            found.model,
+            found.description,
+            lambda: None if locked is None else self._vault().unlock(locked),
+        )
+
+    def create(self, made: Registered, key: str | None = None) -> Known:
+        """Register a provider; one of the same id is in the way."""
+        now = timestamp()
+        row = {"id": made.id, "kind": made.kind, "arguments": _arguments(made), "secret": self._locked(key)}
+        row |= {"created": now, "updated": now}
+        with self._database.writing() as connection:
+            if not connection.execute(_INSERT, row).rowcount:
+                raise AlreadyExists(
+                    f"a provider {quote(made.id)} is registered already; change it, or choose another id"
+                )
+            record(connection, "provider", made.id, "created")
+        return self.read(made.id)
+
+    def change(self, provider_id: str, make: Callable[[Known], Registered], *, key: str | bool | None = True) -> Known:
+        """Change a provider to what `make` makes of it; `key` is a new one, None for none, True for what there is."""
+        locked = self._locked(key)
+        with self._database.writing() as connection:
+            mine = providers.c.id == stored(provider_id)
+            row = connection.execute(select(providers).where(mine).with_for_update()).mappings().first()
+            if row is None:
+                raise self._missing(provider_id)
+            values: dict[str, str | None] = {"arguments": _arguments(make(_known(row))), "updated": timestamp()}
+            if key is not True:
+                values["secret"] = locked
+            connection.execute(update(providers).where(mine), values)
+            record(connection, "provider", provider_id, "updated")
+        return self.read(provider_id)
+
+    def delete(self, provider_id: str) -> None:
+        """Forget a provider and its key."""
+        with self._database.writing() as connection:
+            gone = connection.execute(delete(providers).where(providers.c.id == stored(provider_id)))
+            if not gone.rowcount:
+                raise self._missing(provider_id)
+            record(connection, "provider", provider_id, "deleted")
+
+    def rotate(self) -> int:
+        """Lock every key anew by the vault's first key, all of them or none; return how many there are."""
+        vault = self._vault()
+        with self._database.writing() as connection:
+            query = select(providers.c.id, providers.c.secret).where(providers.c.secret.is_not(None))
+            rows = connection.execute(query.with_for_update()).all()
+            for provider_id, locked in rows:
+                row = {"secret": vault.renew(locked)}
+                connection.execute(update(providers).where(providers.c.id == provider_id), row)
+        return len(rows)
+
+    def _locked(self, key: str | bool | None) -> str | None:
+        return self._vault().lock(key) if isinstance(key, str) else None
+
+    def _row(self, provider_id: str) -> RowMapping:
+        with self._database.reading() as connection:
+            mine = select(providers).where(providers.c.id == stored(provider_id))
+            row = connection.execute(mine).mappings().first()
+        if row is None:
+            raise self._missing(provider_id)
+        return row
+
+    def _missing(self, provider_id: str) -> NotFound:
+        known = [each.id for each in self.list()]
+        return NotFound(f"no provider {quote(provider_id)} is registered{did_you_mean(provider_id, known)}")
+
+
+def _arguments(made: Registered) -> str:
+    said = {"base_url": made.base_url, "model": made.model, "description": made.description}
+    return records.to_json({name: value for name, value in said.items() if value is not None})
+
+
+def _known(row: RowMapping) -> Known:
+    said = records.from_json(row["arguments"])
+    return Known(
+        row["id"],
+        row["kind"],
+        said.get("base_url"),
+        said.get("model"),
+        said.get("description"),
+        row["secret"] is not None,
+        row["created"],
+        row["updated"],
+    )

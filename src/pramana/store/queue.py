@@ -1,0 +1,233 @@
+"""Whose turn it is: which runs wait for a server, who holds which, and how each of them ended.
+
+A run is held by one process at a time (`lease.py`). A server takes runs of servers alone: those that were queued, and
+those whose server is gone. How often it was begun is counted, but not where a server hands a run on in good order; one
+that was begun as often as is allowed and never came to an end is left alone, with the reason. Every change is told in
+the transaction that makes it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from sqlalchemy import Connection, RowMapping, or_, select, update
+
+from pramana.errors import AlreadyRunning, Conflict
+from pramana.model import Run, RunStatus
+from pramana.store import lease, records
+from pramana.store.changes import record
+from pramana.store.engine import Database
+from pramana.store.lease import Lease
+from pramana.store.row import row_of, run_of
+from pramana.store.schema import runs
+from pramana.store.scoring import timestamp
+from pramana.store.text import restored_or_none, stored, stored_or_none
+
+UNDER_WAY: tuple[RunStatus, ...] = ("queued", "running")
+TRIES = 3
+"""How often a server begins a run whose servers end while it runs: it may be what ends them."""
+GAVE_UP = f"its server ended {('never', 'once', 'twice', 'three times')[TRIES]} while it ran; resume it to try again"
+CANCELLED = "cancelled on request"
+_LOOKED_AT = 200
+
+
+class Queue:
+    """The part of the store that says who works on what."""
+
+    _database: Database
+
+    # ── The lease ──
+
+    def hold(
+        self,
+        run_id: str,
+        on_lost: Callable[[AlreadyRunning], None],
+        on_cancelled: Callable[[], None] = lambda: None,
+        *,
+        taken: bool = False,
+    ) -> Lease:
+        """Return this process's hold on a run, to be entered as a context; `taken`: it has claimed the run already.
+
+        It is told when another process has taken the run over, and when somebody wants the run to end.
+        """
+        return Lease(self, run_id, on_lost, on_cancelled, taken=taken)
+
+    def claim(self, run_id: str, owner: str, seconds: float = lease.SECONDS) -> bool:
+        """Take an unfinished run that nobody holds, or whose holder is gone or late; exactly one of many succeeds.
+
+        `owner` names the holder, one process. A claimed run is `running` again; each claim counts as an attempt.
+        """
+        with self._database.writing() as connection:
+            row = row_of(connection, run_id, lock=True)
+            now = self._database.now(connection)
+            if row["status"] == "finished" or not _is_free(row, now):
+                return False
+            self._begin(connection, row, owner, now + seconds)
+            return True
+
+    def take(self, run_id: str, owner: str, seconds: float = lease.SECONDS) -> bool:
+        """Claim a run as a server does: only if it waits for one, nobody has cancelled it, and it was not tried often.
+
+        What must not be begun any more is ended here, with the reason.
+        """
+        with self._database.writing() as connection:
+            row = row_of(connection, run_id, lock=True)
+            now = self._database.now(connection)
+            if row["owner"] != "server" or row["status"] not in UNDER_WAY or not _is_free(row, now):
+                return False
+            if row["cancelled"] is not None:
+                _end(connection, row, "cancelled", CANCELLED)
+            elif row["attempts"] >= TRIES:
+                _end(connection, row, "interrupted", GAVE_UP)
+            else:
+                self._begin(connection, row, owner, now + seconds)
+                return True
+            return False
+
+    def _begin(self, connection: Connection, row: RowMapping, owner: str, until: float) -> None:
+        values = {
+            "status": "running",
+            "finished": None,
+            "reason": None,
+            "cancelled": None,
+            "lease_holder": stored(owner),
+            "lease_until": until,
+            "heartbeat": self._database.now(connection),
+            "attempts": row["attempts"] + 1,
+        }
+        connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
+        record(connection, "run", row["id"], "started")
+
+    def heartbeat(self, run_id: str, owner: str | None = None, seconds: float = lease.SECONDS) -> bool:
+        """Say that the run is still worked on, and prolong its lease; False when the owner named holds it no more."""
+        with self._database.writing() as connection:
+            row = row_of(connection, run_id, lock=True)
+            now = self._database.now(connection)
+            values: dict[str, Any] = {"heartbeat": now}
+            if owner is not None and row["lease_holder"] != stored(owner):
+                return False
+            if row["lease_holder"] is not None:
+                values["lease_until"] = now + seconds
+            connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
+            return True
+
+    def release(self, run_id: str, owner: str) -> None:
+        """End the lease, if it is still the owner's: the next need not wait."""
+        with self._database.writing() as connection:
+            mine = update(runs).where(runs.c.id == stored(run_id), runs.c.lease_holder == stored(owner))
+            connection.execute(mine, {"lease_holder": None, "lease_until": None})
+
+    def holder(self, run_id: str) -> str | None:
+        """Return the name of who holds the run; None when nobody does."""
+        with self._database.reading() as connection:
+            return restored_or_none(row_of(connection, run_id)["lease_holder"])
+
+    def attempts(self, run_id: str) -> int:
+        """Return how often the run was claimed."""
+        with self._database.reading() as connection:
+            return int(row_of(connection, run_id)["attempts"])
+
+    # ── Who waits ──
+
+    def expired(self, owner: Literal["cli", "server"] = "server") -> list[Run]:
+        """Return the runs of a kind of owner that are under way and that nobody holds any more, oldest first."""
+        with self._database.reading() as connection:
+            over = or_(runs.c.lease_until.is_(None), runs.c.lease_until <= self._database.now(connection))
+            left = select(runs).where(runs.c.owner == owner, runs.c.status.in_(UNDER_WAY), over)
+            return [run_of(row) for row in connection.execute(left.order_by(runs.c.run_no)).mappings()]
+
+    def waiting(self) -> list[str]:
+        """Return the ids of the runs that a server may take now, oldest first: queued, or their server is gone."""
+        columns = (runs.c.id, runs.c.lease_holder, runs.c.lease_until)
+        query = select(*columns).where(runs.c.owner == "server", runs.c.status.in_(UNDER_WAY))
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(runs.c.run_no).limit(_LOOKED_AT)).mappings().all()
+            now = self._database.now(connection) if rows else 0.0
+        return [row["id"] for row in rows if _is_free(row, now)]
+
+    def is_cancelled(self, run_id: str) -> bool:
+        """Tell whether somebody wants the run to end."""
+        with self._database.reading() as connection:
+            wanted = select(runs.c.cancelled).where(runs.c.id == stored(run_id))
+            return connection.execute(wanted).scalar_one_or_none() is not None
+
+    # ── How it ends ──
+
+    def finish(
+        self, run_id: str, status: RunStatus, reason: str | None = None, notes: Mapping[str, Any] | None = None
+    ) -> None:
+        """Record how a run ended; notes are added to those there are. Its lease ends too.
+
+        Ended as `queued` it is handed on to the next server, and this attempt was none.
+        """
+        with self._database.writing() as connection:
+            row = row_of(connection, run_id, lock=True)
+            _end(connection, row, status, reason, notes)
+
+    def cancel(self, run_id: str) -> Run:
+        """Ask that a run end: at once where nobody works on it, else whoever does is told within seconds."""
+        with self._database.writing() as connection:
+            row = row_of(connection, run_id, lock=True)
+            if row["status"] not in UNDER_WAY:
+                raise Conflict(f"run {row['id']} is not under way any more: it is {row['status']}")
+            asked = row["cancelled"] or timestamp()
+            connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), {"cancelled": asked})
+            if _is_free(row, self._database.now(connection)):
+                _end(connection, row, "cancelled", CANCELLED)
+            else:
+                record(connection, "run", row["id"], "cancelling")
+            return run_of(row_of(connection, run_id))
+
+    def requeue(self, run_id: str, limits: Mapping[str, Any] | None = None) -> Run:
+        """Let a server go on with a run that ended before it was done; within other limits, if some are given."""
+        with self._database.writing() as connection:
+            row = row_of(connection, run_id, lock=True)
+            if row["owner"] != "server":
+                raise Conflict(
+                    f"run {row['id']} was begun on the command line, where its files are; go on with it there: "
+                    f"pramana run --resume {row['id']}"
+                )
+            if row["status"] in UNDER_WAY:
+                raise AlreadyRunning(f"run {row['id']} is under way already: it is {row['status']}")
+            if row["status"] == "finished":
+                raise Conflict(f"run {row['id']} is finished: nothing of it is missing")
+            values: dict[str, Any] = {
+                "status": "queued", "finished": None, "reason": None, "cancelled": None, "attempts": 0,
+            }  # fmt: skip
+            if limits is not None:
+                values["limits"] = records.to_json(dict(limits))
+            connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
+            record(connection, "run", row["id"], "queued")
+            return run_of(row_of(connection, run_id))
+
+    def refuse_if_held(self, connection: Connection, row: RowMapping) -> None:
+        """Raise while somebody works on a run."""
+        if row["status"] in UNDER_WAY and not _is_free(row, self._database.now(connection)):
+            raise AlreadyRunning(f"run {row['id']} is under way; cancel it first")
+
+
+def _is_free(row: RowMapping, now: float) -> bool:
+    until, holder = row["lease_until"], restored_or_none(row["lease_holder"])
+    return until is None or until <= now or holder is None or lease.is_gone(holder)
+
+
+def _end(
+    connection: Connection,
+    row: RowMapping,
+    status: RunStatus,
+    reason: str | None = None,
+    notes: Mapping[str, Any] | None = None,
+) -> None:
+    under_way = status in UNDER_WAY
+    values: dict[str, Any] = {
+        "status": status,
+        "finished": None if under_way else timestamp(),
+        "reason": stored_or_none(reason),
+        "lease_holder": None,
+        "lease_until": None,
+    }
+    if notes:
+        values["notes"] = records.to_json(records.from_json(row["notes"]) | dict(notes))
+    if status == "queued":
+        values["attempts"] = max(0, row["attempts"] - 1)
+    connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
+    record(connection, "run", row["id"], status)

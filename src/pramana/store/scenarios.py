@@ -1,0 +1,362 @@
+"""Scenarios that a server keeps: plain values in, JSON text as the API writes it out.
+
+A scenario is stored as that text and only given its two times when it is read: a list of them is put together, never
+taken apart. Whoever changes some holds one lock for all, so that an import sees what is there and nobody comes between;
+an import is one transaction. What is deleted can be brought back for a day.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import chain, count
+from typing import Any, Literal
+
+import msgspec
+from sqlalchemy import Connection, delete, func, insert, select
+
+from pramana.errors import AlreadyExists, NotFound, quote
+from pramana.store.changes import record
+from pramana.store.engine import CHUNK, Database
+from pramana.store.schema import deleted_scenarios, scenarios
+from pramana.store.scoring import timestamp
+from pramana.store.text import restored, stored
+
+Mode = Literal["skip", "update", "fail"]
+"""What becomes of those whose ids are there already."""
+RESTORABLE = timedelta(days=1)
+_CHANGING = 0x5072616F
+"""Key of PostgreSQL's advisory lock; SQLite has one writer at a time."""
+_PUT = (
+    "INSERT INTO scenarios (id, name, type, difficulty, language, tags, body, created, updated)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+    " name = excluded.name, type = excluded.type, difficulty = excluded.difficulty, language = excluded.language,"
+    " tags = excluded.tags, body = excluded.body, updated = excluded.updated"
+)
+"""Adds, or replaces all but when it was made."""
+_encode = msgspec.json.Encoder().encode
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which scenarios are wanted; of types, difficulties, languages and ids any of those named, of tags all."""
+
+    ids: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    difficulties: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    text: str = ""
+    """In id, name, prompt or expected outcome, in capitals or not."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """One page of a list."""
+
+    text: str
+    """A list in JSON."""
+    total: int
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """What an import did, or would do: ids in the order they were given."""
+
+    imported: list[str]
+    updated: list[str]
+    skipped: list[str]
+    texts: list[str]
+    """In JSON, those that were imported or updated."""
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """A scenario that can be brought back."""
+
+    text: str
+    """In JSON, as it was."""
+    deleted: str
+    until: str
+    """When it is gone for good."""
+
+
+class IdsExist(AlreadyExists):
+    """Scenarios that were to be new are there already."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        some = ", ".join(map(quote, ids[:3])) + (" …" if len(ids) > 3 else "")
+        one = len(ids) == 1
+        super().__init__(
+            f"{len(ids):,} scenario{'' if one else 's'} {'exists' if one else 'exist'} already ({some}); nothing was "
+            "changed: import with the mode skip or update instead"
+        )
+        self.ids = tuple(ids)
+
+
+class _Searched(msgspec.Struct, rename="camel"):
+    id: str
+    name: str
+    prompt: str
+    expected_outcome: str
+
+
+_searched = msgspec.json.Decoder(_Searched).decode
+
+
+class Scenarios:
+    """The scenarios of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        sqlite = database.is_sqlite
+        self._id = "id" if sqlite else 'id COLLATE "C"'
+        self._place = "instr" if sqlite else "strpos"
+        self._joined = (
+            f"group_concat(substr(body, 1, length(body) - 1) {_TIMES})"
+            if sqlite
+            else f"string_agg(left(body, -1) {_TIMES} ORDER BY {self._id})"
+        )
+
+    # ── Reading ──
+
+    def page(self, wanted: Filter, offset: int, limit: int) -> Found:
+        """Return a page of those that are wanted, by id, and how many there are in all."""
+        if wanted.text:
+            return self._search(wanted, offset, limit)
+        where, values = self._where(wanted)
+        # One row for all of them: Python's sqlite3 gives up the interpreter's lock for each, and beside a busy event
+        # loop gets it back only after milliseconds.
+        query = (
+            f"SELECT {self._joined}, (SELECT count(*) FROM scenarios{where}) FROM "  # noqa: S608 - texts of ours
+            f"(SELECT id, body, created, updated FROM scenarios{where} ORDER BY {self._id} LIMIT ? OFFSET ?) AS page"
+        )
+        with self._database.reading_once() as connection:
+            text, total = self._run(connection, query, (*values, *values, limit, offset)).one()
+        return Found(f"[{restored(text or '')}]", total)
+
+    def _search(self, wanted: Filter, offset: int, limit: int) -> Found:
+        """Look into each: neither engine knows capitals beyond what its locale says."""
+        texts: list[str] = []
+        total = 0
+        for row in self._each(wanted):
+            if offset <= total < offset + limit:
+                texts.append(_written(*row))
+            total += 1
+        return Found(f"[{','.join(texts)}]", total)
+
+    def chunks(self, wanted: Filter) -> Iterator[list[dict[str, Any]]]:
+        """Yield those that are wanted, by id and without their times, some at once."""
+        some: list[dict[str, Any]] = []
+        for body, _, _ in self._each(wanted):
+            some.append(msgspec.json.decode(restored(body)))
+            if len(some) == CHUNK:
+                yield some
+                some = []
+        if some:
+            yield some
+
+    def _each(self, wanted: Filter) -> Iterator[tuple[str, str, str]]:
+        where, values = self._where(wanted)
+        folded, last = wanted.text.casefold(), ""
+        query = (
+            "SELECT id, body, created, updated FROM scenarios"  # noqa: S608 - texts of ours
+            f"{where or ' WHERE true'} AND {self._id} > ? ORDER BY {self._id} LIMIT ?"
+        )
+        while True:
+            with self._database.reading() as connection:
+                rows = self._run(connection, query, (*values, last, CHUNK)).all()
+            for _, body, created, updated in rows:
+                if not folded or _holds(restored(body), folded):
+                    yield body, created, updated
+            if len(rows) < CHUNK:
+                return
+            last = rows[-1][0]
+
+    def read(self, scenario_id: str) -> str:
+        """Return a scenario."""
+        with self._database.reading() as connection:
+            return _written(*self._row(connection, scenario_id))
+
+    def which(self, ids: Sequence[str]) -> set[str]:
+        """Return those of the ids that are there."""
+        with self._database.reading() as connection:
+            return set(self._existing(connection, ids))
+
+    # ── Changing ──
+
+    def create(self, plain: Mapping[str, Any], *, wish: bool = False) -> str:
+        """Add a scenario; when its id is only a wish and taken, under the next that is free."""
+        with self._changing() as connection:
+            found = plain["id"]
+            if wish:
+                found = _next(found, connection)
+            elif self._existing(connection, [found]):
+                raise AlreadyExists(
+                    f"there is a scenario {quote(found)} already; choose another id, or change that one"
+                )
+            now = timestamp()
+            body = self._put(connection, {**plain, "id": found}, now, now)
+            record(connection, "scenario", found, "created")
+        return _written(body, now, now)
+
+    def change(self, scenario_id: str, alter: Callable[[dict[str, Any]], Mapping[str, Any]]) -> str:
+        """Replace a scenario by what is made of it."""
+        with self._changing() as connection:
+            body, created, _ = self._row(connection, scenario_id)
+            now = timestamp()
+            body = self._put(connection, alter(msgspec.json.decode(restored(body))), created, now)
+            record(connection, "scenario", scenario_id, "updated")
+        return _written(body, created, now)
+
+    def _put(self, connection: Connection, plain: Mapping[str, Any], created: str, updated: str) -> str:
+        row = _row(plain, created, updated)
+        self._database.run_many(connection, _PUT, [row])
+        return str(row[6])
+
+    def import_(self, plains: Sequence[Mapping[str, Any]], mode: Mode, *, dry_run: bool = False) -> Imported:
+        """Add scenarios, each id once, all or none; `IdsExist` when one is there that must not be."""
+        now = timestamp()
+        rows = [_row(plain, now, now) for plain in plains]
+        ids = [row[0] for row in rows]
+        with self._database.reading() if dry_run else self._changing() as connection:
+            existing = self._existing(connection, ids)
+            there = [each for each in ids if each in existing]
+            if there and mode == "fail":
+                raise IdsExist(there)
+            taken = rows if mode == "update" else [row for row in rows if row[0] not in existing]
+            if taken and not dry_run:
+                self._database.run_many(connection, _PUT, taken)
+                record(connection, "scenario", taken[0][0] if len(taken) == 1 else str(len(taken)), "imported")
+        return Imported(
+            [each for each in ids if each not in existing],
+            there if mode == "update" else [],
+            there if mode == "skip" else [],
+            [_written(row[6], existing.get(row[0], now), now) for row in taken],
+        )
+
+    # ── Deleting, and bringing back ──
+
+    def delete(self, scenario_id: str) -> Deleted:
+        """Take a scenario away; for a day it can be brought back."""
+        with self._changing() as connection:
+            body, created, updated = self._row(connection, scenario_id)
+            connection.execute(delete(scenarios).where(scenarios.c.id == scenario_id))
+            old = deleted_scenarios.c
+            connection.execute(delete(deleted_scenarios).where((old.id == scenario_id) | (old.deleted <= _expired())))
+            now = timestamp()
+            row = {"id": scenario_id, "body": body, "created": created, "updated": updated, "deleted": now}
+            connection.execute(insert(deleted_scenarios), row)
+            record(connection, "scenario", scenario_id, "deleted")
+        return _deleted(body, created, updated, now)
+
+    def restore(self, scenario_id: str) -> str:
+        """Bring back what was deleted."""
+        mine = deleted_scenarios.c.id == stored(scenario_id)
+        columns = deleted_scenarios.c
+        query = select(columns.body, columns.created, columns.updated, columns.deleted).where(mine)
+        with self._changing() as connection:
+            row = connection.execute(query).first()
+            if row is None or row.deleted <= _expired():
+                raise NotFound(
+                    f"there is no deleted scenario {quote(scenario_id)}; what was deleted can be restored for a day"
+                )
+            if self._existing(connection, [scenario_id]):
+                raise AlreadyExists(
+                    f"there is a scenario {quote(scenario_id)} again, which would be lost; delete or rename that one "
+                    "first"
+                )
+            plain = msgspec.json.decode(restored(row.body))
+            self._put(connection, plain, row.created, row.updated)
+            connection.execute(delete(deleted_scenarios).where(mine))
+            record(connection, "scenario", scenario_id, "restored")
+        return _written(row.body, row.created, row.updated)
+
+    def deleted(self, offset: int, limit: int) -> tuple[Sequence[Deleted], int]:
+        """Return a page of what can be brought back, what was deleted last first, and how many there are in all."""
+        columns = deleted_scenarios.c
+        fresh = columns.deleted > _expired()
+        query = select(columns.body, columns.created, columns.updated, columns.deleted).where(fresh)
+        query = query.order_by(columns.deleted.desc(), columns.id).limit(limit).offset(offset)
+        with self._database.reading() as connection:
+            rows = connection.execute(query).all()
+            total = connection.execute(select(func.count()).select_from(deleted_scenarios).where(fresh)).scalar_one()
+        return [_deleted(*row) for row in rows], total
+
+    # ── Parts of these ──
+
+    @contextmanager
+    def _changing(self) -> Iterator[Connection]:
+        """Give a write transaction that no other change of scenarios meets."""
+        with self._database.writing() as connection:
+            self._database.lock(connection, _CHANGING)
+            yield connection
+
+    def _existing(self, connection: Connection, ids: Sequence[str]) -> dict[str, str]:
+        """Return those that are there, with when they were made."""
+        sqlite = self._database.is_sqlite
+        given = _encode(ids).decode() if sqlite else list(ids)
+        among = "IN (SELECT value FROM json_each(?))" if sqlite else "= ANY(?)"  # one value, however many they are
+        query = f"SELECT id, created FROM scenarios WHERE id {among}"  # noqa: S608 - texts of ours
+        return {row[0]: row[1] for row in self._run(connection, query, (given,))}
+
+    def _row(self, connection: Connection, scenario_id: str) -> tuple[str, str, str]:
+        mine = scenarios.c.id == stored(scenario_id)
+        row = connection.execute(select(*_TEXT).where(mine)).first()
+        if row is not None:
+            return row[0], row[1], row[2]
+        gone = deleted_scenarios.c.id == stored(scenario_id)
+        since = connection.execute(select(deleted_scenarios.c.deleted).where(gone)).scalar()
+        hint = f"; it was deleted at {since}, and can be restored for a day" if since and since > _expired() else ""
+        raise NotFound(f"there is no scenario {quote(scenario_id)}{hint}")
+
+    def _where(self, wanted: Filter) -> tuple[str, list[str]]:
+        """Return a condition, empty when all are wanted, and its values."""
+        among = {
+            "id": wanted.ids,
+            "type": wanted.types,
+            "difficulty": wanted.difficulties,
+            "language": wanted.languages,
+        }
+        found = [f"{name} IN ({', '.join('?' * len(named))})" for name, named in among.items() if named]
+        found += [f"{self._place}(tags, ?) > 0"] * len(wanted.tags)
+        values = [*chain.from_iterable(among.values()), *map(_tag, wanted.tags)]
+        return f" WHERE {' AND '.join(found)}" if found else "", [stored(each) for each in values]
+
+    def _run(self, connection: Connection, query: str, values: tuple[Any, ...]) -> Any:
+        return connection.exec_driver_sql(query if self._database.is_sqlite else query.replace("?", "%s"), values)
+
+
+_TIMES = """|| ',"createdAt":"' || created || '","updatedAt":"' || updated || '"}', ','"""
+_TEXT = (scenarios.c.body, scenarios.c.created, scenarios.c.updated)
+
+
+def _written(body: str, created: str, updated: str) -> str:
+    """Return a scenario with its times."""
+    return f'{restored(body)[:-1]},"createdAt":"{created}","updatedAt":"{updated}"}}'
+
+
+def _row(plain: Mapping[str, Any], created: str, updated: str) -> tuple[str, ...]:
+    tags = "[" + ",".join(map(_tag, plain["tags"])) + "]"
+    texts = (plain["name"], plain["type"], plain["difficulty"], plain["language"], tags, _encode(plain).decode())
+    return (plain["id"], *map(stored, texts), created, updated)
+
+
+def _tag(tag: str) -> str:
+    """Return a tag as the list of them holds it: between line breaks, which no text in JSON holds as they are."""
+    return f"\n{_encode(tag).decode()}\n"
+
+
+def _holds(body: str, folded: str) -> bool:
+    found = _searched(body)
+    return any(folded in each.casefold() for each in (found.id, found.name, found.prompt, found.expected_outcome))
+
+
+def _expired() -> str:
+    return (datetime.now(UTC) - RESTORABLE).isoformat(timespec="milliseconds")
+
+
+def _deleted(body: str, created: str, updated: str, deleted: str) -> Deleted:
+    until = datetime.fromisoformat(deleted) + RESTORABLE
+    return Deleted(_written(body, created, updated), deleted, until.isoformat(timespec="milliseconds"))
+
+
+def _next(wish: str, connection: Connection) -> str:
+    like = scenarios.c.id.startswith(f"{wish}-", autoescape=True)
+    taken = set(connection.scalars(select(scenarios.c.id).where((scenarios.c.id == wish) | like)))
+    return wish if wish not in taken else next(found for n in count(2) if (found := f"{wish}-{n}") not in taken)

@@ -1,0 +1,573 @@
+"""What a community submits: results in, rows and a chart out that the transaction which adds them keeps current.
+
+Content is one contributor's: model, suite hash, prompt, output and parameters. Sent again it is a `duplicate`. On one
+day it is one row, however often it is sent; on another day it is a row of that day, for that a model still says the
+same is what a chart is for. What was sent before its suite was known here may be sent again, and is verified then.
+
+A *series* is one model's answers to one prompt of one suite; a *cell* is a series on one day. Each keeps what its
+neighbours need: a result that arrives late changes its own day and the next that has any, and no other, so that a chart
+costs the same however much was submitted. Verified and unverified results never share a series.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import chain
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from sqlalchemy import Connection, and_, func, select, text
+
+from pramana.errors import InvalidInput, Problem
+from pramana.store.changes import record
+from pramana.store.engine import Database
+from pramana.store.schema import deliveries, submission_days
+from pramana.store.scoring import timestamp
+from pramana.store.text import restored, stored, stored_row
+
+MOST_RESULTS = 1_000
+"""Of one batch."""
+LONGEST_OUTPUT = 1 << 20
+"""In bytes of UTF-8."""
+LONGEST_METADATA = 16 << 10
+ANONYMOUS = "anonymous"
+AHEAD = timedelta(days=1)
+"""A clock may be wrong, and a day begins earlier elsewhere; but nobody has answered yet what is further ahead."""
+MOST_PROBLEMS = 100
+_SALT, _IDENTITY = 16, 16
+_KEPT_SERIES = 200_000
+_ROOM = "PRAGMA cache_size = -16384"
+"""In KB: digests fall all over their index, and what does not fit into memory is written twice."""
+_SUBMITTING = 0x5072616F
+"""The key of PostgreSQL's advisory lock; SQLite has one writer anyway."""
+
+_Name = Annotated[str, Meta(min_length=1, max_length=256)]
+_Label = Annotated[str, Meta(max_length=256)]
+_Positive = Annotated[float, Meta(ge=0)]
+_Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Status = Literal["accepted", "duplicate"]
+
+
+class Verdict(Struct, frozen=True):
+    """What the contributor's own check said."""
+
+    passed: bool | None = None
+    details: dict[str, Any] | None = None
+
+
+class Submission(Struct, frozen=True, forbid_unknown_fields=True):
+    """One result as it is sent."""
+
+    model_id: _Name
+    prompt_id: _Name
+    output: Annotated[str, Meta(max_length=LONGEST_OUTPUT)]
+    score: Annotated[float, Meta(ge=0, le=1)] | None = None
+    metadata: dict[str, Any] | None = None
+    suite_hash: _Label | None = None
+    suite_version: _Label | None = None
+    temperature: _Positive | None = None
+    seed: _Seed | None = None
+    timestamp: datetime | None = None
+    assertion_result: Verdict | None = None
+    latency_ms: _Positive | None = None
+    result_hash: _Label | None = None
+    runner_version: _Label | None = None
+
+
+class Batch(Struct, frozen=True, forbid_unknown_fields=True):
+    """Results that belong together; what they share is stated once, and holds where a result does not say otherwise."""
+
+    results: Annotated[list[Submission], Meta(min_length=1, max_length=MOST_RESULTS)]
+    suite_hash: _Label | None = None
+    suite_version: _Label | None = None
+    temperature: _Positive | None = None
+    seed: _Seed | None = None
+    timestamp: datetime | None = None
+    runner_version: _Label | None = None
+
+    def suite_of(self, result: Submission) -> str:
+        """Return the hash of a result's suite; empty when none is stated."""
+        return (self.suite_hash if result.suite_hash is None else result.suite_hash) or ""
+
+
+class Receipt(Struct, frozen=True):
+    """What became of each result, in order."""
+
+    batch: str
+    received: str
+    ids: list[str]
+    statuses: list[Status]
+
+
+class Point(Struct, frozen=True):
+    """One model on one day."""
+
+    model: str
+    day: str
+    submissions: int
+    duplicates: int
+    prompts: int
+    outputs: int
+    changed: int
+    steady: int
+
+    @property
+    def consistency(self) -> float:
+        """The share of prompts that were answered in one way only."""
+        return self.steady / self.prompts
+
+
+class Passed(Struct, frozen=True):
+    """How many of the scored results have passed."""
+
+    passed: int
+    scored: int
+
+
+_COLUMNS = (
+    *("series_no", "digest", "day", "received", "stated", "contributor", "batch", "copies", "suite_version"),
+    *("temperature", "seed", "output", "output_hash", "salt", "commitment", "score", "passed", "fingerprint"),
+    *("runner_version", "result_hash", "latency_ms", "verdict", "metadata"),
+)
+INSERT = f"INSERT INTO submissions ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"  # noqa: S608
+_AGAIN = "UPDATE submissions SET copies = copies + ? WHERE digest = ? AND day = ?"
+_SERIES = (
+    "INSERT INTO submission_series (verified, model, suite_hash, prompt) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+_CELL = (
+    "INSERT INTO submission_cells (day, series_no, outputs, all_outputs, changed) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (day, series_no) DO UPDATE"
+    " SET outputs = excluded.outputs, all_outputs = excluded.all_outputs, changed = excluded.changed"
+)
+_COUNTS = ("submissions", "duplicates", "prompts", "outputs", "steady", "changed", "scored", "passed")
+_DAY = (
+    f"INSERT INTO submission_days (verified, model, day, {', '.join(_COUNTS)})"  # noqa: S608
+    f" VALUES (?, ?, ?, {', '.join('?' for _ in _COUNTS)}) ON CONFLICT (verified, model, day) DO UPDATE SET "
+    + ", ".join(f"{name} = submission_days.{name} + excluded.{name}" for name in _COUNTS)
+)
+_SUBMISSIONS, _DUPLICATES, _PROMPTS, _OUTPUTS, _STEADY, _CHANGED, _SCORED, _PASSED = range(len(_COUNTS))
+_LAST = (
+    "SELECT found.series, cell.day, cell.outputs, cell.all_outputs, cell.changed FROM (SELECT series,"
+    " (SELECT max(day) FROM submissions WHERE series_no = wanted.series) AS last FROM wanted) found"
+    " JOIN submission_cells cell ON cell.day = found.last AND cell.series_no = found.series"
+)
+_NEIGHBOURS = (
+    "SELECT found.series, cell.day, cell.outputs, cell.all_outputs, cell.changed FROM ("
+    " SELECT series, day AS near FROM wanted UNION"
+    " SELECT series, (SELECT max(day) FROM submissions WHERE series_no = wanted.series AND day < wanted.day)"
+    " FROM wanted UNION"
+    " SELECT series, (SELECT min(day) FROM submissions WHERE series_no = wanted.series AND day > wanted.day)"
+    " FROM wanted) found JOIN submission_cells cell ON cell.day = found.near AND cell.series_no = found.series"
+)
+_SAID = (
+    "SELECT wanted.series, wanted.day, wanted.hash FROM wanted WHERE EXISTS (SELECT 1 FROM submissions WHERE"
+    " series_no = wanted.series AND submissions.day = wanted.day AND output_hash = wanted.hash)"
+)
+
+
+class _Prepared(Struct):
+    """A result before it is known whether it is new."""
+
+    kind: tuple[bool, str, str]
+    """Verified, model, suite hash."""
+    prompt: str
+    day: str
+    digest: bytes
+    output_hash: bytes
+    rest: tuple[Any, ...]
+    scored: bool
+    passed: bool
+
+
+class _Cell:
+    """The outputs of one series on one day."""
+
+    __slots__ = ("all_outputs", "changed", "outputs")
+
+    def __init__(self, outputs: int = 0, all_outputs: int = 0, changed: bool = False) -> None:
+        self.outputs, self.all_outputs, self.changed = outputs, all_outputs, changed
+
+
+_New = Mapping[tuple[int, str], set[bytes]]
+"""Hashes of outputs by series and day."""
+_Days = Mapping[tuple[bool, str, str], list[int]]
+"""What is to be added to each day of a model."""
+
+
+class Submissions:
+    """The submissions of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._numbers: dict[tuple[bool, str, str, str], int] = {}
+        """Numbers of series that are committed: they never change."""
+
+    # ── Adding ──
+
+    def add(self, batch: Batch, verified: Sequence[bool], contributor: str = ANONYMOUS) -> Receipt:
+        """Store the results of a batch, all or none; `verified` says of each whether its suite is known here."""
+        received, batch_id = timestamp(), f"b{secrets.token_hex(8)}"
+        given = _prepare(batch, verified, contributor, received, batch_id)
+        statuses: list[Status] = []
+        with self._database.writing() as connection:
+            if self._database.is_sqlite:
+                connection.exec_driver_sql(_ROOM)
+            else:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SUBMITTING})
+            numbers = self._number(connection, given)
+            seen = self._seen(connection, given)
+            rows: list[tuple[Any, ...]] = []
+            again: dict[tuple[bytes, str], int] = defaultdict(int)
+            days: dict[tuple[bool, str, str], list[int]] = defaultdict(lambda: [0] * len(_COUNTS))
+            new: dict[tuple[int, str], set[bytes]] = defaultdict(set)
+            models: dict[int, tuple[bool, str]] = {}
+            for each in given:
+                when = seen.get(each.digest)
+                statuses.append("accepted" if when is None else "duplicate")
+                counts = days[each.kind[0], each.kind[1], each.day]
+                if when is None:
+                    seen[each.digest] = {each.day}
+                elif each.day in when:
+                    again[each.digest, each.day] += 1
+                    counts[_DUPLICATES] += 1
+                    continue
+                else:
+                    when.add(each.day)
+                number = numbers[(*each.kind, each.prompt)]
+                rows.append((number, *each.rest))
+                counts[_SUBMISSIONS] += 1
+                counts[_SCORED] += each.scored
+                counts[_PASSED] += each.passed
+                new[number, each.day].add(each.output_hash)
+                models[number] = each.kind[:2]
+            touched = self._recount(connection, new, models, days)
+            self._row_by_row(connection, INSERT, rows)
+            self._row_by_row(connection, _CELL, touched)
+            self._database.run_many(connection, _AGAIN, [(times, *which) for which, times in again.items()])
+            changed = [(verified, stored(model), day, *counts) for (verified, model, day), counts in days.items()]
+            self._database.run_many(connection, _DAY, changed)
+            if rows:
+                record(connection, "submission", batch_id, "received")
+        if len(self._numbers) + len(numbers) > _KEPT_SERIES:
+            self._numbers = {}
+        self._numbers.update(numbers)
+        return Receipt(batch_id, received, [_id(each) for each in given], statuses)
+
+    def _row_by_row(self, connection: Connection, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        """Run a statement for each row; where the event loop has little to do, faster than many rows a statement."""
+        if rows:
+            connection.exec_driver_sql(statement if self._database.is_sqlite else statement.replace("?", "%s"), rows)
+
+    def _number(self, connection: Connection, given: Sequence[_Prepared]) -> dict[tuple[bool, str, str, str], int]:
+        """Return the numbers of the series of some results; new ones are made."""
+        known, found = self._numbers, {}
+        missing: dict[tuple[bool, str, str], set[str]] = defaultdict(set)
+        for each in given:
+            series = (*each.kind, each.prompt)
+            if (number := known.get(series)) is None:
+                missing[each.kind].add(each.prompt)
+            else:
+                found[series] = number
+        for kind, prompts in missing.items():
+            verified, model, suite = kind
+            found.update(self._read_numbers(connection, kind, prompts))
+            made = [each for each in prompts if (*kind, each) not in found]
+            rows = [(verified, stored(model), stored(suite), stored(each)) for each in made]
+            self._database.run_many(connection, _SERIES, rows)
+            found.update(self._read_numbers(connection, kind, made))
+        return found
+
+    def _read_numbers(
+        self, connection: Connection, kind: tuple[bool, str, str], prompts: Iterable[str]
+    ) -> dict[tuple[bool, str, str, str], int]:
+        verified, model, suite = kind
+        head = "SELECT prompt, series_no FROM submission_series WHERE verified = ? AND model = ? AND suite_hash = ?"
+        rows = self._among(
+            connection, f"{head} AND prompt", (verified, stored(model), stored(suite)), map(stored, prompts)
+        )
+        return {(verified, model, suite, restored(prompt)): number for prompt, number in rows}
+
+    def _seen(self, connection: Connection, given: Sequence[_Prepared]) -> dict[bytes, set[str]]:
+        """Return the days on which the content of some results was submitted before, by digest."""
+        found: dict[bytes, set[str]] = {}
+        digests = {each.digest for each in given}
+        for digest, day in self._among(connection, "SELECT digest, day FROM submissions WHERE digest", (), digests):
+            found.setdefault(bytes(digest), set()).add(day)
+        return found
+
+    def _recount(
+        self,
+        connection: Connection,
+        new: _New,
+        models: Mapping[int, tuple[bool, str]],
+        days: _Days,
+    ) -> list[tuple[Any, ...]]:
+        """Add new outputs to their cells; return the cells that change, and count what that means for each day."""
+        if len(new) > len(models):  # several days of one series
+            return self._recount_slowly(connection, new, models, days)
+        rows: list[tuple[Any, ...]] = []
+        others: dict[tuple[int, str], set[bytes]] = {}
+        last = {row[0]: row for row in self._wanted(connection, _LAST, ("bigint", "text"), list(new))}
+        nothing = (0, "", 0, b"", False)
+        for cell, hashes in new.items():
+            number, day = cell
+            _, newest, _, said, _ = last.get(number, nothing)
+            if newest >= day or len(hashes) > 1:
+                others[cell] = hashes
+                continue
+            (output,) = hashes  # as nearly always: one, on a day that is new
+            changed = newest != "" and said != output
+            counts = days[(*models[number], day)]
+            counts[_PROMPTS] += 1
+            counts[_OUTPUTS] += 1
+            counts[_STEADY] += 1
+            counts[_CHANGED] += changed
+            rows.append((day, number, 1, output, changed))
+        return rows + self._recount_slowly(connection, others, models, days)
+
+    def _recount_slowly(
+        self, connection: Connection, new: _New, models: Mapping[int, tuple[bool, str]], days: _Days
+    ) -> list[tuple[Any, ...]]:
+        """Do the same for any: late ones, several outputs, several days of one series."""
+        series: dict[int, dict[str, _Cell]] = {number: {} for number, _ in new}
+        for number, day, outputs, joined, changed in self._wanted(
+            connection, _NEIGHBOURS, ("bigint", "text"), list(new)
+        ):
+            series[number][day] = _Cell(outputs, int.from_bytes(joined), bool(changed))
+        there = [(*cell, each) for cell, hashes in new.items() if cell[1] in series[cell[0]] for each in hashes]
+        said = {
+            (number, day, bytes(each))
+            for number, day, each in self._wanted(connection, _SAID, ("bigint", "text", "bytea"), there)
+        }
+        written: dict[tuple[str, int], _Cell] = {}
+        for (number, day), hashes in new.items():
+            cells, counts = series[number], days[(*models[number], day)]
+            if (cell := cells.get(day)) is None:
+                cell = cells[day] = _Cell()
+                counts[_PROMPTS] += 1
+            was = cell.outputs
+            for each in hashes:
+                if (number, day, each) not in said:
+                    cell.outputs += 1
+                    cell.all_outputs ^= int.from_bytes(each)
+            if cell.outputs != was:
+                counts[_OUTPUTS] += cell.outputs - was
+                counts[_STEADY] += (cell.outputs == 1) - (was == 1)
+                written[day, number] = cell
+        for day, number in list(written):
+            cells = series[number]
+            ordered = sorted(cells)
+            place = ordered.index(day)
+            for at in range(place, min(place + 2, len(ordered))):  # this day, and the next that was compared with it
+                cell = cells[ordered[at]]
+                changed = at > 0 and cell.all_outputs != cells[ordered[at - 1]].all_outputs
+                if changed != cell.changed:
+                    days[(*models[number], ordered[at])][_CHANGED] += changed - cell.changed
+                    cell.changed = changed
+                    written[ordered[at], number] = cell
+        return [
+            (*which, cell.outputs, cell.all_outputs.to_bytes(_IDENTITY), cell.changed)
+            for which, cell in written.items()
+        ]
+
+    def _wanted(
+        self, connection: Connection, query: str, kinds: Sequence[str], rows: Sequence[tuple[Any, ...]]
+    ) -> Iterable[Sequence[Any]]:
+        """Run a query over rows of ours, called `wanted`: of series, day and perhaps hash."""
+        if not rows:
+            return []
+        names = ", ".join(("series", "day", "hash")[: len(kinds)])
+        if self._database.is_sqlite:
+            sql = f"WITH wanted ({names}) AS (VALUES {_marks(len(rows), len(kinds))}) {query}"
+            return connection.exec_driver_sql(sql, tuple(chain.from_iterable(rows))).fetchall()
+        arrays = ", ".join(f"%s::{kind}[]" for kind in kinds)
+        sql = f"WITH wanted ({names}) AS (SELECT * FROM unnest({arrays})) {query}"  # noqa: S608 - names of ours
+        return connection.exec_driver_sql(sql, tuple(map(list, zip(*rows, strict=True)))).fetchall()
+
+    def _among(
+        self, connection: Connection, query: str, before: tuple[Any, ...], values: Iterable[Any]
+    ) -> Iterable[Sequence[Any]]:
+        """Run a query that ends with the name of a column: for the rows where it has one of the values."""
+        some = list(values)
+        if not some:
+            return []
+        if self._database.is_sqlite:
+            return connection.exec_driver_sql(f"{query} IN {_marks(1, len(some))}", (*before, *some)).fetchall()
+        return connection.exec_driver_sql(f"{query} = ANY(%s)".replace("?", "%s"), (*before, some)).fetchall()
+
+    # ── Asking ──
+
+    def chart(
+        self, *, verified: bool, first: str, last: str, model: str | None = None, models: int = 50
+    ) -> tuple[list[Point], int]:
+        """Return the days of a model, or of those with the most submissions; and how many models there are at all."""
+        table = submission_days.c
+        within = and_(table.verified == verified, table.day >= first, table.day <= last)
+        with self._database.reading() as connection:
+            if model is None:
+                ranked = select(table.model).where(within).group_by(table.model)
+                ranked = ranked.order_by(func.sum(table.submissions).desc(), table.model).limit(models)
+                chosen = list(connection.scalars(ranked))
+                there = len(chosen)
+                if there == models:
+                    count = select(func.count(table.model.distinct())).where(within)
+                    there = int(connection.execute(count).scalar_one())
+            else:
+                chosen = [stored(model)]
+            columns = [table[name] for name in Point.__struct_fields__]
+            query = select(*columns).where(within, table.model.in_(chosen)).order_by(table.model, table.day)
+            rows = connection.execute(query).all()
+        points = [Point(restored(row[0]), *row[1:]) for row in rows]
+        return points, there if model is None else int(bool(points))
+
+    def passed(self, model: str, since: str) -> Passed:
+        """Return how many of a model's verified results have passed, from a day on."""
+        table = submission_days.c
+        sums = [func.coalesce(func.sum(column), 0) for column in (table.passed, table.scored)]
+        mine = and_(table.verified.is_(True), table.model == stored(model), table.day >= since)
+        with self._database.reading() as connection:
+            passed, scored = connection.execute(select(*sums).where(mine)).one()
+        return Passed(int(passed), int(scored))
+
+    # ── What this machine has submitted elsewhere ──
+
+    def delivered(self, url: str) -> set[str]:
+        """Return what was delivered to a server: ids of runs, digests of blocks."""
+        with self._database.reading() as connection:
+            return set(connection.scalars(select(deliveries.c.subject).where(deliveries.c.url == stored(url))))
+
+    def mark_delivered(self, subject: str, url: str) -> None:
+        """Remember that something was delivered to a server."""
+        mark = "INSERT INTO deliveries (subject, url, delivered) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+        with self._database.writing() as connection:
+            self._database.run_many(connection, mark, [(subject, stored(url), timestamp())])
+
+
+@cache
+def _marks(rows: int, columns: int) -> str:
+    row = f"({', '.join('?' * columns)})"
+    return ", ".join([row] * rows)
+
+
+def _id(given: _Prepared) -> str:
+    return f"s{given.day.replace('-', '')}-{given.digest[:_IDENTITY].hex()}"
+
+
+def _prepare(batch: Batch, verified: Sequence[bool], contributor: str, received: str, batch_id: str) -> list[_Prepared]:
+    """Return results with their digests; whatever does not fit is told, with its number."""
+    problems: list[Problem] = []
+    salts = os.urandom(_SALT * len(batch.results))
+    latest = datetime.now(UTC) + AHEAD
+    begun: dict[tuple[Any, ...], Any] = {}
+    times: dict[datetime | None, tuple[str, str | None]] = {None: (received[:10], None)}
+    sha256 = hashlib.sha256
+    made: list[_Prepared] = []
+    for index, (each, known) in enumerate(zip(batch.results, verified, strict=True)):
+        suite = batch.suite_of(each)
+        temperature = batch.temperature if each.temperature is None else each.temperature
+        seed = batch.seed if each.seed is None else each.seed
+        when = batch.timestamp if each.timestamp is None else each.timestamp
+        said = each.output.encode("utf-8", "surrogatepass")
+        if len(said) > LONGEST_OUTPUT:
+            problems.append(_misfit(index, "output", f"has {len(said):,} bytes; at most {LONGEST_OUTPUT:,}"))
+        if when not in times:
+            try:
+                times[when] = _day(when, latest)
+            except (ValueError, OverflowError) as error:
+                problems.append(_misfit(index, "timestamp", str(error)))
+                continue
+        day, stated = times[when]
+        asked = (known, each.model_id, suite, temperature, seed)
+        if (digest := begun.get(asked)) is None:
+            shared = [repr(known), contributor, each.model_id, suite, repr(temperature), repr(seed)]
+            digest = begun[asked] = sha256(b"pramana submission 1" + b"".join(map(_measured, shared)))
+        digest = digest.copy()
+        whole = sha256(said).digest()
+        digest.update(_measured(each.prompt_id) + whole)
+        identity, content = whole[:_IDENTITY], digest.digest()
+        salt = salts[index * _SALT : (index + 1) * _SALT]
+        passed, verdict = _judged(each)
+        noted = None if each.metadata is None else _as_json(each.metadata)
+        if verdict is not None and len(verdict) > LONGEST_METADATA:
+            problems.append(_misfit(index, "assertion_result", _too_long(verdict)))
+        if noted is not None and len(noted) > LONGEST_METADATA:
+            problems.append(_misfit(index, "metadata", _too_long(noted)))
+        row = (
+            *(content, day, received, stated, contributor, batch_id, 1),
+            batch.suite_version if each.suite_version is None else each.suite_version,
+            *(temperature, seed, each.output, identity, salt, sha256(salt + whole).digest(), each.score, passed),
+            None if each.metadata is None else _fingerprint(each.metadata),
+            batch.runner_version if each.runner_version is None else each.runner_version,
+            *(each.result_hash, each.latency_ms, verdict, noted),
+        )
+        scored = each.score is not None
+        made.append(
+            _Prepared(
+                (known, each.model_id, suite),
+                each.prompt_id,
+                day,
+                content,
+                identity,
+                row,
+                scored,
+                scored and bool(passed),
+            )
+        )
+    if problems:
+        raise InvalidInput.of(problems[:MOST_PROBLEMS], len(problems))
+    everything = "".join([value for each in made for value in each.rest if value.__class__ is str])
+    if not everything.isascii() or "\0" in everything:
+        for one in made:
+            one.rest = stored_row(one.rest)
+    return made
+
+
+def _too_long(kept: str) -> str:
+    return f"has {len(kept):,} characters; at most {LONGEST_METADATA:,}"
+
+
+def _misfit(index: int, name: str, message: str) -> Problem:
+    return Problem(message, f"results[{index}].{name}")
+
+
+def _day(when: datetime | None, latest: datetime) -> tuple[str, str | None]:
+    """Return the day of an answer, and when it was in words; a time without a zone is UTC."""
+    if when is None:
+        raise ValueError("is missing")
+    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+    if when > latest:
+        raise ValueError(f"is {when.isoformat()}, which is yet to come; set the clock right")
+    return when.date().isoformat(), when.isoformat()
+
+
+def _judged(given: Submission) -> tuple[bool | None, str | None]:
+    """Return whether a result has passed, and its verdict in JSON; without a verdict, half the score decides."""
+    verdict = given.assertion_result
+    if verdict is None or verdict.passed is None:
+        passed = None if given.score is None else given.score >= 0.5
+    else:
+        passed = verdict.passed
+    return passed, None if verdict is None else _as_json(verdict)
+
+
+def _fingerprint(metadata: Mapping[str, Any]) -> str | None:
+    found = metadata.get("fingerprint", metadata.get("system_fingerprint"))
+    return found[:256] if isinstance(found, str) else None
+
+
+def _as_json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, ValueError):  # half of a surrogate pair
+        return json.dumps(msgspec.to_builtins(value))
+
+
+def _measured(field: str) -> bytes:
+    as_bytes = field.encode("utf-8", "surrogatepass")
+    return len(as_bytes).to_bytes(8) + as_bytes

@@ -1,0 +1,119 @@
+"""Suites that were uploaded: JSONL in, the same JSONL out, under a version that never changes once it is there.
+
+The content is stored packed, a tier a row, with the hash by which everybody knows it. Whether it is a good suite is for
+`load` to say, before it comes here.
+"""
+
+import zlib
+from collections.abc import Mapping
+
+import msgspec
+from sqlalchemy import insert, select
+
+from pramana.errors import AlreadyExists, NotFound, StoreFailed, did_you_mean, quote
+from pramana.store.changes import record
+from pramana.store.engine import Database
+from pramana.store.schema import suite_tiers
+from pramana.store.scoring import timestamp
+from pramana.store.text import stored
+
+_UPLOADING = 0x50726174
+"""Key of PostgreSQL's advisory lock; SQLite has one writer at a time."""
+_SAID = [suite_tiers.c[name] for name in ("version", "tier", "hash", "test_count", "estimated_tokens", "created")]
+
+
+class Upload(msgspec.Struct, frozen=True):
+    """A tier as it is uploaded."""
+
+    content: bytes
+    """JSONL."""
+    hash: str
+    test_count: int
+    estimated_tokens: int
+
+
+class Tier(msgspec.Struct, frozen=True):
+    """What is known of a tier that was uploaded."""
+
+    version: str
+    tier: str
+    hash: str
+    test_count: int
+    estimated_tokens: int
+    created: str
+
+
+class Suites:
+    """The uploaded suites of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list(self) -> list[Tier]:
+        """Return every tier, by version, in the order of uploading within it."""
+        query = select(*_SAID).order_by(suite_tiers.c.version, suite_tiers.c.created, suite_tiers.c.tier)
+        with self._database.reading() as connection:
+            return [Tier(*row) for row in connection.execute(query)]
+
+    def tiers(self, version: str) -> dict[str, Tier]:
+        """Return the tiers of a version by name; none where no such version was uploaded."""
+        query = select(*_SAID).where(suite_tiers.c.version == stored(version)).order_by(suite_tiers.c.tier)
+        with self._database.reading() as connection:
+            return {row.tier: Tier(*row) for row in connection.execute(query)}
+
+    def hashes(self, version: str) -> Mapping[str, str]:
+        """Return the hashes of a version's tiers by name; none where no such version was uploaded."""
+        return {name: tier.hash for name, tier in self.tiers(version).items()}
+
+    def content(self, version: str, tier: str) -> bytes:
+        """Return the JSONL of a tier, byte by byte as it was uploaded."""
+        where = (suite_tiers.c.version == stored(version), suite_tiers.c.tier == stored(tier))
+        with self._database.reading() as connection:
+            packed = connection.execute(select(suite_tiers.c.content).where(*where)).scalar_one_or_none()
+        if packed is None:
+            known = [f"{each.version} {each.tier}" for each in self.list()]
+            name = f"{version} {tier}"
+            raise NotFound(f"no suite {quote(name)} was uploaded{did_you_mean(name, known)}")
+        return _unpacked(packed, f"{version} {tier}")
+
+    def by_hash(self, suite_hash: str) -> bytes | None:
+        """Return the JSONL of a tier of that hash; None where none was uploaded."""
+        query = select(suite_tiers.c.content).where(suite_tiers.c.hash == stored(suite_hash)).limit(1)
+        with self._database.reading() as connection:
+            packed = connection.execute(query).scalar_one_or_none()
+        return None if packed is None else _unpacked(packed, suite_hash)
+
+    def upload(self, version: str, tiers: Mapping[str, Upload]) -> bool:
+        """Keep a version, whole or not at all; tell whether it is new. Its name with other content is refused."""
+        now = timestamp()
+        rows = [
+            {
+                "version": version,
+                "tier": name,
+                "hash": tier.hash,
+                "test_count": tier.test_count,
+                "estimated_tokens": tier.estimated_tokens,
+                "content": zlib.compress(tier.content),
+                "created": now,
+            }
+            for name, tier in tiers.items()
+        ]
+        with self._database.writing() as connection:
+            self._database.lock(connection, _UPLOADING)
+            query = select(suite_tiers.c.tier, suite_tiers.c.hash).where(suite_tiers.c.version == version)
+            there = {row.tier: row.hash for row in connection.execute(query)}
+            if there and there != {name: tier.hash for name, tier in tiers.items()}:
+                raise AlreadyExists(
+                    f"{version} is there already with other content, and never changes; choose a new version"
+                )
+            if not there:
+                connection.execute(insert(suite_tiers), rows)
+                record(connection, "suite", version, "created")
+        return not there
+
+
+def _unpacked(packed: bytes, what: str) -> bytes:
+    try:
+        return zlib.decompress(packed)
+    except zlib.error:
+        raise StoreFailed(f"the content of {what} is damaged in the store; go back to a copy of it") from None

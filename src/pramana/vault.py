@@ -1,0 +1,121 @@
+"""The vault: a secret goes in, text that only this vault can read comes out, and back again.
+
+Fernet (AES and HMAC of the package `cryptography`) under keys of the environment, else of a file in the data folder,
+which whoever first needs it makes for its user alone. Of several keys the first locks and all unlock, so that a new one
+can take over: `renew` locks anew what an older one has locked. Nothing here knows what a secret is for.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pramana import settings
+from pramana.errors import Locked
+
+LARGEST_FILE = 64 << 10
+_MAKE_ONE = "make one with: openssl rand -base64 32"
+_KEY = re.compile(r"[A-Za-z0-9+/_-]{43}=")
+
+
+class Vault:
+    """Locks and unlocks by some keys."""
+
+    def __init__(self, keys: Sequence[str], origin: str) -> None:
+        """Take keys, the one to lock with first; `origin` says in messages where they are from."""
+        from cryptography.fernet import Fernet, MultiFernet
+
+        for number, key in enumerate(keys, 1):
+            if not _KEY.fullmatch(key):
+                raise Locked(f"key {number} of {origin} is not 32 bytes in base64; {_MAKE_ONE}")
+        if not keys:
+            raise Locked(f"{origin} holds no key; {_MAKE_ONE}")
+        self._origin = origin
+        usual = str.maketrans("+/", "-_")  # openssl writes the one alphabet of base64, Fernet wants the other
+        self._fernet = MultiFernet([Fernet(key.translate(usual)) for key in keys])
+
+    def lock(self, secret: str) -> str:
+        """Return a secret as it may be stored."""
+        return self._fernet.encrypt(secret.encode("utf-8", "surrogatepass")).decode()
+
+    def unlock(self, locked: str) -> str:
+        """Return the secret again; raises `Locked` when another key has locked it."""
+        from cryptography.fernet import InvalidToken
+
+        try:
+            return self._fernet.decrypt(locked.encode()).decode("utf-8", "surrogatepass")
+        except (InvalidToken, ValueError):
+            raise self._refusal() from None
+
+    def renew(self, locked: str) -> str:
+        """Return what was locked by any of the keys as the first one locks it."""
+        from cryptography.fernet import InvalidToken
+
+        try:
+            return self._fernet.rotate(locked.encode()).decode()
+        except (InvalidToken, ValueError):
+            raise self._refusal() from None
+
+    def _refusal(self) -> Locked:
+        return Locked(
+            f"a stored key was locked by another key than {self._origin} holds; put the right one there, behind the "
+            "new one if there is one, or give the provider its key again"
+        )
+
+
+def open_vault() -> Vault:
+    """Return the vault of this machine: by `PRAMANA_SECRET_KEY`, else by the key file, which is made if it is missing.
+
+    A key file beside the variable still unlocks, so that a team can move from the one to the other.
+    """
+    path = settings.key_file()
+    if stated := settings.secret_keys():
+        return Vault([*stated, *(_read(path) or ())], "PRAMANA_SECRET_KEY")
+    found = _read(path)
+    if found is None:
+        _make(path)
+        found = _read(path)
+    return Vault(found or (), str(path))
+
+
+def _read(path: Path) -> list[str] | None:
+    """Return the keys of a file, one a line; None when there is no file."""
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if os.name == "posix" and mode & 0o077:
+                raise Locked(
+                    f"{path} can be read or written by others (mode {mode & 0o777:04o}), and it opens every stored "
+                    f"key; run: chmod 600 {path}, and rotate the key if others have been at it"
+                )
+            data = file.read(LARGEST_FILE)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Locked(f"the key file {path} cannot be read: {error.strerror}") from None
+    return data.decode("utf-8", "replace").split()
+
+
+def _make(path: Path) -> None:
+    """Write a new key where none is, whole or not at all; of several processes, the first one's stands."""
+    from cryptography.fernet import Fernet
+
+    staged = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(Fernet.generate_key() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            with suppress(FileExistsError):  # another process was faster, and its key is the one
+                os.link(staged, path)
+        finally:
+            staged.unlink(missing_ok=True)
+    except OSError as error:
+        raise Locked(
+            f"the key file {path} cannot be made: {error.strerror}; make it so that it can, or set PRAMANA_SECRET_KEY "
+            f"({_MAKE_ONE})"
+        ) from None

@@ -1,0 +1,213 @@
+"""Times and words of two runs: each case with itself, bounds that hold whatever was not lived to see, and a bar."""
+
+import math
+import random
+from statistics import median
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, t  # type: ignore[import-untyped]
+
+from pramana.analyse.changes import Change, Taken, changes, limit_of, slower, together
+from pramana.analyse.intervals import Interval, median_interval, ratio_difference, t_of
+from pramana.errors import InvalidInput
+from pramana.model import Check, Outcome
+
+
+def a_call(*lines: dict[str, Any], errors: int | None = None, words: int = 10) -> Taken:
+    counts = {"substitutions": errors, "deletions": 0, "insertions": 0, "reference_words": words}
+    heard = None if errors is None else {"words": counts, "characters": counts}
+    evidence = {"times": {"lines": list(lines)}, "words": {"heard": heard, "references": []}}
+    taken = Taken()
+    taken.called([Check("call", "1", Outcome.PASSED, "", None, evidence)])
+    return taken
+
+
+def took(seconds: float | None, **more: Any) -> dict[str, Any]:
+    if seconds is None:
+        return {"censored": True, "waited_s": 15.0, **more}
+    return {"voice_to_voice_s": seconds, "first_audible_s": 1 + seconds, **more}
+
+
+def side(*seconds: float | None, **more: Any) -> dict[str, Taken]:
+    return {str(case): a_call(took(each, **more)) for case, each in enumerate(seconds)}
+
+
+def one(base: dict[str, Taken], new: dict[str, Taken], what: str = "voice to voice") -> Change:
+    (found,) = (each for each in changes(base, new) if each.what == what)
+    return found
+
+
+def test_the_newcomers_calls_are_told_to_be_slower() -> None:
+    found = one(side(*[0.301] * 8), side(*[2.0] * 8))
+    assert found.proven
+    assert found.difference == pytest.approx((1.699, 1.699))
+    assert (found.base[0], found.new[0], found.cases) == (0.301, 2.0, 8)
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == pytest.approx((1.699, 1.699))
+
+
+def test_fewer_than_six_cases_have_no_interval_and_prove_nothing() -> None:
+    five, six = one(side(*[0.3] * 5), side(*[2.0] * 5)), one(side(*[0.3] * 6), side(*[2.0] * 6))
+    assert (five.interval, five.proven) == (None, False)
+    assert six.proven
+
+
+def test_a_case_is_compared_with_itself_line_by_line_on_as_many_repeats_as_both_have() -> None:
+    base = {"a": together([a_call(took(1.0), took(5.0)), a_call(took(1.2), took(5.2))])}
+    new = {"a": together([a_call(took(1.5)), a_call(took(1.9)), a_call(took(99.0))])}
+    found = one(base, new)
+    assert found.cases == 1
+    assert found.difference == pytest.approx((0.6, 0.6))  # the second line was never reached, the third is extra
+
+
+def test_an_answer_that_nobody_lived_to_hear_is_a_bound_and_never_dropped() -> None:
+    found = one(side(*[0.5] * 7), side(*[0.5] * 3, *[None] * 4))
+    assert found.difference == (14.5, math.inf)
+    assert found.new == (15.0, math.inf)
+    assert found.interval == Interval(0.0, math.inf)
+    both = one(side(*[None] * 7), side(*[None] * 7))
+    assert both.difference == (-math.inf, math.inf)
+    assert not both.proven
+    assert one(side(*[0.5] * 7), side(*[None] * 7)).proven
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 9), st.floats(0.1, 9), st.booleans(), st.booleans()), min_size=6, max_size=30))
+def test_bounds_hold_whatever_the_censored_times_were(rows: list[tuple[float, float, bool, bool]]) -> None:
+    """Cut times off at random; the interval of what is left must hold that of the whole truth."""
+    truth = median_interval([(now - was, now - was) for was, now, _, _ in rows])
+    base = {str(case): a_call(_seen(was, cut)) for case, (was, _, cut, _) in enumerate(rows)}
+    new = {str(case): a_call(_seen(now, cut)) for case, (_, now, _, cut) in enumerate(rows)}
+    found = one(base, new).interval
+    assert truth is not None
+    assert found is not None
+    assert found.low <= truth.low + 1e-9
+    assert found.high >= truth.high - 1e-9
+
+
+def _seen(seconds: float, cut: bool) -> dict[str, Any]:
+    return {"censored": True, "waited_s": seconds / 2} if cut else took(seconds)
+
+
+def test_the_interval_of_a_median_is_that_of_the_sign_test() -> None:
+    for count in range(1, 80):
+        values = [(float(each), float(each)) for each in range(count)]
+        found = median_interval(values)
+        left_out = max((k for k in range(count // 2 + 1) if 2 * binom.cdf(k - 1, count, 0.5) <= 0.05), default=0)
+        expected = Interval(float(left_out - 1), float(count - left_out)) if left_out else None
+        assert found == expected, count
+
+
+def test_the_interval_of_a_median_covers_it_as_often_as_it_says() -> None:
+    chance = random.Random(7)
+    hit = 0
+    for _ in range(2_000):
+        drawn = [chance.lognormvariate(0, 1) for _ in range(12)]
+        found = median_interval([(each, each) for each in drawn])
+        assert found is not None
+        hit += found.low <= 1.0 <= found.high
+    assert hit / 2_000 > 0.95
+
+
+def test_students_quantile_is_that_of_scipy() -> None:
+    for freedom in range(5, 200):
+        assert t_of(0.95, freedom) == pytest.approx(t.ppf(0.975, freedom), abs=0.003)
+
+
+def test_misheard_words_are_pooled_and_decided_by_flipping_signs() -> None:
+    base = {str(case): a_call(took(0.5), errors=0) for case in range(10)}
+    new = {str(case): a_call(took(0.5), errors=3 if case < 8 else 0) for case in range(10)}
+    found = one(base, new, "misheard words")
+    assert (found.base[0], found.new[0]) == (0, 0.24)
+    assert found.proven
+    assert found.p_value == 2 / 2**8
+    assert found.interval is not None
+    assert 0 < found.interval.low < 0.24 < found.interval.high
+    assert not one(base, base, "misheard words").proven
+
+
+def test_the_interval_of_pooled_words_covers_them() -> None:
+    chance = random.Random(3)
+    hit = 0
+    for _ in range(600):
+        rows = []
+        for _ in range(30):
+            words, hard = chance.randint(5, 20), chance.random() * 0.2
+            was = sum(chance.random() < hard for _ in range(words))
+            rows.append((was, words, sum(chance.random() < hard + 0.1 for _ in range(words)), words))
+        found = ratio_difference(rows)
+        assert found is not None
+        hit += found.low <= 0.1 <= found.high
+    assert 0.92 < hit / 600 < 0.98
+    assert ratio_difference(rows[:5]) is None
+
+
+def test_giving_way_is_compared_too() -> None:
+    base = side(*[0.5] * 6, yield_s=0.1)
+    found = one(base, side(*[0.5] * 6, yield_censored_s=2.0), "time to give way")
+    assert found.difference == (1.9, math.inf)
+    assert found.proven
+
+
+def test_what_was_typed_is_compared_by_its_own_times_and_never_with_a_call() -> None:
+    typed = {}
+    for case in range(6):
+        typed[str(case)] = Taken()
+        typed[str(case)].typed(0.2, 0.05)
+    assert [each.what for each in changes(typed, typed)] == ["total time", "time to first token"]
+    assert changes(typed, side(*[0.5] * 6)) == ()
+
+
+@pytest.mark.parametrize(
+    ("new", "limit", "code", "words"),
+    [
+        ([2.0] * 8, "200ms", 1, "Too slow: voice to voice is more than 200 ms slower, and that is proven."),
+        ([2.0] * 8, "20%", 1, "Too slow: voice to voice is more than 20 % slower, and that is proven."),
+        ([0.4] * 8, "200ms", 0, "Not slower by more than 200 ms: voice to voice."),
+        ([0.4] * 8, "50%", 0, "Not slower by more than 50 %: voice to voice."),
+        ([0.5] * 8, "200ms", 0, "Not slower by more than 200 ms: voice to voice."),  # the bar itself is met
+        ([0.2] * 4 + [2.0] * 4, "200ms", 4, "Not decided whether voice to voice is more than 200 ms slower: the"),
+        ([2.0] * 5, "200ms", 4, "5 cases can prove nothing about times, and 6 may"),
+        ([None] * 8, "5s", 1, "Too slow"),
+        ([None] * 8, "20s", 4, "Not decided"),
+        ([None] * 8, "300%", 1, "Too slow"),
+    ],
+)
+def test_a_bar_is_met_missed_or_not_decided(new: list[float | None], limit: str, code: int, words: str) -> None:
+    found = slower(changes(side(*[0.3] * 8), side(*new)), limit_of(limit))
+    assert found.code == code
+    assert words in found.sentence
+
+
+def test_a_run_cannot_be_fast_by_not_ending_what_is_slow() -> None:
+    base, new = side(*[0.3] * 12), side(*[0.3] * 7)
+    found = slower(changes(base, new), limit_of("200ms"))
+    assert found.code == 4
+    assert "with 5 cases that had a time before and none now" in found.sentence
+    assert slower(changes(base, side(*[0.3] * 11)), limit_of("200ms")).code == 0
+
+
+def test_without_a_time_on_both_sides_nothing_is_decided() -> None:
+    assert slower((), limit_of("1s")).code == 4
+
+
+@pytest.mark.parametrize("text", ["", "200", "ms", "-5ms", "5 minutes", "nan%", "1e3s", "１ms"])
+def test_a_limit_is_a_time_or_a_share(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"200ms, 0\.5s, 20%"):
+        limit_of(text)
+
+
+def test_what_is_unbounded_is_null_for_programs() -> None:
+    data = one(side(*[0.5] * 7), side(*[None] * 7)).as_data()
+    assert data["difference"] == [14.5, None]
+    assert data["interval"] == [14.5, None]
+    assert (data["unit"], data["proven"], data["cases"]) == ("seconds", True, 7)
+
+
+def test_the_middle_of_differences_is_their_median() -> None:
+    chance = random.Random(1)
+    before, after = [[chance.random() for _ in range(9)] for _ in range(2)]
+    expected = median(now - was for was, now in zip(before, after, strict=True))
+    assert one(side(*before), side(*after)).difference == pytest.approx((expected, expected))

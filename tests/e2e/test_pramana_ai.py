@@ -1,0 +1,256 @@
+"""The community's own client, `pramana-ai`, submits to our server: the real program, in an environment of its own.
+
+Both packages are called `pramana`, so it cannot live in ours. The environment is made once from pinned wheels, in
+`PRAMANA_BENCH_HOME` or the user's cache, and used again. Only loopback is ever asked.
+"""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from platformdirs import user_cache_path
+from sqlalchemy import select
+
+from pramana.settings import variable
+from pramana.show.api.gate import Gate
+from pramana.show.cli import pramana
+from pramana.store.schema import submission_series, submissions
+
+from ..show.api.served import Client, serve  # noqa: TID252 - tests are no package to import from
+
+LOCK = Path(__file__).with_name("pramana-ai.txt")
+MAKING_S = 55
+CLOSED = "http://127.0.0.1:9"
+"""Where every proxy is: nobody listens there, so that only loopback can be reached."""
+
+RUN = """
+import asyncio, sys
+from pathlib import Path
+import pramana.runner as runner
+from pramana.providers.base import BaseProvider
+from pramana.storage import append_result
+
+class Parrot(BaseProvider):
+    model_id = "parrot-1"
+    async def complete(self, input_text, system_prompt=None, temperature=0.0, seed=None):
+        return f"You said: {input_text}", 7
+    def estimate_tokens(self, text):
+        return len(text)
+
+suite = Path(runner.__file__).parent / "suites" / "v1.0" / "cheap.jsonl"
+append_result(Path(sys.argv[1]), asyncio.run(runner.run_eval(suite, Parrot())))
+"""
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Path:
+    """Return the environment of the client; made when it is not there, and a failure when it cannot be made."""
+    chosen = variable("PRAMANA_BENCH_HOME")
+    home = Path(chosen).expanduser().absolute() if chosen else user_cache_path("pramana-bench", appauthor=False)
+    pins = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    place = home / f"pramana-ai-client-{pins}"
+    if place.exists():
+        return place
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home, prefix=".making-") as folder:
+        made = Path(folder, "made")
+        install = ["-m", "pip", "--python", f"{made}/bin/python", "install", "-q", "--no-deps", "--require-hashes"]
+        for step in (["-m", "venv", "--without-pip", str(made)], [*install, "--no-compile", "-r", str(LOCK)]):
+            try:
+                done = subprocess.run(
+                    [sys.executable, *step], check=False, capture_output=True, text=True, timeout=MAKING_S
+                )
+                said = "" if done.returncode == 0 else (done.stdout + done.stderr)[-2000:]
+            except subprocess.TimeoutExpired:
+                said = f"not done after {MAKING_S} s"
+            if said:
+                pytest.fail(f"the environment of pramana-ai cannot be made: {' '.join(step)}\n{said}")
+        if not place.exists():  # another worker may have been faster
+            shutil.move(made, place)
+    return place
+
+
+class Community:
+    """The client in a home of its own."""
+
+    def __init__(self, place: Path, folder: Path) -> None:
+        self.place, self.folder = place, folder
+        self.results = folder / "results.json"
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        environment = {
+            "HOME": str(self.folder),
+            "PATH": "/usr/bin:/bin",
+            "HTTPS_PROXY": CLOSED,
+            "HTTP_PROXY": CLOSED,
+            "NO_PROXY": "localhost,127.0.0.1",
+            "COLUMNS": "200",
+        }
+        done = subprocess.run(
+            [f"{self.place}/bin/python", *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            env=environment,
+            cwd=self.folder,
+            timeout=120,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def submit(self, server: Client) -> tuple[int, str]:
+        port = server.url.rpartition(":")[2]
+        return self.run(
+            f"{self.place}/bin/pramana", "submit", str(self.results), "--api-url", f"http://localhost:{port}"
+        )
+
+    def own_results(self) -> list[dict[str, Any]]:
+        """Ask its own suite by its own runner; return what it wrote."""
+        code, said = self.run("-c", RUN, str(self.results))
+        assert code == 0, said
+        (block,) = json.loads(self.results.read_text())
+        found: list[dict[str, Any]] = block["results"]
+        return found
+
+    def log_in(self, token: str) -> None:
+        (self.folder / ".pramana").mkdir()
+        (self.folder / ".pramana" / "config.json").write_text(json.dumps({"token": token}))
+
+
+@pytest.fixture
+def community(theirs: Path, tmp_path: Path) -> Community:
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    return Community(theirs, folder)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Client]:
+    with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}") as found:
+        yield found
+
+
+def rows(server: Client) -> list[dict[str, Any]]:
+    assert server.store
+    joined = select(submissions, submission_series).join_from(submissions, submission_series)
+    with server.store._database.reading() as connection:
+        return [dict(row) for row in connection.execute(joined.order_by(submissions.c.submission_no)).mappings()]
+
+
+def test_results_of_its_own_suite_arrive_unverified_and_its_file_is_drained(
+    community: Community, server: Client
+) -> None:
+    written = community.own_results()
+    kept = community.results.read_bytes()
+    code, said = community.submit(server)
+    assert (code, "Submitted 10 results from 1 run(s)" in said) == (0, True), said
+    assert not community.results.exists()
+    found = rows(server)
+    assert [row["prompt"] for row in found] == [each["test_id"] for each in written]
+    assert [row["output"] for row in found] == [each["output"] for each in written]
+    assert [row["score"] for row in found] == [each["score"] for each in written]
+    assert {(row["model"], row["verified"], row["temperature"], row["seed"]) for row in found} == {
+        ("parrot-1", False, 0.0, 42)
+    }
+    assert all(row["suite_hash"].startswith("sha256:") and row["result_hash"] and row["stated"] for row in found)
+    assert {(row["suite_version"], row["latency_ms"], row["contributor"]) for row in found} == {
+        ("v1.0-cheap", 7, "anonymous")
+    }
+
+    community.results.write_bytes(kept)
+    code, said = community.submit(server)
+    assert (code, "Note: 10 duplicate(s) already on server" in said) == (0, True), said
+    assert len(rows(server)) == 10
+
+
+def test_results_of_our_suite_arrive_verified(community: Community, server: Client) -> None:
+    run = CliRunner().invoke(pramana, ["run", "--tier", "cheap", "--model", "fake", "--json"])
+    assert run.exit_code in (0, 1), run.output
+    exported = CliRunner().invoke(pramana, ["export", "--format", "json", "--output", str(community.results)])
+    assert exported.exit_code == 0, exported.output
+    code, said = community.submit(server)
+    assert (code, "Submitted 10 results from 1 run(s)" in said) == (0, True), said
+    assert {row["verified"] for row in rows(server)} == {True}
+    (point,) = server.get("/api/data/chart").data
+    assert (point["submissions"], point["prompts"], point["consistency"]) == (10, 10, 1.0)
+
+
+def test_results_of_its_own_suite_are_verified_once_that_suite_was_uploaded(
+    community: Community, server: Client
+) -> None:
+    community.own_results()
+    (suite,) = community.place.glob("lib/python*/site-packages/pramana/suites/v1.0/cheap.jsonl")
+    uploaded = server.post("/api/suites", {"version": "theirs-1.0", "tiers": {"cheap": suite.read_text()}})
+    assert uploaded.status == 201, uploaded.body
+    code, said = community.submit(server)
+    assert (code, {row["verified"] for row in rows(server)}) == (0, {True}), said
+
+
+def test_it_waits_as_long_as_it_is_told_to(
+    community: Community, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    community.own_results()
+    told, meter = [], Gate._too_fast
+
+    def watched(self: Gate, scope: Any, found: Any) -> Any:
+        refusal = meter(self, scope, found)
+        if refusal is not None and scope["path"] == "/api/submit":
+            told.append(refusal.headers["retry-after"])
+        return refusal
+
+    monkeypatch.setattr(Gate, "_too_fast", watched)
+    with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}", tokens_required=True) as server:
+        assert server.store
+        assert server.serving
+        server.store.decisions.write({"anonymous_submission": True, "requests_per_minute": 120})
+        server.serving.forget()
+        ended = threading.Event()
+
+        def crowd() -> None:
+            """Use up what the address may ask, until the client has been told to wait."""
+            while not told and not ended.is_set():
+                server.get("/api/health")
+
+        thread = threading.Thread(target=crowd)
+        thread.start()
+        try:
+            code, said = community.submit(server)
+        finally:
+            ended.set()
+            thread.join()
+        assert (code, "Submitted 10 results" in said) == (0, True), said
+        assert told, "it was never told to wait"
+        assert all(each.isdecimal() for each in told)
+        assert len(rows(server)) == 10
+
+
+def test_a_prompt_that_the_suite_has_not_stops_it_and_its_file_is_kept(community: Community, server: Client) -> None:
+    community.own_results()
+    (block,) = json.loads(community.results.read_text())
+    built_in = server.get("/api/suites/v1.0/hash").data["tiers"]["cheap"]
+    community.results.write_text(json.dumps([{**block, "suite_hash": built_in}]))
+    code, said = community.submit(server)
+    assert (code, "Submission failed on run 1" in said, "400" in said) == (1, True, True), said
+    assert community.results.exists()
+    assert rows(server) == []
+
+
+def test_where_tokens_are_needed_it_submits_under_its_own(community: Community, tmp_path: Path) -> None:
+    community.own_results()
+    with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}", tokens_required=True) as server:
+        code, said = community.submit(server)
+        assert (code, "401" in said) == (1, True), said
+        assert server.store
+        token, secret = server.store.tokens.create("them", "viewer")
+        community.log_in(secret)
+        code, said = community.submit(server)
+        assert code == 0, said
+        assert {row["contributor"] for row in rows(server)} == {token.id}

@@ -1,0 +1,110 @@
+"""The import script and the request that the scenario format documents, unchanged, against `pramana serve`."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pramana.show.scenarios import LIBRARY
+
+PORT = 3000
+# An interface, so it stands here to the letter. Without globstar, ** is one level of folders.
+SCRIPT = r"""#!/bin/bash
+for file in scenarios/**/*.yaml; do
+  echo "Importing $file..."
+  curl -X POST http://localhost:3000/api/scenarios/import \
+    -H "Content-Type: application/json" \
+    -d "{\"yaml\": $(cat "$file" | jq -Rs .), \"mode\": \"update\"}"
+done
+"""
+REQUEST = r"""curl -X POST http://localhost:3000/api/scenarios/import \
+  -H "Content-Type: application/json" \
+  -d '{
+    "yaml": "version: \"1.0\"\nscenarios:\n  - id: test-1\n    name: Test\n    type: task-completion\n    prompt: Hello\n    expected_outcome: Response",
+    "mode": "skip"
+  }'
+"""
+# Starts the server, runs a script beside it, and ends the server.
+BESIDE = r"""
+"$PYTHON" -m pramana serve > serve.log 2>&1 &
+server=$!
+trap 'kill $server; wait $server' EXIT
+for attempt in $(seq 300); do
+  curl -s -o /dev/null http://localhost:3000/api/health && break
+  kill -0 $server || { cat serve.log; exit 1; }
+  sleep 0.1
+done
+bash script.sh
+"""
+
+
+def port_is_free() -> bool:
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as tried:
+                tried.settimeout(1)
+                if tried.connect_ex((address, PORT)) == 0:
+                    return False
+        except OSError:  # no such family here
+            continue
+    return True
+
+
+def beside_a_server(folder: Path, script: str) -> str:
+    """Run a script in a folder beside a server on port 3000; where somebody else has it, in a network of its own."""
+    (folder / "script.sh").write_text(script, encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}  # noqa: TID251
+    environment |= {"PYTHON": sys.executable, "PRAMANA_HOME": str(folder / "home")}
+    command = ["bash", "-c", BESIDE]
+    if not port_is_free():
+        command = ["unshare", "-rn", "bash", "-c", f"ip link set lo up\n{BESIDE}"]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def answers(said: str) -> list[dict[str, Any]]:
+    decoder = json.JSONDecoder()
+    return [decoder.raw_decode(said, found.start())[0] for found in re.finditer(r'\{"success"', said)]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    folder = tmp_path / "desk"
+    shutil.copytree(LIBRARY, folder / "scenarios", ignore=shutil.ignore_patterns("__pycache__", "*.py"))
+    return folder
+
+
+def test_the_import_script_and_the_request_work_unchanged(desk: Path) -> None:
+    """One test for both: no two workers may want the port at once."""
+    files = sorted((desk / "scenarios").rglob("*.yaml"))
+    said = beside_a_server(desk, f"{SCRIPT}\n{SCRIPT}\n{REQUEST}\n{REQUEST}")
+    reached = re.findall(r"Importing (scenarios/.*\.yaml)\.\.\.", said)
+    assert reached == 2 * [path.relative_to(desk).as_posix() for path in files], (
+        "the pattern reaches all of the library"
+    )
+    found = answers(said)
+    assert all(each["success"] for each in found), said[:2000]
+    first, second, (new, again) = found[: len(files)], found[len(files) : 2 * len(files)], found[2 * len(files) :]
+    assert (
+        sum(each["meta"]["totalImported"] for each in first) == sum(each["meta"]["totalParsed"] for each in first) > 120
+    )
+    assert [each["data"]["updated"] for each in second] == [each["data"]["imported"] for each in first]
+    assert [each["meta"]["totalImported"] for each in second] == [0] * len(files)
+    (scenario,) = new["data"].pop("scenarios")
+    assert scenario.items() >= {"id": "test-1", "expectedOutcome": "Response", "difficulty": "medium"}.items()
+    assert new == {
+        "success": True,
+        "data": {"imported": ["test-1"], "updated": [], "skipped": []},
+        "meta": {"totalParsed": 1, "totalImported": 1, "totalUpdated": 0, "totalSkipped": 0},
+    }
+    assert again["data"] == {"imported": [], "updated": [], "skipped": ["test-1"], "scenarios": []}

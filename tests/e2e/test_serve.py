@@ -1,0 +1,140 @@
+"""`pramana serve` as processes: killed in the middle of runs, killed by a run, and a team's three on one PostgreSQL."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from pramana import settings
+from pramana.jobs import AT_ONCE
+from pramana.store import open_store
+from pramana.store.runs import Store
+
+from ..show.api.served import Client, Program, program  # noqa: TID252 - tests are no package to import from
+from ..show.api.test_events import listening  # noqa: TID252
+
+RUNS = 20
+
+
+def until(condition: Callable[[], Any], within: float = 60.0) -> Any:
+    deadline = time.monotonic() + within
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def start(client: Client, model: str, **body: Any) -> str:
+    found = client.post("/api/runs", {"tier": "cheap", "models": [model], **body})
+    assert found.status == 202, found.body
+    run_id: str = found.data["id"]
+    return run_id
+
+
+def are_finished(store: Store, runs: list[str]) -> bool:
+    return all(store.run(each).status == "finished" for each in runs)
+
+
+def have_begun(store: Store, runs: list[str]) -> bool:
+    return all(store.run(each).stored for each in runs)
+
+
+def was_begun(store: Store, run_id: str, times: int) -> bool:
+    return store.attempts(run_id) == times
+
+
+def listed(client: Client) -> dict[str, Any]:
+    return {each["id"]: each for each in client.get("/api/runs?pageSize=500").data}
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_a_server_killed_during_twenty_runs_loses_and_doubles_nothing(
+    engine: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four at a time; each is under way when its server is killed, the next one goes on, and every run ends whole."""
+    if engine == "postgresql":
+        monkeypatch.setenv("PRAMANA_DATABASE_URL", request.getfixturevalue("postgres_url"))
+    store = open_store(settings.database_url())
+    made: list[str] = []
+    while len(made) < RUNS:
+        with program() as server:
+            until(partial(are_finished, store, made))
+            some = [start(server.client, "fake:latency=0.2", limits={"concurrency": 1}) for _ in range(AT_ONCE)]
+            until(partial(have_begun, store, some))
+            server.kill()
+        assert {store.run(each).status for each in some} == {"running"}
+        made += some
+    with program():
+        until(partial(are_finished, store, made))
+    for run_id in made:
+        keys = Counter(result.key for _, result in store.results(run_id))
+        assert (len(keys), set(keys.values())) == (10, {1}), run_id
+        assert (store.run(run_id).stored, store.run(run_id).status) == (10, "finished")
+    store.close()
+
+
+def test_a_run_that_kills_its_server_is_stopped_after_three() -> None:
+    """Whatever ends the process while the run is under way: here a kill, as the system does when memory is short."""
+    store = open_store(settings.database_url())
+    run_id = ""
+    for attempt in (1, 2, 3):
+        with program() as server:
+            run_id = run_id or start(server.client, "fake:latency=600")
+            until(partial(was_begun, store, run_id, attempt))
+            server.kill()
+    with program() as server:
+        found = until(lambda: next((each for each in listed(server.client).values() if each["finishedAt"]), None))
+        assert (found["id"], found["status"]) == (run_id, "interrupted")
+        assert found["reason"] == "its server ended three times while it ran; resume it to try again"
+        assert server.client.delete(f"/api/runs/{run_id}").status == 200
+    store.close()
+
+
+def test_a_server_that_is_told_to_end_hands_its_runs_on() -> None:
+    store = open_store(settings.database_url())
+    with program() as server:
+        run_id = start(server.client, "fake:latency=0.3", limits={"concurrency": 1})
+        until(lambda: store.run(run_id).stored)
+        began = time.monotonic()
+        server.process.terminate()
+        assert server.process.wait(15) == 0
+        assert time.monotonic() - began < 8
+    assert (store.run(run_id).status, store.attempts(run_id)) == ("queued", 0)
+    with program() as server:
+        until(lambda: store.run(run_id).status == "finished")
+    assert len({result.key for _, result in store.results(run_id)}) == 10
+    store.close()
+
+
+def test_a_team_starts_on_one_follows_on_another_and_cancels_from_a_third(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRAMANA_DATABASE_URL", postgres_url)
+    with program("--api-only") as one, program("--api-only") as two:
+        run_id = start(one.client, "fake:latency=0.2", repeats=100, limits={"concurrency": 2})
+        assert two.client.get(f"/api/runs/{run_id}").data["status"] == "queued"  # until somebody is there who does it
+        with program() as full:
+            follow_and_cancel(run_id, full, follower=two.client, canceller=one.client)
+            again = start(full.client, "fake:latency=0.2", repeats=100, limits={"concurrency": 2})
+            follow_and_cancel(again, full, follower=one.client, canceller=two.client)
+
+
+def follow_and_cancel(run_id: str, full: Program, *, follower: Client, canceller: Client) -> None:
+    with listening(follower, f"/api/runs/{run_id}/events") as events:
+        seen = [next(events) for _ in range(8)]
+        assert [name for _, name, _ in seen].count("result") >= 2
+        assert f"process {full.process.pid} on" in canceller.get(f"/api/runs/{run_id}").data["holder"]
+        began = time.monotonic()
+        assert canceller.post(f"/api/runs/{run_id}/cancel").data["cancelRequested"]
+        rest = list(events)
+        assert time.monotonic() - began < 6
+        assert rest[-1][1:] == (
+            "finished",
+            {**rest[-1][2], "status": "cancelled", "reason": "cancelled on request", "expected": 1000},
+        )
+        heard = [number for number, name, _ in [*seen, *rest] if name == "result"]
+        stored = full.client.get(f"/api/runs/{run_id}").data["stored"]
+        assert len(heard) == len(set(heard)) == stored < 1000

@@ -1,0 +1,272 @@
+"""Endpoints that somebody else named: a server connects to the public Internet alone, unless it is allowed more."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+from aiohttp import web
+
+from pramana.errors import AddressRefused, ProviderError, Rejected, Unreachable
+from pramana.model import Request, Target, Turn
+from pramana.providers.http import Account, Http
+from pramana.providers.loopback import Loopback
+from pramana.providers.loopback.openai import OpenAIWire
+from pramana.providers.loopback.pipecat import PipecatAgent
+from pramana.providers.loopback.realtime import RealtimeAgent
+from pramana.providers.loopback.voice import VoiceLoopback
+from pramana.providers.names import Accounts, Registered, open_provider, resolve
+from pramana.providers.realtime import Realtime
+from pramana.providers.voice import Dial
+
+from .callers import QUICK
+
+T = TypeVar("T")
+REQUEST = Request("m", (Turn("user", "Say it."),), {})
+
+
+@pytest.fixture(autouse=True)
+def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http", "https", "all", "no"):
+        monkeypatch.delenv(f"{name}_proxy", raising=False)
+        monkeypatch.delenv(f"{name.upper()}_PROXY", raising=False)
+
+
+def guarded(**more: Any) -> Accounts:
+    return Accounts(lambda _: None, allow_private=False, for_others=True, **more)
+
+
+async def ask(target: Target, accounts: Accounts) -> str:
+    provider = open_provider(target, accounts)
+    try:
+        return (await provider.ask(REQUEST)).text
+    finally:
+        await provider.close()
+
+
+def beside(use: Callable[[Loopback], Awaitable[T]]) -> tuple[T, int]:
+    """Use a server on loopback; return what came of it and how many requests it got."""
+
+    async def go() -> tuple[T, int]:
+        async with asyncio.timeout(20), Loopback(OpenAIWire()) as server:
+            return await use(server), server.count
+
+    return asyncio.run(go())
+
+
+def named(monkeypatch: pytest.MonkeyPatch, name: str, *addresses: str) -> None:
+    """Make a name server say where a name leads."""
+    real = socket.getaddrinfo
+
+    def answered(host: Any, port: Any, *more: Any, **given: Any) -> Any:
+        if host in (name, name.encode()):
+            return [found for address in addresses for found in real(address, port, *more, **given)]
+        return real(host, port, *more, **given)
+
+    monkeypatch.setattr(socket, "getaddrinfo", answered)
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("127.0.0.1", "loopback"),
+        ("localhost", "this machine"),
+        ("localhost.", "this machine"),
+        ("api.localhost", "this machine"),
+        ("2130706433", "127.0.0.1, which is loopback"),
+        ("0x7f.1", "127.0.0.1, which is loopback"),
+        ("[::1]", "loopback"),
+        ("[::ffff:127.0.0.1]", "loopback"),
+        ("[::ffff:7f00:1]", "loopback"),
+        ("10.0.0.7", "private"),
+        ("192.168.1.1", "private"),
+        ("169.254.169.254", "link-local"),
+        ("[fd00:ec2::254]", "private"),
+        ("0.0.0.0", "unspecified"),  # noqa: S104
+    ],
+)
+def test_an_address_that_is_written_out_is_refused_before_anybody_is_asked(host: str, kind: str) -> None:
+    async def typed(server: Loopback) -> None:
+        port = server.url.split(":")[2]
+        with pytest.raises(AddressRefused, match="allowPrivateAddresses") as told:
+            await ask(resolve(f"http://{host}:{port}#m"), guarded())
+        assert kind in str(told.value)
+        assert told.value.fatal
+
+    assert beside(typed)[1] == 0
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1", "::1", "10.1.2.3", "169.254.169.254"])
+def test_a_name_that_leads_to_a_private_address_is_refused_at_the_socket(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named(monkeypatch, "models.example", address)
+
+    async def typed(server: Loopback) -> None:
+        port = server.url.split(":")[2]
+        with pytest.raises(AddressRefused, match=r"its name leads to .*, which is (loopback|private|link-local)"):
+            await ask(resolve(f"http://models.example:{port}#m"), guarded())
+
+    assert beside(typed)[1] == 0
+
+
+def test_a_name_that_cannot_be_found_is_unreachable_and_not_refused() -> None:
+    with pytest.raises(Unreachable):
+        asyncio.run(ask(resolve("http://models.invalid/v1#m"), guarded()))
+
+
+def test_where_it_is_allowed_a_server_on_loopback_is_asked() -> None:
+    async def typed(server: Loopback) -> str:
+        return await ask(resolve(f"{server.url}#m"), Accounts(lambda _: None, for_others=True))
+
+    assert beside(typed) == ("It is so.", 1)
+
+
+def test_what_this_machine_is_set_up_with_needs_no_guard() -> None:
+    async def configured(server: Loopback) -> list[str]:
+        variables = {"COMPATIBLE_BASE_URL": server.url, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "k" * 20}
+        accounts = Accounts(variables.get, allow_private=False, for_others=True)
+        typed = ("compatible:m", f"{server.url}#m", "gpt-5")
+        return [await ask(resolve(each), accounts) for each in typed]
+
+    assert beside(configured) == (["It is so."] * 3, 3)
+
+
+def test_a_registered_address_is_guarded_too() -> None:
+    async def registered(server: Loopback) -> None:
+        mine = Registered("mine", "openai", server.url, unlock=lambda: "k" * 20)
+        lookup = {"mine": mine}.get
+        with pytest.raises(AddressRefused):
+            await ask(resolve("mine:gpt-5", registered=lookup), guarded(registered=lookup))
+        assert await ask(resolve("mine:gpt-5", registered=lookup), Accounts(lambda _: None, registered=lookup))
+
+    assert beside(registered)[1] == 1
+
+
+def test_no_redirect_is_followed_wherever_it_leads() -> None:
+    async def go() -> None:
+        hits: list[str] = []
+
+        async def handle(request: web.BaseRequest) -> web.Response:
+            hits.append(request.path)
+            return web.Response(status=307, headers={"Location": f"http://127.0.0.1:{port}/inside"})
+
+        server = web.Server(handle, access_log=None)
+        listening = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        try:
+            for typed in (f"http://127.0.0.1:{port}/v1#m", f"pipecat:ws://127.0.0.1:{port}/ws"):
+                use = dial if typed.startswith("pipecat") else ask
+                with pytest.raises(Rejected, match="redirects to"):
+                    await use(resolve(typed), Accounts(lambda _: None))
+            assert len(hits) == 2
+            assert "/inside" not in hits
+        finally:
+            listening.close()
+            await server.shutdown(0.1)
+
+    asyncio.run(go())
+
+
+def test_through_a_proxy_what_is_spelt_as_private_is_refused_and_the_proxy_decides_the_rest() -> None:
+    through = {"proxy": "http://127.0.0.1:9", "ours": False, "allow_private": False}
+    with pytest.raises(AddressRefused, match="its host is private"):
+        Http("Mine", Account("http://10.0.0.1/v1", **through))  # type: ignore[arg-type]
+
+    async def go() -> None:
+        http = Http("Mine", Account("http://models.example/v1", **through))  # type: ignore[arg-type]
+        with pytest.raises(Unreachable):
+            await http.get("/models", headers={})
+        await http.close()
+
+    asyncio.run(go())
+
+
+# ── Calls ──
+
+
+def called(agent: Any, use: Callable[[VoiceLoopback], Awaitable[T]]) -> T:
+    async def go() -> T:
+        async with asyncio.timeout(20), VoiceLoopback(agent, QUICK, key="k" * 20) as server:
+            return await use(server)
+
+    return asyncio.run(go())
+
+
+async def dial(target: Target, accounts: Accounts) -> bool:
+    provider: Any = open_provider(target, accounts)
+    try:
+        channel = await provider.dial(Dial(target.model))
+        await channel.close()
+    finally:
+        await provider.close()
+    return True
+
+
+def test_a_call_to_an_address_that_was_typed_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    named(monkeypatch, "bot.example", "127.0.0.1")
+
+    async def use(server: VoiceLoopback) -> None:
+        port = server.url.split(":")[2].partition("/")[0]
+        for host, said in (("127.0.0.1", "its host is loopback"), ("bot.example", "its name leads to 127.0.0.1")):
+            with pytest.raises(AddressRefused, match=said):
+                await dial(resolve(f"pipecat:ws://{host}:{port}"), guarded())
+        lookup = {"bot": Registered("bot", "pipecat", None, f"ws://127.0.0.1:{port}", unlock=lambda: "k" * 20)}.get
+        with pytest.raises(AddressRefused):
+            await dial(resolve("bot", registered=lookup), guarded(registered=lookup))
+        assert await dial(resolve("bot", registered=lookup), Accounts(lambda _: None, registered=lookup))
+
+    called(PipecatAgent, use)
+
+
+def test_a_vendors_agent_at_a_registered_address_is_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    named(monkeypatch, "gateway.example", "127.0.0.1")
+
+    async def use(server: VoiceLoopback) -> None:
+        for allowed in (False, True):
+            url = server.url.replace("127.0.0.1", "gateway.example")
+            agent = Realtime(Account(url, "k" * 20, ours=False, allow_private=allowed))
+            if allowed:
+                channel = await agent.dial(Dial("gpt-realtime"))
+                await channel.close()
+            else:
+                with pytest.raises(AddressRefused, match=r"leads to 127\.0\.0\.1, which is loopback"):
+                    await agent.dial(Dial("gpt-realtime"))
+            await agent.close()
+
+    called(RealtimeAgent, use)
+
+
+def test_whoever_an_answer_names_is_guarded_where_the_rest_needs_no_guard() -> None:
+    """Vapi says by HTTP where the call is: here at a private address, which nobody of this machine has named."""
+
+    async def go() -> None:
+        async def handle(request: web.BaseRequest) -> web.Response:
+            del request
+            return web.json_response({"id": "1", "transport": {"websocketCallUrl": "ws://169.254.169.254/call"}})
+
+        server = web.Server(handle, access_log=None)
+        listening = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        variables = {"VAPI_BASE_URL": f"http://127.0.0.1:{port}", "VAPI_API_KEY": "k" * 20}
+        try:
+            with pytest.raises(AddressRefused, match="link-local"):
+                await dial(resolve("vapi:agent"), Accounts(variables.get, allow_private=False))
+        finally:
+            listening.close()
+            await server.shutdown(0.1)
+
+    asyncio.run(go())
+
+
+def test_every_part_of_a_cascade_is_guarded() -> None:
+    async def use(server: Loopback) -> None:
+        target = resolve(f"cascade:stt={server.url}#a,chat={server.url}#b,tts={server.url}#c")
+        with pytest.raises(ProviderError) as told:
+            open_provider(target, guarded())
+        assert isinstance(told.value, AddressRefused)
+        provider = open_provider(target, Accounts(lambda _: None))
+        await provider.close()
+
+    beside(use)

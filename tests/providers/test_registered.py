@@ -1,0 +1,220 @@
+"""Registered providers: how they are typed, what a target records of them, and where their keys go, and where never."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pramana.errors import AuthenticationFailed, InvalidInput
+from pramana.model import Target
+from pramana.providers.http import Account
+from pramana.providers.names import Accounts, Registered, open_provider, resolve
+from pramana.providers.registered import KINDS, checked
+
+KEY = "sk-registered-0123456789"
+DESCRIPTION = {"name": "Mine", "url": "wss://agent.example/call", "base_url": "https://agent.example"}
+
+
+def lookup(*every: Registered) -> Callable[[str], Registered | None]:
+    return {each.id: each for each in every}.get
+
+
+def one(provider_id: str, kind: str, **given: Any) -> Registered:
+    return Registered(provider_id, kind, **given, unlock=lambda: KEY)
+
+
+MINE = one("my-vllm", "compatible", base_url="http://models.example/v1", model="llama")
+TEAM = one("openai-team", "openai")
+OPENAI = one("openai", "openai", base_url="https://gateway.example/v1")
+AGENT = one("my-agent", "websocket", description=DESCRIPTION)
+FAKE = Registered("my-fake", "fake", model="fixed=yes")
+EVERY = lookup(MINE, TEAM, AGENT, FAKE)
+
+
+def account(typed: str, registered: Callable[[str], Registered | None] = EVERY, **variables: str) -> Account:
+    accounts = Accounts(variables.get, registered=registered)
+    found = accounts.account(resolve(typed, registered=registered))
+    assert found is not None
+    return found
+
+
+def test_a_registered_provider_is_typed_before_the_colon() -> None:
+    assert resolve("my-vllm:qwen", registered=EVERY) == Target(
+        "my-vllm:qwen", "compatible", "qwen", {"account": "my-vllm", "base_url": "http://models.example/v1"}
+    )
+    assert resolve("my-vllm", registered=EVERY).model == "llama"
+    assert resolve("openai-team:gpt-5", registered=EVERY) == Target(
+        "openai-team:gpt-5", "openai", "gpt-5", {"account": "openai-team"}
+    )
+    assert resolve("my-fake", registered=EVERY).arguments == {"answer": "fixed", "text": "yes"}
+    assert resolve("my-fake:echo", registered=EVERY).model == "echo"
+    assert resolve("my-agent", registered=EVERY) == Target(
+        "my-agent", "websocket", "my-agent", {"description": DESCRIPTION, "account": "my-agent"}
+    )
+    assert resolve("my-agent:sales", registered=EVERY).model == "sales"
+    asks = lookup(one("asks", "websocket", description={**DESCRIPTION, "url": "wss://agent.example/{model}"}))
+    assert resolve("asks:sales", registered=asks).model == "sales"
+    with pytest.raises(InvalidInput, match="names no model, and the agent is asked for one; write asks:MODEL"):
+        resolve("asks", registered=asks)
+    with pytest.raises(InvalidInput, match="names no model; write openai-team:MODEL"):
+        resolve("openai-team", registered=EVERY)
+    with pytest.raises(InvalidInput, match='no provider is called "my-vlm"'):
+        resolve("my-vlm:m", registered=EVERY)
+
+
+def test_no_target_holds_a_key() -> None:
+    for typed in ("my-vllm", "openai-team:gpt-5", "my-agent"):
+        assert KEY not in repr(resolve(typed, registered=EVERY))
+        assert KEY not in repr(account(typed))
+
+
+def test_each_has_its_own_key_and_address() -> None:
+    assert (account("my-vllm").base_url, account("my-vllm").key) == ("http://models.example/v1", KEY)
+    assert account("openai-team:gpt-5").base_url == "https://api.openai.com/v1"
+    assert account("openai-team:gpt-5", OPENAI_API_KEY="other", OPENAI_BASE_URL="http://other").key == KEY
+    assert account("openai-team:gpt-5", OPENAI_BASE_URL="http://other").base_url == "https://api.openai.com/v1"
+    assert account("gpt-5", OPENAI_API_KEY="of-the-environment").key == "of-the-environment"
+
+
+@pytest.mark.parametrize("typed", ["gpt-5", "openai:gpt-5", "openai-responses:gpt-5", "openai-realtime:gpt-realtime"])
+def test_under_the_name_of_its_kind_it_stands_before_the_environment(typed: str) -> None:
+    found = account(typed, lookup(OPENAI), OPENAI_API_KEY="other", OPENAI_BASE_URL="http://other")
+    assert (found.base_url, found.key) == ("https://gateway.example/v1", KEY)
+    assert resolve(typed, registered=lookup(OPENAI)).typed == typed
+
+
+def test_a_server_that_was_typed_is_never_given_a_registered_key() -> None:
+    compatible = one("compatible", "compatible", base_url="http://models.example/v1")
+    found = account("http://elsewhere.example/v1#m", lookup(compatible))
+    assert (found.base_url, found.key) == ("http://elsewhere.example/v1", None)
+
+
+def test_without_a_key_it_says_so_and_takes_none_from_the_environment() -> None:
+    keyless = Registered("openai-team", "openai")
+    with pytest.raises(AuthenticationFailed, match="openai-team needs a key, and none is set; give the provider one"):
+        account("openai-team:gpt-5", lookup(keyless), OPENAI_API_KEY="other")
+
+
+def test_a_key_goes_only_where_it_was_meant_to_go_when_the_run_was_made() -> None:
+    target = resolve("my-vllm", registered=EVERY)
+    for now in (one("my-vllm", "compatible", base_url="http://moved.example/v1"), one("my-vllm", "anthropic")):
+        with pytest.raises(InvalidInput, match="at another address than recorded, and its key goes to no other"):
+            Accounts(lambda _: None, registered=lookup(now)).account(target)
+    with pytest.raises(InvalidInput, match='no provider "my-vllm" is registered any more'):
+        Accounts(lambda _: None).account(target)
+    agent = resolve("my-agent", registered=EVERY)
+    moved = one("my-agent", "websocket", description={**DESCRIPTION, "url": "wss://moved.example"})
+    with pytest.raises(InvalidInput, match="another address"):
+        Accounts(lambda _: None, registered=lookup(moved)).account(agent)
+    renamed = one("my-agent", "websocket", description={**DESCRIPTION, "name": "Renamed"})
+    found = Accounts(lambda _: None, registered=lookup(renamed)).account(agent)
+    assert found is not None
+    assert found.key == KEY
+
+
+def test_where_the_model_is_the_address_the_key_goes_to_that_one_alone() -> None:
+    bot = lookup(one("my-bot", "pipecat", model="wss://bot.example/ws"))
+    assert account("my-bot", bot).key == KEY
+    assert account("my-bot:wss://elsewhere.example/ws", bot).key is None
+
+
+# ── For others ──
+
+
+def test_a_key_of_the_environment_goes_to_no_address_that_others_typed() -> None:
+    variables = {
+        "COMPATIBLE_API_KEY": "c" * 20,
+        "COMPATIBLE_BASE_URL": "http://ours.example/v1/",
+        "PIPECAT_API_KEY": "p" * 20,
+    }
+    ours = Accounts(variables.get)
+    theirs = Accounts(variables.get, for_others=True)
+
+    def key(accounts: Accounts, typed: str) -> str | None:
+        found = accounts.account(resolve(typed))
+        assert found is not None
+        return found.key
+
+    assert key(ours, "http://any.example/v1#m") == "c" * 20
+    assert key(theirs, "http://any.example/v1#m") is None
+    assert key(theirs, "http://ours.example/v1#m") == "c" * 20
+    assert key(theirs, "compatible:m") == "c" * 20
+    assert key(ours, "pipecat:wss://any.example/ws") == "p" * 20
+    assert key(theirs, "pipecat:wss://any.example/ws") is None
+    cascade = resolve("cascade:stt=http://any.example/v1#a,chat=http://any.example/v1#b,tts=http://any.example/v1#c")
+    assert [each.account(cascade).elsewhere for each in (ours, theirs)] == ["c" * 20, None]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("typed", ["python:os:getcwd", "command:mine", "websocket:/etc/passwd", "websocket:agent.yaml"])
+def test_others_name_nothing_that_runs_code_or_reads_files_here(typed: str) -> None:
+    with pytest.raises(InvalidInput, match="which only its own command line may"):
+        resolve(typed, for_others=True)
+
+
+def test_a_recorded_function_is_not_opened_for_others() -> None:
+    with pytest.raises(InvalidInput, match="runs code on this machine"):
+        open_provider(Target("python:os:getcwd", "python", "os:getcwd"), Accounts(lambda _: None, code=False))
+
+
+# ── What may be registered ──
+
+
+def test_every_kind_can_be_registered_that_runs_no_code() -> None:
+    assert {"python", "command"}.isdisjoint(KINDS)
+    for kind in KINDS:
+        given: dict[str, Any] = {"base_url": "https://h/v1"} if kind == "compatible" else {}
+        given |= {"description": DESCRIPTION} if kind == "websocket" else {}
+        assert checked("mine", kind, **given).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("mine", "python"), "run code, so they exist only in the local configuration"),
+        (("mine", "command"), "run code"),
+        (("mine", "opnai"), 'there is no kind "opnai"; did you mean "openai"'),
+        (("Mine", "openai"), "an id is 1 to 64 small letters"),
+        (("a:b", "openai"), "an id is"),
+        (("", "openai"), "an id is"),
+        (("x" * 65, "openai"), "an id is"),
+        (("anthropic", "openai"), "already means something else"),
+        (("python", "openai"), "already means something else"),
+        (("gpt-5", "openai"), "already means something else"),
+        (("opus", "anthropic"), "already means something else"),
+        (("http", "compatible"), "already means something else"),
+        (("websocket", "websocket"), "already means something else"),
+        (("fake", "fake"), "already means something else"),
+        (("mine", "compatible"), "needs its address"),
+        (("mine", "websocket"), "needs its description"),
+    ],
+)
+def test_what_cannot_be_registered_is_told(given: tuple[str, str], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        checked(*given)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"base_url": "ftp://h/v1"}, 'begins with "ftp"'),
+        ({"base_url": "h"}, "is no URL"),
+        ({"base_url": "http://a b/"}, "is no address"),
+        ({"base_url": "http://user:word@h/v1"}, "holds a user, a password or a query"),
+        ({"base_url": "http://h/v1?key=abc"}, "holds a user, a password or a query"),
+        ({"base_url": "http://h:99999/v1"}, "is no URL"),
+        ({"description": {}}, "takes no description"),
+        ({"model": " "}, "a model's name has"),
+    ],
+)
+def test_what_is_said_of_one_must_fit(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        checked("mine", "openai", **more)
+
+
+def test_who_asks_nobody_takes_no_key_and_an_address_that_is_typed_needs_one_for_its_key() -> None:
+    with pytest.raises(InvalidInput, match="takes neither an address nor a key"):
+        checked("mine", "fake", has_key=True)
+    with pytest.raises(InvalidInput, match=r"say where: arguments\.model"):
+        checked("mine", "twilio", has_key=True)
+    with pytest.raises(InvalidInput, match="is no part of it"):
+        checked("mine", "cascade", model="nonsense")

@@ -1,0 +1,25 @@
+"""Calls in which an agent says what no vendor says: each is held to some end, and measured."""
+
+import asyncio
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from benchmarks import frames as benchmark
+else:
+    spec = spec_from_file_location("benchmarks.frames", Path(__file__).parents[2] / "benchmarks" / "frames.py")
+    benchmark = module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+
+CALLS = 12
+
+
+@pytest.mark.parametrize("wire", ["openai-realtime", "twilio"])
+def test_broken_frames_end_in_a_check_and_never_in_a_crash(wire: str) -> None:
+    samples = asyncio.run(benchmark.said(wire))
+    ended = asyncio.run(benchmark.hold(benchmark.wire_of(wire), samples, CALLS))
+    assert ended.total() == CALLS
+    assert set(ended) <= {"passed", "errored"}

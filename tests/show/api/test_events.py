@@ -1,0 +1,159 @@
+"""Server-sent events: a run followed from any process, everything new, and going on after a break."""
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from pramana.show.api import tail
+
+from .served import Client, program, serve
+from .test_runs import ended, started
+
+Event = tuple[int | None, str, Any]
+
+
+@contextmanager
+def listening(client: Client, path: str, last: int | None = None) -> Iterator[Iterator[Event]]:
+    """Follow a stream: each event as its id, its name and its data; a comment has the name of none."""
+    parts = urlsplit(client.url)
+    assert parts.hostname
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+    headers = {} if last is None else {"Last-Event-ID": str(last)}
+    if client.token:
+        headers["Authorization"] = f"Bearer {client.token}"
+    try:
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        assert response.status == 200, response.read()
+        assert response.getheader("content-type", "").startswith("text/event-stream")
+
+        def events() -> Iterator[Event]:
+            fields: dict[str, str] = {}
+            while line := response.readline():
+                text = line.decode().rstrip("\n")
+                if text.startswith(":"):
+                    yield None, "", text
+                elif text:
+                    name, _, value = text.partition(": ")
+                    fields[name] = value
+                elif fields:
+                    number = int(fields["id"]) if "id" in fields else None
+                    yield number, fields["event"], json.loads(fields["data"])
+                    fields = {}
+
+        yield events()
+    finally:
+        connection.close()
+
+
+def test_a_run_is_followed_to_its_end(either: Client) -> None:
+    run_id = started(either, models=["fake:latency=0.02"], limits={"concurrency": 2})
+    with listening(either, f"/api/runs/{run_id}/events") as events:
+        found = list(events)
+    results = [(number, data) for number, name, data in found if name == "result"]
+    assert [data for _, data in results] == either.get(f"/api/runs/{run_id}/results").data
+    assert all(number == data["seq"] for number, data in results)
+    progress = [data["stored"] for _, name, data in found if name == "progress"]
+    assert progress == sorted(progress)
+    assert found[-1][1:] == (
+        "finished",
+        {"status": "finished", "stored": 10, "expected": 10, "reason": None, "cancelRequested": False},
+    )
+
+
+def test_whoever_was_cut_off_goes_on_after_the_last_event(either: Client) -> None:
+    run_id = started(either)
+    ended(either, run_id)
+    with listening(either, f"/api/runs/{run_id}/events") as events:
+        everything = [number for number, name, _ in events if name == "result"]
+    assert len(everything) == 10
+    with listening(either, f"/api/runs/{run_id}/events", last=everything[6]) as events:
+        rest = list(events)
+    assert [number for number, name, _ in rest if name == "result"] == everything[7:]
+    assert rest[-1][1] == "finished"
+    with listening(either, f"/api/runs/{run_id}/events?after={everything[-1]}") as events:
+        assert [name for _, name, _ in events] == ["progress", "finished"]
+    assert either.get("/api/runs/r0/events").status == 404
+
+
+def test_each_of_many_listeners_hears_every_result_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "REMEMBERED", 30)  # so that those who come late must read from the store
+    monkeypatch.setattr(tail, "PIECE", 20)
+    run_id = started(client, models=["fake:latency=0.05"], repeats=20, limits={"concurrency": 8})
+    heard: list[list[int | None]] = [[] for _ in range(6)]
+
+    def listen(place: int) -> None:
+        time.sleep(0.2 * place)
+        with listening(client, f"/api/runs/{run_id}/events") as events:
+            heard[place] = [number for number, name, _ in events if name == "result"]
+
+    threads = [threading.Thread(target=listen, args=(place,)) for place in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(heard[0]) == len(set(heard[0])) == 200
+    assert all(each == heard[0] for each in heard)
+
+
+def test_everything_new_is_told_once_and_from_any_process(store_url: str) -> None:
+    with serve(store_url) as one, serve(store_url) as other:
+        with listening(other, "/api/events") as events:
+            assert next(events)[1] == ""  # from here on nothing is missed
+            one.patch("/api/settings", {"refuseUnverified": True})
+            run_id = started(one)
+            found = [next(events) for _ in range(4)]
+            assert [(data["kind"], data["action"]) for _, _, data in found] == [
+                ("settings", "updated"), ("run", "created"), ("run", "started"), ("run", "finished"),
+            ]  # fmt: skip
+            assert {data["id"] for _, _, data in found[1:]} == {run_id}
+        first = found[0][0]
+        with listening(one, "/api/events", last=first) as events:
+            assert next(events)[1] == ""
+            assert [next(events) for _ in range(3)] == found[1:]
+
+
+def test_who_was_away_for_too_long_is_told_to_look_at_everything(client: Client) -> None:
+    client.patch("/api/settings", {"refuseUnverified": True})
+    with listening(client, "/api/events?seconds=0.5", last=10**6) as events:
+        assert next(events)[1] == "missed"
+
+
+def test_the_stream_of_a_run_that_is_deleted_says_so_and_ends(store_url: str) -> None:
+    with serve(store_url, api_only=True) as client:  # so that it stays queued
+        run_id = started(client)
+        with listening(client, f"/api/runs/{run_id}/events") as events:
+            assert next(events)[2]["status"] == "queued"
+            assert client.delete(f"/api/runs/{run_id}").status == 200
+            assert [name for _, name, _ in events] == ["deleted"]
+
+
+def test_news_of_this_process_come_at_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "LOOK_S", 30.0)  # nobody looks unless they are woken
+    with listening(client, "/api/events") as events:
+        next(events)
+        began = time.monotonic()
+        client.patch("/api/settings", {"refuseUnverified": True})
+        assert next(events)[2]["kind"] == "settings"
+        assert time.monotonic() - began < 2
+
+
+def test_a_silent_stream_shows_that_it_is_alive(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "HEARTBEAT_S", 0.1)
+    with listening(client, "/api/events") as events:
+        assert [next(events)[2] for _ in range(3)] == [": still here"] * 3
+
+
+def test_an_ending_server_ends_its_streams() -> None:
+    with program() as found, listening(found.client, "/api/events") as events:
+        assert next(events)[1] == ""
+        found.process.terminate()
+        assert list(events) == []
+        assert found.process.wait(10) == 0

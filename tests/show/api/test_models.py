@@ -1,0 +1,149 @@
+"""`/api/models`: what can be asked now, and a model over time, with uncertainty and without mistaking errors for failures."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pramana.analyse.intervals import wilson
+from pramana.hash import case_digest
+from pramana.model import Case, Check, Failure, Key, Outcome, Plan, Reply, Result, Target, Usage
+from pramana.show.api.models import HistoryShape, OfferShape
+from pramana.store.runs import Store
+
+from .served import Client
+
+
+def case(number: int) -> Case:
+    from pramana.model import Facets, Turn
+
+    return Case(f"case-{number}", "test_case", (Turn("user", f"{number}?"),), Facets("math", "easy", "en", ()))
+
+
+def add_run(
+    store: Store, outcomes: Sequence[str], *, times: Sequence[float] = (), model: str = "fake", repeats: int = 1
+) -> str:
+    """Store a run with results that ended so."""
+    cases = [case(number) for number in range(len(outcomes) // repeats)]
+    run = store.create_run(Plan("mine", None, (Target(model, "fake", model),), repeats), cases)
+    results = []
+    for number, outcome in enumerate(outcomes):
+        of, repeat = cases[number // repeats], number % repeats
+        key = Key(case_digest(of), model, "text", repeat)
+        seconds = times[number] if times else 0.1
+        check = Check("contains", "1", Outcome(outcome), "because")
+        reply = Reply("4", Usage(1, 1, 0), "m", None, "stop", None, seconds)
+        if outcome == "errored":
+            results.append(Result(key, of.id, None, Failure("unavailable", "gone"), (), None, None))
+        else:
+            results.append(Result(key, of.id, reply, None, (check,), "sha256:a", "sha256:b"))
+
+    async def write() -> None:
+        async with store.writer(run.id, lambda _: None) as writer:
+            await writer.put(results)
+
+    asyncio.run(write())
+    store.finish(run.id, "finished")
+    return run.id
+
+
+def history(client: Client, model: str = "fake") -> Any:
+    found = client.get(f"/api/models/history?model={model}").data
+    HistoryShape.model_validate(found)
+    return found
+
+
+def test_a_model_over_time_a_run_and_a_day(either: Client) -> None:
+    assert either.store
+    outcomes = ["passed"] * 7 + ["failed"] * 2 + ["errored"]
+    first = add_run(either.store, outcomes, times=[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 9])
+    second = add_run(either.store, ["passed"] * 8 + ["unscored", "failed"])
+    add_run(either.store, ["failed"] * 3, model="other")
+    found = history(either)
+    assert [each["run"] for each in found["runs"]] == [first, second]
+    one, two = found["runs"]
+    interval = wilson(7, 9)
+    assert (one["passed"], one["failed"], one["errored"], one["n"], one["cases"]) == (7, 2, 1, 9, 10)
+    assert one["passRate"] == pytest.approx(7 / 9)
+    assert one["interval"] == pytest.approx([interval.low, interval.high], abs=0.03)
+    assert one["latencyMs"] == {"count": 9, "median": 500.0, "p95": pytest.approx(860.0)}
+    assert (two["unscored"], two["n"], two["passRate"]) == (1, 9, pytest.approx(8 / 9))
+    (day,) = found["days"]
+    assert (day["runs"], day["passed"], day["failed"], day["errored"], day["unscored"]) == (2, 15, 3, 1, 1)
+    assert (day["n"], day["cases"], day["complete"]) == (18, 10, True)
+    assert day["latencyMs"]["count"] == 19
+
+
+def test_asking_again_narrows_no_interval(either: Client) -> None:
+    assert either.store
+    add_run(either.store, ["passed", "failed"] * 5)
+    (once,) = history(either)["runs"]
+    add_run(either.store, ["passed"] * 5 + ["failed"] * 5 + ["passed"] * 5 + ["failed"] * 5, repeats=2, model="twice")
+    (twice,) = history(either, "twice")["runs"]
+    assert (twice["n"], twice["cases"]) == (20, 10)
+    assert twice["interval"] == once["interval"]
+    add_run(either.store, ["passed", "failed"] * 5)
+    (day,) = history(either)["days"]
+    assert (day["n"], day["interval"]) == (20, once["interval"])
+
+
+def test_what_was_judged_again_counts_as_judged_last(either: Client) -> None:
+    assert either.store
+    run_id = add_run(either.store, ["failed"] * 4)
+    assert history(either)["runs"][0]["passed"] == 0
+    judged = [
+        (result.key, (Check("llm_judge", "1", Outcome.PASSED, "after all"),))
+        for _, result in either.store.results(run_id)
+    ]
+    with either.store.scoring(run_id, "again") as scoring:
+        scoring.add(judged[:3])
+    (found,) = history(either)["runs"]
+    assert (found["passed"], found["failed"]) == (3, 1)
+
+
+def test_only_the_newest_runs_are_shown_and_a_day_that_lacks_some_says_so(client: Client) -> None:
+    assert client.store
+    ids = [add_run(client.store, ["passed"]) for _ in range(3)]
+    found = client.get("/api/models/history?model=fake&limit=2")
+    assert [each["run"] for each in found.data["runs"]] == ids[1:]
+    assert found.json["meta"] == {"total": 3, "shown": 2}
+    assert [each["complete"] for each in found.data["days"]] == [False]
+    client.store.delete_run(ids[2])
+    assert [each["run"] for each in history(client)["runs"]] == ids[:2]
+
+
+def test_a_model_nobody_asked_has_no_past(client: Client) -> None:
+    assert history(client, "nobody") == {"model": "nobody", "runs": [], "days": []}
+    for query in ("", "?model=", "?model=m&limit=0", "?model=m&limit=501"):
+        assert client.get(f"/api/models/history{query}").status == 400
+
+
+def test_a_long_past_is_shown_quickly_once_it_was_counted(client: Client) -> None:
+    assert client.store
+    for _ in range(5):
+        add_run(client.store, ["passed", "failed"] * 1_000)
+    history(client)
+    began = time.perf_counter()
+    found = history(client)
+    assert time.perf_counter() - began < 0.5
+    assert [each["n"] for each in found["runs"]] == [2_000] * 5
+
+
+def test_what_can_be_asked_is_listed_registered_ones_first(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI", "ANTHROPIC", "GOOGLE", "GEMINI", "COMPATIBLE"):
+        for end in ("API_KEY", "BASE_URL", "AUTH_TOKEN"):
+            monkeypatch.delenv(f"{name}_{end}", raising=False)
+    client.post("/api/providers", {"id": "my-fake", "kind": "fake"})
+    client.post("/api/providers", {"id": "my-bot", "kind": "pipecat", "arguments": {"model": "wss://bot.example"}})
+    client.post("/api/providers", {"id": "gone", "kind": "compatible", "baseUrl": "http://127.0.0.1:9/v1"})
+    found = client.get("/api/models").data
+    for each in found:
+        OfferShape.model_validate(each)
+    assert [each["provider"] for each in found] == ["gone", "my-bot", "my-fake", "local"]
+    by_name = {each["provider"]: each for each in found}
+    assert "cannot reach" in by_name["gone"]["problem"]
+    assert by_name["my-bot"]["models"] == ["wss://bot.example"]
+    assert by_name["my-fake"]["models"]
+    assert by_name["local"] == {"provider": "local", "models": ["SmolLM2-135M-Instruct"], "problem": None}

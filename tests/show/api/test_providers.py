@@ -1,0 +1,327 @@
+"""`/api/providers`: registered by administrators, used by all, tested for real; keys go in and never out."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pramana.bench import Limits, Reach, Sources, evaluate, run_sync
+from pramana.errors import InvalidInput
+from pramana.load.selection import Selection
+from pramana.providers.loopback import Fault, Loopback
+from pramana.providers.loopback.openai import OpenAIWire
+from pramana.providers.loopback.pipecat import PipecatAgent
+from pramana.providers.loopback.script import Script
+from pramana.providers.loopback.voice import VoiceLoopback
+from pramana.show.api.providers import ProviderShape, reach_of
+from pramana.show.cli import pramana
+
+from .served import Client, serve
+
+KEY = "sk-loopback-0123456789abcdef"
+MINE: dict[str, Any] = {"id": "my-vllm", "kind": "compatible", "baseUrl": "https://models.example/v1", "apiKey": KEY}
+AGENT = (Path(__file__).parents[3] / "src" / "pramana" / "agents" / "pipecat.yaml").read_text(encoding="utf-8")
+
+
+@contextmanager
+def running(make: Callable[[], Any]) -> Iterator[Any]:
+    """Run a loopback server in a thread of its own, as somebody else's would be."""
+    made: list[Any] = []
+    ready, ended, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
+
+    async def work() -> None:
+        async with make() as server:
+            made.append(server)
+            ready.set()
+            await ended.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(work()), daemon=True)
+    thread.start()
+    assert ready.wait(20)
+    try:
+        yield made[0]
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join(20)
+        loop.close()
+
+
+@pytest.fixture
+def openai() -> Iterator[Loopback]:
+    with running(lambda: Loopback(OpenAIWire(key=KEY))) as found:
+        yield found
+
+
+def test_a_provider_is_registered_read_changed_and_deleted(either: Client) -> None:
+    made = either.post("/api/providers", MINE)
+    assert made.status == 201
+    ProviderShape.model_validate(made.data)
+    said = {name: made.data[name] for name in ("id", "kind", "baseUrl", "arguments", "keySet")}
+    assert said == {
+        "id": "my-vllm",
+        "kind": "compatible",
+        "baseUrl": "https://models.example/v1",
+        "arguments": {"model": None, "description": None},
+        "keySet": True,
+    }
+    assert either.get("/api/providers").data == [made.data] == [either.get("/api/providers/my-vllm").data]
+    changed = either.patch("/api/providers/my-vllm", {"arguments": {"model": "llama"}})
+    assert (changed.data["arguments"]["model"], changed.data["keySet"]) == ("llama", True)
+    again = either.post("/api/providers", MINE)
+    assert (again.status, again.json["code"]) == (409, "already_exists")
+    assert either.delete("/api/providers/my-vllm").data["id"] == "my-vllm"
+    for found in (either.get("/api/providers/my-vllm"), either.delete("/api/providers/my-vllm")):
+        assert (found.status, found.json["code"]) == (404, "not_found")
+    assert either.patch("/api/providers/my-vllm", {"apiKey": None}).status == 404
+    assert either.get("/api/providers").data == []
+
+
+def test_a_key_goes_in_and_never_out(tmp_path: Path, client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    answers = [
+        client.post("/api/providers", MINE),
+        client.post("/api/providers", {**MINE, "id": "Wrong"}),
+        client.post("/api/providers", {**MINE, "id": "second", "apiKey": [KEY]}),
+        client.post("/api/providers", {**MINE, "id": "third", "apiKey": f"{KEY}\n"}),
+        client.patch("/api/providers/my-vllm", {"apiKey": KEY}),
+        client.patch("/api/providers/my-vllm", {"apiKey": KEY, "kind": "openai"}),
+        client.post("/api/providers/my-vllm/test"),
+        client.get("/api/providers"),
+        client.get("/openapi.json"),
+        client.get("/api/models"),
+    ]
+    assert [each.status for each in answers] == [201, 400, 400, 400, 200, 400, 503, 200, 200, 200]
+    assert not [each for each in answers if KEY.encode() in each.body]
+    assert KEY.encode() not in b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+    assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({**MINE, "kind": "python"}, "run code, so they exist only in the local configuration"),
+        ({**MINE, "kind": "command"}, "run code"),
+        ({**MINE, "kind": "opena"}, 'there is no kind "opena"; did you mean "openai"'),
+        ({**MINE, "id": "openai"}, "already means something else"),
+        ({**MINE, "baseUrl": "http://me:word@models.example"}, "leave them out and send the key as apiKey"),
+        ({**MINE, "baseUrl": None}, "needs its address"),
+        ({**MINE, "command": ["ls"]}, "command: "),
+        ({**MINE, "arguments": {"argv": ["ls"]}}, "arguments.argv: "),
+        ({**MINE, "arguments": {"description": AGENT}}, "takes no description"),
+        ({**MINE, "kind": "websocket", "arguments": {"description": "name: [x"}}, "description:1:"),
+        ({**MINE, "kind": "websocket", "arguments": {"description": {"name": "x"}}}, "uplink is required"),
+        ({"kind": "openai"}, "id: "),
+        ([], "the request does not fit"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_registered_is_told(client: Client, body: Any, said: str) -> None:
+    found = client.post("/api/providers", body)
+    assert (found.status, found.json["code"]) == (400, "invalid_input")
+    assert said in found.error
+    assert client.get("/api/providers").data == []
+
+
+def test_only_an_administrator_changes_them_and_who_looks_sees_no_key(guarded: Client) -> None:
+    admin, editor, viewer = map(guarded.with_token, ("admin", "editor", "viewer"))
+    for who in (guarded, viewer, editor):
+        assert who.post("/api/providers", MINE).status in (401, 403)
+    assert admin.post("/api/providers", MINE).status == 201
+    for who in (viewer, editor):
+        assert who.patch("/api/providers/my-vllm", {"apiKey": "x"}).status == 403
+        assert who.delete("/api/providers/my-vllm").status == 403
+        assert who.post("/api/providers/rotate").status == 403
+        assert who.get("/api/providers/my-vllm").data["keySet"] is True
+    assert viewer.post("/api/providers/my-vllm/test").status == 403
+    assert guarded.get("/api/providers").status == 401
+
+
+@pytest.mark.parametrize(
+    "change", [{"baseUrl": "https://elsewhere.example/v1"}, {"base_url": "http://models.example/v1"}]
+)
+def test_a_key_does_not_follow_to_another_address(client: Client, change: dict[str, Any]) -> None:
+    client.post("/api/providers", MINE)
+    refused = client.patch("/api/providers/my-vllm", change)
+    assert (refused.status, "a key goes only to the address that it was given for" in refused.error) == (400, True)
+    assert client.get("/api/providers/my-vllm").data["baseUrl"] == MINE["baseUrl"]
+    assert client.patch("/api/providers/my-vllm", {**change, "apiKey": None}).data["keySet"] is False
+    assert client.patch("/api/providers/my-vllm", {"baseUrl": MINE["baseUrl"]}).status == 200
+
+
+def test_nothing_to_change_is_told(client: Client) -> None:
+    client.post("/api/providers", MINE)
+    assert "nothing is named" in client.patch("/api/providers/my-vllm", {}).error
+
+
+# ── Testing ──
+
+
+def test_a_provider_that_answers_is_healthy(client: Client, openai: Loopback) -> None:
+    client.post("/api/providers", {**MINE, "baseUrl": openai.url})
+    found = client.post("/api/providers/my-vllm/test")
+    assert found.status == 200
+    assert found.data["status"] == "healthy"
+    assert found.data["models"] == ["loopback-large", "loopback-small"]
+    assert 0 < found.data["latencyMs"] < 20_000
+    assert openai.requests[-1].headers["Authorization"] == f"Bearer {KEY}"
+
+
+def test_one_that_does_not_is_told_with_the_reason_and_the_time(client: Client, openai: Loopback) -> None:
+    client.post("/api/providers", {**MINE, "baseUrl": openai.url, "apiKey": "sk-wrong-0123456789"})
+    found = client.post("/api/providers/my-vllm/test", {})
+    assert (found.status, found.json["code"]) == (503, "authentication_failed")
+    assert "refused the key (401)" in found.error
+    assert "set the key of the provider my-vllm" in found.error
+    assert found.json["details"][0]["path"] == "my-vllm"
+    assert found.json["latencyMs"] > 0
+    client.post("/api/providers", {"id": "gone", "kind": "openai", "baseUrl": "http://127.0.0.1:9/v1", "apiKey": KEY})
+    unreached = client.post("/api/providers/gone/test")
+    assert (unreached.status, unreached.json["code"]) == (503, "unreachable")
+    keyless = client.post("/api/providers", {"id": "keyless", "kind": "anthropic"})
+    assert keyless.status == 201
+    assert "needs a key, and none is set" in client.post("/api/providers/keyless/test").error
+    assert client.post("/api/providers/nobody/test").status == 404
+
+
+def test_one_that_never_answers_is_given_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pramana.show.api.providers.PROBE_S", 0.3)
+    with running(lambda: Loopback(OpenAIWire(), faults=[Fault("hang")])) as slow:
+        client.post("/api/providers", {**MINE, "baseUrl": slow.url})
+        found = client.post("/api/providers/my-vllm/test")
+    assert (found.status, found.json["code"]) == (503, "unavailable")
+    assert 250 < found.json["latencyMs"] < 5_000
+
+
+def test_an_agent_is_called_and_hung_up_on(client: Client) -> None:
+    with running(lambda: VoiceLoopback(PipecatAgent, Script(), key=KEY)) as agent:
+        url = agent.url.replace("http", "ws")
+        bot = {"id": "my-bot", "kind": "pipecat", "apiKey": KEY, "arguments": {"model": url}}
+        assert client.post("/api/providers", bot).status == 201
+        assert client.post("/api/providers/my-bot/test").data["status"] == "healthy"
+        description = AGENT.replace('url: "{model}"', f'url: "{url}"')
+        mine = {"id": "mine", "kind": "websocket", "apiKey": KEY, "arguments": {"description": description}}
+        made = client.post("/api/providers", mine)
+        assert made.data["arguments"]["description"]["url"] == url
+        assert client.post("/api/providers/mine/test").data["status"] == "healthy"
+    gone = client.post("/api/providers/mine/test")
+    assert (gone.status, gone.json["code"]) == (503, "unreachable")
+    assert client.post("/api/providers", {"id": "eleven", "kind": "elevenlabs", "apiKey": KEY}).status == 201
+    assert "needs a model to be tested with" in client.post("/api/providers/eleven/test").error
+
+
+def test_those_that_ask_nobody_are_healthy(client: Client) -> None:
+    for kind in ("fake", "fake-voice"):
+        client.post("/api/providers", {"id": f"my-{kind}", "kind": kind})
+        assert client.post(f"/api/providers/my-{kind}/test").data["models"]
+
+
+def test_a_server_for_others_asks_no_private_address_until_it_may(sqlite_url: str, openai: Loopback) -> None:
+    with serve(sqlite_url, host="0.0.0.0", tokens_required=True) as found:  # noqa: S104 - only said, not done
+        admin = found.with_token("admin")
+        admin.post("/api/providers", {**MINE, "baseUrl": openai.url})
+        refused = admin.post("/api/providers/my-vllm/test")
+        assert (refused.status, refused.json["code"]) == (503, "address_refused")
+        assert "allow it by allowPrivateAddresses" in refused.error
+        assert openai.count == 0
+        admin.patch("/api/settings", {"allowPrivateAddresses": True})
+        assert admin.post("/api/providers/my-vllm/test").status == 200
+        assert openai.count == 1
+
+
+# ── Rotation ──
+
+
+def test_keys_are_locked_anew_by_a_new_key(client: Client, monkeypatch: pytest.MonkeyPatch, openai: Loopback) -> None:
+    old, new = "A" * 43 + "=", "B" * 42 + "A="
+    monkeypatch.setenv("PRAMANA_SECRET_KEY", old)
+    client.post("/api/providers", {**MINE, "baseUrl": openai.url})
+    monkeypatch.setenv("PRAMANA_SECRET_KEY", new)
+    lost = client.post("/api/providers/my-vllm/test")
+    assert (lost.status, lost.json["code"]) == (503, "locked")
+    assert "locked by another key than PRAMANA_SECRET_KEY holds" in lost.error
+    assert client.post("/api/providers/rotate").status == 503
+    monkeypatch.setenv("PRAMANA_SECRET_KEY", f"{new},{old}")
+    assert client.post("/api/providers/rotate").data == {"rotated": 1}
+    monkeypatch.setenv("PRAMANA_SECRET_KEY", new)
+    assert client.post("/api/providers/my-vllm/test").status == 200
+
+
+# ── Runs ──
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Sources:
+    case = {
+        "id": "factual-001",
+        "category": "factual",
+        "input": "Say it.",
+        "ideal": "so",
+        "assertion": {"type": "contains"},
+        "metadata": {"difficulty": "easy", "tokens_est": 8},
+    }
+    path = tmp_path / "mine.jsonl"
+    path.write_text(json.dumps(case), encoding="utf-8")
+    return Sources.files([path], Selection())
+
+
+def test_a_run_asks_by_a_registered_provider_and_stores_no_key(
+    client: Client, openai: Loopback, sources: Sources, tmp_path: Path
+) -> None:
+    assert client.store
+    assert client.serving
+    client.post("/api/providers", {**MINE, "baseUrl": openai.url})
+    reach = reach_of(client.serving)
+    run = evaluate(client.store, sources, ["my-vllm:llama"], reach=reach)
+    ended = run_sync(client.store, run, Limits(reach=reach))
+    assert (ended.status, ended.stored) == ("finished", 1)
+    (_, result), *_ = client.store.results(run.id)
+    assert result.outcome.value == "passed"
+    assert openai.requests[-1].headers["Authorization"] == f"Bearer {KEY}"
+    assert openai.requests[-1].body["model"] == "llama"
+    client.delete("/api/providers/my-vllm")
+    assert client.store.run(run.id).plan.targets[0].arguments == {"account": "my-vllm", "base_url": openai.url}
+    assert KEY.encode() not in b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+
+
+def test_the_command_line_knows_what_is_registered_in_its_store(
+    client: Client, openai: Loopback, tmp_path: Path, sources: Sources, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.post("/api/providers", {**MINE, "baseUrl": openai.url, "arguments": {"model": "loopback-small"}})
+    monkeypatch.setenv("PRAMANA_DATABASE_URL", sqlite_url)
+    said = CliRunner().invoke(pramana, ["run", str(sources.paths[0]), "--model", "my-vllm", "--quiet"])
+    assert (said.exit_code, openai.requests[-1].body["model"]) == (0, "loopback-small"), said.output
+    listed = CliRunner().invoke(pramana, ["models", "--json"])
+    assert json.loads(listed.output)["my-vllm"] == {"models": ["loopback-large", "loopback-small"], "problem": None}
+    assert KEY not in said.output + listed.output
+    kept = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+    assert KEY.encode() not in kept
+
+
+def test_a_run_that_goes_on_needs_its_provider_where_it_was(client: Client, openai: Loopback, sources: Sources) -> None:
+    assert client.store
+    client.post("/api/providers", {**MINE, "baseUrl": openai.url})
+    run = evaluate(client.store, sources, ["my-vllm:llama"])
+    client.patch("/api/providers/my-vllm", {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": KEY})
+    with pytest.raises(InvalidInput, match="at another address than recorded"):
+        run_sync(client.store, run, Limits())
+    client.patch("/api/providers/my-vllm", {"baseUrl": openai.url, "apiKey": "sk-wrong-0123456789"})
+    run = run_sync(client.store, evaluate(client.store, sources, ["my-vllm:llama"]), Limits())
+    assert (run.status, "refused the key" in str(run.reason)) == ("stopped", True)
+    client.patch("/api/providers/my-vllm", {"apiKey": KEY})
+    assert run_sync(client.store, run, Limits()).status == "finished"
+
+
+@pytest.mark.parametrize("typed", ["python:os:getcwd", "command:mine", "websocket:/etc/hostname"])
+def test_a_server_writes_down_no_run_that_would_run_code_here(client: Client, sources: Sources, typed: str) -> None:
+    assert client.store
+    assert client.serving
+    for given in ({"models": [typed]}, {"models": ["fake"], "judge": typed}, {"models": ["fake"], "stt": typed}):
+        with pytest.raises(InvalidInput, match="which only its own command line may"):
+            evaluate(client.store, sources, **given, reach=reach_of(client.serving))
+    assert client.store.runs() == []
+    assert reach_of(client.serving).for_others
+    assert Reach().for_others is False

@@ -1,0 +1,306 @@
+"""Runs through the API: made, carried out in the background, shown, cancelled, resumed, deleted, exported."""
+
+import csv
+import io
+import json
+import time
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from pramana.show.api.run_shapes import EstimateShape, ResultDetailShape, ResultShape, RunDetailShape, RunShape
+
+from .served import Client, serve
+
+SCENARIOS = """
+version: "1.0"
+scenarios:
+  - id: book-a-table
+    name: Book a table
+    type: task-completion
+    prompt: Book me a table for two at eight, please.
+    expected_outcome: The table is booked.
+    tags: [domain:food]
+  - id: opening-hours
+    name: Opening hours
+    type: information-retrieval
+    prompt: When do you open?
+    expected_outcome: The agent tells the hours.
+    difficulty: easy
+"""
+
+
+def ended(client: Client, run_id: str, within: float = 20.0) -> Any:
+    """Wait until a run is under way no more."""
+    deadline = time.monotonic() + within
+    while True:
+        found = client.get(f"/api/runs/{run_id}").data
+        if found["status"] not in ("queued", "running"):
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
+def started(client: Client, **body: Any) -> str:
+    found = client.post("/api/runs", {"tier": "cheap", "models": ["fake:echo"], **body})
+    assert found.status == 202, found.body
+    RunShape.model_validate(found.data)
+    run_id: str = found.data["id"]
+    return run_id
+
+
+def test_a_run_is_carried_out_in_the_background_and_tells_all_of_itself(either: Client) -> None:
+    run_id = started(either, models=["fake:echo", "fake:latency=0.01"], repeats=2, limits={"concurrency": 4})
+    done = ended(either, run_id)
+    RunDetailShape.model_validate(done)
+    assert (done["status"], done["stored"], done["expected"], done["owner"]) == ("finished", 40, 40, "server")
+    assert (done["suite"], done["creator"], done["limits"]["concurrency"]) == ("v1.0-cheap", "local", 4)
+    assert done["summary"]["overall"]["total"] == 40
+    assert len(done["summary"]["overall"]["interval"]) == 2
+    assert done["summary"]["by"]["model"].keys() == {"fake:echo", "fake:latency=0.01"}
+    latency = done["aggregates"]["latencySeconds"]
+    assert latency["overall"].keys() == {"count", "mean", "median", "p95", "standardDeviation", "min", "max"}
+    assert (latency["overall"]["count"], latency["byProvider"]["fake"]["count"]) == (40, 40)
+    slow = latency["byModel"]["fake:latency=0.01"]
+    assert slow["count"] == 20
+    assert 0.01 <= slow["min"] <= slow["median"] <= slow["p95"] <= slow["max"]
+    assert done["aggregates"]["voiceToVoiceSeconds"] is None
+    short = either.get(f"/api/runs/{run_id}?summary=false").data
+    assert short == {**done, "summary": None, "aggregates": None}
+
+
+def test_results_come_in_pages_by_filters_and_one_by_one_with_everything(either: Client) -> None:
+    run_id = started(either, systemPrompt="Be brief.")
+    ended(either, run_id)
+    first = either.get(f"/api/runs/{run_id}/results?pageSize=4")
+    assert first.json["meta"] == {"page": 1, "pageSize": 4, "total": 10, "totalPages": 3}
+    last = either.get(f"/api/runs/{run_id}/results?page=3&pageSize=4").data
+    assert (len(first.data), len(last)) == (4, 2)
+    rows = either.get(f"/api/runs/{run_id}/results").data
+    for row in rows:
+        ResultShape.model_validate(row)
+    assert [row["seq"] for row in rows] == sorted(row["seq"] for row in rows)
+    for outcome in ("passed", "failed", "unscored"):
+        found = either.get(f"/api/runs/{run_id}/results?outcome={outcome}")
+        assert found.data == [row for row in rows if row["outcome"] == outcome]
+        assert found.json["meta"]["total"] == len(found.data)
+    one = rows[3]
+    assert either.get(f"/api/runs/{run_id}/results?case={one['caseId']}").data == [one]
+    assert either.get(f"/api/runs/{run_id}/results?case={one['caseDigest']}&model=fake:echo").data == [one]
+    assert either.get(f"/api/runs/{run_id}/results?model=other").data == []
+    whole = either.get(f"/api/runs/{run_id}/results/{one['seq']}").data
+    ResultDetailShape.model_validate(whole)
+    assert (whole["systemPrompt"], whole["caseId"]) == ("Be brief.", one["caseId"])
+    assert whole["case"]["turns"][0]["text"] == whole["reply"]["text"]
+    assert whole["reply"]["raw"] is not None
+    assert whole["checks"][0].keys() == {"name", "version", "outcome", "reason", "value", "evidence"}
+    assert whole["audio"] is None
+    assert either.get(f"/api/runs/{run_id}/results/999999").status == 404
+    assert either.get("/api/runs/r0/results").status == 404
+
+
+def test_runs_are_listed_newest_first_by_filters(either: Client) -> None:
+    first = started(either)
+    second = started(either, models=["fake", "fake:tokens=2"], judge="fake:fixed=YES")
+    for run_id in (first, second):
+        ended(either, run_id)
+    found = either.get("/api/runs")
+    assert [each["id"] for each in found.data] == [second, first]
+    assert found.json["meta"]["total"] == 2
+    for query, ids in (
+        ("status=finished", [second, first]),
+        ("status=queued", []),
+        ("model=fake:tokens=2", [second]),
+        ("model=fake", [second]),
+        ("model=fake:fixed=YES", []),  # who judges is not who is asked
+        ("suite=v1.0", [second, first]),
+        ("suite=v1%25", []),
+        ("text=FIXED", [second]),
+        (f"text={first}", [first]),
+        ("pageSize=1&page=2", [first]),
+    ):
+        assert [each["id"] for each in either.get(f"/api/runs?{query}").data] == ids, query
+
+
+def test_a_dry_run_estimates_and_stores_nothing(client: Client) -> None:
+    found = client.post(
+        "/api/runs",
+        {"tier": "cheap", "models": ["fake", "gpt-5", "http://127.0.0.1:9/v1#mine"], "repeats": 3, "dryRun": True},
+    )
+    assert found.status == 200
+    EstimateShape.model_validate(found.data)
+    shares = {(each["purpose"], each["model"]): each for each in found.data["shares"]}
+    assert (found.data["cases"], found.data["results"]) == (10, 90)
+    assert shares["model", "gpt-5"]["calls"] == 30
+    assert shares["model", "gpt-5"]["costUsd"] > 0
+    assert shares["model", "fake"]["costUsd"] == 0
+    assert (found.data["costUsd"], found.data["unknownPrices"]) == (None, ["http://127.0.0.1:9/v1#mine"])
+    assert found.data["calls"] == sum(each["calls"] for each in found.data["shares"])
+    assert client.get("/api/runs").data == []
+
+
+def test_scenarios_of_the_server_are_asked_by_id_by_filter_or_all(client: Client) -> None:
+    assert client.post("/api/runs", {"scenarios": "all", "models": ["fake"]}).status == 400
+    assert client.post("/api/scenarios/import", {"yaml": SCENARIOS, "mode": "skip"}).status == 201
+    for chosen, ids, suite in (
+        ("all", ["book-a-table", "opening-hours"], "scenarios"),
+        (["opening-hours"], ["opening-hours"], "scenarios (selection)"),
+        ({"type": "task-completion", "tag": "domain:food"}, ["book-a-table"], "scenarios (selection)"),
+        ({"difficulty": ["easy", "hard"], "text": "OPEN"}, ["opening-hours"], "scenarios (selection)"),
+    ):
+        found = client.post("/api/runs", {"scenarios": chosen, "models": ["fake"], "judge": "fake:fixed=YES"})
+        done = ended(client, found.data["id"])
+        assert (done["suite"], done["suiteHash"]) == (suite, None)
+        assert sorted(each["caseId"] for each in client.get(f"/api/runs/{done['id']}/results").data) == ids
+    both = client.post("/api/runs", {"tier": "cheap", "scenarios": "all", "models": ["fake"], "dryRun": True})
+    assert both.data["cases"] == 12
+    unknown = client.post("/api/runs", {"scenarios": ["opening-hours", "nobody"], "models": ["fake"]})
+    assert (unknown.status, unknown.error) == (404, 'there is no scenario "nobody"; see GET /api/scenarios')
+    none = client.post("/api/runs", {"scenarios": {"text": "nothing holds this"}, "models": ["fake"]})
+    assert (none.status, "no scenario passes these filters" in none.error) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"models": ["fake"]}, "nothing is asked"),
+        ({"tier": "cheap"}, "models"),
+        ({"tier": "cheap", "models": []}, "models"),
+        ({"tier": "cheap", "models": ["python:os:getcwd"]}, "python:os:getcwd"),
+        ({"tier": "cheap", "models": ["command:mine"]}, "command:mine"),
+        ({"tier": "cheap", "models": ["websocket:/etc/passwd"]}, "websocket:/etc/passwd"),
+        ({"tier": "cheap", "models": ["fake"], "judge": "python:os:getcwd"}, "python:os:getcwd"),
+        ({"tier": "cheap", "models": ["fake", "fake"]}, "a model is named twice"),
+        ({"tier": "cheap", "models": ["fake"], "modality": "vioce"}, 'did you mean "voice"'),
+        ({"tier": "cheap", "models": ["fake"], "repeats": 0}, "repeats"),
+        ({"tier": "cheap", "models": ["fake"], "limits": {"maxCost": -1}}, "limits.maxCost"),
+        ({"tier": "cheap", "models": ["fake"], "unknown": 1}, "unknown"),
+        ({"scenarios": [], "models": ["fake"]}, "scenarios is an empty list"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_the_reason(client: Client, body: dict[str, Any], said: str) -> None:
+    found = client.post("/api/runs", body)
+    assert found.status == 400
+    assert said in found.error
+    assert client.get("/api/runs").data == []
+
+
+def test_a_number_that_json_does_not_have_is_refused(client: Client) -> None:
+    body = b'{"tier": "cheap", "models": ["fake"], "parameters": {"x": NaN}}'
+    found = client.post("/api/runs", body=body, headers={"Content-Type": "application/json"})
+    assert (found.status, "JSON does not have" in found.error) == (400, True)
+
+
+def test_a_run_that_cannot_begin_stays_and_says_why(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    run_id = started(client, models=["gpt-5"])
+    done = ended(client, run_id)
+    assert (done["status"], done["reason"]) == ("stopped", "openai needs a key, and none is set; set OPENAI_API_KEY")
+    unpriced = started(client, models=["http://127.0.0.1:9/v1#mine"], limits={"maxCost": 1})
+    assert "--max-cost needs a price" in ended(client, unpriced)["reason"]
+
+
+def test_a_cancelled_run_ends_within_seconds_keeps_its_results_and_can_go_on(either: Client) -> None:
+    run_id = started(either, models=["fake:latency=0.3"], repeats=20, limits={"concurrency": 1})
+    while not either.get(f"/api/runs/{run_id}").data["stored"]:
+        time.sleep(0.05)
+    assert either.delete(f"/api/runs/{run_id}").status == 409
+    assert either.post(f"/api/runs/{run_id}/resume").status == 409
+    began = time.monotonic()
+    assert either.post(f"/api/runs/{run_id}/cancel").data["cancelRequested"] is True
+    done = ended(either, run_id)
+    assert time.monotonic() - began < 4
+    assert (done["status"], done["reason"]) == ("cancelled", "cancelled on request")
+    assert 0 < done["stored"] < done["expected"]
+    assert either.post(f"/api/runs/{run_id}/cancel").status == 409
+    again = either.post(f"/api/runs/{run_id}/resume", {"limits": {"concurrency": 100}})
+    assert (again.status, again.data["status"]) == (202, "queued")
+    done = ended(either, run_id)
+    assert (done["status"], done["stored"], done["limits"]["concurrency"]) == ("finished", 200, 100)
+    keys = {(row["caseDigest"], row["repeat"]) for row in pages(either, run_id)}
+    assert len(keys) == 200
+    assert either.post(f"/api/runs/{run_id}/resume").status == 409
+    assert either.delete(f"/api/runs/{run_id}").status == 200
+    assert either.get(f"/api/runs/{run_id}").status == 404
+
+
+def pages(client: Client, run_id: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    page = 1
+    while some := client.get(f"/api/runs/{run_id}/results?pageSize=500&page={page}").data:
+        rows += some
+        page += 1
+    return rows
+
+
+def test_what_may_be_spent_is_kept(client: Client) -> None:
+    run_id = started(client, repeats=50, limits={"maxTotalTokens": 300, "concurrency": 2})
+    done = ended(client, run_id)
+    assert done["status"] == "stopped"
+    assert "tokens of 300 (--max-total-tokens)" in done["reason"]
+
+
+def test_a_run_is_exported_in_every_format(client: Client) -> None:
+    run_id = started(client)
+    ended(client, run_id)
+    found = client.get(f"/api/runs/{run_id}/export")
+    assert found.headers["content-type"] == "application/json"
+    assert found.headers["content-disposition"] == f'attachment; filename="{run_id}.json"'
+    assert len(json.loads(found.body)[0]["results"]) == 10
+    table = client.get(f"/api/runs/{run_id}/export?format=csv").body.decode()
+    assert len(list(csv.DictReader(io.StringIO(table, newline="")))) == 10
+    for kind, start in (("junit", b"<?xml"), ("markdown", b"#"), ("html", b"<!doctype")):
+        assert client.get(f"/api/runs/{run_id}/export?format={kind}").body.lower().startswith(start)
+    assert client.get(f"/api/runs/{run_id}/export?format=pdf").status == 400
+    assert client.get("/api/runs/r0/export").status == 404
+
+
+def test_who_may_look_may_not_start_or_end_runs(guarded: Client) -> None:
+    viewer, editor = guarded.with_token("viewer"), guarded.with_token("editor")
+    run_id = started(editor)
+    done = ended(viewer, run_id)
+    assert done["creator"] == "editor"
+    assert viewer.post("/api/runs", {"tier": "cheap", "models": ["fake"]}).status == 403
+    for path in ("cancel", "resume"):
+        assert viewer.post(f"/api/runs/{run_id}/{path}").status == 403
+    assert viewer.delete(f"/api/runs/{run_id}").status == 403
+    assert guarded.get(f"/api/runs/{run_id}").status == 401
+
+
+def test_a_server_that_only_answers_carries_nothing_out(store_url: str) -> None:
+    with serve(store_url, api_only=True) as client:
+        run_id = started(client)
+        time.sleep(1.5)
+        assert client.get(f"/api/runs/{run_id}").data["status"] == "queued"
+        assert client.post(f"/api/runs/{run_id}/cancel").data["status"] == "cancelled"
+
+
+ODD = ("\0", "\ud800", "%", "_", "\\", "'", '"', "\n", "sha256:\0", "é" * 400, "latest")
+
+
+def test_no_text_breaks_a_question(either: Client) -> None:
+    run_id = started(either)
+    for text in ODD:
+        sent = quote(text.encode("utf-8", "surrogatepass"), safe="")
+        for path in (
+            f"/api/runs?text={sent}",
+            f"/api/runs?model={sent}&suite={sent}",
+            f"/api/runs/{run_id}/results?model={sent}",
+            f"/api/runs/{run_id}/results?case={sent}",
+            f"/api/runs/{sent}",
+            f"/api/runs/{sent}/events",
+            f"/api/compare?base={sent}&new={sent}",
+        ):
+            assert either.get(path).status < 500, path
+        for body in (
+            {"tier": "cheap", "models": [text]},
+            {"suite": text, "models": ["fake"]},
+            {"tier": text, "models": ["fake"]},
+            {"scenarios": [text], "models": ["fake"]},
+            {"scenarios": {"text": text, "tag": text}, "models": ["fake"], "dryRun": True},
+            {"tier": "cheap", "models": ["fake"], "condition": text, "systemPrompt": text, "parameters": {text: text}},
+            {"tier": "cheap", "models": ["fake"], "systemPrompt": text, "parameters": {text: text}},
+            {"tier": "cheap", "models": ["fake"], "judge": text, "stt": text},
+        ):
+            assert either.post("/api/runs", body).status < 500, body

@@ -1,0 +1,637 @@
+"""`/api/scenarios` and `/api/library`: the seed's answers to the letter, and everything around them."""
+
+import json
+import re
+import subprocess
+import threading
+from contextlib import suppress
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from pramana.errors import InvalidInput
+from pramana.load.api_scenario import api_names, to_api, write_api_scenarios
+from pramana.load.problems import Problems
+from pramana.load.scenario import Scenario, parse_scenarios
+from pramana.show.api.scenarios import DeletedShape, ImportedShape, LibraryShape, ScenarioShape, ValidatedShape
+from pramana.show.scenarios import checked
+
+from .served import Answer, Client, program
+
+YAML = {"Content-Type": "application/yaml"}
+NEW: dict[str, Any] = {
+    "id": "ferry",
+    "name": "Ferry",
+    "type": "task-completion",
+    "prompt": "Two adults and a van.",
+    "expectedOutcome": "Asks how high the van is",
+}
+DEFAULTS: dict[str, Any] = {
+    "promptAudioUrl": None,
+    "tags": [],
+    "language": "en",
+    "difficulty": "medium",
+    "assert": None,
+    "reference": None,
+    "turns": None,
+    "conditions": None,
+}
+
+
+def document(*ids: str, **fields: str) -> str:
+    more = "".join(f"    {name}: {value}\n" for name, value in fields.items())
+    entry = "    name: Test\n    type: task-completion\n    prompt: Hello\n    expected_outcome: Response\n"
+    return 'version: "1.0"\nscenarios:\n' + "".join(f"  - id: {each}\n{entry}{more}" for each in ids)
+
+
+def imported(client: Client, yaml: str, **given_: Any) -> Answer:
+    return client.post("/api/scenarios/import", {"yaml": yaml, **given_})
+
+
+def ids_of(client: Client, query: str = "") -> list[str]:
+    return [each["id"] for each in client.get(f"/api/scenarios?pageSize=500&{query}").data]
+
+
+# ── Import ──
+
+
+def test_an_import_answers_as_the_format_says(either: Client) -> None:
+    assert either.get("/api/scenarios").json["data"] == []  # nothing is there unasked
+    first = imported(either, document("test-1"), mode="skip")
+    assert first.status == 201
+    assert first.json.keys() == {"success", "data", "meta"}
+    (scenario,) = first.data["scenarios"]
+    ScenarioShape.model_validate(scenario)
+    assert scenario.items() >= {**DEFAULTS, "id": "test-1", "expectedOutcome": "Response"}.items()
+    assert first.data == {"imported": ["test-1"], "updated": [], "skipped": [], "scenarios": [scenario]}
+    assert first.json["meta"] == {"totalParsed": 1, "totalImported": 1, "totalUpdated": 0, "totalSkipped": 0}
+
+    again = imported(either, document("test-1"))  # skip is what happens when no mode is named
+    assert again.status == 201
+    assert again.data == {"imported": [], "updated": [], "skipped": ["test-1"], "scenarios": []}
+    assert again.json["meta"] == {"totalParsed": 1, "totalImported": 0, "totalUpdated": 0, "totalSkipped": 1}
+
+
+def test_an_update_replaces_all_but_when_it_was_made_and_adds_what_is_new(either: Client) -> None:
+    full = document(
+        "a", tags="[x]", difficulty="hard", language="de", prompt_audio_url="/audio/a.wav", reference="Yes."
+    )
+    before = imported(either, full).data["scenarios"][0]
+    done = imported(either, document("b", "a"), mode="update")
+    assert (done.status, done.data["imported"], done.data["updated"]) == (201, ["b"], ["a"])
+    after = either.get("/api/scenarios/a").data
+    assert after.items() >= DEFAULTS.items()
+    assert after["createdAt"] == before["createdAt"]
+    assert after["updatedAt"] > before["updatedAt"]
+    assert [each["id"] for each in done.data["scenarios"]] == ["b", "a"]
+    assert done.data["scenarios"][1] == after
+
+
+def test_fail_refuses_everything_with_the_place_of_each_id_that_exists(either: Client) -> None:
+    imported(either, document("a", "c"))
+    found = imported(either, document("a", "b", "c"), mode="fail")
+    assert (found.status, found.json["code"]) == (409, "already_exists")
+    assert found.json["details"] == [
+        {"path": "scenarios[0].id", "message": 'id "a" exists already', "line": 3, "column": 5},
+        {"path": "scenarios[2].id", "message": 'id "c" exists already', "line": 13, "column": 5},
+    ]
+    assert ids_of(either) == ["a", "c"]
+    single = "id: c\nname: n\ntype: task-completion\nprompt: p\nexpected_outcome: o\n"
+    assert imported(either, single, mode="fail").json["details"][0].items() >= {"path": "id", "line": 1}.items()
+    assert imported(either, document("b"), mode="fail").status == 201
+
+
+def test_a_document_that_is_not_valid_changes_nothing_and_every_problem_has_its_place(client: Client) -> None:
+    wrong = document("good", "Bad_One").replace("type: task-completion", "type: tasks", 1)
+    found = imported(client, wrong)
+    assert found.status == 400
+    assert found.error == "YAML validation failed"
+    assert [(each["path"], each["line"], each["column"]) for each in found.json["details"]] == [
+        ("scenarios[0].type", 5, 5),
+        ("scenarios[1].id", 8, 5),
+    ]
+    assert found.json["details"][1]["message"] == "id must be lowercase alphanumeric with hyphens only"
+    assert client.get("/api/scenarios").json["meta"]["total"] == 0
+    syntax = imported(client, "a: [")
+    assert (syntax.error, syntax.json["details"][0]["path"]) == ("YAML validation failed", "yaml")
+
+
+def test_a_dry_run_says_what_would_change_and_changes_nothing(client: Client) -> None:
+    imported(client, document("a"))
+    before = client.get("/api/scenarios/a").data
+    found = imported(client, document("a", "b", language="fr"), mode="update", dryRun=True)
+    assert (found.status, found.json["meta"]["dryRun"]) == (200, True)
+    assert (found.data["imported"], found.data["updated"]) == (["b"], ["a"])
+    ImportedShape.model_validate(found.data)
+    assert [each["language"] for each in found.data["scenarios"]] == ["fr", "fr"]
+    assert client.get("/api/scenarios/a").data == before
+    assert ids_of(client) == ["a"]
+    assert imported(client, document("a"), mode="fail", dry_run=True).status == 409
+
+
+def test_yaml_is_taken_as_it_is_too(client: Client) -> None:
+    data = b"\xef\xbb\xbf" + document("a", name="Ünï").replace("    name: Test\n", "").encode()
+    for kind in ("application/yaml", "text/yaml; charset=utf-8", "application/x-yaml"):
+        found = client.post("/api/scenarios/import?mode=update", body=data, headers={"Content-Type": kind})
+        assert found.status == 201
+        assert found.data["scenarios"][0]["name"] == "Ünï"
+    tried = client.post("/api/scenarios/import?mode=skip&dryRun=true", body=data, headers=YAML)
+    assert (tried.status, tried.data["skipped"]) == (200, ["a"])
+    assert client.post("/api/scenarios/import?mode=both", body=data, headers=YAML).status == 400
+    assert client.post("/api/scenarios/import", body=b"a: \xff", headers=YAML).json["details"][0]["line"] == 1
+    form = client.post(
+        "/api/scenarios/import", body=b"a=b", headers={"Content-Type": "application/x-www-form-urlencoded"}
+    )
+    assert (form.status, "application/yaml" in form.error) == (415, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "this is no JSON"),
+        (b"{", "this is no JSON"),
+        (b'{"yaml": "\\ud800"}', "this is no JSON"),
+        (b"\xff", "this is no JSON"),
+        (b"[" * 100_000, "this is no JSON"),
+        (b"[]", "does not fit"),
+        (b"{}", "yaml: Field required"),
+        (b'{"yaml": 1}', "yaml"),
+        (b'{"yaml": "a", "mode": "replace"}', "'skip', 'update' or 'fail'"),
+        (b'{"yaml": "a", "modus": "skip"}', "modus"),
+        (b'{"yaml": ""}', "YAML validation failed"),
+        (b'{"yaml": "a\\u0000"}', "YAML validation failed"),
+        (b'{"yaml": "scenarios: []"}', "YAML validation failed"),
+    ],
+)
+def test_a_body_that_does_not_fit_is_refused_in_our_envelope(client: Client, body: bytes, said: str) -> None:
+    for path in ("/api/scenarios/import", "/api/scenarios/validate"):
+        found = client.post(path, body=body, headers={"Content-Type": "application/json"})
+        if path.endswith("validate") and (said == "YAML validation failed" or b"mod" in body):
+            assert found.status in (200, 400)
+            continue
+        assert found.status == 400
+        assert said in found.error
+
+
+def test_validation_says_the_same_as_an_import_would(client: Client) -> None:
+    good = client.post("/api/scenarios/validate", {"yaml": document("a", "b")})
+    assert (good.status, good.data) == (200, {"valid": True, "scenarios": 2, "problems": []})
+    for wrong in (document("A", "b"), document("a", "a"), "- a\n", document("a" * 1_001)):
+        found = client.post("/api/scenarios/validate", body=wrong.encode(), headers=YAML)
+        ValidatedShape.model_validate(found.data)
+        assert found.data["valid"] is False
+        assert found.data["problems"] == imported(client, wrong).json["details"]
+    assert ids_of(client) == []
+
+
+# ── One scenario ──
+
+
+def test_a_scenario_is_created_read_replaced_and_changed(either: Client) -> None:
+    made = either.post("/api/scenarios", {**NEW, "tags": ["a"], "turns": [{"say": "Yes.", "barge_in": 2}]})
+    assert made.status == 201
+    ScenarioShape.model_validate(made.data)
+    turn = {"say": "Yes.", "audioUrl": None, "bargeIn": 2.0, "assert": None, "reference": None}
+    assert made.data.items() >= {**DEFAULTS, **NEW, "tags": ["a"], "turns": [turn]}.items()
+    assert either.get("/api/scenarios/ferry").data == made.data
+
+    changed = either.patch("/api/scenarios/ferry", {"expected_outcome": "Other", "language": "de", "tags": None}).data
+    assert changed.items() >= {"expectedOutcome": "Other", "language": "de", "tags": [], "turns": [turn]}.items()
+    assert changed["createdAt"] == made.data["createdAt"]
+
+    replaced = either.put("/api/scenarios/ferry", {**NEW, "name": "New"}).data
+    assert replaced.items() >= {**DEFAULTS, **NEW, "name": "New"}.items()
+    assert replaced["createdAt"] == made.data["createdAt"]
+
+    sent_back = either.put("/api/scenarios/ferry", replaced)  # as it came, times and all
+    assert sent_back.status == 200
+    assert {**sent_back.data, "updatedAt": ""} == {**replaced, "updatedAt": ""}
+
+
+def test_assertions_keep_the_names_of_suite_files(client: Client) -> None:
+    stated = {"type": "contains_any", "ideal": ["yes", "sure"], "case_sensitive": False}
+    judged = {"type": "llm_judge", "judge_prompt": "Is it kind?"}
+    sent = {
+        **NEW,
+        "assert": stated,
+        "turns": [{"say": "And?", "assert": [{"type": "llm_judge", "judgePrompt": "Is it kind?"}]}],
+    }
+    made = client.post("/api/scenarios", sent).data
+    assert (made["assert"], made["turns"][0]["assert"]) == ([stated], [judged])
+
+
+def test_an_id_that_is_left_out_is_made_from_the_name(client: Client) -> None:
+    nameless = {name: value for name, value in NEW.items() if name != "id"}
+    ids = [
+        client.post("/api/scenarios", {**nameless, "name": name}).data["id"]
+        for name in ("Two adults, a van!", "Two adults: a VAN", "東京", "x" * 200, "--")
+    ]
+    assert ids == ["two-adults-a-van", "two-adults-a-van-2", "scenario", "x" * 60, "scenario-2"]
+    existing = client.post("/api/scenarios", {**NEW, "id": "scenario"})
+    assert (existing.status, existing.json["code"]) == (409, "already_exists")
+
+
+def test_what_does_not_fit_is_refused_in_the_words_of_the_format(client: Client) -> None:
+    client.post("/api/scenarios", NEW)
+    wrong: list[tuple[dict[str, Any], str, str]] = [
+        ({**NEW, "id": "Ferry_1"}, "id", "id must be lowercase alphanumeric with hyphens only"),
+        ({**NEW, "id": "x" * 1_001}, "id", "1,000 characters or less"),
+        ({**NEW, "name": ""}, "name", "name is required"),
+        ({**NEW, "name": "x" * 256}, "name", "255 characters or less"),
+        ({**NEW, "type": "tasks"}, "type", "Invalid type"),
+        ({**NEW, "prompt": "half \ud800"}, "prompt", "half of a surrogate pair"),
+        ({**NEW, "color": "red"}, "color", "unknown key"),
+        ({**NEW, "expected_outcome": "o"}, "expected_outcome", "two spellings of one key"),
+        ({**NEW, "turns": [{"say": ""}]}, "turns[0].say", "say is required"),
+        ({**NEW, "assert": {"type": "contians"}}, "assert.type", "contains"),
+        ({**NEW, "prompt": 5}, "prompt", "prompt must be text"),
+        ({}, "name", "name is required"),
+    ]
+    for body, path, said in wrong:
+        found = client.post("/api/scenarios", body)
+        assert found.status == 400, body
+        assert [each for each in found.json["details"] if each["path"] == path and said in each["message"]], found.body
+    assert client.patch("/api/scenarios/ferry", {"prompt": " "}).status == 400
+    assert client.patch("/api/scenarios/ferry", {"expectedOutcome": "a", "expected_outcome": "b"}).status == 400
+    assert client.patch("/api/scenarios/ferry", {"id": "other"}).status == 400
+    assert client.put("/api/scenarios/ferry", {"prompt": "all of it is needed"}).status == 400
+    for sent in (b"[]", b"5", b"null", b"{", b'{"a": ' + b"9" * 5000 + b"}", b'{"a":' * 5000):
+        found = client.post("/api/scenarios", body=sent, headers={"Content-Type": "application/json"})
+        assert (found.status, found.json["success"]) == (400, False), sent[:20]
+    assert client.get("/api/scenarios/ferry").data["prompt"] == NEW["prompt"]
+
+
+def test_what_no_file_could_hold_is_not_taken(client: Client) -> None:
+    deep: Any = True
+    for _ in range(60):
+        deep = {"not": deep}
+    found = client.post("/api/scenarios", {**NEW, "assert": {"type": "json_schema", "schema": deep}})
+    assert (found.status, "no YAML file can hold it" in found.error) == (400, True)
+
+
+def test_who_is_not_there_cannot_be_read_changed_or_deleted(client: Client) -> None:
+    for method, path, body in (
+        ("GET", "/api/scenarios/nobody", None),
+        ("PUT", "/api/scenarios/nobody", {**NEW, "id": "nobody"}),
+        ("PATCH", "/api/scenarios/nobody", {"name": "x"}),
+        ("DELETE", "/api/scenarios/nobody", None),
+        ("POST", "/api/scenarios/nobody/restore", None),
+        ("GET", "/api/scenarios/%00", None),
+        ("GET", "/api/scenarios/%ff", None),
+        ("GET", f"/api/scenarios/{'x' * 5000}", None),
+    ):
+        assert client.call(method, path, body).status == 404, path
+
+
+def test_a_deleted_scenario_is_listed_and_restored(either: Client) -> None:
+    made = either.post("/api/scenarios", NEW).data
+    gone = either.delete("/api/scenarios/ferry")
+    DeletedShape.model_validate(gone.data)
+    assert (gone.status, gone.data["scenario"]) == (200, made)
+    listed = either.get("/api/deleted-scenarios")
+    assert (listed.data, listed.json["meta"]["total"]) == ([gone.data], 1)
+    assert "can be restored" in either.get("/api/scenarios/ferry").error
+    assert either.post("/api/scenarios/ferry/restore").data == made
+    assert either.get("/api/scenarios/ferry").data == made
+    assert either.get("/api/deleted-scenarios").data == []
+    either.delete("/api/scenarios/ferry")
+    either.post("/api/scenarios", NEW)
+    assert either.post("/api/scenarios/ferry/restore").status == 409
+
+
+def test_scenarios_may_be_called_as_our_addresses_are(client: Client) -> None:
+    words = ["deleted", "export", "import", "validate"]
+    assert imported(client, document(*words)).status == 201
+    for each in words:
+        (found,) = client.get(f"/api/scenarios?id={each}").data
+        assert client.patch(f"/api/scenarios/{each}", {"name": "New"}).data == {
+            **found,
+            "name": "New",
+            "updatedAt": client.get(f"/api/scenarios?id={each}").data[0]["updatedAt"],
+        }
+        assert client.put(f"/api/scenarios/{each}", {**NEW, "id": each}).status == 200
+        if each != "export":  # to read that address is to export
+            assert client.get(f"/api/scenarios/{each}").data["id"] == each
+        assert client.delete(f"/api/scenarios/{each}").status == 200
+        assert client.post(f"/api/scenarios/{each}/restore").data["id"] == each
+
+
+# ── Lists ──
+
+
+def test_a_list_comes_in_pages_and_by_filters(either: Client) -> None:
+    library = either.post("/api/library/import", {})
+    total = library.json["meta"]["totalImported"]
+    first = either.get("/api/scenarios")
+    assert first.json["meta"] == {"page": 1, "pageSize": 50, "total": total, "totalPages": -(-total // 50)}
+    every = [each for page in range(1, 5) for each in either.get(f"/api/scenarios?page={page}").data]
+    assert [each["id"] for each in every] == sorted(library.data["imported"])
+    for each in every:
+        ScenarioShape.model_validate(each)
+
+    def wanted(**fields: str) -> list[str]:
+        return [each["id"] for each in every if fields.items() <= each.items()]
+
+    assert ids_of(either, "type=conversation-flow&difficulty=hard") == wanted(
+        type="conversation-flow", difficulty="hard"
+    )
+    assert ids_of(either, "language=fr&language=de") == sorted(wanted(language="fr") + wanted(language="de"))
+    tags = next(each["tags"] for each in every if len(each["tags"]) > 1)
+    expected = [each["id"] for each in every if {*tags} <= {*each["tags"]}]
+    assert ids_of(either, "&".join(f"tag={tag}" for tag in tags)) == expected
+    named = [
+        each["id"]
+        for each in every
+        if "REFUND".casefold()
+        in json.dumps([each[name] for name in ("id", "name", "prompt", "expectedOutcome")]).casefold()
+    ]
+    assert ids_of(either, "text=REFUND") == named
+    page = either.get("/api/scenarios?text=refund&pageSize=1&page=2")
+    assert ([each["id"] for each in page.data], page.json["meta"]["total"]) == (named[1:2], len(named))
+    assert either.get("/api/scenarios?page=1000000").data == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "page=0",
+        "pageSize=501",
+        "page=x",
+        "type=other",
+        "difficulty=",
+        "page=99999999999999999999",
+        "text=" + "x" * 1001,
+    ],
+)
+def test_a_query_that_does_not_fit_is_refused(client: Client, query: str) -> None:
+    assert client.get(f"/api/scenarios?{query}").status == 400
+
+
+@pytest.mark.parametrize(
+    "query", ["text=%00", "tag=%00", "language=%00", "id=%00", "text=%25", "tag='%22", "text=%ff", "language=%ED%A0%80"]
+)
+def test_an_odd_query_finds_nothing(either: Client, query: str) -> None:
+    imported(either, document("a"))
+    found = either.get(f"/api/scenarios?{query}")
+    assert (found.status, found.data) == (200, [])
+
+
+# ── The library ──
+
+
+def test_the_library_is_offered_and_imported_by_file(client: Client) -> None:
+    files = client.get("/api/library").data
+    for each in files:
+        LibraryShape.model_validate(each)
+    names = [each["file"] for each in files]
+    assert "task-completion/booking.yaml" in names
+    assert {each["imported"] for each in files} == {0}
+    done = client.post("/api/library/import", {"files": ["multilingual/french.yaml"]})
+    booked = {each["file"]: each for each in client.get("/api/library").data}["multilingual/french.yaml"]
+    assert (done.status, done.data["imported"], booked["imported"]) == (201, booked["ids"], len(booked["ids"]))
+    again = client.post("/api/library/import", {"files": ["multilingual/french.yaml"], "mode": "fail"})
+    assert again.status == 409
+    assert again.json["details"][0].items() >= {"file": "multilingual/french.yaml", "path": "scenarios[0].id"}.items()
+    assert client.post("/api/library/import", {"mode": "skip", "dryRun": True}).status == 200
+    unknown = client.post("/api/library/import", {"files": ["multilingual/french.yml"]})
+    assert (unknown.status, 'did you mean "multilingual/french.yaml"?' in unknown.error) == (404, True)
+    assert client.post("/api/library/import", {"files": ["../../errors.py"]}).status == 404
+    assert client.post("/api/library/import", {"files": []}).status == 400
+
+
+# ── Export ──
+
+
+def test_an_export_imports_to_the_same(either: Client) -> None:
+    either.post("/api/library/import", {})
+    conversation = {
+        **NEW,
+        "turns": [{"say": "x", "assert": {"type": "json_schema", "schema": {"const": 10**30, "x": [1.5, None]}}}],
+    }
+    either.post("/api/scenarios", conversation)
+    before = [
+        {**each, "updatedAt": ""}
+        for page in (1, 2)
+        for each in either.get(f"/api/scenarios?pageSize=100&page={page}").data
+    ]
+    exported = either.get("/api/scenarios/export")
+    assert (exported.status, exported.headers["content-type"]) == (200, "application/yaml")
+    done = either.post("/api/scenarios/import?mode=update", body=exported.body, headers=YAML)
+    assert done.data["updated"] == [each["id"] for each in before]
+    assert [{**each, "updatedAt": ""} for each in done.data["scenarios"]] == before
+    some = either.get("/api/scenarios/export?language=fr&difficulty=hard").body.decode()
+    assert [each.scenario.id for each in parse_scenarios(some, Problems())] == ids_of(
+        either, "language=fr&difficulty=hard"
+    )
+    nothing = either.get("/api/scenarios/export?tag=nobody")
+    assert (nothing.status, nothing.body) == (200, b"version: '1.0'\nscenarios: []\n")
+
+
+characters = st.characters(exclude_categories=["Cs"]) | st.sampled_from(
+    " \n\t\r:#-'\"\\\x85\u2028\u2029\ufeff\0\ufdd0\u202e0041"
+)
+texts = st.text(characters, min_size=1, max_size=20).filter(str.strip)
+assertions = st.sampled_from(
+    [
+        {"type": "is_json"},
+        {"type": "contains_any", "ideal": ["1e3", "no"], "case_sensitive": False},
+        {"type": "exact_match", "ideal": "null"},
+        {"type": "llm_judge", "judge_prompt": "Is it\nkind?"},
+        {"type": "json_schema", "schema": {"type": "object", "const": [None, True, 1e300, -0.5, "1e3", 10**40]}},
+    ]
+)
+turns = st.fixed_dictionaries(
+    {"say": texts},
+    optional={
+        "barge_in": st.floats(0, 60),
+        "assert": st.lists(assertions, min_size=1, max_size=3),
+        "audio_url": st.just("/audio/a.wav"),
+    },
+)
+scenarios = st.fixed_dictionaries(
+    {
+        "id": st.text("abc019-", min_size=1, max_size=10) | st.sampled_from(("null", "1e3", "no", "---", "export")),
+        "name": texts,
+        "type": st.sampled_from(("task-completion", "information-retrieval", "conversation-flow")),
+        "prompt": texts,
+        "expected_outcome": texts,
+    },
+    optional={
+        "tags": st.lists(texts, max_size=3),
+        "language": st.text(characters, min_size=2, max_size=10),
+        "difficulty": st.sampled_from(("easy", "medium", "hard")),
+        "assert": assertions,
+        "turns": st.lists(turns, min_size=1, max_size=3),
+        "conditions": st.sampled_from(("noise=10dB,phone", "loss=5%")),
+        "prompt_audio_url": st.sampled_from(("/audio/x y.wav", "https://example.org/é?x=1#y")),
+    },
+)
+
+
+@given(st.lists(scenarios, min_size=1, max_size=3, unique_by=lambda each: each["id"]))
+@settings(max_examples=200, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@example(
+    [{"id": "a", "name": "\0", "type": "task-completion", "prompt": "\ufdd00041", "expected_outcome": "\u202e\u2028"}]
+)
+def test_what_is_kept_and_exported_is_what_was_sent(given_: list[dict[str, Any]]) -> None:
+    """Without a server: plain values through JSON, as a store has them, through YAML, and back."""
+    sent = [Scenario.model_validate(each) for each in given_]
+    kept = [json.loads(json.dumps(to_api(each))) for each in sent]
+    problems = Problems()
+    located = parse_scenarios("".join(write_api_scenarios([kept])), problems)
+    assert list(problems) == []
+    assert [each.scenario for each in located] == sent
+
+
+@given(st.lists(scenarios, min_size=1, max_size=3, unique_by=lambda each: each["id"]))
+@settings(max_examples=25, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_server_gives_back_what_it_was_given(client: Client, given_: list[dict[str, Any]]) -> None:
+    """Through everything: created one by one, exported, imported again."""
+    for each in client.get("/api/scenarios").data:
+        assert client.delete(f"/api/scenarios/{each['id']}").status == 200
+    for each in given_:
+        made = client.post("/api/scenarios", each)
+        assert made.status == 201
+        assert made.data.items() >= to_api_json(each).items()
+    exported = client.get("/api/scenarios/export").body
+    again = client.post("/api/scenarios/import?mode=update", body=exported, headers=YAML)
+    assert again.status == 201
+    assert {each["id"]: to_api_json(each) for each in given_}.items() == {
+        each["id"]: {name: each[name] for name in each if name not in ("createdAt", "updatedAt")}
+        for each in again.data["scenarios"]
+    }.items()
+
+
+def to_api_json(values: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(to_api(Scenario.model_validate(values))))
+    return found
+
+
+def test_both_spellings_of_a_patch_lead_to_one_field() -> None:
+    assert api_names({"expected_outcome": "a", "tags": []}) == {"expectedOutcome": "a", "tags": []}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a\0b", "\u202eright to left", "😀" * 1000, "\ufdd0", "\ufdd00041", "\u2028\x85\ufeff", "x" * 1_000_000],
+    ids=lambda text: f"{len(text)} {ascii(text)[:10]}",
+)
+def test_hostile_text_survives(either: Client, text: str) -> None:
+    made = either.post("/api/scenarios", {**NEW, "prompt": text})
+    assert made.data["prompt"] == text
+    assert either.get("/api/scenarios").data[0]["prompt"] == text
+    exported = either.get("/api/scenarios/export").body
+    done = either.post("/api/scenarios/import?mode=update", body=exported, headers=YAML)
+    assert done.data["scenarios"][0]["prompt"] == text
+
+
+def test_the_examples_of_the_documentation_work(client: Client, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8").partition("## Scenarios")[2]
+    blocks = re.findall(r"```bash\n(.*?)```", page.partition("\n## ")[0], re.DOTALL)
+    assert len(blocks) == 3
+    script = "\n".join(blocks).replace("http://localhost:3000", client.url).replace("curl ", "curl -sS -f ")
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    answers = [json.loads(f'{{"success"{each}') for each in done.stdout.split('{"success"')[1:]]
+    created, changed, deleted, restored, tagged, found, tried, imported_, valid = (each["data"] for each in answers)
+    assert created["id"] == deleted["scenario"]["id"] == restored["id"] == "lost-umbrella"
+    assert (changed["difficulty"], changed["language"]) == ("easy", "en-GB")
+    assert tagged == found == [restored]
+    assert tried["updated"] == imported_["updated"] == ["lost-umbrella"]
+    assert valid["valid"] is True
+
+
+# ── Who may, and many at once ──
+
+
+def test_viewers_look_and_editors_change(guarded: Client) -> None:
+    viewer, editor = guarded.with_token("viewer"), guarded.with_token("editor")
+    assert guarded.get("/api/scenarios").status == 401
+    assert viewer.post("/api/scenarios", NEW).status == 403
+    assert imported(viewer, document("a")).status == 403
+    assert editor.post("/api/scenarios", NEW).status == 201
+    assert viewer.get("/api/scenarios/ferry").status == 200
+    assert viewer.get("/api/scenarios/export").status == 200
+    assert viewer.post("/api/scenarios/validate", {"yaml": document("a")}).status == 200
+    assert viewer.delete("/api/scenarios/ferry").status == 403
+    assert viewer.post("/api/library/import", {}).status == 403
+
+
+def test_many_at_once_lose_and_double_nothing(either: Client) -> None:
+    made: list[str] = []
+    statuses: set[int] = set()
+    lock = threading.Lock()
+
+    def work(number: int) -> None:
+        for turn in range(4):
+            found = [
+                either.post("/api/scenarios", {**NEW, "id": None, "name": "Same name"}),
+                imported(
+                    either, document(*(f"i{turn}-{n}" for n in range(20))), mode=("skip", "update", "fail")[number % 3]
+                ),
+                either.delete(f"/api/scenarios/i{turn}-{number}"),
+                either.post(f"/api/scenarios/i{turn}-{number}/restore"),
+            ]
+            with lock:
+                statuses.update(each.status for each in found)
+                made.append(found[0].data["id"])
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(12)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert statuses <= {200, 201, 404, 409}
+    assert len(set(made)) == 48
+    assert set(ids_of(either)) == {*made, *(f"i{turn}-{n}" for turn in range(4) for n in range(20))}
+
+
+def test_an_import_that_is_killed_leaves_all_or_nothing() -> None:
+    count, before, outcomes = 3_000, 0, []
+    whole = document(*(f"s{n}" for n in range(count)))
+    for pause in (0.05, 0.25, 0.45, None):
+        with program() as running:
+            total = running.client.get("/api/scenarios").json["meta"]["total"]
+            outcomes.append(total - before)
+            before = total
+            if pause is not None:
+                mine = whole.replace("id: s", f"id: r{total}-")
+                sending = threading.Thread(target=_ignoring_the_end, args=(running.client, mine))
+                sending.start()
+                sending.join(pause)
+                running.kill()
+                sending.join()
+    assert set(outcomes) <= {0, count}
+
+
+def _ignoring_the_end(client: Client, yaml: str) -> None:
+    with suppress(OSError, HTTPException):
+        imported(client, yaml)
+
+
+anything: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=5) | st.just(10**400),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(("say", "type", "assert", "schema", "ideal", "x", "bargeIn")), inner, max_size=3
+        )
+    ),
+    max_leaves=10,
+)
+FIELDS = ("id", "name", "type", "prompt", "expectedOutcome", "promptAudioUrl", "tags", "language", "difficulty")
+MORE = ("assert", "reference", "turns", "conditions", "expected_outcome", "createdAt", "other")
+
+
+@given(st.dictionaries(st.sampled_from((*FIELDS, *MORE)), anything, max_size=4))
+@settings(max_examples=500, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+def test_whatever_a_field_holds_it_is_taken_or_refused(fields: dict[str, Any]) -> None:
+    with suppress(InvalidInput):
+        kept = checked({**NEW, **fields})
+        ScenarioShape.model_validate({**json.loads(json.dumps(kept)), "createdAt": "", "updatedAt": ""})

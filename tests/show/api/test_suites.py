@@ -1,0 +1,230 @@
+"""`/api/suites`: read, uploaded once and for all, run by name; every problem at its place."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pramana.bench import Limits, Sources, evaluate, run_sync
+from pramana.errors import HashMismatch, NotFound
+from pramana.hash import hash_suite
+from pramana.load.manifest import BUILT_IN, publish
+from pramana.load.selection import Selection
+from pramana.show.api import suites
+from pramana.show.api.suites import HashShape, ListedShape, SuiteShape, TierHashShape, prompts_of
+from pramana.show.cli import pramana
+
+from .served import Client, serve
+
+
+def line(number: int, **changed: Any) -> str:
+    case = {
+        "id": f"factual-{number:03}",
+        "category": "factual",
+        "input": f"Say it, number {number}.",
+        "ideal": "so",
+        "assertion": {"type": "contains"},
+        "metadata": {"difficulty": "easy", "tokens_est": 8},
+    }
+    return json.dumps({**case, **changed})
+
+
+def jsonl(count: int) -> str:
+    return "".join(line(number) + "\n" for number in range(count))
+
+
+MINE = {"version": "team-1", "tiers": {"smoke": jsonl(3), "full": jsonl(120)}}
+
+
+def test_a_suite_is_uploaded_once_and_read_back(either: Client) -> None:
+    made = either.post("/api/suites", MINE)
+    assert made.status == 201
+    SuiteShape.model_validate(made.data)
+    assert (made.data["origin"], made.data["categories"], made.data["assertionTypes"]) == (
+        "uploaded", ["factual"], ["contains"],
+    )  # fmt: skip
+    assert made.data["tiers"]["full"]["testCount"] == 120
+    assert made.data["tiers"]["full"]["estimatedTokens"] == 960
+    assert either.get("/api/suites/team-1").data == made.data
+    again = either.post("/api/suites", {"version": "team-1", "tiers": {"full": jsonl(120), "smoke": f"\n{jsonl(3)}"}})
+    assert (again.status, again.data) == (200, made.data)
+    assert [each.action for each in either.store.changes.after(0)] == ["created"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "tiers",
+    [{"smoke": jsonl(3)}, {"smoke": jsonl(3), "full": jsonl(119)}, {**MINE["tiers"], "more": jsonl(1)}],  # type: ignore[dict-item]
+    ids=["a tier less", "a case less", "a tier more"],
+)
+def test_the_same_version_with_other_content_is_refused(client: Client, tiers: dict[str, str]) -> None:
+    client.post("/api/suites", MINE)
+    refused = client.post("/api/suites", {"version": "team-1", "tiers": tiers})
+    assert (refused.status, refused.json["code"]) == (409, "already_exists")
+    assert client.get("/api/suites/team-1").data["tiers"]["full"]["testCount"] == 120
+
+
+def test_built_in_and_published_versions_cannot_be_taken(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "smoke.jsonl").write_text(jsonl(2), encoding="utf-8")
+    publish([tmp_path / "smoke.jsonl"], "mine-1")
+    for version, origin in (("v1.0", "built-in"), ("mine-1", "published")):
+        refused = client.post("/api/suites", {"version": version, "tiers": {"smoke": jsonl(1)}})
+        assert (refused.status, f"{version} is {origin} with other content" in refused.error) == (409, True)
+    same = client.post("/api/suites", {"version": "mine-1", "tiers": {"smoke": jsonl(2)}})
+    assert (same.status, same.data["origin"]) == (200, "published")
+    tiers = {path.stem: path.read_text(encoding="utf-8") for path in (BUILT_IN / "v1.0").glob("*.jsonl")}
+    assert client.post("/api/suites", {"version": "v1.0", "tiers": tiers}).status == 200
+    assert client.store
+    assert client.store.suites.list() == []
+
+
+def test_every_problem_is_told_with_its_tier_line_and_column(client: Client) -> None:
+    wrong = "\n".join([line(1), line(2, category="factal"), line(1), '{"id": '])
+    found = client.post("/api/suites", {"version": "team-1", "tiers": {"smoke": wrong, "full": jsonl(2)}})
+    assert (found.status, found.json["code"]) == (400, "invalid_input")
+    places = [(each["file"], each["line"], each["path"]) for each in found.json["details"]]
+    assert places == [("smoke.jsonl", 2, "[1].category"), ("smoke.jsonl", 3, "[2].id"), ("smoke.jsonl", 4, "[3]")]
+    assert found.json["details"][0]["column"] == 35
+    assert client.get("/api/suites/team-1").status == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"version": "../up", "tiers": {"smoke": jsonl(1)}}, "versions and tiers are letters, digits"),
+        ({"version": "team-1", "tiers": {"../up": jsonl(1)}}, "versions and tiers are letters, digits"),
+        ({"version": "team-1", "tiers": {"hash": jsonl(1)}}, 'no tier can be called "hash"'),
+        ({"version": "team-1", "tiers": {}}, "tiers: "),
+        ({"version": "team-1", "tiers": {"smoke": ""}}, "the file is empty"),
+        ({"version": "team-1", "tiers": {"smoke": "\ud800"}}, "smoke"),
+        ({"tiers": {"smoke": jsonl(1)}}, "version: "),
+    ],
+)
+def test_what_is_no_suite_is_told(client: Client, body: Any, said: str) -> None:
+    found = client.post("/api/suites", body)
+    assert (found.status, found.json["code"]) == (400, "invalid_input")
+    assert said in found.error
+
+
+def test_all_suites_are_listed_built_in_ones_first(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "smoke.jsonl").write_text(jsonl(2), encoding="utf-8")
+    publish([tmp_path / "smoke.jsonl"], "mine-1")
+    client.post("/api/suites", MINE)
+    found = client.get("/api/suites").data
+    for each in found:
+        ListedShape.model_validate(each)
+    assert [(each["version"], each["origin"]) for each in found] == [
+        ("v1.0", "built-in"), ("mine-1", "published"), ("team-1", "uploaded"),
+    ]  # fmt: skip
+    assert found[0]["tiers"]["cheap"]["hash"] == hash_suite(BUILT_IN / "v1.0" / "cheap.jsonl")
+
+
+def test_cases_come_by_the_page_or_as_the_file(client: Client) -> None:
+    client.post("/api/suites", MINE)
+    page = client.get("/api/suites/team-1/full?page=3&pageSize=50")
+    assert page.json["meta"] == {"page": 3, "pageSize": 50, "total": 120, "totalPages": 3}
+    assert [each["id"] for each in page.data] == [f"factual-{number:03}" for number in range(100, 120)]
+    assert page.data[0] == json.loads(line(100))
+    assert client.get("/api/suites/team-1/full?page=4").data == []
+    file = client.get("/api/suites/team-1/full?format=jsonl")
+    assert (file.headers["content-type"], file.body.decode()) == ("application/jsonl", jsonl(120))
+    built_in = client.get("/api/suites/v1.0/cheap?format=jsonl")
+    assert built_in.body == (BUILT_IN / "v1.0" / "cheap.jsonl").read_bytes()
+    for wrong in ("?pageSize=501", "?page=0", "?format=csv"):
+        assert client.get(f"/api/suites/team-1/full{wrong}").status == 400
+
+
+def test_hashes_are_those_that_everybody_computes(client: Client, tmp_path: Path) -> None:
+    client.post("/api/suites", MINE)
+    (tmp_path / "smoke.jsonl").write_text(jsonl(3), encoding="utf-8")
+    all_of_them = client.get("/api/suites/team-1/hash").data
+    HashShape.model_validate(all_of_them)
+    one = client.get("/api/suites/team-1/smoke/hash").data
+    TierHashShape.model_validate(one)
+    assert one["hash"] == all_of_them["tiers"]["smoke"] == hash_suite(tmp_path / "smoke.jsonl")
+
+
+@pytest.mark.parametrize(
+    "path", ["v9", "v9/hash", "v9/smoke", "v9/smoke/hash", "team-1/smok", "team-1/smok/hash", "..%2Fv1.0", "v1.0/cheep"]
+)
+def test_what_is_not_there_is_told(client: Client, path: str) -> None:
+    client.post("/api/suites", MINE)
+    assert (client.get(f"/api/suites/{path}").status, client.get(f"/api/suites/{path}").json["code"]) == (
+        404,
+        "not_found",
+    )
+
+
+def test_who_may_do_what(guarded: Client) -> None:
+    viewer, editor = map(guarded.with_token, ("viewer", "editor"))
+    assert guarded.get("/api/suites").status == 401
+    assert viewer.get("/api/suites").status == 200
+    assert viewer.post("/api/suites", MINE).status == 403
+    assert editor.post("/api/suites", MINE).status == 201
+
+
+# ── Run by name, and known by hash ──
+
+
+def test_an_uploaded_suite_is_run_by_its_name(client: Client, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = client.store
+    assert store
+    client.post("/api/suites", MINE)
+    sources = Sources.tier("team-1", "smoke", Selection(), store.suites)
+    run = evaluate(store, sources, ["fake:fixed=so"])
+    ended = run_sync(store, run, Limits())
+    assert (ended.status, ended.stored, ended.plan.suite) == ("finished", 3, "team-1-smoke")
+    assert ended.plan.suite_hash == client.get("/api/suites/team-1/smoke/hash").data["hash"]
+    monkeypatch.setenv("PRAMANA_DATABASE_URL", sqlite_url)
+    said = CliRunner().invoke(
+        pramana, ["run", "--suite", "team-1", "--tier", "full", "--model", "fake:fixed=so", "--quiet"]
+    )
+    assert said.exit_code == 0, said.output
+    assert store.run("latest").stored == 120
+
+
+def test_one_that_is_not_there_or_was_tampered_with_does_not_run(client: Client) -> None:
+    store = client.store
+    assert store
+    client.post("/api/suites", MINE)
+    for suite, tier, said in (
+        ("team-2", "smoke", 'no suite version "team-2"'),
+        ("team-1", "smok", 'has no tier "smok"'),
+    ):
+        with pytest.raises(NotFound, match=said):
+            Sources.tier(suite, tier, Selection(), store.suites)
+    import zlib
+
+    from sqlalchemy import text
+
+    with store._database.writing() as connection:
+        packed = {"content": zlib.compress(jsonl(2).encode())}
+        connection.execute(text("UPDATE suite_tiers SET content = :content WHERE tier = 'smoke'"), packed)
+    with pytest.raises(HashMismatch, match="does not run under that name"):
+        Sources.tier("team-1", "smoke", Selection(), store.suites)
+
+
+def test_cases_are_known_by_the_hash_of_their_suite_on_every_server(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve(sqlite_url) as one, serve(sqlite_url) as other:
+        assert one.serving
+        assert other.serving
+        hashes = one.post("/api/suites", MINE).data["tiers"]
+        for serving in (one.serving, other.serving):
+            assert prompts_of(serving, hashes["smoke"]["hash"]) == frozenset(
+                f"factual-00{number}" for number in range(3)
+            )
+            assert len(prompts_of(serving, hashes["full"]["hash"]) or ()) == 120
+            assert prompts_of(serving, "sha256:" + "0" * 64) is None
+            assert prompts_of(serving, "anything") is None
+        cheap = one.get("/api/suites/v1.0/cheap/hash").data["hash"]
+        assert (
+            len(prompts_of(one.serving, cheap) or ()) == one.get("/api/suites/v1.0").data["tiers"]["cheap"]["testCount"]
+        )
+        monkeypatch.setattr(suites, "KNOWN", 1)
+        suites._known.clear()
+        for name in ("smoke", "full", "smoke"):
+            assert prompts_of(one.serving, hashes[name]["hash"])
+            assert len(suites._known) == 1

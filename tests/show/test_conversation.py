@@ -1,0 +1,98 @@
+"""A call as people read it: who said what and when, heard as what, from the log and what was measured."""
+
+import json
+from typing import Any
+
+import pytest
+
+from pramana.errors import StoreFailed
+from pramana.model import Call, Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Run, Target, Turn
+from pramana.show.conversation import as_data, print_conversation, transcript
+from pramana.show.terminal import width
+
+EVENTS: list[dict[str, Any]] = [
+    {"t": 0.0, "event": "call", "version": 2},
+    {"t": 2.0, "event": "line", "line": 0, "text": "When do you open?", "start": 0.2, "end": 1.9, "barge_in": False},
+    {"t": 2.2, "event": "user_text", "text": "When do you hope and?", "final": True},
+    {"t": 2.8, "event": "agent_text", "text": "We open at nine, and then we close at six.", "final": True},
+    {"t": 4.0, "event": "line", "line": 1, "text": "mhm", "start": 3.5, "end": 3.9, "barge_in": True,
+     "backchannel": True},
+    {"t": 6.0, "event": "line", "line": 2, "text": "Wait.", "start": 5.0, "end": 5.8, "barge_in": True},
+    {"t": 25.0, "event": "end", "reason": "no_answer"},
+]  # fmt: skip
+LINES: list[dict[str, Any]] = [
+    {"voice_to_voice_s": 0.902, "first_audible_s": 2.802},
+    {"false_interruption": True},
+    {"yield_s": 0.11, "censored": True, "waited_s": 15.0},
+]
+
+
+def called(events: list[dict[str, Any]] = EVENTS) -> tuple[Case, Result, Any]:
+    log = b"\n".join(json.dumps(each).encode() for each in events)
+    evidence = {"times": {"lines": LINES}}
+    reply = Reply("We open", answers=("We open", "", ""), call=Call("sha256:wav", "sha256:log"))
+    checks = (
+        Check("contains", "1", Outcome.FAILED, 'contains none of "ten" ' * 8),
+        Check("call", "1", Outcome.ERRORED, "no answer to line 3", None, evidence),
+    )
+    result = Result(Key("sha256:1", "m" * 200, "voice+noise=10dB", 1), "hours", reply, None, checks, None, None)
+    return Case("hours", "scenario", (Turn("user", "When do you open?"),), Facets("x", "easy")), result, lambda _: log
+
+
+def a_run() -> Run:
+    plan = Plan("mine", None, (Target("m", "fake", "m"),), 2, variants=("voice+noise=10dB",), voice="piper")
+    return Run("r1", plan, "finished", "2026-01-02T03:04:05Z", 1, 1)
+
+
+def test_a_call_is_told_in_the_order_in_which_it_was_heard() -> None:
+    assert [(each.at_s, each.who, each.text, each.note) for each in transcript(*called())] == [
+        (0.2, "caller", "When do you open?", ""),
+        (0.2, "heard as", "When do you hope and?", ""),
+        (2.802, "agent", "We open at nine, and then we close at six.", "voice to voice 902 ms"),
+        (2.802, "our ear", "We open", ""),
+        (3.5, "caller", "mhm", "into the answer: the agent stopped for it"),
+        (5.0, "caller", "Wait.", "into the answer: the agent gave way in 110 ms"),
+        (5.8, "agent", "(nothing)", "no answer in 15.0 s"),
+    ]
+
+
+def test_an_answer_that_only_our_ear_wrote_down_says_so() -> None:
+    silent = [each for each in EVENTS if each["event"] != "agent_text"]
+    agent = next(each for each in transcript(*called(silent)) if each.who == "agent")
+    assert (agent.text, agent.note) == ("We open", "voice to voice 902 ms; as our ear has it")
+
+
+def test_it_is_printed_within_eighty_columns_with_every_check_and_how_to_hear_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_conversation(a_run(), *called())
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(width, lines)) <= 80
+    assert lines[1].startswith("hours · mmm")
+    assert lines[1].endswith("… · voice+noise=10dB · repeat 2 · failed")
+    assert lines[2] == "     0.20 s caller   When do you open?"
+    assert any(line.startswith('  failed contains: contains none of "ten"') for line in lines)
+    assert "  errored call: no answer to line 3" in lines
+    assert lines[-1] == "  Hear it: pramana export r1 --id hours --audio DIR"
+
+
+def test_a_log_that_is_gone_costs_the_times_and_not_the_words() -> None:
+    case, result, _ = called()
+
+    def gone(_: str) -> bytes:
+        raise StoreFailed("it is not there")
+
+    (said,) = transcript(case, result, gone)
+    assert (said.text, said.note) == ("We open", "its log cannot be read: it is not there")
+    (said,) = transcript(case, result, lambda _: b"no JSON")
+    assert said.note.startswith("its log cannot be read: ")
+
+
+def test_what_was_never_answered_shows_what_was_asked_and_why_not(capsys: pytest.CaptureFixture[str]) -> None:
+    case, result, blob = called()
+    failed = Result(result.key, "hours", None, Failure("unavailable", "nobody is there"), (), None, None)
+    print_conversation(a_run(), case, failed, blob)
+    text = capsys.readouterr().out
+    assert "user     When do you open?" in text
+    assert "  errored: nobody is there" in text
+    assert as_data(a_run(), case, failed, blob)["failure"] == "nobody is there"

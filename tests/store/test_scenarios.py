@@ -1,0 +1,229 @@
+"""Scenarios in a store, on both engines: pages, filters, imports, what is deleted and brought back."""
+
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import delete, update
+
+from pramana.errors import AlreadyExists, NotFound
+from pramana.store import open_store
+from pramana.store.runs import Store
+from pramana.store.scenarios import Filter, IdsExist
+from pramana.store.schema import deleted_scenarios, scenarios
+
+
+def plain(scenario_id: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "id": scenario_id,
+        "name": "A name",
+        "type": "task-completion",
+        "prompt": "p",
+        "expectedOutcome": "o",
+        "tags": [],
+        "language": "en",
+        "difficulty": "medium",
+        **fields,
+    }
+
+
+def found(store: Store, **wanted: Any) -> list[str]:
+    page = store.scenarios.page(Filter(**wanted), 0, 100)
+    ids = [each["id"] for each in json.loads(page.text)]
+    assert page.total == len(ids)
+    return ids
+
+
+def test_pages_are_in_the_order_of_ids_whatever_the_locale(store: Store) -> None:
+    ids = ["b", "a-b", "ab", "a", "a-a", "0", "-", "a0", "b-1"]
+    store.scenarios.import_([plain(each) for each in ids], "skip")
+    assert found(store) == sorted(ids)
+    page = store.scenarios.page(Filter(), 2, 3)
+    assert ([each["id"] for each in json.loads(page.text)], page.total) == (sorted(ids)[2:5], 9)
+    beyond = store.scenarios.page(Filter(), 50, 10)
+    assert (beyond.text, beyond.total) == ("[]", 9)
+    assert [each["id"] for some in store.scenarios.chunks(Filter()) for each in some] == sorted(ids)
+
+
+def test_filters_join(store: Store) -> None:
+    store.scenarios.import_(
+        [
+            plain("a", type="conversation-flow", tags=["x", "y"], language="de"),
+            plain("b", difficulty="hard", tags=["x"], prompt="Grüße aus KÖLN"),
+            plain("c", difficulty="hard", tags=["y"], name="Straße", expectedOutcome="100%_sure"),
+        ],
+        "skip",
+    )
+    assert found(store, types=("conversation-flow",)) == ["a"]
+    assert found(store, difficulties=("hard", "easy")) == ["b", "c"]
+    assert found(store, difficulties=("hard",), languages=("de",)) == []
+    assert found(store, tags=("x",)) == ["a", "b"]
+    assert found(store, tags=("x", "y")) == ["a"]
+    assert found(store, ids=("c", "a", "nobody")) == ["a", "c"]
+    assert found(store, text="köln") == ["b"]
+    assert found(store, text="STRASSE") == ["c"]
+    assert found(store, text="100%_", difficulties=("hard",)) == ["c"]
+    assert found(store, text="%") == ["c"]
+    assert found(store, text="B") == ["b"]
+    assert found(store, text="en") == []  # the language is no text that is looked into
+
+
+TRICKY = ['"', ",", '","', "\\", "a,", ",b", "]", "[", '\\"', "x\ny", "\0", "\ufdd0", "é", "a b", "%", "_", "null"]
+
+
+@given(st.lists(st.lists(st.sampled_from(TRICKY), max_size=4), min_size=1, max_size=6), st.sampled_from(TRICKY))
+def test_a_tag_is_found_where_it_is_and_nowhere_else(store: Store, lists: list[list[str]], tag: str) -> None:
+    with store._database.writing() as connection:
+        connection.execute(delete(scenarios))
+    store.scenarios.import_([plain(f"s{n}", tags=tags) for n, tags in enumerate(lists)], "skip")
+    assert found(store, tags=(tag,)) == [f"s{n}" for n, tags in enumerate(lists) if tag in tags]
+
+
+def test_odd_text_comes_back_as_it_was(store: Store) -> None:
+    odd = [
+        "\0",
+        "\ufdd0",
+        "\ufdd00041",
+        "\ufdd0fdd0",
+        "\u2028\x85",
+        "\u202eabc",
+        "😀" * 10,
+        "</script>",
+        "x" * 1_000_000,
+    ]
+    for n, text in enumerate(odd):
+        store.scenarios.create(plain(f"s{n}", name=text, prompt=text, expectedOutcome=text, tags=[text], language=text))
+        kept = json.loads(store.scenarios.read(f"s{n}"))
+        assert {kept["name"], kept["prompt"], kept["expectedOutcome"], kept["language"], *kept["tags"]} == {text}
+        assert found(store, text=text[:20], ids=(f"s{n}",)) == [f"s{n}"]
+    (page,) = [json.loads(store.scenarios.page(Filter(), 0, 20).text)]
+    assert [each["prompt"] for each in page] == odd
+    assert [each["prompt"] for some in store.scenarios.chunks(Filter()) for each in some] == odd
+
+
+def test_an_import_does_as_its_mode_says(store: Store) -> None:
+    first = store.scenarios.import_([plain("a"), plain("b", tags=["t"])], "fail")
+    assert (first.imported, first.updated, first.skipped) == (["a", "b"], [], [])
+    before = json.loads(store.scenarios.read("b"))
+
+    skipped = store.scenarios.import_([plain("c"), plain("b", name="new")], "skip")
+    assert (skipped.imported, skipped.updated, skipped.skipped) == (["c"], [], ["b"])
+    assert [json.loads(each)["id"] for each in skipped.texts] == ["c"]
+    assert json.loads(store.scenarios.read("b")) == before
+
+    with pytest.raises(IdsExist, match="2 scenarios exist already") as caught:
+        store.scenarios.import_([plain("d"), plain("b"), plain("a")], "fail")
+    assert caught.value.ids == ("b", "a")
+    assert found(store) == ["a", "b", "c"]
+
+    tried = store.scenarios.import_([plain("e"), plain("b", name="new")], "update", dry_run=True)
+    assert (tried.imported, tried.updated) == (["e"], ["b"])
+    assert json.loads(store.scenarios.read("b")) == before
+    assert found(store) == ["a", "b", "c"]
+
+    done = store.scenarios.import_([plain("e"), plain("b", name="new")], "update")
+    assert (done.imported, done.updated, done.skipped) == (["e"], ["b"], [])
+    after = json.loads(store.scenarios.read("b"))
+    assert (after["name"], after["tags"], after["createdAt"]) == ("new", [], before["createdAt"])
+    assert after["updatedAt"] >= before["updatedAt"]
+    assert [json.loads(each) for each in done.texts] == [json.loads(store.scenarios.read("e")), after]
+    assert found(store, tags=("t",)) == []
+
+
+def test_an_import_of_thousands_is_one_change(store: Store) -> None:
+    some = [plain(f"s{n:05}") for n in range(3_001)]
+    assert len(store.scenarios.import_(some, "skip").imported) == 3_001
+    assert len(store.scenarios.import_(some, "update").updated) == 3_001
+    assert store.scenarios.page(Filter(), 3_000, 10).total == 3_001
+    assert [(each.subject, each.action) for each in store.changes.after(0)] == [("3001", "imported")] * 2
+    assert sum(len(each) for each in store.scenarios.chunks(Filter())) == 3_001
+
+
+def test_every_change_is_told(store: Store) -> None:
+    store.scenarios.create(plain("a"))
+    store.scenarios.change("a", lambda before: {**before, "name": "other"})
+    store.scenarios.delete("a")
+    store.scenarios.restore("a")
+    store.scenarios.import_([plain("a")], "skip")
+    store.scenarios.import_([plain("b")], "skip", dry_run=True)
+    told = [(each.kind, each.subject, each.action) for each in store.changes.after(0)]
+    assert told == [("scenario", "a", action) for action in ("created", "updated", "deleted", "restored")]
+
+
+def test_an_id_that_is_only_a_wish_is_made_another_one(store: Store) -> None:
+    ids = [json.loads(store.scenarios.create(plain("order"), wish=True))["id"] for _ in range(3)]
+    assert ids == ["order", "order-2", "order-3"]
+    with pytest.raises(AlreadyExists, match="choose another id"):
+        store.scenarios.create(plain("order-2"))
+
+
+def test_what_was_deleted_can_be_restored_for_a_day(store: Store) -> None:
+    before = store.scenarios.create(plain("a", tags=["t"]))
+    gone = store.scenarios.delete("a")
+    assert (gone.text, gone.until > gone.deleted) == (before, True)
+    with pytest.raises(NotFound, match=r"it was deleted at .* can be restored for a day"):
+        store.scenarios.read("a")
+    assert store.scenarios.deleted(0, 10) == ([gone], 1)
+    assert store.scenarios.restore("a") == before
+    assert store.scenarios.read("a") == before
+    assert found(store, tags=("t",)) == ["a"]
+    assert store.scenarios.deleted(0, 10) == ([], 0)
+
+    store.scenarios.delete("a")
+    store.scenarios.create(plain("a", name="another"))
+    with pytest.raises(AlreadyExists, match="again"):
+        store.scenarios.restore("a")
+    store.scenarios.delete("a")
+    assert json.loads(store.scenarios.restore("a"))["name"] == "another"
+
+    store.scenarios.delete("a")
+    yesterday = (datetime.now(UTC) - timedelta(days=1, seconds=1)).isoformat(timespec="milliseconds")
+    with store._database.writing() as connection:
+        connection.execute(update(deleted_scenarios).values(deleted=yesterday))
+    assert store.scenarios.deleted(0, 10) == ([], 0)
+    with pytest.raises(NotFound, match="can be restored for a day"):
+        store.scenarios.restore("a")
+    with pytest.raises(NotFound, match=r"there is no scenario .a.$"):
+        store.scenarios.read("a")
+    store.scenarios.create(plain("b"))
+    store.scenarios.delete("b")
+    with store._database.reading() as connection:
+        kept = connection.execute(deleted_scenarios.select()).mappings().all()
+    assert [each["id"] for each in kept] == ["b"]  # what is too old to be restored is not kept either
+
+
+def test_nobody_comes_between_imports_and_changes(url: str, store: Store) -> None:
+    """Eight at once on one set of ids: each id comes from one of them, and no error but the documented ones."""
+    sums = {"imported": 0, "refused": 0}
+    failed: list[BaseException] = []
+    lock = threading.Lock()
+
+    def work(number: int) -> None:
+        mine = open_store(url)
+        try:
+            for turn in range(6):
+                some = [plain(f"s{n}", name=str(number)) for n in range(turn * 10, turn * 10 + 20)]
+                try:
+                    done = mine.scenarios.import_(some, ("skip", "fail")[number % 2])
+                    with lock:
+                        sums["imported"] += len(done.imported)
+                except IdsExist:
+                    with lock:
+                        sums["refused"] += 1
+        except BaseException as error:  # noqa: BLE001 - told by the test
+            failed.append(error)
+        finally:
+            mine.close()
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert failed == []
+    assert sums["imported"] == store.scenarios.page(Filter(), 0, 1).total == 70
+    assert sums["refused"] > 0

@@ -1,0 +1,310 @@
+"""Submissions: what is a duplicate, what is kept, and a chart that always equals a recount of everything."""
+
+import hashlib
+import random
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from pramana.errors import InvalidInput
+from pramana.store import open_store
+from pramana.store.runs import Store
+from pramana.store.schema import submission_cells, submission_series, submissions
+from pramana.store.submissions import Batch, Point, Submission, Verdict
+from pramana.store.text import restored
+
+ALWAYS: Any = {"first": "2000-01-01", "last": "2100-01-01", "models": 1_000}
+SUITE = "sha256:" + "5" * 64
+
+
+def result(prompt: str = "p", output: str = "yes", model: str = "m", **given: Any) -> Submission:
+    return Submission(model, prompt, output, **given)
+
+
+def add(store: Store, *results: Submission, verified: bool = True, by: str = "ann", **shared: Any) -> list[str]:
+    batch = Batch(list(results), **{"suite_hash": SUITE, **shared})
+    return list(store.submissions.add(batch, [verified] * len(results), by).statuses)
+
+
+def on(day: int) -> datetime:
+    return datetime(2026, 5, 1, 12, tzinfo=UTC) + timedelta(days=day)
+
+
+def rows(store: Store) -> list[dict[str, Any]]:
+    joined = select(submissions, submission_series).join_from(submissions, submission_series)
+    with store._database.reading() as connection:
+        return [dict(row) for row in connection.execute(joined).mappings()]
+
+
+def recounted(store: Store, *, verified: bool) -> list[Point]:
+    """Count all anew, from the outputs themselves and by plain sets: no hash, no cell, no order of arrival."""
+    said: dict[tuple[str, str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    days: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * 6)
+    for row in rows(store):
+        if bool(row["verified"]) is verified:
+            model, day = restored(row["model"]), row["day"]
+            said[model, row["suite_hash"], row["prompt"]][day].add(row["output"])
+            days[model, day][0] += 1
+            days[model, day][1] += row["copies"] - 1
+    for (model, _, _), by_day in said.items():
+        before: set[str] | None = None
+        for day in sorted(by_day):
+            counts = days[model, day]
+            counts[2] += 1
+            counts[3] += len(by_day[day])
+            counts[4] += before is not None and before != by_day[day]
+            counts[5] += len(by_day[day]) == 1
+            before = by_day[day]
+    return [Point(*which, *counts) for which, counts in sorted(days.items())]
+
+
+def assert_the_chart_is_right(store: Store) -> None:
+    for verified in (True, False):
+        points, models = store.submissions.chart(verified=verified, **ALWAYS)
+        assert sorted(points, key=lambda each: (each.model, each.day)) == recounted(store, verified=verified)
+        assert models == len({each.model for each in points})
+
+
+# ── Content ──
+
+
+def test_the_same_content_of_the_same_contributor_is_a_duplicate(store: Store) -> None:
+    assert add(store, result()) == ["accepted"]
+    assert add(store, result(), result()) == ["duplicate", "duplicate"]
+    for other in (
+        result(output="no"),
+        result(prompt="q"),
+        result(model="n"),
+        result(temperature=0.5),
+        result(seed=1),
+        result(suite_hash="sha256:other"),
+    ):
+        assert add(store, other) == ["accepted"], other
+    assert add(store, result(), by="ben") == ["accepted"]
+    same = result(score=1.0, metadata={"note": "scored otherwise"}, suite_version="v2", runner_version="2")
+    assert add(store, same) == ["duplicate"], "a version is a label, and a score is no content"
+    assert sum(row["copies"] for row in rows(store)) == len(rows(store)) + 3
+    assert_the_chart_is_right(store)
+
+
+def test_the_same_content_on_another_day_is_a_duplicate_that_counts_there(store: Store) -> None:
+    assert add(store, result(), timestamp=on(0)) == ["accepted"]
+    assert add(store, result(), timestamp=on(1)) == ["duplicate"]
+    assert add(store, result(), timestamp=on(1)) == ["duplicate"]
+    points, _ = store.submissions.chart(verified=True, **ALWAYS)
+    assert [(each.day, each.submissions, each.duplicates, each.changed) for each in points] == [
+        ("2026-05-01", 1, 0, 0),
+        ("2026-05-02", 1, 1, 0),
+    ]
+    assert_the_chart_is_right(store)
+
+
+def test_what_was_unverified_may_be_sent_again_once_its_suite_is_known(store: Store) -> None:
+    assert add(store, result(), verified=False) == ["accepted"]
+    assert add(store, result(), verified=True) == ["accepted"]
+    assert add(store, result(), verified=True) == ["duplicate"]
+    assert_the_chart_is_right(store)
+
+
+def test_fields_that_touch_are_never_confused(store: Store) -> None:
+    assert add(store, result(prompt="ab", output="c")) == ["accepted"]
+    assert add(store, result(prompt="a", output="bc")) == ["accepted"]
+    assert add(store, result(model="mp", prompt="x"), by="a") == ["accepted"]
+    assert add(store, result(model="m", prompt="px"), by="a") == ["accepted"]
+
+
+def test_all_that_will_be_needed_later_is_kept(store: Store) -> None:
+    output = "half \ud83d, NUL \0 and \ufdd0"
+    given = result(
+        output=output,
+        score=0.25,
+        temperature=0.5,
+        seed=-7,
+        metadata={"fingerprint": "fp_1", "note": "\ud800"},
+        assertion_result=Verdict(passed=True, details={"why": "it said so"}),
+        latency_ms=12.5,
+        result_hash="sha256:x",
+    )
+    receipt = store.submissions.add(
+        Batch([given], suite_hash=SUITE, suite_version="v1.0", runner_version="0.1", timestamp=on(0)), [True], "t1"
+    )
+    (row,) = rows(store)
+    assert restored(row["output"]) == output
+    whole = hashlib.sha256(output.encode("utf-8", "surrogatepass")).digest()
+    assert bytes(row["commitment"]) == hashlib.sha256(bytes(row["salt"]) + whole).digest()
+    assert len(row["salt"]) == 16
+    kept = ("batch", "contributor", "temperature", "seed", "fingerprint", "suite_version", "runner_version", "day")
+    assert [row[name] for name in kept] == [receipt.batch, "t1", 0.5, -7, "fp_1", "v1.0", "0.1", "2026-05-01"]
+    assert (row["score"], row["passed"], row["latency_ms"], row["received"]) == (0.25, True, 12.5, receipt.received)
+    assert receipt.ids[0].startswith("s20260501-")
+
+
+def test_two_equal_outputs_have_two_salts(store: Store) -> None:
+    add(store, result(prompt="a"), result(prompt="b"))
+    first, second = rows(store)
+    assert first["output"] == second["output"]
+    assert bytes(first["commitment"]) != bytes(second["commitment"])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"output": "é" * 600_000}, "results[1].output: has 1,200,000 bytes; at most 1,048,576"),
+        ({"timestamp": datetime.now(UTC) + timedelta(days=3)}, "which is yet to come; set the clock right"),
+        ({"metadata": {"long": "x" * 20_000}}, "results[1].metadata: has 20,011 characters; at most 16,384"),
+    ],
+)
+def test_what_does_not_fit_is_told_by_its_number_and_nothing_is_stored(
+    store: Store, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput) as found:
+        add(store, result(), result(prompt="q", **given))
+    assert message in str(found.value)
+    assert rows(store) == []
+    assert_the_chart_is_right(store)
+
+
+def test_a_time_is_of_its_day_in_utc(store: Store) -> None:
+    late = datetime.fromisoformat("2026-05-01T23:30:00-05:00")
+    add(store, result(timestamp=late), result(prompt="q", timestamp=datetime(2026, 5, 1, 23, 30)))  # noqa: DTZ001
+    assert {row["prompt"]: row["day"] for row in rows(store)} == {"p": "2026-05-02", "q": "2026-05-01"}
+
+
+# ── The chart ──
+
+
+def test_a_prompt_has_changed_when_its_outputs_differ_from_its_own_day_before(store: Store) -> None:
+    def changed() -> list[int]:
+        return [each.changed for each in store.submissions.chart(verified=True, **ALWAYS)[0]]
+
+    add(store, result("p", "a"), result("q", "a"), timestamp=on(0))
+    add(store, result("p", "a"), timestamp=on(2))
+    add(store, result("p", "b"), result("q", "a"), timestamp=on(4))
+    assert changed() == [0, 0, 1]
+    add(store, result("p", "b"), timestamp=on(2))  # late: that day has both now, so it differs from either neighbour
+    assert changed() == [0, 1, 1]
+    add(store, result("p", "a"), timestamp=on(4))
+    assert changed() == [0, 1, 0]
+    add(store, result("q", "z"), timestamp=on(1))  # a new day between two that were neighbours
+    assert changed() == [0, 1, 1, 1]
+    assert_the_chart_is_right(store)
+
+
+def test_consistency_is_the_share_of_prompts_with_one_output(store: Store) -> None:
+    add(store, result("p", "a"), result("p", "b"), result("q", "a"), result("q", "a", seed=2), timestamp=on(0))
+    (point,) = store.submissions.chart(verified=True, **ALWAYS)[0]
+    assert (point.submissions, point.prompts, point.outputs, point.consistency) == (4, 2, 3, 0.5)
+
+
+def test_unverified_results_never_meet_verified_ones(store: Store) -> None:
+    add(store, result(output="a"), timestamp=on(0))
+    add(store, result(output="b"), timestamp=on(1), verified=False)
+    add(store, result(output="a"), timestamp=on(2))
+    points, _ = store.submissions.chart(verified=True, **ALWAYS)
+    assert [(each.day, each.changed) for each in points] == [("2026-05-01", 0), ("2026-05-03", 0)]
+    assert_the_chart_is_right(store)
+
+
+def test_the_models_with_the_most_submissions_are_shown_within_the_days_that_are_asked_for(store: Store) -> None:
+    for number in range(4):
+        add(store, *(result(f"p{each}", model=f"m{number}") for each in range(number + 1)), timestamp=on(number))
+    points, models = store.submissions.chart(verified=True, **{**ALWAYS, "models": 2})
+    assert ([each.model for each in points], models) == (["m2", "m3"], 4)
+    points, models = store.submissions.chart(verified=True, first="2026-05-02", last="2026-05-03")
+    assert ([each.model for each in points], models) == (["m1", "m2"], 2)
+    assert store.submissions.chart(verified=True, model="none", **ALWAYS) == ([], 0)
+
+
+def random_batch(chance: random.Random) -> tuple[Batch, list[bool], str]:
+    """Return few models, prompts, outputs and days, so that all that can meet does."""
+    size, days = chance.choice([1, 1, 2, 5, 40]), chance.random() < 0.5
+    results = [
+        result(
+            f"p{chance.randrange(5)}",
+            chance.choice(["a", "b", "c", "\0"]),
+            chance.choice(["m", "n\0"]),
+            score=chance.choice([None, 0.0, 0.5, 1.0]),
+            seed=chance.choice([None, 1]),
+            timestamp=chance.choice([None, on(chance.randrange(7))]) if days else None,
+            suite_hash=chance.choice([None, "sha256:other"]),
+        )
+        for _ in range(size)
+    ]
+    verified = [chance.random() < 0.7 for _ in results]
+    return Batch(results, suite_hash=SUITE, timestamp=on(chance.randrange(7))), verified, chance.choice(["ann", "ben"])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_chart_equals_a_recount_after_any_submissions_in_any_order(store: Store, seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(25):
+        store.submissions.add(*random_batch(chance))
+        assert_the_chart_is_right(store)
+    assert sum(row["copies"] > 1 for row in rows(store)) > 2, "no duplicates were drawn"
+    passed = sum(
+        bool(row["passed"])
+        for row in rows(store)
+        if row["verified"] and row["model"] == "m" and row["score"] is not None
+    )
+    scored = sum(row["score"] is not None for row in rows(store) if row["verified"] and row["model"] == "m")
+    found = store.submissions.passed("m", "2000-01-01")
+    assert (found.passed, found.scored) == (passed, scored)
+
+
+def test_the_chart_equals_a_recount_after_many_have_written_at_once(url: str) -> None:
+    """Several connections of several stores: as processes do, but that they can start together."""
+    stores = [open_store(url) for _ in range(3)]
+    try:
+
+        def work(number: int) -> int:
+            chance = random.Random(number)
+            return sum(len(stores[number % 3].submissions.add(*random_batch(chance)).ids) for _ in range(12))
+
+        with ThreadPoolExecutor(6) as pool:
+            sent = sum(pool.map(work, range(6)))
+        assert_the_chart_is_right(stores[0])
+        assert sum(row["copies"] for row in rows(stores[0])) == sent
+        with stores[0]._database.reading() as connection:
+            cells = connection.execute(select(submission_cells.c.day, submission_cells.c.series_no)).all()
+        assert len(cells) == len({(row["day"], row["series_no"]) for row in rows(stores[0])})
+    finally:
+        for each in stores:
+            each.close()
+
+
+def test_a_batch_that_fails_leaves_nothing_behind_and_its_series_are_not_believed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("pramana.store.submissions.record", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            add(store, result())
+    assert rows(store) == []
+    assert add(store, result()) == ["accepted"]
+    assert_the_chart_is_right(store)
+
+
+def test_only_recent_verified_results_make_a_badge(store: Store) -> None:
+    today = date.today().isoformat()  # noqa: DTZ011 - the same day in the worst case one off, and then both are
+    add(store, result("a", score=1.0), result("b", score=0.2), result("c", score=None), timestamp=on(0))
+    add(store, result("d", score=0.4, assertion_result=Verdict(passed=True)), timestamp=on(1))
+    add(store, result("e", score=1.0), timestamp=on(1), verified=False)
+    found = store.submissions.passed("m", "2026-05-01")
+    assert (found.passed, found.scored) == (2, 3)
+    found = store.submissions.passed("m", "2026-05-02")
+    assert (found.passed, found.scored) == (1, 1)
+    assert store.submissions.passed("m", max(today, "2026-06-01")).scored == 0
+
+
+# ── What this machine has delivered ──
+
+
+def test_a_delivery_is_remembered_for_its_address_alone(store: Store) -> None:
+    store.submissions.mark_delivered("r1", "http://a")
+    store.submissions.mark_delivered("r1", "http://a")
+    assert store.submissions.delivered("http://a") == {"r1"}
+    assert store.submissions.delivered("http://b") == set()

@@ -1,0 +1,75 @@
+"""Uploaded suites on either store: the same bytes back, and a version that never changes."""
+
+import threading
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from pramana.errors import AlreadyExists, NotFound, StoreFailed
+from pramana.store.runs import Store
+from pramana.store.suites import Upload
+
+
+def tier(content: bytes, digest: str = "a") -> Upload:
+    return Upload(content, f"sha256:{digest * 64}", 1, 10)
+
+
+def test_the_same_bytes_come_back(store: Store) -> None:
+    content = b'\xef\xbb\xbf{"id": "\xc3\xa9\\u0000"}\r\n\n'
+    assert store.suites.upload("v2", {"cheap": tier(content), "full": tier(b"{}", "b")}) is True
+    assert store.suites.content("v2", "cheap") == content
+    assert store.suites.by_hash("sha256:" + "b" * 64) == b"{}"
+    assert store.suites.by_hash("sha256:" + "c" * 64) is None
+    assert store.suites.hashes("v2") == {"cheap": "sha256:" + "a" * 64, "full": "sha256:" + "b" * 64}
+    assert store.suites.hashes("v3") == {}
+    assert [(each.version, each.tier, each.test_count) for each in store.suites.list()] == [
+        ("v2", "cheap", 1), ("v2", "full", 1),
+    ]  # fmt: skip
+    with pytest.raises(NotFound, match='no suite "v2 cheep" was uploaded; did you mean "v2 cheap"'):
+        store.suites.content("v2", "cheep")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"cheap": tier(b"other", "b")},
+        {"cheap": tier(b"it"), "full": tier(b"more", "c")},
+        {"full": tier(b"it")},
+    ],
+    ids=["other content", "one tier more", "another name"],
+)
+def test_a_version_never_changes(store: Store, other: dict[str, Upload]) -> None:
+    assert store.suites.upload("v2", {"cheap": tier(b"it")}) is True
+    assert store.suites.upload("v2", {"cheap": tier(b"it, written otherwise")}) is False  # the hash is the identity
+    with pytest.raises(AlreadyExists, match="v2 is there already with other content, and never changes"):
+        store.suites.upload("v2", other)
+    assert store.suites.content("v2", "cheap") == b"it"
+    assert [each.action for each in store.changes.after(0)] == ["created"]
+
+
+def test_of_many_who_upload_a_version_one_decides_what_it_is(store: Store) -> None:
+    ended: list[Any] = []
+
+    def upload(digest: str) -> None:
+        try:
+            ended.append(store.suites.upload("v2", {f"tier-{digest}": tier(digest.encode(), digest)}))
+        except AlreadyExists:
+            ended.append("refused")
+
+    threads = [threading.Thread(target=upload, args=(digest,)) for digest in "abcdefab"]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert ended.count(True) == 1
+    assert len(store.suites.list()) == 1
+    assert set(ended) <= {True, False, "refused"}
+
+
+def test_content_that_was_damaged_is_told(store: Store) -> None:
+    store.suites.upload("v2", {"cheap": tier(b"it")})
+    with store._database.writing() as connection:
+        connection.execute(text("UPDATE suite_tiers SET content = :content"), {"content": b"no zlib"})
+    with pytest.raises(StoreFailed, match="v2 cheap is damaged"):
+        store.suites.content("v2", "cheap")

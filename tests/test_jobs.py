@@ -1,0 +1,270 @@
+"""Runs in the background: taken by exactly one, handed on, given up after three servers, cancelled; on both engines."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pramana.bench import HANDED_ON, Reach
+from pramana.errors import Conflict, InvalidInput
+from pramana.jobs import Jobs, Wanted, create, estimate
+from pramana.model import Run
+from pramana.store import open_store
+from pramana.store.queue import GAVE_UP, TRIES
+from pramana.store.runs import Store
+
+REACH = Reach(for_others=True)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/store.sqlite3"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    opened = open_store(url)
+    yield opened
+    opened.close()
+
+
+@contextmanager
+def working(store: Store, **given: Any) -> Iterator[Jobs]:
+    jobs = Jobs(store, **given)
+    jobs.start()
+    try:
+        yield jobs
+    finally:
+        jobs.close()
+        assert not jobs._thread.is_alive()
+
+
+def queue(store: Store, model: str = "fake:echo", **given: Any) -> Run:
+    return create(store, Wanted((model,), "v1.0", "cheap", **given), "Ann", REACH)
+
+
+def wait_for(condition: Callable[[], bool], within: float = 20.0) -> None:
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def has_more(store: Store, run_id: str, than: int) -> bool:
+    return store.run(run_id).stored > than
+
+
+def keys(store: Store, run_id: str) -> list[Any]:
+    return [result.key for _, result in store.results(run_id)]
+
+
+def test_queued_runs_are_carried_out_several_at_once_the_oldest_first(store: Store) -> None:
+    runs = [queue(store, "fake:latency=0.3", limits={"concurrency": 100}) for _ in range(5)]
+    assert [run.status for run in runs] == ["queued"] * 5
+    with working(store, at_once=2) as jobs:
+        wait_for(lambda: store.run(runs[0].id).status == "running")
+        assert set(jobs.under_way) <= {runs[0].id, runs[1].id}
+        assert store.run(runs[4].id).status == "queued"
+        wait_for(lambda: all(store.run(run.id).status == "finished" for run in runs))
+    ends = [store.run(run.id).finished for run in runs]
+    assert ends[0] <= ends[2] <= ends[4]  # type: ignore[operator]
+    assert [store.run(run.id).creator for run in runs] == ["Ann"] * 5
+
+
+def test_of_many_servers_exactly_one_takes_an_orphan(store: Store, url: str) -> None:
+    """Its server was killed in the middle: the lease names a process that is no more."""
+    run = queue(store, "fake:latency=0.05", limits={"concurrency": 1})
+    take = (
+        "import sys; from pramana.store import open_store; from pramana.store.lease import this_process\n"
+        "assert open_store(sys.argv[1]).take(sys.argv[2], this_process(), 60)"
+    )
+    environment = dict(os.environ)  # noqa: TID251 - a child gets what we have
+    subprocess.run([sys.executable, "-c", take, url, run.id], env=environment, check=True, timeout=60)
+    assert store.run(run.id).status == "running"
+    assert store.waiting() == [run.id]
+    others = [open_store(url) for _ in range(3)]
+    jobs = [Jobs(each) for each in (store, *others)]
+    for each in jobs:
+        each.start()
+    try:
+        wait_for(lambda: bool(store.run(run.id).stored))
+        assert sum(run.id in each.under_way for each in jobs) == 1
+        wait_for(lambda: store.run(run.id).status == "finished")
+    finally:
+        for each in jobs:
+            each.close()
+        for other in others:
+            other.close()
+    assert len(keys(store, run.id)) == len(set(keys(store, run.id))) == 10
+    assert store.attempts(run.id) == 2
+
+
+def test_a_run_whose_servers_end_three_times_is_given_up_and_can_be_resumed(store: Store) -> None:
+    run = queue(store)
+    for attempt in range(TRIES):
+        assert store.take(run.id, f"process {attempt} of a machine that is gone", seconds=-1)
+    with working(store):
+        wait_for(lambda: store.run(run.id).status == "interrupted")
+        assert (
+            store.run(run.id).reason == GAVE_UP == "its server ended three times while it ran; resume it to try again"
+        )
+        assert store.run(run.id).stored == 0
+        store.requeue(run.id)
+        wait_for(lambda: store.run(run.id).status == "finished")
+
+
+def test_a_server_that_ends_hands_its_runs_on_and_no_attempt_is_counted(store: Store) -> None:
+    run = queue(store, "fake:latency=0.2", limits={"concurrency": 1})
+    for _ in range(TRIES + 1):
+        with working(store) as jobs:
+            before = store.run(run.id).stored
+            wait_for(partial(has_more, store, run.id, before))
+            began = time.monotonic()
+            jobs.close()
+            assert time.monotonic() - began < 3
+        left = store.run(run.id)
+        assert (left.status, left.reason, store.attempts(run.id)) == ("queued", HANDED_ON, 0)
+        assert store.holder(run.id) is None
+    with working(store):
+        wait_for(lambda: store.run(run.id).status == "finished")
+    assert len(keys(store, run.id)) == len(set(keys(store, run.id))) == 10
+
+
+def test_what_hangs_keeps_no_server_from_ending(store: Store) -> None:
+    run = queue(store, "fake:latency=600")
+    with working(store) as jobs:
+        wait_for(lambda: store.run(run.id).status == "running" and run.id in jobs.under_way)
+        time.sleep(0.3)
+        began = time.monotonic()
+        jobs.close()
+        assert time.monotonic() - began < 7
+    assert (store.run(run.id).status, store.attempts(run.id)) == ("queued", 0)
+
+
+def test_a_run_that_hangs_is_cancelled_within_seconds(store: Store) -> None:
+    run = queue(store, "fake:latency=600")
+    with working(store):
+        wait_for(lambda: store.run(run.id).status == "running")
+        began = time.monotonic()
+        assert store.cancel(run.id).status == "running"
+        wait_for(lambda: store.run(run.id).status == "cancelled")
+        assert time.monotonic() - began < 7
+    with pytest.raises(Conflict, match="it is cancelled"):
+        store.cancel(run.id)
+
+
+def test_a_queued_run_is_cancelled_at_once_and_never_begun(store: Store) -> None:
+    run = queue(store)
+    assert store.cancel(run.id).status == "cancelled"
+    with working(store):
+        other = queue(store)
+        wait_for(lambda: store.run(other.id).status == "finished")
+    assert (store.run(run.id).status, store.attempts(run.id)) == ("cancelled", 0)
+
+
+def test_a_run_cancelled_while_its_server_died_is_not_begun_again(store: Store) -> None:
+    run = queue(store)
+    assert store.take(run.id, "process of another machine", seconds=0.5)
+    assert store.cancel(run.id).status == "running"
+    with working(store):
+        wait_for(lambda: store.run(run.id).status == "cancelled")
+    assert store.run(run.id).stored == 0
+
+
+def test_runs_of_the_command_line_are_left_alone(store: Store) -> None:
+    from pramana.bench import Sources, evaluate
+    from pramana.load.selection import Selection
+
+    run = evaluate(store, Sources.tier("v1.0", "cheap", Selection()), ["fake:echo"])
+    with working(store):
+        other = queue(store)
+        wait_for(lambda: store.run(other.id).status == "finished")
+        assert (store.run(run.id).status, store.run(run.id).stored) == ("running", 0)
+    with pytest.raises(Conflict, match=f"pramana run --resume {run.id}"):
+        store.requeue(run.id)
+
+
+def test_a_run_that_is_deleted_while_it_waits_harms_nobody(store: Store) -> None:
+    with working(store, at_once=1):
+        first = queue(store, "fake:latency=0.2", limits={"concurrency": 10})
+        second, third = queue(store), queue(store)
+        store.delete_run(second.id)
+        wait_for(lambda: store.run(third.id).status == "finished")
+    assert store.run(first.id).status == "finished"
+
+
+def test_many_queue_and_cancel_at_once_and_every_run_ends_once(store: Store) -> None:
+    with working(store) as jobs:
+        runs: list[str] = []
+
+        def one(number: int) -> None:
+            run = queue(store, f"fake:latency=0.05,seed={number}")
+            jobs.wake()
+            runs.append(run.id)
+            if number % 3 == 0:
+                store.cancel(run.id)
+
+        threads = [threading.Thread(target=one, args=(number,)) for number in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        wait_for(lambda: all(store.run(each).status not in ("queued", "running") for each in runs), 40)
+    for each in runs:
+        found = store.run(each)
+        assert found.status in ("finished", "cancelled")
+        assert len(keys(store, each)) == len(set(keys(store, each))) == found.stored
+        assert found.status == "cancelled" or found.stored == 10
+
+
+def test_a_recording_is_read_only_where_a_server_may(store: Store) -> None:
+    """Also when a person at the command line goes on with what came through the API."""
+    import asyncio
+
+    from pramana.bench import Limits, execute
+
+    secret = Path(os.environ["PRAMANA_HOME"]).parent / "secret.wav"  # noqa: TID251 - set by the tests
+    secret.write_bytes(b"RIFF")
+    store.scenarios.create(
+        {
+            "id": "named-path", "name": "n", "type": "task-completion", "prompt": "p", "expectedOutcome": "o",
+            "promptAudioUrl": str(secret), "tags": [], "language": "en", "difficulty": "easy", "assert": None,
+            "reference": None, "turns": None, "conditions": None,
+        }
+    )  # fmt: skip
+    from pramana.store.scenarios import Filter
+
+    wanted = Wanted(("fake-voice",), scenarios=Filter(ids=("named-path",)))
+    run = create(store, wanted, None, REACH)
+    with working(store):
+        wait_for(lambda: store.run(run.id).status == "finished")
+    again = create(store, wanted, None, REACH)
+    asyncio.run(execute(store, again, Limits()))
+    for each in (run, again):
+        ((_, result),) = store.results(each.id)
+        assert result.failure
+        assert "which only the command line reads" in result.failure.message
+
+
+def test_an_estimate_counts_calls_of_scripts_judges_and_embedders(store: Store) -> None:
+    wanted = Wanted(("fake", "fake:echo"), "v1.0", "comprehensive", repeats=2, judge="gpt-5")
+    found = estimate(store, wanted, REACH)
+    assert (found.cases, found.results) == (75, 300)
+    shares = {(each.purpose, each.model): each for each in found.shares}
+    assert shares["model", "fake"].calls == 150
+    judged = shares["judge", "gpt-5"]
+    assert judged.calls == 22 * 4
+    assert judged.cost_usd
+    assert found.total("cost_usd") == pytest.approx(judged.cost_usd)
+    with pytest.raises(InvalidInput, match="python:os:getcwd"):
+        estimate(store, Wanted(("python:os:getcwd",), "v1.0", "cheap"), REACH)

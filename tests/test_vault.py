@@ -1,0 +1,150 @@
+"""The vault: what goes in comes out with the right key, and with no other; its key file is made once, for one user."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cryptography.fernet import Fernet
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pramana import settings
+from pramana.errors import Locked, PramanaError
+from pramana.vault import Vault, open_vault
+
+SECRET = "sk-a-key-of-somebody-0123456789"
+
+
+def new_key() -> str:
+    return Fernet.generate_key().decode()
+
+
+@given(st.text(st.characters(codec=None)))
+def test_any_text_comes_out_as_it_went_in(text: str) -> None:
+    vault = Vault([Fernet.generate_key().decode()], "here")
+    assert vault.unlock(vault.lock(text)) == text
+
+
+def test_what_is_locked_shows_nothing_and_never_looks_the_same_twice() -> None:
+    vault = open_vault()
+    first, second = vault.lock(SECRET), vault.lock(SECRET)
+    assert first != second
+    assert SECRET not in first
+    assert SECRET not in repr(vault)
+
+
+def test_another_key_opens_nothing_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    locked = open_vault().lock(SECRET)
+    settings.key_file().unlink()
+    with pytest.raises(
+        Locked, match=r"locked by another key than .*secret\.key holds; put the right one there"
+    ) as told:
+        open_vault().unlock(locked)
+    assert SECRET not in str(told.value)
+    assert told.value.__cause__ is None
+    monkeypatch.setenv("PRAMANA_SECRET_KEY", new_key())
+    with pytest.raises(Locked, match="another key than PRAMANA_SECRET_KEY holds"):
+        open_vault().unlock(locked)
+
+
+@pytest.mark.parametrize("damage", ["", "x", "é", "gAAAA", "\0"])
+def test_what_was_never_locked_is_told_apart_from_a_defect(damage: str) -> None:
+    for act in (open_vault().unlock, open_vault().renew):
+        with pytest.raises(Locked):
+            act(damage)
+
+
+def test_a_new_key_takes_over_from_an_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = new_key(), new_key()
+    monkeypatch.setenv("PRAMANA_SECRET_KEY", old)
+    locked = open_vault().lock(SECRET)
+    monkeypatch.setenv("PRAMANA_SECRET_KEY", f" {new} , {old},")
+    assert open_vault().unlock(locked) == SECRET
+    renewed = open_vault().renew(locked)
+    monkeypatch.setenv("PRAMANA_SECRET_KEY", new)
+    assert open_vault().unlock(renewed) == SECRET
+    with pytest.raises(Locked):
+        open_vault().unlock(locked)
+
+
+def test_a_team_moves_from_the_file_to_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    locked = open_vault().lock(SECRET)
+    monkeypatch.setenv("PRAMANA_SECRET_KEY", new_key())
+    assert open_vault().unlock(locked) == SECRET
+    settings.key_file().unlink()
+    with pytest.raises(Locked):
+        open_vault().unlock(locked)
+    assert not settings.key_file().exists()
+
+
+def test_a_key_that_openssl_made_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRAMANA_SECRET_KEY", "+/" * 21 + "8=")
+    assert open_vault().unlock(open_vault().lock(SECRET)) == SECRET
+
+
+@pytest.mark.parametrize("wrong", ["hunter2", "A" * 43, "A" * 44 + "=", "A" * 42 + "é="])
+def test_what_is_no_key_is_refused_without_being_shown(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRAMANA_SECRET_KEY", wrong)
+    with pytest.raises(Locked, match="key 1 of PRAMANA_SECRET_KEY is not 32 bytes in base64; make one with") as told:
+        open_vault()
+    assert wrong not in str(told.value)
+
+
+# ── The key file ──
+
+
+def test_the_key_file_is_for_its_user_alone() -> None:
+    before = os.umask(0)
+    try:
+        locked = open_vault().lock(SECRET)
+    finally:
+        os.umask(before)
+    path = settings.key_file()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert open_vault().unlock(locked) == SECRET
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])
+def test_a_key_file_that_others_can_touch_is_refused_with_what_to_do(mode: int) -> None:
+    open_vault()
+    path = settings.key_file()
+    path.chmod(mode)
+    with pytest.raises(Locked, match=rf"\(mode {mode:04o}\).*run: chmod 600 {path}"):
+        open_vault()
+    path.chmod(0o600)
+    open_vault()
+
+
+def test_an_empty_or_foreign_key_file_is_not_replaced() -> None:
+    path = settings.key_file()
+    path.parent.mkdir(parents=True)
+    path.touch(0o600)
+    with pytest.raises(Locked, match="holds no key"):
+        open_vault()
+    path.write_bytes(b"\xff\xfe not a key")
+    with pytest.raises(Locked, match=r"key 1 of .* is not 32 bytes"):
+        open_vault()
+    assert path.read_bytes() == b"\xff\xfe not a key"
+
+
+def test_of_many_processes_the_first_ones_key_stands(tmp_path: Path) -> None:
+    code = "from pramana.vault import open_vault; print(open_vault().lock('x'))"
+    environment = {**os.environ, "PRAMANA_HOME": str(tmp_path / "shared")}  # noqa: TID251 - a child gets what it gets
+    many = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
+    locked = [process.communicate(timeout=60)[0].strip() for process in many]
+    keys = (tmp_path / "shared" / "secret.key").read_text().split()
+    assert [Vault(keys, "there").unlock(each) for each in locked] == ["x"] * 8
+    assert len(list((tmp_path / "shared").iterdir())) == 1
+
+
+def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PRAMANA_HOME", str(tmp_path / "file" / "below"))
+    with pytest.raises(PramanaError, match=r"cannot be (made|read)"):
+        open_vault()
