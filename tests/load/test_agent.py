@@ -140,6 +140,40 @@ def changed(old: str, new: str) -> str:
         (changed("url: wss://desk.example/{model}\n", ""), "", "url is missing", 1, 1),
         (changed("{model}", "{modle}"), "url", '{modle} is no value that can stand here; did you mean "model"?', 2, 1),
         (changed("{model}", "{system_prompt}"), "url", "{system_prompt} is not known in every call; write", 2, 1),
+        (changed("{model}", "{voice}"), "url", "write {voice|what stands there otherwise}", 2, 1),
+        (changed("{model}", "{key}"), "url", "a key belongs in a header: Authorization: Bearer {key}", 2, 1),
+        (changed("{model}", "{model}?key={key}"), "url", "a key belongs in a header", 2, 1),
+        (GOOD + "dial: {path: '/{key}', socket: url}", "dial.path", "a key belongs in a header", 9, 8),
+        (GOOD + "bye: {k: '{key}'}", "bye[0].k", "write {key|what stands there otherwise}, or end the key in ?", 9, 7),
+        (changed("desk.example", "me:pass-word@desk.example"), "url", "has a user or a password", 2, 1),
+        (changed("desk.example", "me@desk.example"), "url", "write {key} and set WEBSOCKET_API_KEY", 2, 1),
+        (GOOD + "base_url: https://me:pw@desk.example", "base_url", "has a user or a password", 9, 1),
+        (GOOD + "base_url: https://desk.example?token=abc", "base_url", 'a secret stands in "token" of the address', 9, 1),
+        (changed("{model}", "{model}?a=1&api_key=abc"), "url", 'a secret stands in "api_key" of the address', 2, 1),
+        (changed("{model}", "{model}?accessToken=abc"), "url", "write {key} and set WEBSOCKET_API_KEY", 2, 1),
+        (changed("{model}", "{model}?sig=abc#x"), "url", 'a secret stands in "sig"', 2, 1),
+        (changed("{model}", "{model}?token={key|abcdef}"), "url", 'a secret stands in "token"', 2, 1),
+        (GOOD + "dial: {path: '/call?secret=abc', socket: url}", "dial.path", 'a secret stands in "secret"', 9, 8),
+        (GOOD + "headers: {Authorization: Bearer abc}", "headers.Authorization", "a secret stands in", 9, 11),
+        (GOOD + "headers: {X-Api-Key: abc}", "headers.X-Api-Key", "write {key} and set WEBSOCKET_API_KEY", 9, 11),
+        (GOOD + "headers: {x-auth-token: 'a {key|bc}'}", "headers.x-auth-token", "a secret stands in", 9, 11),
+        (GOOD + "headers: {client_secret: abc}", "headers.client_secret", "a secret stands in", 9, 11),
+        (GOOD + "dial: {path: /c, socket: u, headers: {xi-api-key: abc}}", "dial.headers.xi-api-key", "a secret stands", 9, 39),
+        (GOOD + "headers: {'': x}", "headers.", '"" is no name of a header', 9, 11),
+        (GOOD + "headers: {X Y: x}", "headers.X Y", '"X Y" is no name of a header', 9, 11),
+        (GOOD + "headers: {Ä: x}", "headers.Ä", "is no name of a header", 9, 11),
+        (GOOD + "headers: {'X:': x}", "headers.X:", "is no name of a header", 9, 11),
+        (GOOD + 'headers: {"X\\r\\nEvil": x}', "headers.X\r\nEvil", "is no name of a header", 9, 11),
+        (GOOD + "headers: {Host: evil}", "headers.Host", "Host is part of how a connection is made", 9, 11),
+        (GOOD + "headers: {content-length: 9}", "headers.content-length", "is part of how a connection is made", 9, 11),
+        (GOOD + "headers: {Upgrade: x}", "headers.Upgrade", "is part of how a connection is made", 9, 11),
+        (GOOD + "headers: {Connection: x}", "headers.Connection", "is part of how a connection is made", 9, 11),
+        (GOOD + "headers: {Sec-WebSocket-Key: x}", "headers.Sec-WebSocket-Key", "is part of how a connection", 9, 11),
+        (GOOD + 'headers: {X-A: "a\\r\\nEvil: 1"}', "headers.X-A", "the value has a line break", 9, 11),
+        (GOOD + 'headers: {X-A: "{model}\\nEvil: 1"}', "headers.X-A", "the value has a line break", 9, 11),
+        (GOOD + "headers: {X-A: ü}", "headers.X-A", "a letter that no header has", 9, 11),
+        (GOOD + "headers: {X-A: 'a '}", "headers.X-A", "a blank at its end", 9, 11),
+        (GOOD + "dial: {path: /c, socket: u, headers: {Host: x}}", "dial.headers.Host", "how a connection is made", 9, 39),
         (changed("{model}", "{"), "url", "a brace stands alone in", 2, 1),
         (changed("{model}", "{}"), "url", "{} names no value", 2, 1),
         (changed("{model}", "{audio}"), "url", "{audio} is no value that can stand here", 2, 1),
@@ -189,6 +223,20 @@ def test_what_is_wrong_is_told_at_its_place(text: str, path: str, message: str, 
     [(found, said, *place), *_] = wrong(text)
     assert (found, place) == (path, [line, column])
     assert message in said
+
+
+def test_what_only_sounds_like_a_secret_or_holds_a_key_by_its_name_is_none() -> None:
+    given = one(
+        changed("{model}", "{model}?keyterm=desk&max_tokens=9&author=me&token={key|}&auth={parameters.auth|}&key=")
+        + "base_url: https://desk.example/{a@b\n"
+        + "headers: {Authorization: 'Bearer {key}', X-Api-Key: '{key}', X-Keywords: a b, Sec-WebSocket-Protocol: desk}\n"
+    )
+    assert given.headers["Sec-WebSocket-Protocol"] == "desk"
+
+
+def test_no_problem_tells_the_secret_it_is_about() -> None:
+    for line in ("headers: {Authorization: Bearer s3cr3t}", "base_url: https://me:s3cr3t@desk.example?key=s3cr3t"):
+        assert not any("s3cr3t" in message for _, message, *_ in wrong(GOOD + line))
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:

@@ -297,7 +297,7 @@ def test_a_frame_that_is_no_json_is_an_error(ready: Ready) -> None:
     heard, _ = called(ready, quick(bad_json=True))
     [error] = events(heard, "error")
     assert error.error == "protocol"
-    assert "is not JSON; it begins" in error.text
+    assert "is not JSON: " in error.text
 
 
 def test_a_rate_that_is_announced_is_taken() -> None:
@@ -449,9 +449,10 @@ def test_elevenlabs_pings_are_answered_and_stale_sound_is_dropped() -> None:
     assert agent.pongs == [1]
     assert wire.read(agent.sound(b"\1\0" * 10)[0])[0].kind == "agent_audio"
     told = [event for message in agent.interrupted(sending=True) for event in wire.read(message)]
-    assert [event.kind for event in told] == ["interrupted", "unknown", "unknown"]
+    assert [event.kind for event in told] == ["interrupted", "unknown", "agent_text"]
     assert told[1].detail == {"dropped": 2}
-    assert told[2].detail["corrected"] == QUICK.text[:5]
+    assert (told[2].text, told[2].final) == (QUICK.text[:5], True)
+    assert told[2].detail == {"corrects": QUICK.text}
     assert wire.read(agent.sound(b"\1\0" * 10)[0])[0].kind == "agent_audio"
 
 

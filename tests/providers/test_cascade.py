@@ -16,7 +16,17 @@ from pramana.embedded.voice import speak
 from pramana.errors import InvalidInput, ProviderError, RateLimited, Unavailable
 from pramana.model import Line, Turn, Utterance
 from pramana.providers import cascade
-from pramana.providers.cascade import SPOKEN, Cascade, EmbeddedEars, EmbeddedMouth, Hearing, Machine, Place, around
+from pramana.providers.cascade import (
+    SPOKEN,
+    Cascade,
+    CascadeChannel,
+    EmbeddedEars,
+    EmbeddedMouth,
+    Hearing,
+    Machine,
+    Place,
+    around,
+)
 from pramana.providers.fake import Fake
 from pramana.providers.fake import parse as parse_fake
 from pramana.providers.http import Account
@@ -350,3 +360,43 @@ def test_two_event_loops_of_one_process_share_the_machine() -> None:
     for thread in both:
         thread.join(5)
     assert (sorted(busy.began), busy.most) == (["one", "two"], 1)
+
+
+def test_it_has_no_clock_and_says_interrupted_whenever_it_is_talked_into() -> None:
+    async def go() -> list[list[str]]:
+        channel = CascadeChannel(around(Fake()), Dial("x"))
+        await channel.receive()  # ready
+
+        async def told() -> list[str]:
+            channel._caller_speaks()
+            found: list[str] = [(await channel.receive()).events[0].kind]
+            while not channel._events.empty():
+                found.append((await channel.receive()).events[0].kind)
+            return found
+
+        try:
+            before = await told()  # nothing was said
+            channel._play(bytes(32))  # a millisecond, which is over at once: whether it was heard, the call knows
+            await channel.receive()
+            await asyncio.sleep(0.02)
+            sent = await told()
+            again = await told()
+            channel._answering = asyncio.create_task(asyncio.sleep(60))
+            await asyncio.sleep(0)
+            produced = await told()
+            await asyncio.wait([channel._answering])
+            assert channel._answering.cancelled()
+            return [before, sent, again, produced]
+        finally:
+            await channel.close()
+
+    start, stops = ["user_speech_start"], ["user_speech_start", "interrupted"]
+    assert asyncio.run(go()) == [start, stops, start, stops]
+
+
+def test_an_interruption_of_what_was_heard_to_its_end_is_none(scenes: dict[str, Scene]) -> None:
+    scene = scenes["two lines"]
+    assert not events(scene.held, "interrupted")
+    ignored = [each["detail"] for each in events(scene.held, "unknown")]
+    assert [each["event"] for each in ignored] == ["interrupted"]
+    assert scene.held.cut == (False, False)

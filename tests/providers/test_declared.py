@@ -650,3 +650,33 @@ def test_a_greeting_that_cannot_be_written_ends_the_call_before_it_began() -> No
 
 def test_nobody_knows_which_agents_there_are() -> None:
     assert asyncio.run(opened(DESK, "http://127.0.0.1:1").models()) == []
+
+
+def test_replies_that_wait_for_sound_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = rule("mark", reply=[{"mark": "{message.n}"}], when="played")
+    call = wire(mark, rule("stop", "interrupted"), downlink={"rate": 16000})
+    call.read(said("sound", data=b64(bytes(64000))))
+    monkeypatch.setattr("pramana.providers.declared_wire.MOST_OWED_BYTES", 10_000)
+    for _ in range(2):
+        assert call.read(said("mark", n="x" * 4000)) == []
+    with pytest.raises(BrokenReply, match="Desk asks for more replies than any call owes"):
+        call.read(said("mark", n="x" * 4000))
+    stopped, replies = call.read(said("stop"))
+    assert (stopped.kind, len(replies.send), call._owed_bytes) == ("interrupted", 2, 0)
+    call = wire(mark, downlink={"rate": 16000})
+    for number in range(30):  # paid as they fall due, they are owed no more
+        call.read(said("sound", data=b64(bytes(640))))
+        assert call.read(said("mark", n=f"{number}{'x' * 4000}")) == []
+        assert len(call.speak(bytes(640))) == (1 if number == 0 else 2)
+    monkeypatch.setattr("pramana.providers.declared_wire.MOST_OWED", 5)
+    call = wire(mark, downlink={"rate": 16000})
+    call.read(said("sound", data=b64(bytes(64000))))
+    for _ in range(5):
+        call.read(said("mark", n=1))
+    with pytest.raises(BrokenReply, match="more replies"):
+        call.read(said("mark", n=1))
+
+
+def test_a_header_may_name_a_protocol_of_the_socket() -> None:
+    [got] = calling(desk(headers={"Sec-WebSocket-Protocol": "desk"}))
+    assert got.headers["Sec-WebSocket-Protocol"] == "desk"

@@ -617,3 +617,20 @@ def test_a_call_of_the_referee_without_a_key_is_refused() -> None:
                 pass
 
     serve(use)
+
+
+# ── Memory ──
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"toolCall": {"functionCalls": [{}] * 101}},
+        {"serverContent": {"modelTurn": {"parts": [{"text": "a"}] * 101}}},
+        {f"unknown{number}": 1 for number in range(101)},
+    ],
+)
+def test_a_message_of_thousands_of_things_is_refused(message: dict[str, Any]) -> None:
+    with pytest.raises(BrokenReply, match="does not fit the format"):
+        LiveWire(DIAL).read(json.dumps(message))
+    assert len(LiveWire(DIAL).read(json.dumps({"toolCall": {"functionCalls": [{}] * 100}}))) == 100

@@ -802,3 +802,47 @@ def test_the_server_runs_as_a_program_and_writes_its_log(tmp_path: Path) -> None
     }
     assert (logged["call"], logged["asked"], logged["leading_silence_s"]) == (0, "call-7", 0.1)
     assert 0 <= at - logged["sent_at"] < 0.1
+
+
+# ── Memory ──
+
+
+def part(item: str, data: str = "AAA=", index: int = 0) -> str:
+    return json.dumps({"type": "response.output_audio.delta", "item_id": item, "delta": data, "content_index": index})
+
+
+def test_nothing_is_remembered_of_sound_that_is_none() -> None:
+    wire = RealtimeWire(DIAL)
+    for number in range(50):
+        assert wire.read(part(f"{number}", "")) == []
+    assert (wire._items, wire._sounded) == ({}, False)
+    started = wire.read('{"type":"input_audio_buffer.speech_started"}')
+    assert [event.kind for event in started] == ["user_speech_start"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "response.output_audio.delta", "delta": "AAA=", "item_id": "x" * 201},
+        {"type": "response.created", "response": {"id": "x" * 201}},
+        {"type": "response.output_audio_transcript.done", "transcript": "a", "item_id": "x" * 201},
+    ],
+)
+def test_an_id_that_would_fill_memory_is_refused(message: dict[str, Any]) -> None:
+    wire = RealtimeWire(DIAL)
+    with pytest.raises(BrokenReply, match="does not fit the format"):
+        wire.read(json.dumps(message))
+    assert (wire._items, wire._said, wire._last) == ({}, set(), None)
+
+
+def test_a_response_has_so_many_parts_and_no_more() -> None:
+    wire = RealtimeWire(DIAL)
+    for number in range(1000):
+        wire.read(part("i", index=number))
+    with pytest.raises(BrokenReply, match="does not fit the format"):
+        wire.read(part("i", index=1000))
+    for number in range(2000):
+        said = {"type": "response.output_audio_transcript.done", "transcript": "a", "content_index": number}
+        wire.read(json.dumps(said))
+    assert len(wire._items) < 1100
+    assert len(wire._said) < 1100

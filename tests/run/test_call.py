@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pramana import audio
-from pramana.errors import Unavailable
+from pramana.errors import BrokenReply, KeyInAnswer, Unavailable
 from pramana.model import Line, Outcome, Target, Utterance
 from pramana.providers.fake_voice import FakeVoice, parse
 from pramana.providers.http import Account
@@ -686,3 +686,66 @@ def test_an_event_that_no_log_can_hold_ends_no_call() -> None:
     detail = events(call_, "unknown")[0]["detail"]
     assert (detail["half"], detail["huge"]) == ("?", str(10**400))
     assert events(call_, "agent_text")[0]["text"] == "y?s"
+
+
+# ── What a hostile agent says ──
+
+
+def test_one_piece_that_could_never_be_played_is_refused_before_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playout, "MOST_AHEAD_S", 1.0)
+    made = Playout(PCM)
+    with pytest.raises(BrokenReply, match="1 s more of sound than could be played"):
+        made.add(tone(1.1).tobytes(), 0.0)
+    assert made.end == 0.0
+    made.add(tone(0.9).tobytes(), 0.0)
+
+
+def test_halves_of_a_character_that_come_in_two_pieces_are_one() -> None:
+    def halves(it: Scripted, _: int) -> None:
+        it.answer(0.2, "", done=False)
+        it.tell(*(Event("agent_text", piece) for piece in ("At nine ", "\ud83d", "\ude00")), Event("turn_done"))
+
+    call_ = held(Scripted(halves), [said()])
+    assert (call_.reason, call_.answers) == ("done", ("At nine \U0001f600",))
+    assert [each["text"] for each in events(call_, "agent_text")[1:]] == ["At nine ", "?", "?"]
+    alone = held(Scripted(lambda it, _: it.answer(0.2, "At \ud800 nine")), [said()])
+    assert alone.answers == ("At \ufffd nine",)
+    assert alone.answers[0].encode()
+
+
+KEY = "sk-secret-ABCDEFGHIJKLMNOP0123456789"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [Event("agent_text", "It is "), Event("agent_text", KEY[:20]), Event("agent_text", KEY[20:])],
+        [Event("agent_text", KEY[:20], final=True), Event("agent_text", KEY[20:], final=True)],
+        [Event("user_text", KEY[:20]), Event("agent_text", "well"), Event("user_text", KEY[20:], final=True)],
+        [Event("unknown", detail={"event": "delta", "text": each}) for each in (KEY[:9], KEY[9:])],
+    ],
+)
+def test_a_call_in_which_a_key_was_said_in_pieces_is_not_kept(pieces: list[Event]) -> None:
+    def says(it: Scripted, _: int) -> None:
+        it.tell(*pieces)
+        it.answer(0.2, "yes")
+
+    channel = Scripted(says)
+    channel.holds_key = lambda text: KEY in text  # type: ignore[attr-defined]
+    with pytest.raises(KeyInAnswer, match="nothing of the call is stored") as caught:
+        held(channel, [said()])
+    assert KEY[:20] not in str(caught.value)
+    assert not caught.value.transient
+    assert channel.is_closed
+
+
+def test_details_count_as_words_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call, "MOST_TEXT", 10_000)
+
+    def fills(it: Scripted, _: int) -> None:
+        for _ in range(5):
+            it.tell(Event("user_speech_stop", detail={"item_id": "x" * 4000}))
+
+    call_ = held(Scripted(fills), [said()])
+    assert call_.reason == "error"
+    assert len(events(call_, "user_speech_stop")) == 2

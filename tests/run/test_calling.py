@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pramana import audio
-from pramana.errors import AuthenticationFailed, ProviderError, RateLimited, Rejected, Unavailable
+from pramana.errors import AuthenticationFailed, KeyInAnswer, ProviderError, RateLimited, Rejected, Unavailable
 from pramana.model import Call, Line, Reply, Request, Speech, Target, Turn, Usage, Utterance
 from pramana.providers.fake_voice import FakeVoice, parse
 from pramana.providers.voice import Channel, Dial, Event, Format, Heard
@@ -428,3 +428,85 @@ def test_who_calls_may_say_whether_the_agent_greets(
 def test_a_word_about_greeting_that_is_none_is_refused() -> None:
     with pytest.raises(Rejected, match="true or false, not 'maybe'"):
         failed(ProviderError("x"), greets="maybe")
+
+
+# ── Keys, and who never answers ──
+
+KEY = "sk-secret-ABCDEFGHIJKLMNOP0123456789"
+
+
+class Tells(Failing):
+    """An agent that says its own key in two pieces, and may then fail."""
+
+    def holds_key(self, text: str) -> bool:
+        return KEY in text
+
+    async def dial(self, dial: Dial) -> Any:
+        await super().dial(dial)
+        said = (Event("agent_text", KEY[:20]), Event("agent_text", KEY[20:]), Event("turn_done"))
+        self.events.put_nowait(Heard(time.monotonic(), said))
+        return self
+
+
+@pytest.mark.parametrize("error", [ProviderError("it broke"), Unavailable("come back later")])
+def test_of_a_call_with_a_key_in_it_nothing_is_kept_also_where_the_agent_fails(error: ProviderError) -> None:
+    agent, kept = Tells(error), list[bytes]()
+
+    def keep(data: bytes) -> str:
+        kept.append(data)
+        return "x"
+
+    async def go() -> None:
+        calls = Calls(agent, "failing", keep, None, Patience(answer_within_s=1))
+        within = Asking(Target("a", "failing", "a"), calls, Limiter(1), Budget(), lambda *_: None)
+        try:
+            await Calling(within, calls)(Request("a", (), {}, speech=Speech(spoken(Line("hello")), "en", "voice")))
+        finally:
+            assert not calls._broken
+
+    with pytest.raises(KeyInAnswer) as caught:
+        asyncio.run(go())
+    assert (caught.value.code, caught.value.fatal) == ("key_in_answer", False)
+    assert (kept, agent.dialled) == ([], 1)
+
+
+def silent() -> Unavailable:
+    """Return what is raised where an agent takes the connection and says nothing."""
+    error = Unavailable("Desk (desk.example) was not ready for a call within 30 s")
+    error.__cause__ = TimeoutError()
+    return error
+
+
+@pytest.mark.usefixtures("hurried")
+def test_an_agent_that_has_been_silent_to_everyone_is_not_waited_for_again() -> None:
+    agent = Agent("tone", refuses=silent())
+
+    async def go(calls: Calls) -> None:
+        within = Asking(Target("a", "a", "a"), calls, Limiter(1), Budget(), lambda *_: None)
+        await Calling(within, calls)(Request("a", (), {}, speech=Speech(spoken(Line("hello")), "en", "voice")))
+
+    calls = Calls(agent, "a", lambda _: "", None)
+    with pytest.raises(Unavailable, match="within 30 s") as caught:
+        asyncio.run(go(calls))
+    assert (len(agent.dials), caught.value.fatal) == (1, True)
+    # One that has been ready for another call may have no place for one more: it is called again.
+    agent.refuses = silent()
+    calls.reached.set()
+    with pytest.raises(Unavailable) as again:
+        asyncio.run(go(calls))
+    assert (len(agent.dials), again.value.fatal) == (1 + asking.FIRST_ATTEMPTS, False)
+    # And what is said by a server that is in trouble is no silence.
+    agent.refuses = Unavailable("busy")
+    with pytest.raises(Unavailable):
+        asyncio.run(go(Calls(agent, "a", lambda _: "", None)))
+    assert len(agent.dials) == 1 + 2 * asking.FIRST_ATTEMPTS
+
+
+def test_an_agent_that_was_ready_once_has_been_reached() -> None:
+    async def go() -> bool:
+        calls = Calls(Agent("fixed=Yes."), "a", lambda _: "", None, Patience(longest_s=0.1))
+        assert not calls.reached.is_set()
+        await calls.ask(Request("words", (), {}, speech=Speech(spoken(Line("hello")))))
+        return calls.reached.is_set()
+
+    assert asyncio.run(go())

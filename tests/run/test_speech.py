@@ -184,6 +184,19 @@ def test_a_recording_of_no_use_is_an_error_that_names_it(file: bytes, reason: st
         said(recorded(), shelf=Shelf(file))
 
 
+@pytest.mark.parametrize("file", [b"This is no sound.", audio.write_wav(np.zeros(16000, np.int16), 16000)])
+def test_the_query_of_a_recordings_address_is_never_shown(file: bytes) -> None:
+    secret = "X-Amz-Signature=0123456789abcdef"
+    with pytest.raises(BadAudio) as caught:
+        said(recorded(f"https://who:pass@store.example/{'a' * 300}.wav?{secret}"), shelf=Shelf(file))
+    assert str(caught.value).startswith("the recording https://store.example/aaaa")
+    assert secret not in str(caught.value)
+    assert "pass" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+    with pytest.raises(BadAudio, match=r"the recording take #2\?\.wav cannot be used"):
+        said(recorded("take #2?.wav"), shelf=Shelf(file))
+
+
 def test_a_missing_recording_is_never_replaced_by_the_voice() -> None:
     with pytest.raises(NotFound, match=r"a\.wav does not exist"):
         said(recorded(), shelf=Shelf(NotFound("a.wav does not exist")))

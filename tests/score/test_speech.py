@@ -454,7 +454,6 @@ def test_the_evidence_of_a_call_has_no_name_that_judges_use() -> None:
     "change",
     [
         lambda tape: setattr(tape, "events", []),
-        lambda tape: setattr(tape, "samples", tape.samples[:0]),
         lambda tape: setattr(tape, "samples", np.full_like(tape.samples, -32768)),
         lambda tape: tape.add(1.0, "agent_text", text="\ud800\x00", final=True),
         lambda tape: tape.add(1.0, "user_text", text="\U0010ffff" * 1000, final=True),

@@ -522,7 +522,7 @@ def test_spans_begin_and_end_where_the_first_and_last_audible_samples_are(
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 24_000), st.integers(0, 12_000))
 def test_a_later_answer_is_later_by_as_many_samples(delay: int, silence: int) -> None:
-    tape = Tape(4)
+    tape = Tape(5)
     tape.line(0.0, 1.0)
     arrived = (30_000 + delay) / RATE
     tape.samples[30_000 + delay + silence : 30_000 + delay + silence + 9_000, 1] = -4000
@@ -582,13 +582,10 @@ def test_a_recording_that_is_none_is_refused(samples: Any) -> None:
     "change",
     [
         lambda tape: tape.events.clear(),
-        lambda tape: tape.events.append({"t": 2, "event": "agent_audio", "plays": 1e5, "seconds": 1e5}),
         lambda tape: tape.events.append({"t": 2, "event": "agent_audio", "plays": 0, "seconds": 0}),
         lambda tape: tape.events.append({"t": 2, "event": "no_answer", "line": 99, "waited_s": 1}),
         lambda tape: tape.events.append({"t": 2, "event": "ünknown", "detail": {}}),
         lambda tape: tape.events.append({"t": 0, "event": "interrupted", "dropped_s": 0}),
-        lambda tape: setattr(tape, "samples", np.zeros((0, 2), np.int16)),
-        lambda tape: setattr(tape, "samples", tape.samples[:30_000]),
     ],
 )
 def test_odd_logs_and_recordings_are_measured_all_the_same(change: Callable[[Tape], None]) -> None:
@@ -597,3 +594,39 @@ def test_odd_logs_and_recordings_are_measured_all_the_same(change: Callable[[Tap
     tape.sound(1.5, 1.5, 1.0, (1.5, 2.5))
     change(tape)
     assert msgspec.json.encode(tape.measured())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda tape: tape.add(2, "agent_audio", plays=1e5, seconds=1.0), "event 4 .* until 100001 s, .* ends at 4 s"),
+        (lambda tape: tape.add(2, "agent_audio", plays=3.0, seconds=1e5), "has sound of the agent until 100003 s"),
+        (lambda tape: tape.add(9, "agent_audio", plays=1.0, seconds=1.0) or tape.add(9, "interrupted"), "until 9 s"),
+        (
+            lambda tape: tape.events.append(LINE | {"t": 3.5, "line": 1, "start": 30.0, "end": 31.0}),
+            "a line 1 that ends at 31 s, and the recording at 4 s",
+        ),
+        (lambda tape: setattr(tape, "samples", np.zeros((0, 2), np.int16)), "the recording at 0 s"),
+        (lambda tape: setattr(tape, "samples", tape.samples[:30_000]), "the recording ends at 1.25 s"),
+    ],
+)
+def test_a_log_of_sound_behind_the_end_of_its_recording_is_refused(change: Callable[[Tape], None], said: str) -> None:
+    tape = Tape(4)
+    tape.line(0.0, 1.0)
+    tape.sound(1.5, 1.5, 1.0, (1.5, 2.5))
+    change(tape)
+    with pytest.raises(InvalidInput, match=said):
+        tape.measured()
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_sound_that_was_dropped_may_have_been_for_later_than_the_call(*, ignored: bool) -> None:
+    tape = Tape(4)
+    tape.line(0.0, 1.0)
+    tape.sound(1.5, 1.5, 200.0, (1.5, 2.5))
+    tape.sound(1.6, 201.5, 200.0)
+    if ignored:  # what was left was silence
+        tape.add(3.0, "unknown", detail={"event": "interrupted", "dropped_s": 398.5})
+    else:
+        tape.add(3.0, "interrupted", dropped_s=398.5)
+    assert only(tape.measured()).voice_to_voice_s == near(0.5)

@@ -269,7 +269,8 @@ class CascadeChannel:
         self._unanswered = b""
         """What the caller has said since the agent last made a sound: who pauses and goes on has not changed the
         subject."""
-        self._plays_until = 0.0
+        self._sounded = False
+        """Sound was sent since the caller last spoke: how much of it is still to be heard, the call knows."""
         self._tell(Event("ready"))
         self._hearing = asyncio.create_task(self._hear())
 
@@ -335,10 +336,11 @@ class CascadeChannel:
 
     def _caller_speaks(self) -> None:
         self._tell(Event("user_speech_start"))
-        if self._answering and not self._answering.done():
-            self._answering.cancel()
-        if time.monotonic() < self._plays_until:
-            self._plays_until = 0.0
+        answering = self._answering if self._answering and not self._answering.done() else None
+        if answering:
+            answering.cancel()
+        if answering or self._sounded:
+            self._sounded = False
             self._tell(Event("interrupted"))
 
     async def _answer(self, data: bytes) -> None:
@@ -386,7 +388,7 @@ class CascadeChannel:
         self._tell(*events)
 
     def _play(self, data: bytes) -> None:
-        self._plays_until = max(time.monotonic(), self._plays_until) + len(data) / 2 / self.downlink.rate
+        self._sounded = True
         self._tell(Event("agent_audio", audio=data))
 
 

@@ -35,6 +35,9 @@ SHOWN = 300
 DEEPEST = 8
 """Of plain data in a log."""
 MOST_SHOWN = 100
+MOST_OWED, MOST_OWED_BYTES = 50_000, 4 << 20
+"""Replies that wait for a sound to be played, and bytes of the messages they answer: more than a mark for each 20 ms of
+all the sound that may wait."""
 _CLOSES: Mapping[int, ErrorClass | None] = {
     1000: None,
     1001: None,
@@ -124,8 +127,10 @@ class DeclaredWire:
         self._said_s = self._marked_s = 0.0
         """On the clock of the caller's frames: now, and when all sound that came is played. It is for replies that are
         owed then, and for nothing else: what is heard when, the call alone knows."""
-        self._owed: deque[tuple[float, Any, Any]] = deque()
-        """When a reply is due, its template, and the message that it answers."""
+        self._owed: deque[tuple[float, Any, Any, int]] = deque()
+        """When a reply is due, its template, the message that it answers, and how long that is."""
+        self._owed_bytes = self._size = 0
+        """Of all these messages, and of the one at hand."""
 
     # ── What goes out ──
 
@@ -137,7 +142,8 @@ class DeclaredWire:
         """Return the messages that carry one frame, after the replies that are due by now."""
         due = []
         while self._owed and self._owed[0][0] <= self._said_s + 1e-6:
-            _, reply, message = self._owed.popleft()
+            _, reply, message, size = self._owed.popleft()
+            self._owed_bytes -= size
             due.append(self._message(reply, message=message))
         self._frames += 1
         before, self._said_s = self._said_s, self._said_s + len(frame) / bytes_a_second(self.uplink)
@@ -159,6 +165,7 @@ class DeclaredWire:
 
     def read(self, message: Message) -> list[Event]:
         """Return what a message means."""
+        self._size = len(message)
         data, sound = self._unpacked(message)
         envelope = self._given.downlink.envelope
         if envelope and isinstance(data, dict) and isinstance(data.get(envelope), dict):
@@ -233,18 +240,25 @@ class DeclaredWire:
         """Return what is owed at once; what is owed later is kept, and goes with what is said then."""
         owed: list[tuple[Any, Any]] = []
         if "interrupted" in rule.event:  # nothing is left to be played, so that all is due
-            owed = [(reply, message) for _, reply, message in self._owed]
+            owed = [(reply, message) for _, reply, message, _ in self._owed]
             self._owed.clear()
+            self._owed_bytes = 0
         for reply in rule.reply:
             try:
                 self._written(fill(reply, {**self._values, "sequence": 0, "message": data}))
             except Missing as missing:
                 raise BrokenReply(f"a message of {self._given.name} has no {missing.args[0]} to answer with") from None
             if rule.when == "played" and self._marked_s > self._said_s:
-                self._owed.append((self._marked_s, reply, data))
+                self._owe(reply, data)
             else:
                 owed.append((reply, data))
         return tuple(self._message(reply, message=message) for reply, message in owed)
+
+    def _owe(self, reply: Any, data: Any) -> None:
+        self._owed_bytes += self._size
+        if len(self._owed) >= MOST_OWED or self._owed_bytes > MOST_OWED_BYTES:
+            raise BrokenReply(f"{self._given.name} asks for more replies than any call owes")
+        self._owed.append((self._marked_s, reply, data, self._size))
 
     def _sound(self, rule: Rule, data: Any, sound: bytes | None) -> bytes:
         if rule.audio is not None:

@@ -4,13 +4,14 @@
 Each field is a key of the file, and `docs/agents.md` lists them. Nothing here reads a file, dials or waits.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, field
 
 from pramana.errors import quote
-from pramana.providers.templates import BadTemplate, Scope, path_of, problems
+from pramana.providers.templates import ABSENT, BadTemplate, Hole, Scope, as_text, parts_of, path_of, problems
 from pramana.providers.voice import Codec, ErrorClass
 
 Match = dict[str, Any]
@@ -162,6 +163,26 @@ SOUND = Scope(SENT.always | {"audio", "frame", "milliseconds"}, _MAYBE, {"parame
 REPLY = Scope(SENT.always, _MAYBE, {"parameters": False, "message": True})
 INTERRUPT = Scope(SENT.always | {"played_ms"}, _MAYBE, {"parameters": False})
 
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OF_THE_HANDSHAKE = frozenset(
+    {
+        "connection",
+        "content-length",
+        "host",
+        "sec-websocket-accept",
+        "sec-websocket-extensions",
+        "sec-websocket-key",
+        "sec-websocket-version",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that nobody may write; `Sec-WebSocket-Protocol` is not among them, for some agents want one."""
+_SECRET = frozenset({"auth", "authorization", "cookie", "credential", "credentials", "jwt", "pwd", "sig"})
+_SECRET_ENDS = ("key", "token", "secret", "password", "passwd", "passphrase", "signature")
+_INSTEAD = "write {key} and set WEBSOCKET_API_KEY"
+_HOLE = "\0"
+
 Wrong = Iterator[tuple[str, str]]
 """Places (`downlink.rules[2].event`) and sentences."""
 
@@ -170,13 +191,14 @@ def wrongs(given: Description) -> Wrong:
     """Yield all that is wrong with a description whose keys and types are right."""
     if not given.url and (given.dial is None or given.dial.when == "key"):
         yield "", "url is missing: without it nobody knows where to call"
-    yield from problems(given.url, "url", CALL)
+    yield from problems(given.url, "url", CALL, alone=True)
+    yield from _open_secrets(given.url, "url")
+    yield from _open_secrets(given.base_url.replace("{", "{{").replace("}", "}}"), "base_url")
     if isinstance(given.greets, str):
-        yield from problems(given.greets, "greets", CALL)
+        yield from problems(given.greets, "greets", CALL, alone=True)
         if "{" not in given.greets:
             yield "greets", f"expected true or false, found {quote(given.greets)}"
-    for name, value in given.headers.items():
-        yield from problems(value, f"headers.{name}", CALL, unsure=True)
+    yield from _headers(given.headers, "headers")
     if given.dial:
         yield from _before(given.dial)
     for number, step in enumerate(given.handshake):
@@ -205,13 +227,68 @@ def wrongs(given: Description) -> Wrong:
 def _before(dial: Before) -> Wrong:
     if not dial.path.startswith("/"):
         yield "dial.path", f"the path must begin with /, found {quote(dial.path)}; the base URL goes before it"
-    yield from problems(dial.path, "dial.path", CALL)
-    for name, value in dial.headers.items():
-        yield from problems(value, f"dial.headers.{name}", CALL, unsure=True)
+    yield from problems(dial.path, "dial.path", CALL, alone=True)
+    yield from _open_secrets(dial.path, "dial.path")
+    yield from _headers(dial.headers, "dial.headers")
     if dial.body is not None and dial.method == "GET":
         yield "dial.body", "a GET has no body; write method: POST"
     yield from problems(dial.body or {}, "dial.body", CALL)
     yield from _path(dial.socket, "dial.socket")
+
+
+def _headers(headers: Mapping[str, str], place: str) -> Wrong:
+    for name, value in headers.items():
+        here = f"{place}.{name}"
+        yield from problems(value, here, CALL, unsure=True)
+        if not _TOKEN.fullmatch(name):
+            yield here, f"{quote(name)} is no name of a header; it has letters, digits and - only"
+        elif name.lower() in _OF_THE_HANDSHAKE:
+            yield here, f"{name} is part of how a connection is made, and is written by Pramana"
+        parts = _parts(value)
+        plain = "".join(part for part in parts if isinstance(part, str))
+        ends = len(parts) == 1 and plain != plain.strip()
+        if not (plain.isascii() and plain.isprintable()) or ends:
+            yield here, "the value has a line break, a blank at its end or a letter that no header has"
+        if plain.strip() and _says_secret(name) and not any(isinstance(part, Hole) for part in parts):
+            yield here, f"a secret stands in {quote(name)}, and descriptions are stored; {_INSTEAD}"
+
+
+def _open_secrets(address: str, place: str) -> Wrong:
+    """Yield what is wrong with an address that holds a secret as it is: descriptions are stored, and shown."""
+    parts = _parts(address)
+    written = "".join(part if isinstance(part, str) else _HOLE for part in parts).partition("#")[0]
+    bare, _, query = written.partition("?")
+    if "@" in bare.partition("://")[2].partition("/")[0]:
+        yield place, f"the address has a user or a password, and descriptions are stored; {_INSTEAD}"
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        if value and _HOLE not in value and _says_secret(name):
+            yield place, f"a secret stands in {quote(name)} of the address, and descriptions are stored; {_INSTEAD}"
+
+
+def _parts(text: str) -> tuple[str | Hole, ...]:
+    """Return the pieces of a text, nothing where it is no template; a key that stands there otherwise is written."""
+    try:
+        parts = parts_of(text)
+    except BadTemplate:
+        return ()
+    written = [
+        as_text(part.otherwise)
+        if isinstance(part, Hole) and part.name == "key" and part.otherwise not in (ABSENT, "", None)
+        else part
+        for part in parts
+    ]
+    return tuple(written)
+
+
+def _says_secret(name: str) -> bool:
+    """Tell whether what has this name is meant for nobody else.
+
+    >>> [_says_secret(each) for each in ("X-Api-Key", "accessToken", "apikey", "keyterm", "max_tokens", "author")]
+    [True, True, True, False, False, False]
+    """
+    words = re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower())
+    return any(word in _SECRET or word.endswith(_SECRET_ENDS) for word in words)
 
 
 def _uplink(uplink: Uplink, *, has_dial: bool) -> Wrong:
@@ -279,7 +356,7 @@ def _announced(announced: Announced | None, place: str, *, has_dial: bool) -> Wr
 
 def _rate(rate: int | str, place: str) -> Wrong:
     if isinstance(rate, str):
-        yield from problems(rate, place, CALL)
+        yield from problems(rate, place, CALL, alone=True)
         if "{" not in rate:
             yield place, f"rate must be a number of samples a second, found {quote(rate)}"
     elif not LEAST_RATE <= rate <= MOST_RATE:

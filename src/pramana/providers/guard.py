@@ -114,7 +114,7 @@ async def fetch(url: str, *, limit_bytes: int, allow_private: bool) -> bytes:
         async with asyncio.timeout(TIME_LIMIT_S):
             return await _follow(_parsed(url), limit_bytes, allow_private=allow_private)
     except TimeoutError:
-        raise Unavailable(f"{_shown(url)} took longer than {TIME_LIMIT_S:g} s") from None
+        raise Unavailable(f"{shown(url)} took longer than {TIME_LIMIT_S:g} s") from None
 
 
 async def _follow(url: URL, limit: int, *, allow_private: bool) -> bytes:
@@ -124,9 +124,9 @@ async def _follow(url: URL, limit: int, *, allow_private: bool) -> bytes:
         if isinstance(found, bytes):
             return found
         if url.scheme == "https" and found.scheme == "http":
-            raise InvalidInput(f"{_shown(url)} redirects from https to http ({_shown(found)}), which is not followed")
+            raise InvalidInput(f"{shown(url)} redirects from https to http ({shown(found)}), which is not followed")
         url = found
-    raise InvalidInput(f"{_shown(first)} redirects more than {MOST_REDIRECTS} times, at last to {_shown(url)}")
+    raise InvalidInput(f"{shown(first)} redirects more than {MOST_REDIRECTS} times, at last to {shown(url)}")
 
 
 async def _get(url: URL, limit: int, *, allow_private: bool) -> bytes | URL:
@@ -153,14 +153,14 @@ async def _get(url: URL, limit: int, *, allow_private: bool) -> bytes | URL:
             raise
         if guard and guard.refused:
             raise _refusal(url, f"leads to {guard.refused[0]}") from None
-        raise Unavailable(f"{_shown(url)} cannot be fetched: {_why(error)}") from None
+        raise Unavailable(f"{shown(url)} cannot be fetched: {_why(error)}") from None
 
 
 async def _body(url: URL, response: aiohttp.ClientResponse, limit: int) -> bytes:
-    too_large = InvalidInput(f"{_shown(url)} is larger than {limit:,} bytes")
+    too_large = InvalidInput(f"{shown(url)} is larger than {limit:,} bytes")
     coded = response.headers.get("Content-Encoding", "identity").strip().lower()
     if coded not in ("", "identity"):  # nobody asked for it, and a small packet may unpack to anything
-        raise InvalidInput(f"{_shown(url)} came packed ({quote(coded, 40)}); it must be served as it is")
+        raise InvalidInput(f"{shown(url)} came packed ({quote(coded, 40)}); it must be served as it is")
     if (response.content_length or 0) > limit:
         raise too_large
     body = bytearray()
@@ -180,12 +180,12 @@ def _parsed(url: str, base: URL | None = None) -> URL:
         (found.host or "").encode("idna")  # or the search for the address raises, far from here
         if found.scheme in ("http", "https") and _HOST.fullmatch(found.raw_host or "") and found.port:
             if found.raw_user is not None or found.raw_password is not None:
-                raise InvalidInput(f"{_shown(found)} is given with a user or a password, and none is ever sent")
+                raise InvalidInput(f"{shown(found)} is given with a user or a password, and none is ever sent")
             return found
     except ValueError:
         pass
-    what = f"{_shown(base)} redirects to what" if base else _shown(url)
-    raise InvalidInput(f"{what} is no http(s) URL{f': {_shown(url)}' if base else ''}")
+    what = f"{shown(base)} redirects to what" if base else shown(url)
+    raise InvalidInput(f"{what} is no http(s) URL{f': {shown(url)}' if base else ''}")
 
 
 def misspelt(url: URL) -> str | None:
@@ -217,7 +217,7 @@ def _check_spelling(url: URL, *, allow_private: bool) -> None:
     elif not allow_private and (kind := why_not_public(address)):
         raise _refusal(url, f"is {kind}" if host == address else f"is {address}, which is {kind}")
     elif host != address:
-        raise InvalidInput(f"{_shown(url)} is not fetched: write its host as {address}")
+        raise InvalidInput(f"{shown(url)} is not fetched: write its host as {address}")
 
 
 def _number(host: str) -> str | None:
@@ -229,13 +229,13 @@ def _number(host: str) -> str | None:
 
 
 def _refusal(url: URL, reason: str) -> InvalidInput:
-    return InvalidInput(f"{_shown(url)} is not fetched: {visible(url.host or '')} {reason}; {_ALLOW}")
+    return InvalidInput(f"{shown(url)} is not fetched: {visible(url.host or '')} {reason}; {_ALLOW}")
 
 
 def _no_answer(url: URL, status: int) -> PramanaError:
-    said = f"{_shown(url)} answered {status}"
+    said = f"{shown(url)} answered {status}"
     if status == 407:
-        return Unavailable(f"the proxy to {_shown(url)} asks for a user and a password", status=status)
+        return Unavailable(f"the proxy to {shown(url)} asks for a user and a password", status=status)
     if status in (408, 425, 429) or status >= 500:
         return Unavailable(said, status=status)
     return NotFound(f"{said}; nothing can be fetched there")
@@ -254,10 +254,10 @@ def _why(error: Exception) -> str:
     return {"ClientPayloadError": "it was cut off before its end"}.get(type(error).__name__, type(error).__name__)
 
 
-def _shown(url: Any) -> str:
+def shown(url: Any) -> str:
     """Return an address without its user, password, query and fragment."""
     bare = str(url).partition("#")[0].partition("?")[0]
     scheme, mark, rest = bare.partition("://")
     place, slash, path = rest.partition("/")
-    shown = visible(f"{scheme}{mark}{place.rpartition('@')[2]}{slash}{path}")
-    return shown if len(shown) <= SHOWN else shown[: SHOWN - 1] + "…"
+    bare = visible(f"{scheme}{mark}{place.rpartition('@')[2]}{slash}{path}")
+    return bare if len(bare) <= SHOWN else bare[: SHOWN - 1] + "…"

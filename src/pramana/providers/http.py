@@ -5,7 +5,9 @@ followed (the key would travel along), never the key in a message, a reply or a 
 """
 
 import asyncio
+import errno
 import json
+import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -453,8 +455,16 @@ class Http:
             return self._proxy_refused(error.status)
         if isinstance(error, aiohttp.ClientResponseError):
             return self.broken("is not HTTP")
-        why = self.blank(visible(str(error))) or type(error).__name__
-        return Unreachable(f"cannot reach {who}: {why[:MESSAGE_LIMIT]}")
+        return Unreachable(f"cannot reach {who}: {self.why(error)}")
+
+    def why(self, error: Exception) -> str:
+        """Return why there is no connection, in the words of the system and not of a library."""
+        said = str(error)
+        if isinstance(error, aiohttp.ClientConnectorError):
+            cause = error.os_error
+            known = cause.errno is not None and cause.errno in errno.errorcode
+            said = (os.strerror(cause.errno or 0) if known else cause.strerror) or str(cause)
+        return self.blank(visible(said))[:MESSAGE_LIMIT] or type(error).__name__
 
 
 _OURS = frozenset({"messages", "stream_options", "contents", "input", "system", "systemInstruction"})

@@ -8,8 +8,8 @@ interruption leaves it, is no answer; nor are words that come after it was inter
 import json
 import re
 from binascii import b2a_base64
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sized
+from typing import Any, Literal, TypeVar
 
 from pramana.model import Target, count
 from pramana.providers.frames import closing, misfit, parse, socket_url, sound, unknown
@@ -19,9 +19,13 @@ from pramana.providers.openai import MISFITS
 from pramana.providers.socket import SocketChannel, connect
 from pramana.providers.voice import Dial, Event, Format, Message
 
+_Things = TypeVar("_Things", bound=Sized)
+
 VENDOR = "Google"
 VERSION = "v1"
 METHOD = "bidiGenerateContent"
+MOST_AT_ONCE = 100
+"""Things in one message, parts of an answer, or calls of tools: each becomes an event, and 16 MB hold millions."""
 _RENAMED = {"top_p": "topP", "top_k": "topK", "max_tokens": "maxOutputTokens", "stop": "stopSequences"}
 BESIDE = frozenset(
     {
@@ -106,7 +110,7 @@ class LiveWire:
         data = parse(VENDOR, message)
         events: list[Event] = []
         try:
-            for name, body in data.items():
+            for name, body in _few(data).items():
                 events += self._read(name, body)
         except (*MISFITS, OverflowError):
             raise misfit(VENDOR, "does not fit the format of the Live API") from None
@@ -135,7 +139,7 @@ class LiveWire:
             case "serverContent":
                 return self._content(body)
             case "toolCall":
-                return [Event("tool_call", detail=_call(call)) for call in body["functionCalls"]]
+                return [Event("tool_call", detail=_call(call)) for call in _few(body["functionCalls"])]
             case "usageMetadata":
                 return [Event("usage", detail=_usage(body))]
             case "goAway":
@@ -151,7 +155,7 @@ class LiveWire:
         events: list[Event] = []
         if heard := content.get("inputTranscription"):
             events += self._heard.take(heard)
-        for part in (content.get("modelTurn") or {}).get("parts") or ():
+        for part in _few((content.get("modelTurn") or {}).get("parts") or ()):
             events += self._part(part)
         if said := content.get("outputTranscription"):
             if self._stale:
@@ -259,6 +263,12 @@ def _usage(used: Mapping[str, Any]) -> dict[str, int]:
         "output_audio_tokens": _of_audio(used.get("responseTokensDetails")),
     }
     return {name: tokens for name, given in found.items() if (tokens := count(given)) is not None}
+
+
+def _few(things: _Things) -> _Things:
+    if len(things) > MOST_AT_ONCE:
+        raise ValueError(len(things))
+    return things
 
 
 def _of_audio(details: Any) -> Any:

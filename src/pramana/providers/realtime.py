@@ -12,7 +12,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from pramana.model import Target, count
-from pramana.providers.frames import closing, error_class, misfit, parse, seconds, socket_url, sound, unknown
+from pramana.providers.frames import (
+    LONGEST_NAME,
+    closing,
+    error_class,
+    misfit,
+    parse,
+    seconds,
+    socket_url,
+    sound,
+    unknown,
+)
 from pramana.providers.http import Account, Http
 from pramana.providers.openai import BASE_URL, MISFITS, headers_of, models_of
 from pramana.providers.socket import SocketChannel, connect
@@ -30,6 +40,8 @@ _FORMATS: Mapping[object, Format] = {
     "g711_alaw": Format("alaw", 8000),
 }
 _RATES = range(8000, 48001)
+_MOST_PARTS = 1000
+"""Of one response: what is remembered of it may not grow for ever."""
 _FORMAT: ErrorClass = "unsupported_format"
 _HEARD = "conversation.item.input_audio_transcription"
 _OF_A_REQUEST = "invalid_request_error"
@@ -167,18 +179,20 @@ class RealtimeWire:
         return [Event("user_speech_stop", detail=_places(data, "audio_end_ms"))]
 
     def _response_created(self, data: Mapping[str, Any]) -> list[Event]:
-        self._response = self._last = _text(data["response"]["id"])
+        self._response = self._last = _id(data["response"]["id"])
         self._items, self._said = {}, set()
         return []
 
     def _audio(self, data: Mapping[str, Any]) -> list[Event]:
         found = sound(data["delta"], self.downlink)
-        if self._is_stopped(data):
+        if not found or self._is_stopped(data):
             return []
-        part = (_text(data["item_id"]), _number(data.get("content_index", 0)))
+        part = (_id(data["item_id"]), _number(data.get("content_index", 0)))
         self._items[part] = self._items.get(part, 0.0) + seconds(found, self.downlink)
+        if len(self._items) > _MOST_PARTS:
+            raise ValueError(data["type"])
         self._sounded = True
-        return [Event("agent_audio", audio=found)] if found else []
+        return [Event("agent_audio", audio=found)]
 
     def _words(self, data: Mapping[str, Any]) -> list[Event]:
         said = _text(data["delta"])
@@ -187,8 +201,8 @@ class RealtimeWire:
     def _all_words(self, data: Mapping[str, Any]) -> list[Event]:
         """Return the words of one part: a response may have several, and each is told once."""
         said = _text(data["transcript"] if "transcript" in data else data["text"])
-        part = (_text(data.get("item_id", "")), _number(data.get("content_index", 0)))
-        if self._is_stopped(data) or part in self._said:
+        part = (_id(data.get("item_id", "")), _number(data.get("content_index", 0)))
+        if self._is_stopped(data) or part in self._said or len(self._said) > _MOST_PARTS:
             return [unknown(data["type"], text=said)]
         self._said.add(part)
         return [Event("agent_text", said, final=True)]
@@ -345,6 +359,13 @@ def _text(given: object) -> str:
     if not isinstance(given, str):
         raise TypeError(given)
     return given
+
+
+def _id(given: object) -> str:
+    """Return the name of a response or an item, which is remembered: none is long."""
+    if len(found := _text(given)) > LONGEST_NAME:
+        raise ValueError(len(found))
+    return found
 
 
 def _number(given: object) -> int:

@@ -207,15 +207,14 @@ async def connect(http: Http, url: str, headers: Mapping[str, str], wire: Wire) 
         if isinstance(error, aiohttp.WSServerHandshakeError):
             raise http.refusal(error.status, "") from None
         if isinstance(error, TimeoutError):
-            raise Unavailable(f"{who} was not ready for a call within {READY_S:g} s") from None
+            # Its cause tells it from other trouble: who has never been ready for anyone is not waited for again.
+            raise Unavailable(f"{who} was not ready for a call within {READY_S:g} s") from error
         if isinstance(error, aiohttp.InvalidURL):
             raise _no_address(http, url) from None
         if isinstance(error, aiohttp.ClientError | OSError):
             if stopped := http.stopped_by(guard):
                 raise stopped from None
-            plain = error.os_error.strerror if isinstance(error, aiohttp.ClientConnectorError) else None
-            why = http.blank(visible(plain or str(error)))[:MESSAGE_LIMIT] or type(error).__name__
-            raise Unreachable(f"cannot reach {who}: {why}") from None
+            raise Unreachable(f"cannot reach {who}: {http.why(error)}") from None
         raise
     return channel
 

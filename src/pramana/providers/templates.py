@@ -221,8 +221,13 @@ def fill_url(text: str, values: Mapping[str, Any]) -> str:
     return made
 
 
-def problems(template: Any, path: str, scope: Scope, *, unsure: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the place and the sentence of all that is wrong in a template; with `unsure` any value may be unknown."""
+def problems(
+    template: Any, path: str, scope: Scope, *, unsure: bool = False, alone: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield the place and the sentence of all that is wrong in a template; with `unsure` any value may be unknown.
+
+    One that stands `alone`, as an address does, is no entry that could be left out.
+    """
     if isinstance(template, Mapping):
         for key, value in template.items():
             yield from problems(value, f"{path}.{key}", scope, unsure=unsure or str(key).endswith("?"))
@@ -241,5 +246,9 @@ def problems(template: Any, path: str, scope: Scope, *, unsure: bool = False) ->
                 near = did_you_mean(hole.name, known)
                 yield path, f"{{{hole.name}}} is no value that can stand here{near}; there are {', '.join(known)}"
             elif hole.otherwise is ABSENT and not unsure and not scope.sure(hole.name):
-                otherwise = f"{{{hole.name}|what stands there otherwise}}"
-                yield path, f"{{{hole.name}}} is not known in every call; write {otherwise}, or end the key in ?"
+                known_not = f"{{{hole.name}}} is not known in every call"
+                otherwise = f"write {{{hole.name}|what stands there otherwise}}"
+                if alone and hole.name == "key":
+                    yield path, f"{known_not}; a key belongs in a header: Authorization: Bearer {{key}}"
+                else:
+                    yield path, f"{known_not}; {otherwise}{'' if alone else ', or end the key in ?'}"

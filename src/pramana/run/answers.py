@@ -53,7 +53,7 @@ class Answer:
 def _whole(text: str) -> str:
     """Return text in which halves of a character that came in two pieces are one, and a half alone is none.
 
-    >>> _whole("nine \ud83d" + "\ude00") == "nine \U0001f600"
+    >>> _whole("nine \\ud83d" + "\\ude00") == "nine \\U0001f600"
     True
     """
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

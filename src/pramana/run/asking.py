@@ -218,12 +218,19 @@ class Asking:
                 answered = self.limiter.answered
                 if error.transient and self.stop and request.purpose == "case":
                     raise Stopped(str(self.stop.reason)) from error  # nobody has given it up: it stays to be asked
-                if not error.transient or self.stop or attempt >= (ATTEMPTS if answered else FIRST_ATTEMPTS):
-                    if not answered and isinstance(error, Unreachable | NothingThere):
+                silent = not answered and self._was_silent(error)
+                last = attempt >= (ATTEMPTS if answered else FIRST_ATTEMPTS)
+                if not error.transient or self.stop or last or silent:
+                    if silent or (not answered and isinstance(error, Unreachable | NothingThere)):
                         error.fatal = True
                     raise
                 self.retries += 1
                 await self._wait(attempt, error)
+
+    def _was_silent(self, error: ProviderError) -> bool:
+        """Tell whether an agent took the connection and said nothing, for as long as one may, and has to everyone."""
+        reached: asyncio.Event | None = getattr(self.provider, "reached", None)
+        return reached is not None and not reached.is_set() and isinstance(error.__cause__, TimeoutError)
 
     async def _once(self, request: Request, asked: Request, attempt: int) -> Reply:
         if not self.limiter.enter_now():

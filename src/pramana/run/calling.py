@@ -56,6 +56,8 @@ class Calls:
     patience: Patience = field(default_factory=Patience)
     _broken: WeakKeyDictionary[ProviderError, Spoken] = field(default_factory=WeakKeyDictionary)
     """What there is of calls in which the agent failed: most are held again, and only the last is worth keeping."""
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    """The agent has been ready for a call, be it none that is over yet."""
 
     async def ask(self, request: Request) -> Spoken:
         """Hold the conversation, store it and return what the agent says it said; then comes `written_down`."""
@@ -68,6 +70,7 @@ class Calls:
             taken = {name: value for name, value in request.parameters.items() if name not in refused}
             request = replace(request, parameters=taken)
         channel = await self.voice.dial(_dial(request, takes_history=getattr(self.voice, "takes_history", False)))
+        self.reached.set()
         about = {
             "rate": audio.RECORDING_RATE,
             "provider": self.provider,

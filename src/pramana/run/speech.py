@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from pramana import audio
+from pramana.errors import visible
 from pramana.model import Case, Line, Speech, Utterance
 from pramana.providers.cascade import machine
 
@@ -153,11 +154,14 @@ def _voiced(text: str, language: str, voice: str) -> "Samples":
 
 
 def _usable(recorded: bytes, url: str) -> "Samples":
+    from pramana.providers import guard
+
+    shown = guard.shown(url) if "://" in url else visible(url)  # the query of an address may be a signature
     try:
         sound = audio.read(recorded)
     except audio.BadAudio as bad:
-        raise audio.BadAudio(f"the recording {url} cannot be used: {bad}") from None
+        raise audio.BadAudio(f"the recording {shown} cannot be used: {bad}") from None
     samples = audio.resample(sound.samples, sound.rate, audio.CALLER_RATE)
     if wrong := audio.problem(samples, audio.CALLER_RATE):
-        raise audio.BadAudio(f"the recording {url} cannot be used: {wrong}")
+        raise audio.BadAudio(f"the recording {shown} cannot be used: {wrong}")
     return samples

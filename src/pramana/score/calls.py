@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pramana.errors import PramanaError
+from pramana.errors import InvalidInput, PramanaError
 from pramana.model import Call, Case, Check, Outcome, Reply
 from pramana.providers.cascade import machine
 from pramana.providers.voice import Ears
@@ -44,6 +44,8 @@ class CallScoring:
                 return await loop.run_in_executor(_measuring, self._measured, case, reply.call, loop)
         except PramanaError as error:
             return _unmeasured(str(error))
+        except RecursionError:
+            return _unmeasured("its event log is nested too deep")
         except Exception as error:  # noqa: BLE001 - a defect here must not take along what was asked and paid for
             return _unmeasured(f"{type(error).__name__}: {error}")
 
@@ -53,7 +55,7 @@ class CallScoring:
 
         language = case.facets.language or "en"
         samples, rate = audio.read_wav(self._blob(call.recording))
-        events = [json.loads(line) for line in self._blob(call.log).splitlines()]
+        events = _events(self._blob(call.log))
 
         def transcribe(clip: Any) -> str:
             try:
@@ -84,6 +86,19 @@ class CallScoring:
         # Why an answer has no words was told when the call was held, and no ear of today can tell it better.
         told = [event["text"] for event in events if event.get("event") == "not_written_down" and event.get("text")]
         return as_check(replace(found, words=replace(found.words, why_not=str(told[0]))) if told else found)
+
+
+def _events(log: bytes) -> list[Any]:
+    """Return the events of a log; a line that is none is named by its number."""
+    events = []
+    for number, line in enumerate(log.splitlines(), 1):
+        try:
+            events.append(json.loads(line))
+        except RecursionError:
+            raise InvalidInput(f"line {number} of the event log is nested too deep") from None
+        except ValueError:
+            raise InvalidInput(f"line {number} of the event log is not JSON") from None
+    return events
 
 
 def _because(measured: Measured, why: str) -> Measured:

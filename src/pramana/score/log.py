@@ -19,6 +19,8 @@ GAVE_WAY_S = 2.0
 """After a line: an agent that hears late that it was talked into still was."""
 ORDERLY = 1000
 """The code of a connection that is closed because all is said."""
+SLACK_S = 0.1
+"""By which a position may lie behind the recording: both are rounded, and the last frame may be cut short."""
 LONGEST_S = 1e6
 """No call is that long."""
 
@@ -211,6 +213,27 @@ class Log:
         """The agent closed the call in order, in a format in which no message ends an answer: it was over."""
         return self._orderly and self.quiet_s is not None and not self.turn_ends
 
+    def fits(self, seconds: float) -> None:
+        """Refuse a log that tells of sound behind the end of a recording of so many seconds."""
+        until = seconds + SLACK_S
+        for line in self.lines:
+            if line.end > until:
+                raise InvalidInput(
+                    f"the event log has a line {line.number} that ends at {line.end:g} s, and the recording at "
+                    f"{seconds:g} s"
+                )
+        played = True
+        for event in reversed(self._events):
+            if event.kind == "interrupted" or event.ignored:
+                played = False  # what came before may have been dropped, and was to be played later
+            elif event.kind == "agent_audio":
+                ends = event.seconds("plays") + event.seconds("seconds") if played else event.at
+                if ends > until:
+                    raise InvalidInput(
+                        f"event {event.place + 1} of the log has sound of the agent until {ends:g} s, and the "
+                        f"recording ends at {seconds:g} s"
+                    )
+
     def groups(self, starts: Sequence[float]) -> list[Group]:
         """Return the agent's sound: what came between two ends of an answer, or between two starts, belongs together.
 
@@ -279,6 +302,12 @@ class _Event:
         self.place, self.given = place, given
         self.kind: str = given["event"]
         self.at = self.seconds("t")
+
+    @property
+    def ignored(self) -> bool:
+        """It is an interruption of nothing, for which silence may have been dropped all the same."""
+        detail = self.given.get("detail")
+        return self.kind == "unknown" and isinstance(detail, Mapping) and detail.get("event") == "interrupted"
 
     def seconds(self, key: str) -> float:
         value = self.given.get(key)

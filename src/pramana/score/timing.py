@@ -121,6 +121,7 @@ def measure(
     """Return the times of a call: the caller's channel is the left one, the agent's the right one."""
     caller, agent = tracks(samples, rate)
     log = Log(events)
+    log.fits(len(agent) / rate)
     call = _Call(_Track(caller, rate), _Track(agent, rate), log)
     return CallTimes(
         lines=tuple(call.times(place, confirm) for place in range(len(log.lines))),

@@ -1,5 +1,6 @@
 """The gate: hosts, origins, tokens, roles, rates and sizes."""
 
+import json
 import re
 import time
 from pathlib import Path
@@ -163,6 +164,13 @@ def test_a_token_made_on_the_command_line_opens_the_server() -> None:
     token_id = re.findall(r"\bt[0-9a-f]{8}\b", invoke("token", "list")[1])[0]
     assert "is revoked" in invoke("token", "revoke", token_id)[1]
     assert "revoked 20" in invoke("token", "list")[1]
+
+
+def test_a_token_needs_no_name_and_tells_programs_what_it_is() -> None:
+    made = json.loads(invoke("token", "create", "--role", "viewer", "--json")[1])
+    assert (made["name"], made["role"], made["token"][:8]) == ("viewer", "viewer", "pramana_")
+    assert [each["id"] for each in json.loads(invoke("token", "list", "--json")[1])] == [made["id"]]
+    assert json.loads(invoke("token", "revoke", made["id"], "--json")[1])["revoked"]
 
 
 def test_a_port_that_is_taken_is_told(client: Client) -> None:

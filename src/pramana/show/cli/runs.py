@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
+from secrets import token_hex
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pramana import settings
+from pramana.errors import PramanaError, StoreFailed
 from pramana.model import Case, Result, Run
 from pramana.show import terminal
 from pramana.show.cli.options import selecting
@@ -124,23 +126,26 @@ def export(run: str, *, format_: Format, selection: "Selection", output: Path | 
     from pramana.show.exports import export as write
     from pramana.show.selection import select
 
+    damaged: list[str] = []
     if audio is not None:
         with _store() as store:
             selected = select(store, store.run(run), selection)
-            _export_audio(store, selected.results(), audio)
-        if output is None:
-            return
-    if output is None and sys.stdout is None:
-        raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
-    with _store() as store:
-        selected = select(store, store.run(run), selection)
-        if output is None:
-            write(format_, selected.run, selected.results(), sys.stdout)
-        else:
+            damaged = _export_audio(store, selected.results(), audio)
+    if output is not None:
+        with _store() as store:
+            selected = select(store, store.run(run), selection)
+            heard = _recordings(audio or output.parent, output.parent)
             with output.open("w", encoding="utf-8", newline="") as out:
-                write(
-                    format_, selected.run, selected.results(), out, _recordings(audio or output.parent, output.parent)
-                )
+                write(format_, selected.run, selected.results(), out, heard)
+    elif audio is None:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
+        with _store() as store:
+            selected = select(store, store.run(run), selection)
+            write(format_, selected.run, selected.results(), sys.stdout)
+    if damaged:
+        files = terminal.counted(len(damaged), "file")
+        raise StoreFailed("\n  ".join([f"{files} could not be exported:", *damaged]))
 
 
 def _recordings(folder: Path, page: Path) -> "Callable[[Case, Result], str | None]":
@@ -153,20 +158,41 @@ def _recordings(folder: Path, page: Path) -> "Callable[[Case, Result], str | Non
     return found
 
 
-def _export_audio(store: "Store", results: "Iterable[tuple[Case, Result]]", folder: Path) -> None:
-    """Write a stereo WAV and a log for each call, named so that one finds it: case, model, variant, repeat."""
+def _export_audio(store: "Store", results: "Iterable[tuple[Case, Result]]", folder: Path) -> list[str]:
+    """Write a stereo WAV and a log for each call, named so that one finds it: case, model, variant, repeat.
+
+    Return what could not be read: one damaged file is no reason to keep the others back.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     written = 0
+    damaged: list[str] = []
     for case, result in results:
         name = recording_name(case, result)
         if name is None or result.reply is None or result.reply.call is None:
             continue
         call = result.reply.call
-        (folder / f"{name}.wav").write_bytes(store.blobs.get(call.recording))
-        (folder / f"{name}.jsonl").write_bytes(store.blobs.get(call.log))
-        written += 1
+        before = len(damaged)
+        for file, digest in ((f"{name}.wav", call.recording), (f"{name}.jsonl", call.log)):
+            try:
+                data = store.blobs.get(digest)
+            except PramanaError as error:
+                damaged.append(f"{file}: {error}")
+            else:
+                _write_whole(folder / file, data)
+        written += len(damaged) == before
     if written:
         calls = terminal.counted(written, "call")
         click.echo(f"{calls}: a stereo WAV (caller left, agent right) and an event log each, in {folder}")
-    else:
+    elif not damaged:
         click.echo("No result of this run was spoken, so there is nothing to hear.", err=True)
+    return damaged
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that its name stands for all of it, or is not there."""
+    unfinished = path.with_name(f".{token_hex(8)}.part")
+    try:
+        unfinished.write_bytes(data)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -25,7 +25,7 @@ def token() -> None:
 
 
 @token.command()
-@click.argument("name")
+@click.argument("name", default="")
 @click.option(
     "--role",
     type=click.Choice(("viewer", "editor", "admin")),
@@ -35,9 +35,9 @@ def token() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def create(name: str, *, role: str, as_json: bool) -> None:
-    """Make a token for NAME and print it, this once: only its hash is kept."""
+    """Make a token for NAME (or just for its role) and print it, this once: only its hash is kept."""
     with _store() as store:
-        made, secret = store.tokens.create(name, role)
+        made, secret = store.tokens.create(name or role, role)
     if as_json:
         terminal.print_json({"id": made.id, "name": made.name, "role": made.role, "token": secret})
         return
@@ -78,8 +78,12 @@ def list_(*, as_json: bool) -> None:
 
 @token.command()
 @click.argument("token_id", metavar="ID")
-def revoke(token_id: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def revoke(token_id: str, *, as_json: bool) -> None:
     """End the token ID; a running server turns it away within seconds."""
     with _store() as store:
         ended = store.tokens.revoke(token_id)
+    if as_json:
+        terminal.print_json({"id": ended.id, "name": ended.name, "role": ended.role, "revoked": ended.revoked})
+        return
     click.echo(f"Token {ended.id} of {ended.name} is revoked.")

@@ -1,0 +1,63 @@
+"""The check of a call that somebody has edited: what is wrong with its log is said by the line, and in plain words."""
+
+import asyncio
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pramana import audio
+from pramana.model import Call, Case, Check, Facets, Outcome, Reply, Turn
+from pramana.score.calls import CallScoring
+
+GOOD = b'{"t":0,"event":"call","version":2,"rate":24000}'
+DEEP = b'{"t":0,"event":"unknown","detail":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+class Deaf:
+    """Nobody listens."""
+
+    def covers(self, _language: str) -> bool:
+        return False
+
+    async def transcribe(self, _samples: Any, _language: str) -> str:
+        raise AssertionError
+
+
+def checked(log: bytes) -> Check:
+    blobs = {"recording": audio.write_wav(np.zeros((24000, 2), np.int16), 24000), "log": log}
+    reply = Reply("", call=Call("recording", "log"))
+    case = Case("a", "scenario", (Turn("user", "hello"),), Facets("task", "easy"))
+    return asyncio.run(CallScoring(blobs.__getitem__, Deaf()).score(case, reply))
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (GOOD + b"\n" + GOOD[:-3], "line 2 of the event log is not JSON"),
+        (b"\xff\xfe\n" + GOOD, "line 1 of the event log is not JSON"),
+        (GOOD + b"\n\n" + GOOD, "line 2 of the event log is not JSON"),
+        (GOOD + b'\n{"t":' + b"1" * 5000 + b"}", "line 2 of the event log is not JSON"),
+        (GOOD + b"\n" + DEEP, "line 2 of the event log is nested too deep"),
+        (
+            GOOD + b'\n{"t":1,"event":"agent_audio","plays":40,"seconds":1}',
+            "event 2 of the log has sound of the agent until 41 s, and the recording ends at 1 s",
+        ),
+    ],
+)
+def test_a_log_that_was_edited_is_refused_by_its_line(log: bytes, said: str) -> None:
+    check = checked(log)
+    assert (check.outcome, check.reason) == (Outcome.ERRORED, f"the call could not be measured: {said}")
+
+
+def test_no_reason_names_an_error_of_the_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deep(*_: Any, **__: Any) -> Any:
+        raise RecursionError("maximum recursion depth exceeded")
+
+    monkeypatch.setattr("pramana.score.calls.measure_call", deep)
+    assert checked(GOOD).reason == "the call could not be measured: its event log is nested too deep"
+
+
+def test_a_log_of_plain_events_is_measured() -> None:
+    assert "could not be measured" not in checked(json.dumps(json.loads(GOOD)).encode() + b"\n").reason
