@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from pramana.bench import HANDED_ON, Reach
 from pramana.errors import Conflict, InvalidInput
@@ -20,6 +21,7 @@ from pramana.model import Run
 from pramana.store import open_store
 from pramana.store.queue import GAVE_UP, TRIES
 from pramana.store.runs import Store
+from pramana.store.schema import runs
 
 REACH = Reach(for_others=True)
 
@@ -138,6 +140,22 @@ def test_a_server_that_ends_hands_its_runs_on_and_no_attempt_is_counted(store: S
     with working(store):
         wait_for(lambda: store.run(run.id).status == "finished")
     assert len(keys(store, run.id)) == len(set(keys(store, run.id))) == 10
+
+
+def test_a_server_that_was_silent_for_too_long_leaves_the_run_to_who_has_it_now(store: Store) -> None:
+    run = queue(store, "fake:latency=0.2,echo", limits={"concurrency": 1})
+    with working(store) as jobs:
+        wait_for(lambda: store.run(run.id).stored > 0)
+        with store._database.writing() as connection:  # as after a minute in which it could not say that it is there
+            connection.execute(update(runs).where(runs.c.id == run.id), {"lease_until": 0.0})
+        assert store.claim(run.id, "another server")
+        at_once = store.run(run.id).stored
+        wait_for(lambda: not jobs.under_way)
+    left = store.run(run.id)
+    assert (left.status, left.reason, store.holder(run.id)) == ("running", None, "another server")
+    assert left.stored == at_once < left.expected, "it stores nothing more"
+    assert store.attempts(run.id) == 2
+    assert store.heartbeat(run.id, "another server")
 
 
 def test_what_hangs_keeps_no_server_from_ending(store: Store) -> None:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from pramana import settings
 from pramana.embedded import weights
-from pramana.errors import InvalidInput, PramanaError, ProviderError, Stopped
+from pramana.errors import AlreadyRunning, InvalidInput, PramanaError, ProviderError, Stopped
 from pramana.hash import RecordDigest, hash_result
 from pramana.load.selection import Selection
 from pramana.load.sources import Sources
@@ -278,14 +278,17 @@ async def execute(
             if run.owner == "cli" and store.attempts(run.id) == 1:
                 store.delete_run(run.id)
             else:
-                store.finish(run.id, "stopped", str(error))
+                store.finish(run.id, lease.owner, "stopped", str(error))
             raise
         try:
             progress = Progress(run, run.stored, budget=budget, waiting_s=accounts.held_s)
             await stack.enter_async_context(_timers(limits, progress, watch, stop))
-            async with store.writer(run.id, _counted(progress, watch)) as writer:
+            async with store.writer(run.id, _counted(progress, watch), lease.owner) as writer:
                 async for results in stream(pools, stop):
                     await writer.put(results)
+        except AlreadyRunning as lost:  # found out by what was to be stored, before it was told
+            lease.lost = True
+            stop(str(lost), lost)
         except BaseException as error:
             stop(f"{type(error).__name__}: {error}")
             with suppress(PramanaError):  # what went wrong first is what is told
@@ -520,7 +523,7 @@ def _finish(store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop
     parts += [f"not reproducible: {name} does not take {', '.join(each)}" for name, each in left_out.items()]
     this = {"prices": prices.version, **accounts.notes()}
     notes = {**this, "left_out": left_out, "sittings": [*known.get("sittings", ()), {**this, "reason": stop.reason}]}
-    store.finish(run.id, status, "; ".join(parts) or None, notes)
+    store.finish(run.id, lease.owner, status, "; ".join(parts) or None, notes)
 
 
 # ── Judge again ──

@@ -291,8 +291,6 @@ class Jobs:
     def _leave(self, run_id: str, reason: str) -> None:
         """Record why a run ended that could not record it itself."""
         with suppress(PramanaError):
-            if self._store.pages.run(run_id).status == "running" and self._store.holder(run_id) in (
-                None,
-                this_process(),
-            ):
-                self._store.finish(run_id, "stopped", reason)
+            holder = self._store.holder(run_id)
+            if holder in (None, this_process()):
+                self._store.finish(run_id, holder, "stopped", reason)

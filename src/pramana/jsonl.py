@@ -168,6 +168,21 @@ def _bound_depth(text: str) -> None:
             depth -= 1
 
 
+def is_deeper(value: Any, most: int) -> bool:
+    """Tell whether a value is nested more than so many levels deep; by count too, and level by level.
+
+    >>> is_deeper([[]], 1), is_deeper({"a": [1]}, 2)
+    (True, False)
+    """
+    level = [value] if isinstance(value, dict | list | tuple) else []
+    for _ in range(most):
+        if not level:
+            return False
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [each for some in inner for each in some if isinstance(each, dict | list | tuple)]
+    return bool(level)
+
+
 def canonical(value: Any) -> bytes:
     """Return the one spelling of a JSON value: sorted keys, no spaces, ASCII. Every hash of ours is over this.
 

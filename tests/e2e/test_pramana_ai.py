@@ -211,13 +211,13 @@ def test_it_waits_as_long_as_it_is_told_to(
         assert server.store
         assert server.serving
         server.store.decisions.write({"anonymous_submission": True, "requests_per_minute": 120})
-        server.serving.forget()
+        server.serving.refresh()
         ended = threading.Event()
 
         def crowd() -> None:
             """Use up what the address may ask, until the client has been told to wait."""
             while not told and not ended.is_set():
-                server.get("/api/health")
+                server.get("/api/badge/gpt-5")
 
         thread = threading.Thread(target=crowd)
         thread.start()

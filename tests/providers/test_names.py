@@ -122,6 +122,35 @@ def test_a_command_exists_only_in_the_configuration() -> None:
         resolve("command:shout")
 
 
+@pytest.mark.parametrize("part", ["stt", "chat", "tts", "voice"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://me:s3cret@h.example/v1#m",
+        "https://s3cret@h.example/v1#m",
+        "http://h.example/v1?key=s3cret#m",
+        "http://me:s3cret@h.example/v1",
+        "http://me:s3#cret@h.example/v1#m",
+        "ftp://h.example/s3cret#m",
+        "file:///etc/s3cret#m",
+        "http://h.example/s3cret#",
+    ],
+)
+def test_a_part_of_a_cascade_holds_no_secret_and_asks_web_servers_alone(part: str, address: str) -> None:
+    written = {"stt": "a", "chat": "b", "tts": "c", part: address}
+    with pytest.raises(InvalidInput) as caught:
+        resolve("cascade:" + ",".join(f"{name}={value}" for name, value in written.items()))
+    assert "s3cret" not in str(caught.value)
+    assert "cret" not in str(caught.value)
+
+
+def test_a_part_of_a_cascade_may_be_called_anything_else() -> None:
+    found = resolve("cascade:stt=/models/whisper,chat=https://h.example:8000/v1#org/m,tts=ft:x,voice=C#")
+    assert found.arguments == {
+        "stt": "/models/whisper", "chat": "https://h.example:8000/v1#org/m", "tts": "ft:x", "voice": "C#"
+    }  # fmt: skip
+
+
 def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
     with pytest.raises(InvalidInput) as caught:
         resolve(f"https://me:{KEY}@host/v1#m")

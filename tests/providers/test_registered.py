@@ -4,11 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pramana.errors import AuthenticationFailed, InvalidInput
 from pramana.model import Target
+from pramana.providers.cascade import Cascade, _Named
 from pramana.providers.http import Account
-from pramana.providers.names import Accounts, Registered, open_provider, resolve
+from pramana.providers.names import VARIABLES, Accounts, Registered, open_provider, resolve
+from pramana.providers.openai import OpenAI
 from pramana.providers.registered import KINDS, checked
 
 KEY = "sk-registered-0123456789"
@@ -112,10 +115,93 @@ def test_a_key_goes_only_where_it_was_meant_to_go_when_the_run_was_made() -> Non
     assert found.key == KEY
 
 
-def test_where_the_model_is_the_address_the_key_goes_to_that_one_alone() -> None:
-    bot = lookup(one("my-bot", "pipecat", model="wss://bot.example/ws"))
+AGENT_URLS = {
+    "wss://{model}/talk": ("agent.example", ["evil.example", "agent.example@evil.example", "agent.example:8443"]),
+    "wss://{model}.agents.example/talk": ("good", ["evil.example/", "evil", "evil.example?"]),
+    "wss://agents.example{model}": (":443/talk", [".evil.example/talk", "@evil.example", ":8443/talk"]),
+    "{base_url}{model}": ("/talk", [".evil.example/talk", "@evil.example/"]),
+    "{model}": ("wss://agent.example/talk", ["wss://evil.example/talk", "ws://agent.example/talk", "evil", ""]),
+}
+
+
+@pytest.mark.parametrize("url", AGENT_URLS)
+def test_no_model_leads_the_key_of_a_described_agent_to_another_host(url: str) -> None:
+    good, others = AGENT_URLS[url]
+    description = {**DESCRIPTION, "url": url}
+    agent = one("agent", "websocket", model=good, description=description)
+    assert account("agent", lookup(agent)).key == KEY
+    assert account(f"agent:{good}", lookup(agent)).key == KEY
+    for other in others:
+        target = replace(resolve("agent", registered=lookup(agent)), model=other)
+        found = Accounts(lambda _: None, registered=lookup(agent)).account(target)
+        assert found is not None
+        assert found.key is None, f"the key would go to {other}"
+    unsure = one("agent", "websocket", description=description)
+    assert account(f"agent:{good}", lookup(unsure)).key is None, "nobody has said where it may go"
+    with pytest.raises(InvalidInput, match=r"\{model\} decides the host .* say where: arguments.model"):
+        checked("agent", "websocket", description=description, has_key=True)
+    assert checked("agent", "websocket", description=description, model=good, has_key=True).model == good
+    assert checked("agent", "websocket", description=description).model is None, "without a key, anyone may be called"
+
+
+@pytest.mark.parametrize("url", ["wss://agent.example/{model}", "{base_url}/{model}", "wss://agent.example?a={model}"])
+def test_a_model_that_stands_in_the_path_is_any(url: str) -> None:
+    agent = checked("agent", "websocket", description={**DESCRIPTION, "url": url}, has_key=True)
+    registered = lookup(one("agent", "websocket", description=agent.description))
+    for model in ("sales", "//evil.example/", "@evil.example", "..", "https://evil.example"):
+        assert account(f"agent:{model}", registered).key == KEY
+
+
+@pytest.mark.parametrize(
+    "hole", ["{parameters.host|agent.example}", "{voice|agent.example}", "{language}", "{call_id}"]
+)
+def test_whoever_calls_an_agent_with_a_key_says_nothing_else_of_its_host(hole: str) -> None:
+    description = {**DESCRIPTION, "url": f"wss://{hole}/talk"}
+    with pytest.raises(InvalidInput, match="decides the host of the agent's url"):
+        checked("agent", "websocket", description=description, model="m", has_key=True)
+    agent = one("agent", "websocket", model="m", description=description)
+    assert account("agent", lookup(agent)).key is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "base_url", "models"),
+    [
+        ("compatible", "https://models.example/v1", ["llama", "https://evil.example/v1#m", "@evil.example"]),
+        ("cascade", "https://models.example/v1", ["stt=a,chat=b,tts=c"]),
+        *((kind, None, ["m", "//evil.example", "@evil.example", "https://evil.example"]) for kind in (
+            "openai", "openai-responses", "anthropic", "google", "openai-realtime", "gemini-live", "elevenlabs",
+            "deepgram", "vapi",
+        )),
+    ],
+)  # fmt: skip
+def test_where_the_server_is_registered_every_model_is_asked_there(
+    kind: str, base_url: str | None, models: list[str]
+) -> None:
+    registered = lookup(one("mine", kind, base_url=base_url))
+    vendors = VARIABLES[kind].base_url
+    for model in models:
+        found = account(f"mine:{model}", registered)
+        assert (found.key, found.base_url) == (KEY, base_url or vendors)
+
+
+def test_a_part_of_a_cascade_at_another_server_is_not_given_the_registered_key() -> None:
+    registered = lookup(one("mine", "cascade", base_url="https://models.example/v1"))
+    target = resolve("mine:stt=a,chat=http://evil.example/v1#b,tts=c", registered=registered)
+    agent = open_provider(target, Accounts(lambda _: None, registered=registered))
+    assert isinstance(agent, Cascade)
+    assert KEY not in repr(agent.mind)
+    assert isinstance(agent.mind, _Named)
+    assert isinstance(agent.mind.provider, OpenAI)
+    account = agent.mind.provider._http.account
+    assert (account.base_url, account.key) == ("http://evil.example/v1", None)
+
+
+@pytest.mark.parametrize("kind", ["twilio", "pipecat"])
+def test_an_agent_at_its_model_has_its_key_at_that_address_alone(kind: str) -> None:
+    bot = lookup(one("my-bot", kind, model="wss://bot.example/ws"))
     assert account("my-bot", bot).key == KEY
-    assert account("my-bot:wss://elsewhere.example/ws", bot).key is None
+    for other in ("wss://elsewhere.example/ws", "ws://bot.example/ws", "wss://bot.example/other"):
+        assert account(f"my-bot:{other}", bot).key is None
 
 
 # ── For others ──

@@ -85,7 +85,7 @@ def run(
             for repeat, outcome in enumerate(outcomes(number))
         ]
         asyncio.run(write(created.id, made))
-        store.finish(created.id, "finished" if len(made) == created.expected else "stopped")
+        store.finish(created.id, None, "finished" if len(made) == created.expected else "stopped")
     return created.id
 
 

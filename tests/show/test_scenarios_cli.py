@@ -168,3 +168,28 @@ def test_no_redirect_takes_a_token_elsewhere(server: Client) -> None:
             Remote(f"http://127.0.0.1:{other.server_port}", "secret").ask("GET", "/api/scenarios/export")
         thread.join()
     assert seen == ["Bearer secret"]
+
+
+def test_what_a_stranger_answers_does_not_replace_a_file(tmp_path: Path) -> None:
+    import http.server
+    import threading
+
+    class Stranger(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<html>hi")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("kept", encoding="utf-8")
+    with http.server.HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
+        threading.Thread(target=stranger.serve_forever, daemon=True).start()
+        found = invoke("export", mine, "--from", f"http://127.0.0.1:{stranger.server_port}")
+        stranger.shutdown()
+    assert isinstance(found.exception, PramanaError)
+    assert (found.exception.exit_code, str(found.exception)) == (3, "what answers there is no Pramana")
+    assert mine.read_text(encoding="utf-8") == "kept"

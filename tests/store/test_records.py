@@ -194,12 +194,13 @@ def test_nul_and_half_pairs_stand_in_every_text_column(store: Store) -> None:
     some = Result(a_key, awkward(), reply, Failure(awkward(), awkward()), (check,), awkward(), awkward())
     assert [each for _, each in put_all(store, run.id, [some])] == [some]
     assert [each for _, each in store.results(run.id)] == [some]
-    assert store.claim(run.id, awkward(), 60)
+    owner = awkward()
+    assert store.claim(run.id, owner, 60)
     label = awkward()
     assert rescore(store, run.id, label, [(a_key, (check,))]) == 1
     assert store.scorings(run.id)[1] == label
     holder = read_columns(store, "runs", ["lease_holder"])
-    store.finish(run.id, "stopped", awkward(), {awkward(): awkward()})
+    assert store.finish(run.id, owner, "stopped", awkward(), {awkward(): awkward()})
     done = store.run("latest")
     assert (done.plan, done.reason and "side by side \ud83d\ude00" in done.reason) == (whole, True)
 

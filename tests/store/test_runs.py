@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 
 from pramana.errors import InvalidInput, NotFound, StoreFailed
 from pramana.hash import case_digest
-from pramana.model import Case, Key, Outcome, Result
+from pramana.model import Case, Key, Outcome, Result, RunStatus
 from pramana.store import open_store
 from pramana.store.runs import Store
 from pramana.store.schema import metadata, runs
@@ -121,7 +121,7 @@ def test_an_id_that_begins_another_is_found_exactly(store: Store) -> None:
 
 @pytest.mark.parametrize("method", ["pending", "results", "cases", "counts", "finish", "claim", "heartbeat", "writer"])
 def test_an_unknown_run_is_named(store: Store, method: str) -> None:
-    arguments = {"finish": ("stopped",), "claim": ("me",), "writer": (print,)}
+    arguments = {"finish": (None, "stopped"), "claim": ("me",), "writer": (print,)}
     with pytest.raises(NotFound, match='there is no run "r1"; see: pramana runs'):
         list(getattr(store, method)("r1", *arguments.get(method, ())))
 
@@ -244,14 +244,14 @@ def test_a_rescoring_without_a_check_leaves_nothing(store: Store) -> None:
 
 def test_a_finished_run_says_why_and_keeps_its_notes(store: Store) -> None:
     run = store.create_run(plan(), [case(1)])
-    store.finish(run.id, "interrupted", "Ctrl-C", {"prices": "1", "limiter": [1]})
+    assert store.finish(run.id, None, "interrupted", "Ctrl-C", {"prices": "1", "limiter": [1]})
     stopped = store.run(run.id)
     assert (stopped.status, stopped.reason, stopped.notes) == ("interrupted", "Ctrl-C", {"prices": "1", "limiter": [1]})
     assert stopped.finished
     assert store.claim(run.id, "me")
     again = store.run(run.id)
     assert (again.status, again.finished, again.reason) == ("running", None, None)
-    store.finish(run.id, "finished", notes={"limiter": [1, 2]})
+    assert store.finish(run.id, "me", "finished", notes={"limiter": [1, 2]})
     done = store.run(run.id)
     assert (done.status, done.reason, done.notes) == ("finished", None, {"prices": "1", "limiter": [1, 2]})
     assert not store.claim(run.id, "me"), "a finished run is nobody's to claim"
@@ -273,8 +273,8 @@ def test_deleting_a_run_leaves_the_cases_others_use(store: Store) -> None:
 
 def test_exactly_one_of_many_threads_claims_a_run(store: Store) -> None:
     run = store.create_run(plan(), [case(1)], owner="server")
-    assert store.expired() == [run]
-    assert store.expired("cli") == []
+    store.create_run(plan(), [case(1)])
+    assert store.waiting() == [run.id], "what was begun on the command line waits for no server"
     for attempt in (1, 2):
         start = threading.Barrier(8)
         won: list[int] = []
@@ -291,11 +291,30 @@ def test_exactly_one_of_many_threads_claims_a_run(store: Store) -> None:
             thread.join()
         assert len(won) == 1
         assert store.attempts(run.id) == attempt
-        assert store.expired() == []
+        assert store.waiting() == []
         assert store.heartbeat(run.id, f"process {won[0]}", seconds=60)
         assert not store.heartbeat(run.id, f"process {won[0] + 1}"), "the lease is another's"
         assert store.heartbeat(run.id, seconds=-1), "whoever does not say who they are prolongs what there is"
-        assert [each.id for each in store.expired()] == [run.id], "a lease that ran out is up for the next"
+        assert store.waiting() == [run.id], "a lease that ran out is up for the next"
+
+
+@pytest.mark.parametrize("status", ["finished", "stopped", "queued", "interrupted"])
+def test_who_has_lost_a_run_neither_ends_it_nor_hands_it_on(store: Store, status: RunStatus) -> None:
+    run = store.create_run(plan(), [case(1)], owner="server")
+    assert not store.finish(run.id, None, status), "it was never begun"
+    assert store.take(run.id, "first", seconds=-1)
+    assert store.take(run.id, "second", seconds=60)
+    before = store.changes.last()
+    for other in ("first", None, "third"):
+        assert not store.finish(run.id, other, status, "for a reason of theirs", {"note": 1})
+    now = store.run(run.id)
+    assert (now.status, now.reason, now.notes, store.holder(run.id)) == ("running", None, {}, "second")
+    assert store.attempts(run.id) == 2
+    assert store.changes.last() == before, "nothing has happened that could be told"
+    assert store.finish(run.id, "second", status, "done")
+    assert (store.run(run.id).status, store.holder(run.id)) == (status, None)
+    assert not store.finish(run.id, "second", "stopped"), "it holds it no more"
+    assert not store.finish(run.id, None, "stopped"), "what has ended, or waits, stays so"
 
 
 @pytest.mark.parametrize("bad", ["", "mysql://x/y", "sqlite://", "sqlite:///:memory:", "pramana.db"])

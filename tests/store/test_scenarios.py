@@ -12,6 +12,7 @@ from sqlalchemy import delete, update
 
 from pramana.errors import AlreadyExists, NotFound
 from pramana.store import open_store
+from pramana.store.engine import Lock
 from pramana.store.runs import Store
 from pramana.store.scenarios import Filter, IdsExist
 from pramana.store.schema import deleted_scenarios, scenarios
@@ -227,3 +228,27 @@ def test_nobody_comes_between_imports_and_changes(url: str, store: Store) -> Non
     assert failed == []
     assert sums["imported"] == store.scenarios.page(Filter(), 0, 1).total == 70
     assert sums["refused"] > 0
+
+
+def test_no_two_locks_are_the_same_and_a_change_of_scenarios_waits_for_its_own_alone(store: Store) -> None:
+    """Of PostgreSQL; SQLite has one writer at a time, so there nothing is held."""
+    assert len({int(each) for each in Lock.__members__.values()}) == len(Lock.__members__)
+    database = store._database
+    if database.is_sqlite:
+        return
+    others = {*Lock} - {Lock.SCENARIOS, Lock.CHANGES}
+    with database.writing() as connection:
+        for each in others:
+            database.lock(connection, each)
+        thread = threading.Thread(target=lambda: store.scenarios.create(plain("a")), daemon=True)
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive(), "it waits for a lock that is another's"
+    with database.writing() as connection:
+        database.lock(connection, Lock.SCENARIOS)
+        thread = threading.Thread(target=lambda: store.scenarios.create(plain("b")), daemon=True)
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive()
+    thread.join(20)
+    assert store.scenarios.which(["a", "b"]) == {"a", "b"}

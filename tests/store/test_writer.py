@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pramana.errors import StoreFailed
+from pramana.errors import AlreadyRunning, StoreFailed
 from pramana.model import Result
 from pramana.store import open_store, writer
 from pramana.store.runs import Store
@@ -214,3 +214,37 @@ def test_every_commit_waits_for_the_disk(tmp_path: Path) -> None:
             "journal_mode", "synchronous", "foreign_keys", "busy_timeout")}  # fmt: skip
     store.close()
     assert said == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
+
+
+def test_a_writer_that_has_lost_its_run_stores_nothing_more(store: Store) -> None:
+    run_id, results = results_of(store, 6)
+    reported: Reported = []
+    assert store.claim(run_id, "first", seconds=-1)
+
+    async def write() -> None:
+        async with store.writer(run_id, reported.extend, "first") as opened:
+            await opened.put(results[:2])
+            while len(reported) < 2:  # noqa: ASYNC110 - the writer tells by a function
+                await asyncio.sleep(0.01)
+            assert store.claim(run_id, "process 7 on desk [4f1c 1234]")
+            await opened.put(results[2:4])
+
+    with pytest.raises(AlreadyRunning, match=f"process 7 on desk works on run {run_id} now"):
+        asyncio.run(write())
+    assert [each for _, each in store.results(run_id)] == results[:2]
+    assert (store.run(run_id).stored, len(reported)) == (2, 2)
+
+
+@pytest.mark.parametrize("owner", [None, "first"])
+def test_a_writer_stores_only_while_its_owner_holds_the_run(store: Store, owner: str | None) -> None:
+    run_id, results = results_of(store, 1)
+    if owner is None:
+        assert store.claim(run_id, "somebody")
+
+    async def write() -> None:
+        async with store.writer(run_id, lambda _: None, owner) as opened:
+            await opened.put(results)
+
+    with pytest.raises(AlreadyRunning, match="stores nothing more of it"):
+        asyncio.run(write())
+    assert store.run(run_id).stored == 0

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails
 
 from pramana.errors import PramanaError
-from pramana.jsonl import Path
+from pramana.jsonl import MAX_DEPTH, Path, is_deeper
 from pramana.load.problems import found
 from pramana.load.rules import audio_url, is_unicode, required, text, unknown, wrong
 from pramana.load.suite import Finding, StatedAssertion, TestCase, _across, _message
@@ -33,6 +33,8 @@ else:
 
 def _plain_json(value: Any) -> Any:
     """Take what JSON can hold; a file or a request holds nothing else, but a program may give anything."""
+    if is_deeper(value, MAX_DEPTH):
+        raise wrong(f"schema must be nested at most {MAX_DEPTH} levels deep")
     try:
         sound = is_unicode(json.dumps(value, ensure_ascii=False, allow_nan=False))
     except (TypeError, ValueError, RecursionError):

@@ -8,6 +8,7 @@ process, and those are one to a machine: `machine` lets one such agent be called
 """
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -113,12 +114,25 @@ def parse(written: str) -> dict[str, Any]:
         if name not in PARTS or not value:
             hint = did_you_mean(name, PARTS)
             raise InvalidInput(f"cascade: {quote(option)} is no part of it{hint}; {_CASCADE}")
+        _check_address(name, value)
         parts[name] = value
     if missing := [name for name in ("stt", "chat", "tts") if name not in parts]:
         raise InvalidInput(
             f"cascade: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; {_CASCADE}"
         )
     return parts
+
+
+def _check_address(name: str, value: str) -> None:
+    """Refuse an address that may hold a secret, or that is none of a server: addresses are stored."""
+    from pramana.providers.names import checked_url
+
+    address, _, model = value.rpartition("#")
+    if "://" not in value and (name == "voice" or not address):
+        return  # a plain name
+    if name == "voice" or not model or not re.match("https?://", address):
+        raise InvalidInput(f"cascade: {name} is neither a name nor a server's address with a model; {_CASCADE}")
+    checked_url(address, f"write {name}=http://HOST/v1#NAME", "set COMPATIBLE_API_KEY")
 
 
 _CASCADE = (

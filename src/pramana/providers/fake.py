@@ -45,7 +45,7 @@ ERRORS: Mapping[str, type[ProviderError]] = {
 }
 NUMBERS: Mapping[str, float] = {
     "seed": 10**9,
-    "tokens": 10**9,
+    "tokens": 100_000,
     "latency": 3600,
     "jitter": 3600,
     **dict.fromkeys(ERRORS, 1),

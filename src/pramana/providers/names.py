@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from pramana.errors import AuthenticationFailed, InvalidInput, did_you_mean, quote
 from pramana.model import Provider, Target
 from pramana.plugins import Registry
+from pramana.providers.destination import AT_THE_MODEL, destination
 
 if TYPE_CHECKING:
     from pramana.providers.http import Account
@@ -111,8 +112,6 @@ CALLED = (
 """Voice agents that need an account: which there are of them is not asked for."""
 WITHOUT_ACCOUNT = ("local", "local-voice", "fake", "fake-voice", "python", "command")
 RUNS_CODE = ("python", "command")
-AT_THE_MODEL = ("twilio", "pipecat")
-"""Their model is the address that is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +218,9 @@ class Accounts:
         from pramana.providers.http import Account
 
         known = VARIABLES[found.kind]
-        named = found.kind in AT_THE_MODEL and target.model != found.model
-        key = None if named else found.unlock()
+        meant = destination(found.kind, found.base_url, found.description, found.model)
+        asked = destination(found.kind, found.base_url, found.description, target.model)
+        key = found.unlock() if asked is not None and asked == meant else None
         if known.key_required and not key:
             raise AuthenticationFailed(f"{account_id} needs a key, and none is set; give the provider one: apiKey")
         base_url = found.base_url or known.base_url or ""

@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pramana.errors import InvalidInput, did_you_mean, quote
+from pramana.providers.destination import AT_THE_MODEL, said_by_callers
 from pramana.providers.names import (
     ALIASES,
-    AT_THE_MODEL,
     BEGINNINGS,
     ID,
     RUNS_CODE,
@@ -61,9 +61,25 @@ def checked(
         raise InvalidInput(
             f"the address of {kind} is its model, and a key goes only where it was meant to; say where: arguments.model"
         )
+    if has_key and description is not None:
+        _check_host(said_by_callers(description, base_url), model)
     if model is not None and kind != "websocket":
         resolve(f"{kind}:{model}", for_others=True)
     return Registered(provider_id, kind, base_url, model, description)
+
+
+def _check_host(named: frozenset[str], model: str | None) -> None:
+    """Refuse a key where whoever calls would say to which host it goes."""
+    if others := sorted(named - {"model"}):
+        raise InvalidInput(
+            f"{{{others[0]}}} decides the host of the agent's url, and a key goes only where it was meant to; write "
+            "the host as it is, or {base_url} or {model}"
+        )
+    if named and model is None:
+        raise InvalidInput(
+            "{model} decides the host of the agent's url, and a key goes only where it was meant to; say where: "
+            "arguments.model"
+        )
 
 
 def _check_id(provider_id: str, kind: str) -> None:

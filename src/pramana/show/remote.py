@@ -55,6 +55,17 @@ class Said:
             raise ServerFailed(_MEANINGLESS)
         return found
 
+    def text_of(self, kind: str) -> str:
+        """Return the text of an answer of a media type; anything else was not said by a server of ours."""
+        stated = {name.lower(): value for name, value in self.headers.items()}.get("content-type", "")
+        try:
+            text = self.body.decode()
+        except UnicodeDecodeError:
+            raise ServerFailed(_MEANINGLESS) from None
+        if stated.partition(";")[0].strip().lower() != kind:
+            raise ServerFailed(_MEANINGLESS)
+        return text
+
 
 class _StayHere(HTTPRedirectHandler):
     def redirect_request(self, *_: object) -> None:

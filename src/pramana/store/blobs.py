@@ -53,7 +53,7 @@ class Blobs:
             self._make(path.parent)
             if not _holds(path, data):  # a damaged one is written again: the right bytes are at hand
                 self._write(path, data)
-            _make_durable(path.parent)  # also when another process has just renamed it there
+            make_durable(path.parent)  # also when another process has just renamed it there
         self._whole.add(digest)
         return digest
 
@@ -84,7 +84,7 @@ class Blobs:
         holders = {self.folder, *(each.parent for each in folder.parents if not each.exists())}
         folder.mkdir(parents=True, exist_ok=True)
         for holder in holders:
-            _make_durable(holder)
+            make_durable(holder)
         long_ago = time.time() - ABANDONED_S
         for left in folder.glob(f"*{UNFINISHED}"):
             with suppress(OSError):
@@ -113,7 +113,7 @@ def _holds(path: Path, data: bytes) -> bool:
         return False
 
 
-def _make_durable(folder: Path) -> None:
+def make_durable(folder: Path) -> None:
     """Bring the names in a folder to the disk; where the system has no such call, it does so by itself."""
     if not hasattr(os, "O_DIRECTORY"):
         return

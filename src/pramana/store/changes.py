@@ -7,15 +7,14 @@ who was away for longer looks at everything anyway.
 from typing import Literal
 
 import msgspec
-from sqlalchemy import Connection, delete, func, insert, select, text
+from sqlalchemy import Connection, delete, func, insert, select
 
-from pramana.store.engine import Database
+from pramana.store.engine import Database, Lock
 from pramana.store.schema import changes
 from pramana.store.scoring import timestamp
 from pramana.store.text import restored, stored
 
 KEPT = 10_000
-_IN_ORDER = text(f"SELECT pg_advisory_xact_lock({0x50726170})")
 Kind = Literal["scenario", "suite", "provider", "run", "submission", "settings"]
 
 
@@ -36,8 +35,7 @@ def record(connection: Connection, kind: Kind, subject: str, action: str) -> Non
 
     Or a line could become visible after one with a higher number, and whoever has read that would never see it.
     """
-    if connection.dialect.name == "postgresql":
-        connection.execute(_IN_ORDER)
+    Database.lock(connection, Lock.CHANGES)
     row = {"at": timestamp(), "kind": kind, "subject": stored(subject), "action": action}
     (number,) = connection.execute(insert(changes), row).inserted_primary_key or (0,)
     if number % 100 == 0:

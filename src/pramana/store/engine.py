@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from enum import IntEnum, auto
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
@@ -43,10 +44,35 @@ LOG_PAGES = 8_192
 CHUNK = 256
 """Rows a query: small enough that an event loop hardly notices, large enough that the query hardly counts."""
 _BAD_URL = "the database URL is neither sqlite:////path/to/file nor postgresql://user@host/name"
-_MIGRATING, _SHARING_CASES = 0x5072616D, 0x5072616E
-"""Keys of PostgreSQL's advisory locks; SQLite needs none, it has one writer at a time."""
+_FIRST_LOCK = 0x5072616D
+"""Others may use advisory locks in the same database; these begin with the letters Pram."""
 
 
+class Lock(IntEnum):
+    """What PostgreSQL's advisory locks are for; each has the next number, so that no two are the same.
+
+    SQLite needs none: it has one writer at a time.
+    """
+
+    @staticmethod
+    def _generate_next_value_(name: str, start: int, count: int, last_values: list[int]) -> int:  # noqa: ARG004
+        return _FIRST_LOCK + count
+
+    MIGRATING = auto()
+    SHARING_CASES = auto()
+    CHANGES = auto()
+    SCENARIOS = auto()
+    SUBMISSIONS = auto()
+    SUITES = auto()
+
+
+SQLITE_POOL, POSTGRESQL_POOL = (20, 40), (10, 20)
+"""Connections that are kept, and how many more there may be: enough for every thread of a server, its runs and what
+looks after it, so that nobody waits for one. PostgreSQL takes a hundred of all processes together."""
+CONNECT_SECONDS = 10
+
+
+_TAKE_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 TOGETHER = (100, 20, 4)
 """Rows of one statement in SQLite: at 25 values a row, well under its limit of 32,766; what is left goes by fewer."""
 
@@ -124,12 +150,13 @@ class Database:
 
     def lock_cases(self, connection: Connection) -> None:
         """Wait until no other transaction adds or removes shared cases."""
-        self.lock(connection, _SHARING_CASES)
+        self.lock(connection, Lock.SHARING_CASES)
 
-    def lock(self, connection: Connection, key: int) -> None:
-        """Wait until no other transaction holds the lock of that key: PostgreSQL's, since SQLite has one writer."""
-        if not self.is_sqlite:
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
+    @staticmethod
+    def lock(connection: Connection, key: Lock) -> None:
+        """Wait until no other transaction holds that lock: PostgreSQL's, since SQLite has one writer."""
+        if connection.dialect.name == "postgresql":
+            connection.execute(_TAKE_LOCK, {"key": int(key)})
 
     def now(self, connection: Connection) -> float:
         """Return the time leases are measured by: of the database server, where machines share one."""
@@ -143,7 +170,7 @@ class Database:
             if _version(connection) == HEAD:
                 return
         with self.writing() as connection:
-            self.lock(connection, _MIGRATING)
+            self.lock(connection, Lock.MIGRATING)
             if _version(connection) != HEAD:
                 _upgrade(connection)
 
@@ -177,7 +204,14 @@ def _sqlite(url: URL) -> Engine:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreFailed(f"the folder {path.parent} cannot be made: {error.strerror}") from error
-    engine = create_engine(url.set(drivername="sqlite+pysqlite"), connect_args={"timeout": BUSY_SECONDS})
+    kept, more = SQLITE_POOL
+    engine = create_engine(
+        url.set(drivername="sqlite+pysqlite"),
+        connect_args={"timeout": BUSY_SECONDS},
+        pool_size=kept,
+        max_overflow=more,
+        pool_use_lifo=True,
+    )
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: object) -> None:
@@ -211,8 +245,16 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _postgresql(url: URL) -> Engine:
+    kept, more = POSTGRESQL_POOL
     try:
-        return create_engine(url.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+        return create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            connect_args={} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS},
+            pool_pre_ping=True,
+            pool_size=kept,
+            max_overflow=more,
+            pool_use_lifo=True,
+        )
     except ModuleNotFoundError as error:
         raise StoreFailed("PostgreSQL needs one more package: pip install 'pramana[postgres]'") from error
 

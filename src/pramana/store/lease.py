@@ -45,13 +45,14 @@ class Lease:
     ) -> None:
         self._store, self._run_id, self._taken_already = store, run_id, taken
         self._on_lost, self._on_cancelled = on_lost, on_cancelled
-        self._name = this_process()
+        self.owner = this_process()
+        """The name by which it holds."""
         self._tasks: list[asyncio.Task[None]] = []
         self.lost = False
         """Another process has taken the run over: this one was silent for too long."""
 
     async def __aenter__(self) -> Self:
-        if not self._taken_already and not self._store.claim(self._run_id, self._name, SECONDS):
+        if not self._taken_already and not self._store.claim(self._run_id, self.owner, SECONDS):
             raise self._taken("wait until it has ended, or stop it")
         self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._listen())]
         return self
@@ -62,13 +63,13 @@ class Lease:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._store.release(self._run_id, self._name)
+        self._store.release(self._run_id, self.owner)
 
     async def _beat(self) -> None:
         while not self.lost:
             await asyncio.sleep(SECONDS / BEATS)
             with suppress(StoreFailed):  # the writer will say so; one beat that is missed ends nothing
-                held = await asyncio.to_thread(self._store.heartbeat, self._run_id, self._name, SECONDS)
+                held = await asyncio.to_thread(self._store.heartbeat, self._run_id, self.owner, SECONDS)
                 self.lost = not held
         self._on_lost(self._taken("it has taken over, because this one was silent for too long"))
 

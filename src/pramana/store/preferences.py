@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, select
 
 from pramana.errors import InvalidInput, did_you_mean, quote
 from pramana.store.changes import record
@@ -12,6 +12,10 @@ from pramana.store.engine import Database
 from pramana.store.schema import preferences
 from pramana.store.scoring import timestamp
 
+_PUT = (
+    "INSERT INTO preferences (name, value, updated) VALUES (?, ?, ?)"
+    " ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated = excluded.updated"
+)
 _Origin = Annotated[str, msgspec.Meta(pattern=r"^https?://[^/?#\s@]+$", max_length=300)]
 
 
@@ -58,9 +62,11 @@ class Decisions:
         except msgspec.ValidationError as error:
             raise InvalidInput(f"this setting does not fit: {error}") from None
         with self._database.writing() as connection:
-            connection.execute(delete(preferences).where(preferences.c.name.in_(list(changed))))
-            for name, value in kept.items():
-                row = {"name": name, "value": msgspec.json.encode(value).decode(), "updated": timestamp()}
-                connection.execute(insert(preferences), row)
+            for name in sorted(changed):  # in one order, or two who decide at once wait for each other for ever
+                if name in kept:
+                    row = (name, msgspec.json.encode(kept[name]).decode(), timestamp())
+                    self._database.run_many(connection, _PUT, [row])
+                else:
+                    connection.execute(delete(preferences).where(preferences.c.name == name))
             record(connection, "settings", ", ".join(sorted(changed)), "updated")
         return self.read()

@@ -7,9 +7,9 @@ the transaction that makes it.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
-from sqlalchemy import Connection, RowMapping, or_, select, update
+from sqlalchemy import Connection, RowMapping, select, update
 
 from pramana.errors import AlreadyRunning, Conflict
 from pramana.model import Run, RunStatus
@@ -128,13 +128,6 @@ class Queue:
 
     # ── Who waits ──
 
-    def expired(self, owner: Literal["cli", "server"] = "server") -> list[Run]:
-        """Return the runs of a kind of owner that are under way and that nobody holds any more, oldest first."""
-        with self._database.reading() as connection:
-            over = or_(runs.c.lease_until.is_(None), runs.c.lease_until <= self._database.now(connection))
-            left = select(runs).where(runs.c.owner == owner, runs.c.status.in_(UNDER_WAY), over)
-            return [run_of(row) for row in connection.execute(left.order_by(runs.c.run_no)).mappings()]
-
     def waiting(self) -> list[str]:
         """Return the ids of the runs that a server may take now, oldest first: queued, or their server is gone."""
         columns = (runs.c.id, runs.c.lease_holder, runs.c.lease_until)
@@ -153,15 +146,25 @@ class Queue:
     # ── How it ends ──
 
     def finish(
-        self, run_id: str, status: RunStatus, reason: str | None = None, notes: Mapping[str, Any] | None = None
-    ) -> None:
+        self,
+        run_id: str,
+        owner: str | None,
+        status: RunStatus,
+        reason: str | None = None,
+        notes: Mapping[str, Any] | None = None,
+    ) -> bool:
         """Record how a run ended; notes are added to those there are. Its lease ends too.
 
-        Ended as `queued` it is handed on to the next server, and this attempt was none.
+        Only who holds it may: False, and nothing is changed, where that is not the owner named. None ends a run that
+        was begun and that nobody holds. Ended as `queued` it is handed on to the next server, and this attempt was
+        none.
         """
         with self._database.writing() as connection:
             row = row_of(connection, run_id, lock=True)
+            if row["lease_holder"] != stored_or_none(owner) or (owner is None and row["status"] != "running"):
+                return False
             _end(connection, row, status, reason, notes)
+            return True
 
     def cancel(self, run_id: str) -> Run:
         """Ask that a run end: at once where nobody works on it, else whoever does is told within seconds."""

@@ -313,9 +313,14 @@ class Store(Queue):
         with self._database.reading() as connection:
             return finished_scorings(connection, row_of(connection, run_id)["run_no"])
 
-    def writer(self, run_id: str, on_stored: Callable[[list[tuple[int, Result]]], None]) -> Writer:
-        """Return the writer of a run's results, to be entered as a context."""
-        return Writer(self._database, self._number(run_id), on_stored)
+    def writer(
+        self, run_id: str, on_stored: Callable[[list[tuple[int, Result]]], None], owner: str | None = None
+    ) -> Writer:
+        """Return the writer of a run's results, to be entered as a context; it stores while the owner holds the run.
+
+        Without an owner, while nobody does.
+        """
+        return Writer(self._database, self._number(run_id), on_stored, owner)
 
     # ── Inside ──
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 
 from pramana.errors import AlreadyExists, NotFound, quote
 from pramana.store.changes import record
-from pramana.store.engine import CHUNK, Database
+from pramana.store.engine import CHUNK, Database, Lock
 from pramana.store.schema import deleted_scenarios, scenarios
 from pramana.store.scoring import timestamp
 from pramana.store.text import restored, stored
@@ -24,8 +24,6 @@ from pramana.store.text import restored, stored
 Mode = Literal["skip", "update", "fail"]
 """What becomes of those whose ids are there already."""
 RESTORABLE = timedelta(days=1)
-_CHANGING = 0x5072616F
-"""Key of PostgreSQL's advisory lock; SQLite has one writer at a time."""
 _PUT = (
     "INSERT INTO scenarios (id, name, type, difficulty, language, tags, body, created, updated)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
@@ -284,7 +282,7 @@ class Scenarios:
     def _changing(self) -> Iterator[Connection]:
         """Give a write transaction that no other change of scenarios meets."""
         with self._database.writing() as connection:
-            self._database.lock(connection, _CHANGING)
+            self._database.lock(connection, Lock.SCENARIOS)
             yield connection
 
     def _existing(self, connection: Connection, ids: Sequence[str]) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Recordings that people bring: files below one folder, found by the path they were given or by their content.
 
 What a scenario names as `/audio/…` is looked for here. A path is taken as it is written and never leads outside the
-folder, also not by a link. A file is written beside its place, made durable and then renamed: nobody finds half of one.
-What a call has recorded is a blob; by its digest it is found here too.
+folder, also not by a link. A file is written beside its place, made durable and then given its name: nobody finds half
+of one, and of two who bring one at once only one has the name. What a call has recorded is a blob; by its digest it is
+found here too.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ import msgspec
 
 from pramana.errors import AlreadyExists, InvalidInput, NotFound, StoreFailed, quote, visible
 from pramana.hash import PREFIX
-from pramana.store.blobs import Blobs
+from pramana.store.blobs import Blobs, make_durable
 
 LONGEST_NAME = 200
 ENDINGS = (".wav", ".flac", ".ogg", ".mp3")
@@ -49,24 +50,49 @@ class Sounds:
         """
         path = self._place(PREFIX + hashlib.sha256(data).hexdigest() if name is None else _checked(name))
         try:
-            with suppress(FileNotFoundError):
-                if path.read_bytes() == data:
-                    return self._kept(path), False
-                if not replace:
-                    raise AlreadyExists(f"/audio/{name} holds another recording; send replace=true to replace it")
+            if self._is_there(path, data, replace=replace):
+                return self._kept(path), False
+            new_folders = [each.parent for each in path.parents if not each.exists()]
             path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = path.with_name(f".{token_hex(8)}.part")
-            try:
-                with unfinished.open("xb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                unfinished.replace(path)
-            finally:
-                unfinished.unlink(missing_ok=True)
+            new = self._write(path, data, replace=replace)
+            for folder in (path.parent, *new_folders):
+                make_durable(folder)
+            return self._kept(path), new
         except OSError as error:
             raise StoreFailed(f"/audio/{visible(str(name))} cannot be kept: {error.strerror or error}") from None
-        return self._kept(path), True
+
+    def _write(self, path: Path, data: bytes, *, replace: bool) -> bool:
+        """Write a file and tell whether it is new: of several who bring one at once, the first has the name."""
+        unfinished = path.with_name(f".{token_hex(8)}.part")
+        try:
+            with unfinished.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            if replace:
+                unfinished.replace(path)
+                return True
+            while True:
+                try:
+                    path.hardlink_to(unfinished)
+                except FileExistsError:
+                    if self._is_there(path, data):
+                        return False  # else it has just been removed
+                else:
+                    return True
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def _is_there(self, path: Path, data: bytes, *, replace: bool = False) -> bool:
+        """Tell whether a file has this content; one with another is refused, unless it is to be replaced."""
+        try:
+            same = path.read_bytes() == data
+        except FileNotFoundError:
+            return False
+        if not same and not replace:
+            name = path.relative_to(self.folder.resolve()).as_posix()
+            raise AlreadyExists(f"/audio/{name} holds another recording; send replace=true to replace it")
+        return same
 
     def find(self, name: str) -> Path:
         """Return the file of a path or a digest; `NotFound` where there is none."""
@@ -94,7 +120,8 @@ class Sounds:
             for each in sorted(files):
                 path = Path(parent, each)
                 if not each.startswith(".") and path.is_file() and not path.is_symlink():
-                    yield self._kept(path)
+                    with suppress(FileNotFoundError):  # somebody has just removed it
+                        yield self._kept(path)
 
     def _place(self, name: str) -> Path:
         """Return where a name leads, once it is sure that it stays inside."""

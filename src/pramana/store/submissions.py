@@ -22,11 +22,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
-from sqlalchemy import Connection, and_, func, select, text
+from sqlalchemy import Connection, and_, func, select
 
 from pramana.errors import InvalidInput, Problem
 from pramana.store.changes import record
-from pramana.store.engine import Database
+from pramana.store.engine import Database, Lock
 from pramana.store.schema import deliveries, submission_days
 from pramana.store.scoring import timestamp
 from pramana.store.text import restored, stored, stored_row
@@ -44,8 +44,6 @@ _SALT, _IDENTITY = 16, 16
 _KEPT_SERIES = 200_000
 _ROOM = "PRAGMA cache_size = -16384"
 """In KB: digests fall all over their index, and what does not fit into memory is written twice."""
-_SUBMITTING = 0x5072616F
-"""The key of PostgreSQL's advisory lock; SQLite has one writer anyway."""
 
 _Name = Annotated[str, Meta(min_length=1, max_length=256)]
 _Label = Annotated[str, Meta(max_length=256)]
@@ -218,8 +216,7 @@ class Submissions:
         with self._database.writing() as connection:
             if self._database.is_sqlite:
                 connection.exec_driver_sql(_ROOM)
-            else:
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _SUBMITTING})
+            self._database.lock(connection, Lock.SUBMISSIONS)
             numbers = self._number(connection, given)
             seen = self._seen(connection, given)
             rows: list[tuple[Any, ...]] = []

@@ -5,20 +5,18 @@ The content is stored packed, a tier a row, with the hash by which everybody kno
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 from sqlalchemy import insert, select
 
 from pramana.errors import AlreadyExists, NotFound, StoreFailed, did_you_mean, quote
 from pramana.store.changes import record
-from pramana.store.engine import Database
+from pramana.store.engine import Database, Lock, chunks
 from pramana.store.schema import suite_tiers
 from pramana.store.scoring import timestamp
 from pramana.store.text import stored
 
-_UPLOADING = 0x50726174
-"""Key of PostgreSQL's advisory lock; SQLite has one writer at a time."""
 _SAID = [suite_tiers.c[name] for name in ("version", "tier", "hash", "test_count", "estimated_tokens", "created")]
 
 
@@ -76,6 +74,16 @@ class Suites:
             raise NotFound(f"no suite {quote(name)} was uploaded{did_you_mean(name, known)}")
         return _unpacked(packed, f"{version} {tier}")
 
+    def there(self, hashes: Collection[str]) -> set[str]:
+        """Return those of some hashes that a tier has which was uploaded."""
+        wanted = {stored(each): each for each in hashes}
+        found: set[str] = set()
+        with self._database.reading() as connection:
+            for some in chunks(wanted):
+                query = select(suite_tiers.c.hash).where(suite_tiers.c.hash.in_(some)).distinct()
+                found.update(wanted[each] for each in connection.scalars(query))
+        return found
+
     def by_hash(self, suite_hash: str) -> bytes | None:
         """Return the JSONL of a tier of that hash; None where none was uploaded."""
         query = select(suite_tiers.c.content).where(suite_tiers.c.hash == stored(suite_hash)).limit(1)
@@ -99,7 +107,7 @@ class Suites:
             for name, tier in tiers.items()
         ]
         with self._database.writing() as connection:
-            self._database.lock(connection, _UPLOADING)
+            self._database.lock(connection, Lock.SUITES)
             query = select(suite_tiers.c.tier, suite_tiers.c.hash).where(suite_tiers.c.version == version)
             there = {row.tier: row.hash for row in connection.execute(query)}
             if there and there != {name: tier.hash for name, tier in tiers.items()}:

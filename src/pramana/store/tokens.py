@@ -6,6 +6,7 @@ is made.
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import msgspec
@@ -22,6 +23,9 @@ ROLES: tuple[Role, ...] = get_args(Role)
 """Each may do what those before it may."""
 BEGINNING = "pramana_"
 """So that whoever finds one in a file knows what it is, and scanners of secrets find it."""
+_RANDOM_BYTES = 32
+_LENGTH = len(BEGINNING) + 43
+"""What that many bytes are in base64."""
 LONGEST_NAME = 100
 
 
@@ -52,7 +56,7 @@ class Tokens:
             raise InvalidInput(
                 f"there is no role {quote(role)}{did_you_mean(role, ROLES)}; there are {', '.join(ROLES)}"
             )
-        secret = BEGINNING + secrets.token_urlsafe(32)
+        secret = BEGINNING + secrets.token_urlsafe(_RANDOM_BYTES)
         made = Token(f"t{secrets.token_hex(4)}", name, role, timestamp())
         row = {"id": made.id, "name": stored(name), "role": role, "hash": hashed(secret), "created": made.created}
         with self._database.writing() as connection:
@@ -89,14 +93,27 @@ class Tokens:
         """Return whose token it is; None when it is nobody's, or was revoked."""
         with self._database.reading() as connection:
             row = connection.execute(select(tokens).where(tokens.c.hash == hashed(secret))).mappings().first()
-        if row is None or row["revoked"]:
-            return None
-        found = _token(row)
-        today = timestamp()[:10]
-        if found.used != today:
-            with self._database.writing() as connection:
-                connection.execute(update(tokens).where(tokens.c.id == row["id"]), {"used": today})
-        return found
+        return None if row is None or row["revoked"] else _token(row)
+
+    def holding(self, token_ids: Sequence[str]) -> set[str]:
+        """Return those of some tokens that hold still."""
+        query = select(tokens.c.id).where(tokens.c.id.in_(token_ids), tokens.c.revoked.is_(None))
+        with self._database.reading() as connection:
+            return set(connection.scalars(query))
+
+    def seen(self, token_id: str) -> None:
+        """Write down that a token was used today. It waits for other writers, so nobody should wait for it."""
+        with self._database.writing() as connection:
+            connection.execute(update(tokens).where(tokens.c.id == token_id), {"used": timestamp()[:10]})
+
+
+def looks_like_one(secret: str) -> bool:
+    """Tell whether a text could be a token; of any other nobody need look whose it is.
+
+    >>> looks_like_one("pramana_" + "x" * 43), looks_like_one("x" * 51), looks_like_one("pramana_x")
+    (True, False, False)
+    """
+    return len(secret) == _LENGTH and secret.startswith(BEGINNING)
 
 
 def hashed(secret: str) -> str:

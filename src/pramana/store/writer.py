@@ -2,8 +2,9 @@
 
 A result is committed at most 200 ms after it was put, in groups of at most 1,000, each group one transaction; only then
 is it reported. Putting waits while 2,000 are queued. A second result of the same key is ignored and never reported.
-What the database could not do surfaces at the next put and at the end; a result that is no plain data costs itself
-alone and is told at the end. Nothing is swallowed, nothing is retried here.
+Once another process holds the run, nothing more is stored. What could not be done surfaces at the next put and at the
+end; a result that is no plain data costs itself alone and is told at the end. Nothing is swallowed, nothing is retried
+here.
 
 Rows are made on the event loop, which has just had the result in its hands: made in the thread, where every step waits
 for the interpreter's lock, they cost four times as much. The thread only gives them to the database.
@@ -15,15 +16,16 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Row, and_, bindparam, func, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, func, select, update
 
-from pramana.errors import StoreFailed
+from pramana.errors import AlreadyRunning, NotFound, StoreFailed
 from pramana.model import Key, Result
 from pramana.store import records
 from pramana.store.engine import Database
+from pramana.store.lease import shown
 from pramana.store.schema import cases, results, runs
 from pramana.store.scoring import INSERT_CHECKS
-from pramana.store.text import restored
+from pramana.store.text import restored, restored_or_none, stored_or_none
 
 QUEUE = 1_500
 GROUP = 1_000
@@ -39,7 +41,8 @@ _INSERT_RESULTS = (
 )
 
 _run = bindparam("run", type_=results.c.run_no.type)
-_LOCK_RUN = select(runs.c.run_no).where(runs.c.run_no == _run).with_for_update()
+_HELD_BY = select(runs.c.id, runs.c.lease_holder).where(runs.c.run_no == _run).with_for_update()
+"""The row is locked as well; in SQLite the whole file is."""
 _LAST = select(func.coalesce(func.max(results.c.seq), 0)).where(results.c.run_no == _run)
 _new = and_(results.c.run_no == _run, results.c.seq > bindparam("before"))
 _NEW_RANGE = select(func.count(), func.min(results.c.seq), func.max(results.c.seq)).where(_new)
@@ -59,8 +62,11 @@ _Kept = tuple[Result, tuple[Any, ...], list[tuple[Any, ...]]]
 class Writer:
     """Takes the results of one run; leaving its context stores what is still queued."""
 
-    def __init__(self, database: Database, run_no: int, on_stored: Callable[[Stored], None]) -> None:
+    def __init__(
+        self, database: Database, run_no: int, on_stored: Callable[[Stored], None], owner: str | None = None
+    ) -> None:
         self._database, self._run_no, self._on_stored = database, run_no, on_stored
+        self._owner = stored_or_none(owner)
         self._queue: list[_Kept] = []
         self._error: Exception | None = None
         self._flaw: StoreFailed | None = None
@@ -145,8 +151,7 @@ class Writer:
     def _commit(self, kept: Sequence[_Kept]) -> Stored:
         with self._database.writing() as connection:
             # The run's row is locked first: with one writer at a time, whatever is new afterwards is ours.
-            if not self._database.is_sqlite:  # there, the whole file is
-                connection.execute(_LOCK_RUN, {"run": self._run_no})
+            self._refuse_if_lost(connection)
             this = {"run": self._run_no, "before": connection.execute(_LAST, {"run": self._run_no}).scalar_one()}
             self._database.run_many(connection, _INSERT_RESULTS, [row for _, row, _ in kept])
             number, first, last = connection.execute(_NEW_RANGE, this).one()
@@ -163,6 +168,16 @@ class Writer:
             self._database.run_many(connection, INSERT_CHECKS, made)
             connection.execute(_COUNT, {"run": self._run_no, "more": number})
         return [(seq, result) for seq, (result, _, _) in zip(seqs, kept, strict=True)]
+
+    def _refuse_if_lost(self, connection: Connection) -> None:
+        """Raise when the run is another's by now: what it holds is asked and stored by that one."""
+        run = connection.execute(_HELD_BY, {"run": self._run_no}).one_or_none()
+        if run is None:
+            raise NotFound("the run was deleted while its results were stored")
+        if run.lease_holder != self._owner:
+            holder = restored_or_none(run.lease_holder)
+            who = shown(holder) if holder else "nobody"
+            raise AlreadyRunning(f"{who} works on run {run.id} now: this process stores nothing more of it")
 
 
 def _key(row: Row[Any, Any, Any, Any]) -> Key:

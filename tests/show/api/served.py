@@ -112,7 +112,9 @@ def serve(database_url: str, **given: Any) -> Iterator[Client]:
     serving = Serving(store, **given)
     listening = socket.create_server(("127.0.0.1", 0))
     serving.port = listening.getsockname()[1]
-    config = uvicorn.Config(make_app(serving), log_level="warning", access_log=False, lifespan="on", ws="none")
+    config = uvicorn.Config(
+        make_app(serving), log_level="warning", access_log=False, lifespan="on", ws="none", proxy_headers=False
+    )
     config.timeout_graceful_shutdown = 2
     server = uvicorn.Server(config)
 

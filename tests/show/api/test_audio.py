@@ -41,6 +41,22 @@ def test_a_name_keeps_its_content_unless_it_is_to_be_replaced(client: Client) ->
     assert client.delete("/audio/a.wav").status == 404
 
 
+def test_one_that_is_removed_in_the_same_moment_is_not_found(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client.store
+    sounds = client.store.sounds
+    find = sounds.find
+
+    def found_and_removed(name: str) -> Path:
+        path = find(name)
+        sounds.remove(name)
+        return path
+
+    monkeypatch.setattr(sounds, "find", found_and_removed)
+    put(client, "a.wav")
+    gone = client.get("/audio/a.wav")
+    assert (gone.status, gone.error) == (404, "the recording has just been removed")
+
+
 def test_by_digest_what_was_brought_and_what_a_call_recorded(client: Client) -> None:
     brought = client.post("/audio", body=WAV, headers={"Content-Type": "audio/wav"}).data
     assert brought["path"] == f"/audio/{DIGEST}"

@@ -1,8 +1,13 @@
 """`/api/compare`: two runs of the store, paired case by case."""
 
+from typing import Any
+
 import pytest
 
+from pramana.show.api import compare
 from pramana.show.api.compare import ComparisonShape
+from pramana.show.comparing import compared
+from pramana.store.runs import Store
 
 from .served import Client
 from .test_runs import SCENARIOS, ended, started
@@ -53,3 +58,29 @@ def test_of_runs_with_several_models_one_is_named(client: Client) -> None:
     found = client.get(f"/api/compare?base={run}&new={run}&model=fake:echo&newModel=fake:echo").data
     assert found["verdict"] == "no_change"
     assert found["lost"] == found["gained"] == 0
+
+
+def test_pages_of_one_comparison_are_worked_out_once_until_a_run_is_judged_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, new = started(client), started(client)
+    for each in (base, new):
+        ended(client, each)
+    worked_out, weigh = [], compared
+
+    def watched(*given: Any, **options: Any) -> Any:
+        worked_out.append(given)
+        return weigh(*given, **options)
+
+    monkeypatch.setattr(compare, "compared", watched)
+    address = f"/api/compare?base={base}&new={new}"
+    first = client.get(address).data
+    assert client.get(f"{address}&pageSize=1&page=1").data["sentence"] == first["sentence"]
+    assert len(worked_out) == 1
+    client.get(f"{address}&anyJudge=true")
+    client.get(f"/api/compare?base={new}&new={base}")
+    assert len(worked_out) == 3
+    scorings = Store.scorings
+    monkeypatch.setattr(Store, "scorings", lambda self, run: {**scorings(self, run), 1: "again"})
+    client.get(address)
+    assert len(worked_out) == 4

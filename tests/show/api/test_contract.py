@@ -1,17 +1,24 @@
 """What holds of every route there is: a role, the envelope, names in camelCase, and nothing of the framework's own."""
 
+import http.client
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 
 from pramana.show.api import ROUTERS, make_routes
+from pramana.show.api.serving import Viewer
 
-from .served import Client
+from .served import Client, serve
 
-OPEN = {("GET", "/api/health"), ("POST", "/api/submit"), ("POST", "/api/submit/batch"), ("GET", "/api/badge/{model:path}")}
+OPEN = {
+    ("GET", "/api/health"), ("HEAD", "/api/health"), ("POST", "/api/submit"), ("POST", "/api/submit/batch"),
+    ("GET", "/api/badge/{model:path}"),
+}  # fmt: skip
 """What strangers may use, or are told by the route itself whether they may."""
 SNAKE_CASE = re.compile(r"[a-z]+_[a-z_]+")
 NO_JSON = re.compile(r"/audio|/events$|/export$|/badge/")
@@ -70,7 +77,7 @@ def test_every_answer_is_in_the_envelope(client: Client, method: str, path: str)
             assert found.json["success"] is False
             assert found.json.keys() >= {"success", "error", "code", "details"}
             assert found.json["error"]
-        elif not NO_JSON.search(path):
+        elif not NO_JSON.search(path) and method != "HEAD":
             assert found.json["success"] is True
             assert "data" in found.json
 
@@ -92,7 +99,104 @@ def test_what_is_not_there_is_told_in_the_envelope(client: Client, path: str) ->
 
 def test_a_wrong_method_is_told_with_those_there_are(client: Client) -> None:
     found = client.put("/api/health", {})
-    assert (found.status, found.json["code"], found.headers["allow"]) == (405, "method_not_allowed", "GET")
+    assert (found.status, found.json["code"], found.headers["allow"]) == (405, "method_not_allowed", "GET, HEAD")
+
+
+def test_health_is_also_told_to_who_wants_no_body(guarded: Client) -> None:
+    found = guarded.call("HEAD", "/api/health")
+    assert (found.status, found.body) == (200, b"")
+
+
+def test_what_nobody_expected_is_told_under_a_number_that_the_log_has_too(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = APIRouter()
+
+    @broken.get("/api/broken")
+    def fail(_: Viewer) -> None:
+        raise ZeroDivisionError("a secret of ours")
+
+    @broken.get("/api/half")
+    def half(_: Viewer) -> StreamingResponse:
+        def pieces() -> Iterator[bytes]:
+            yield b"half"
+            raise ZeroDivisionError("a secret of ours")
+
+        return StreamingResponse(pieces())
+
+    monkeypatch.setattr("pramana.show.api.ROUTERS", (*ROUTERS, broken))
+    with serve(sqlite_url, api_only=True) as client:
+        found = client.get("/api/broken")
+        assert (found.status, found.json["code"], found.headers["content-type"]) == (500, "defect", "application/json")
+        assert found.headers["x-content-type-options"] == "nosniff"
+        number = re.search("incident ([0-9a-f]{8})", found.error)
+        assert number
+        assert "secret" not in found.body.decode()
+        logged = [each for each in caplog.records if each.exc_info]
+        assert [each.getMessage() for each in logged] == [f"incident {number[1]}"]
+        with pytest.raises(http.client.IncompleteRead):  # nobody takes the half of an answer for the whole
+            client.get("/api/half")
+        assert client.get("/api/health").status == 200
+
+
+def test_one_name_in_two_spellings_is_refused_with_both(client: Client) -> None:
+    both = {"requestsPerMinute": 5, "requests_per_minute": 7}
+    said = client.patch("/api/settings", both)
+    assert (said.status, said.json["code"]) == (400, "invalid_input")
+    assert "requestsPerMinute and requests_per_minute are two spellings of one name; send one" in said.error
+    run = {"models": ["fake"], "limits": {"maxCost": 1, "max_cost": 2}}
+    assert "maxCost and max_cost are two spellings" in client.post("/api/runs", run).error
+
+
+def nested(depth: int) -> Any:
+    found: Any = 1
+    for _ in range(depth):
+        found = {"a": found}
+    return found
+
+
+@pytest.mark.parametrize("depth", [20, 200, 201, 400, 900])
+def test_what_is_nested_too_deep_is_refused_and_the_rest_is_kept(either: Client, depth: int) -> None:
+    value, refused = nested(depth), depth > 200
+    name = {"name": "deep", "type": "task-completion", "prompt": "x", "expectedOutcome": "y"}
+    scenario = {**name, "assert": [{"type": "json_schema", "schema": {"$comment": "x", "const": nested(depth - 1)}}]}
+    found = either.post("/api/scenarios", scenario)
+    if depth > 40:  # no YAML file could hold it
+        assert (found.status, "levels deep" in found.error) == (400, True)
+    else:
+        assert found.status == 201, found.body[:300]
+        assert either.get("/api/scenarios/deep").data["assert"] == scenario["assert"]
+    result = {"model_id": "m", "prompt_id": "p", "output": "o", "metadata": value}
+    sent = [
+        ("/api/submit", result, "metadata"),
+        (
+            "/api/submit",
+            {**result, "metadata": None, "assertion_result": {"details": value}},
+            "assertion_result.details",
+        ),
+        ("/api/submit/batch", {"results": [{**result, "metadata": {}}, result]}, "results[1].metadata"),
+    ]
+    for path, body, place in sent:
+        found = either.post(path, body)
+        assert found.status == (400 if refused else 200), found.body[:300]
+        if refused:
+            assert found.error == f"{place}: nested more than 200 levels deep"
+    run = {"tier": "cheap", "models": ["fake"], "judge": "fake", "dryRun": True, "parameters": value}
+    assert either.post("/api/runs", run).status == (400 if refused else 200)
+
+
+@pytest.mark.parametrize("depth", [5_000, 100_000])
+def test_what_is_nested_beyond_all_measure_is_refused_too(client: Client, depth: int) -> None:
+    value = '{"a":' * depth + "1" + "}" * depth
+    bodies = {
+        "/api/submit": '{"model_id":"m","prompt_id":"p","output":"o","metadata":%s}',
+        "/api/submit/batch": '{"results":[{"model_id":"m","prompt_id":"p","output":"o","no_such":%s}]}',
+        "/api/scenarios": '{"name":"d","prompt":"x","assert":[{"type":"json_schema","schema":%s}]}',
+        "/api/runs": '{"models":["fake"],"parameters":%s}',
+    }
+    for path, body in bodies.items():
+        found = client.post(path, body=(body % value).encode(), headers={"Content-Type": "application/json"})
+        assert (found.status, bool(found.error)) == (400, True), (path, found.body[:300])
 
 
 def test_the_description_names_every_answer_and_is_in_camel_case(client: Client) -> None:
@@ -106,3 +210,5 @@ def test_the_description_names_every_answer_and_is_in_camel_case(client: Client)
         for method, operation in operations.items():
             assert operation["summary"], (method, path)
             assert {"401", "429"} <= operation["responses"].keys(), (method, path)
+            for status, said in operation["responses"].items():
+                assert int(status) < 400 or said["content"].keys() == {"application/json"}, (method, path, status)

@@ -5,13 +5,13 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from pramana.show.api import tail
+from pramana.show.api import streams, tail
 
 from .served import Client, program, serve
 from .test_runs import ended, started
@@ -157,3 +157,60 @@ def test_an_ending_server_ends_its_streams() -> None:
         found.process.terminate()
         assert list(events) == []
         assert found.process.wait(10) == 0
+
+
+def revoke(client: Client, held: Client) -> None:
+    assert client.store
+    secret = held.token
+    assert secret
+    token = client.store.tokens.holder(secret)
+    assert token
+    client.store.tokens.revoke(token.id)
+
+
+def test_a_revoked_token_hears_no_more_by_the_streams_it_has_open(
+    guarded: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "FRESH_S", 0.2)
+    editor, viewer = guarded.with_token("editor"), guarded.with_token("viewer")
+    run_id = started(editor, models=["fake:latency=0.05"], repeats=100, limits={"concurrency": 1})
+    busy = f"/api/runs/{run_id}/events"
+    with listening(viewer, "/api/events") as news, listening(viewer, busy) as results, listening(editor, busy) as on:
+        assert next(news)[1] == ""
+        assert next(results)[1] in ("result", "progress")
+        began = time.monotonic()
+        revoke(guarded, viewer)
+        list(news)
+        told = [name for _, name, _ in results]
+        assert time.monotonic() - began < 5, "the streams did not end"
+        assert "finished" not in told
+        editor.post(f"/api/runs/{run_id}/cancel")
+        assert [name for _, name, _ in on][-1] == "finished", "whose token holds hears all of it"
+
+
+def test_a_token_and_a_process_have_so_many_streams_and_no_more(
+    guarded: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "OF_A_TOKEN", 2)
+    monkeypatch.setattr(streams, "OF_A_PROCESS", 3)
+    one, other = guarded.with_token("viewer"), guarded.with_token("viewer")
+    with ExitStack() as stack:
+
+        def opened(client: Client) -> Iterator[Event]:
+            events = stack.enter_context(listening(client, "/api/events"))
+            assert next(events)[1] == ""
+            return events
+
+        for client in (one, one):
+            opened(client)
+        refused = one.get("/api/events")
+        assert (refused.status, refused.json["code"]) == (429, "rate_limited")
+        assert refused.error == "this token has 2 streams open, and may have no more; close some"
+        opened(other)
+        full = other.get("/api/events")
+        assert (full.status, full.error) == (503, "this server has 3 streams open, and takes no more; try again later")
+        revoke(guarded, other)
+    deadline = time.monotonic() + 20
+    while (again := one.get("/api/events?seconds=0.1")).status != 200:
+        assert time.monotonic() < deadline, again.body
+        time.sleep(0.05)

@@ -2,17 +2,26 @@
 
 import json
 import re
+import socket
+import threading
 import time
+from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import text
 
+from pramana.errors import InvalidInput
+from pramana.show.api.gate import Gate
+from pramana.show.api.serving import AT_ONCE, FRESH_S, PROBED_S, WAITING, Serving
 from pramana.show.cli import pramana
 from pramana.store import open_store
-from pramana.store.tokens import hashed
+from pramana.store.tokens import Token, Tokens, hashed
 
-from .served import Client, program, serve
+from .served import Answer, Client, program, serve
 
 SECURITY = {
     "x-content-type-options": "nosniff",
@@ -48,18 +57,18 @@ def test_pages_of_other_hosts_change_nothing_unless_they_are_allowed(client: Cli
     other = {"Origin": "https://bench.example"}
     asked = {**other, "Access-Control-Request-Method": "POST"}
     own = {"Origin": client.url}
-    body = {"name": "x", "role": "viewer"}
-    assert client.post("/api/tokens", body, headers=other).status == 403
-    assert client.post("/api/tokens", body, headers={"Origin": "null"}).status == 403
-    assert client.post("/api/tokens", body, headers=own).status == 201
-    assert client.call("OPTIONS", "/api/tokens", headers=asked).status == 403
+    body = {"yaml": "x"}
+    assert client.post("/api/scenarios/validate", body, headers=other).status == 403
+    assert client.post("/api/scenarios/validate", body, headers={"Origin": "null"}).status == 403
+    assert client.post("/api/scenarios/validate", body, headers=own).status == 200
+    assert client.call("OPTIONS", "/api/scenarios/validate", headers=asked).status == 403
     assert "access-control-allow-origin" not in client.get("/api/health", headers=other).headers
 
     assert client.patch("/api/settings", {"corsOrigins": ["https://bench.example"]}).status == 200
-    preflight = client.call("OPTIONS", "/api/tokens", headers=asked)
+    preflight = client.call("OPTIONS", "/api/scenarios/validate", headers=asked)
     assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (204, "https://bench.example")
-    assert client.post("/api/tokens", body, headers=other).status == 201
-    assert client.post("/api/tokens", body, headers={"Origin": "https://bench.example.evil"}).status == 403
+    assert client.post("/api/scenarios/validate", body, headers=other).status == 200
+    assert client.post("/api/scenarios/validate", body, headers={"Origin": "https://bench.example.evil"}).status == 403
 
 
 def test_a_token_does_what_its_role_may_until_it_is_revoked(guarded: Client) -> None:
@@ -74,12 +83,12 @@ def test_a_token_does_what_its_role_may_until_it_is_revoked(guarded: Client) -> 
     assert listed.keys() == {"admin", "viewer", "new"}
     assert made["token"] not in str(listed)
     assert admin.delete(f"/api/tokens/{made['id']}").data["revokedAt"]
-    assert Client(guarded.url, made["token"]).get("/api/health").status in (200, 401)  # believed for two seconds
+    assert Client(guarded.url, made["token"]).get("/api/tokens").status in (200, 401)  # believed for two seconds
     assert admin.delete("/api/tokens/t0").status == 404
 
 
 def test_a_token_that_is_nobodys_is_turned_away_also_where_none_is_needed_to_look(guarded: Client) -> None:
-    found = Client(guarded.url, "pramana_invented").get("/api/health")
+    found = Client(guarded.url, "pramana_invented").get("/openapi.json")
     assert (found.status, found.headers["www-authenticate"]) == (401, "Bearer")
 
 
@@ -95,23 +104,25 @@ def test_too_many_requests_are_told_when_to_come_again(guarded: Client) -> None:
     admin, other = guarded.with_token("admin"), guarded.with_token("viewer")
     changed = admin.patch("/api/settings", {"requests_per_minute": 3})
     assert changed.data["requestsPerMinute"] == 3
-    found = [other.get("/api/health") for _ in range(5)]
+    found = [other.get("/api/suites") for _ in range(5)]
     assert [each.status for each in found] == [200, 200, 200, 429, 429]
     assert [each.headers["x-ratelimit-remaining"] for each in found] == ["2", "1", "0", "0", "0"]
     assert found[0].headers["x-ratelimit-limit"] == "3"
     assert 1 <= int(found[3].headers["retry-after"]) <= 21
-    assert guarded.get("/api/health").status == 200  # an address without a token has a bucket of its own
+    # An address has a bucket of its own, of which a token costs one when it is first seen.
+    assert [guarded.get("/openapi.json").status for _ in range(3)] == [200, 200, 429]
+    assert {guarded.get("/api/health").status for _ in range(5)} == {200}  # which is asked by whatever watches over it
 
 
 def test_who_waits_as_told_is_served_however_often_they_were_refused(guarded: Client) -> None:
     admin, other = guarded.with_token("admin"), guarded.with_token("viewer")
     admin.patch("/api/settings", {"requestsPerMinute": 30})
-    while (refused := other.get("/api/health")).status == 200:
+    while (refused := other.get("/api/suites")).status == 200:
         pass
-    refused = [other.get("/api/health") for _ in range(20)][-1]
+    refused = [other.get("/api/suites") for _ in range(20)][-1]
     assert refused.status == 429
     time.sleep(int(refused.headers["retry-after"]))
-    assert other.get("/api/health").status == 200
+    assert other.get("/api/suites").status == 200
 
 
 def test_a_request_that_is_too_large_is_refused_whether_or_not_it_says_so(client: Client) -> None:
@@ -128,12 +139,236 @@ def test_a_request_that_is_too_large_is_refused_whether_or_not_it_says_so(client
     assert unsaid.status == 413
 
 
+def test_who_invents_tokens_is_counted_and_only_what_looks_like_one_is_looked_up(
+    guarded: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up, holder = [], Tokens.holder
+
+    def watched(self: Tokens, secret: str) -> Token | None:
+        looked_up.append(secret)
+        return holder(self, secret)
+
+    monkeypatch.setattr(Tokens, "holder", watched)
+    admin = guarded.with_token("admin")
+    assert admin.patch("/api/settings", {"requestsPerMinute": 10}).status == 200
+    invented = [f"pramana_{number:043}" if number % 2 else f"x{number}" for number in range(20)]
+    found = [Client(guarded.url, each).get("/api/suites").status for each in invented]
+    assert found[0] == 401
+    assert 8 <= found.count(401) <= 11
+    assert found[-1] == 429
+    assert set(looked_up) <= {admin.token, *invented[1::2]}
+    assert 2 <= len(looked_up) <= 7
+    assert admin.get("/api/suites").status == 200  # whose token is known, whatever others do at their address
+
+
+@pytest.mark.parametrize("path", ["/api/suites", "/api/scenarios/import", "/api/submit", "/audio", "/api/no"])
+def test_strangers_are_turned_away_before_what_they_send_is_read(guarded: Client, path: str) -> None:
+    """Of a body that never comes, nobody waits for the end."""
+    address = urlsplit(guarded.url)
+    assert address.hostname
+    with socket.create_connection((address.hostname, address.port or 0), timeout=5) as connection:
+        head = f"POST {path} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}Content-Length: 1000000\r\n\r\n[".encode())
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
+
+
+def test_what_strangers_may_ask_for_is_open_to_them(guarded: Client) -> None:
+    result = {"model_id": "m", "prompt_id": "p", "output": "o"}
+    assert guarded.get("/openapi.json").status == 200
+    assert guarded.get("/docs").status == 200
+    assert (guarded.post("/api/submit", result).status, guarded.get("/api/badge/m").status) == (401, 401)
+    assert guarded.with_token("admin").patch("/api/settings", {"anonymousSubmission": True}).status == 200
+    assert (guarded.post("/api/submit", result).status, guarded.get("/api/badge/m").status) == (200, 200)
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "address"),
+    [
+        (None, "127.0.0.1"),
+        ("203.0.113.7", "203.0.113.7"),
+        ("198.51.100.1, 203.0.113.7, 10.1.2.3", "203.0.113.7"),
+        ("203.0.113.7:4711, 127.0.0.1", "203.0.113.7"),
+        ("203.0.113.7, nonsense", "127.0.0.1"),
+        ("2001:db8:0:1:2:3:4:5", "2001:db8:0:1::/64"),
+        ("[2001:db8:0:1::9]:80", "2001:db8:0:1::/64"),
+        ("10.9.9.9", "10.9.9.9"),
+    ],
+)
+def test_behind_a_trusted_proxy_strangers_have_buckets_of_their_own(
+    sqlite_url: str, forwarded: str | None, address: str
+) -> None:
+    trusted = (ip_network("127.0.0.1"), ip_network("10.0.0.0/8"))
+    headers = [(b"x-forwarded-for", forwarded.encode())] if forwarded else []
+    scope = {"type": "http", "headers": headers, "client": ("127.0.0.1", 1)}
+    store = open_store(sqlite_url)
+    try:
+        assert Gate(None, Serving(store, trusted_proxies=trusted))._address(scope) == address  # type: ignore[arg-type]
+        assert Gate(None, Serving(store))._address(scope) == "127.0.0.1"  # type: ignore[arg-type] # no word is taken
+    finally:
+        store.close()
+
+
+def test_one_stranger_behind_a_proxy_uses_up_nobody_elses_requests(sqlite_url: str) -> None:
+    with serve(sqlite_url, tokens_required=True, trusted_proxies=(ip_network("127.0.0.1"),)) as found:
+        assert found.store
+        assert found.serving
+        found.serving.decided(found.store.decisions.write({"requests_per_minute": 2}))
+        one, other = ({"X-Forwarded-For": each} for each in ("203.0.113.7", "203.0.113.8"))
+        assert [found.get("/docs", headers=one).status for _ in range(3)] == [200, 200, 429]
+        assert found.get("/docs", headers=other).status == 200
+
+
 def test_settings_are_all_taken_or_none(client: Client) -> None:
     for wrong in ({}, {"requestsPerMinute": 0}, {"corsOrigins": ["javascript:x"], "refuseUnverified": True}, {"a": 1}):
         assert client.patch("/api/settings", wrong).status == 400
     assert client.get("/api/settings").data["refuseUnverified"] is False
     assert client.patch("/api/settings", {"refuseUnverified": True}).data["refuseUnverified"] is True
     assert client.patch("/api/settings", {"refuseUnverified": None}).data["refuseUnverified"] is False
+
+
+# ── Who else can be reached from here ──
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"tokens_required": True},
+        {"tokens_required": True, "allowed_hosts": ("bench.example",)},
+        {"allowed_hosts": ("bench.example",)},
+        {"trusted_proxies": (ip_network("127.0.0.1"),)},
+        {"host": "0.0.0.0", "tokens_required": True},  # noqa: S104 - it is only asked what that would mean
+    ],
+)
+def test_a_server_that_others_may_reach_asks_no_private_address_for_them(
+    sqlite_url: str, given: dict[str, Any]
+) -> None:
+    with serve(sqlite_url, **given) as found:
+        assert found.store
+        assert found.serving
+        assert not found.serving.for_this_machine_alone
+        assert not found.serving.private_addresses_allowed()
+        found.serving.decided(found.store.decisions.write({"allow_private_addresses": True}))
+        assert found.serving.private_addresses_allowed()
+
+
+def test_a_model_at_a_private_address_is_asked_only_where_that_is_allowed(sqlite_url: str) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as inner,
+        serve(sqlite_url, tokens_required=True, allowed_hosts=("bench.example",)) as found,
+    ):
+        inner.settimeout(20)
+        editor, admin = found.with_token("editor"), found.with_token("admin")
+        model = f"http://127.0.0.1:{inner.getsockname()[1]}/v1#m"
+        wanted = {"tier": "cheap", "models": [model], "judge": "fake", "limits": {"timeoutSeconds": 5}}
+        run = f"/api/runs/{editor.post('/api/runs', wanted).data['id']}?summary=false"
+        while (now := editor.get(run).data)["status"] in ("queued", "running"):
+            time.sleep(0.05)
+        assert "is not asked" in now["reason"]
+        assert "allowPrivateAddresses" in now["reason"]
+        inner.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            inner.accept()
+
+        inner.settimeout(20)
+        assert admin.patch("/api/settings", {"allowPrivateAddresses": True}).status == 200
+        assert editor.post("/api/runs", wanted).status == 202
+        inner.accept()[0].close()
+
+
+# ── When the store is away, or slow ──
+
+
+def test_while_the_store_is_away_that_is_told_and_nothing_of_where_it_is(
+    tmp_path: Path, sqlite_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serve(sqlite_url, tokens_required=True, api_only=True) as found:
+        admin = found.with_token("admin")
+        assert admin.patch("/api/settings", {"corsOrigins": ["https://bench.example"]}).status == 200
+        found.store._database._engine.dispose()  # type: ignore[union-attr] # what is open would still be read
+        away = tmp_path / "away"
+        away.mkdir()
+        for each in tmp_path.glob("store.sqlite3*"):
+            each.rename(away / each.name)
+        (tmp_path / "store.sqlite3").mkdir()
+        time.sleep(max(FRESH_S, PROBED_S) + 0.5)
+        origin = {"Origin": "https://bench.example"}
+        for client, path in ((found, "/api/health"), (admin, "/api/health"), (admin, "/api/suites")):
+            said = client.get(path, headers=origin)
+            assert (said.status, said.json["code"]) == (503, "store_failed")
+            assert said.error == "the store cannot be reached; the server's log says more"
+            assert said.headers["access-control-allow-origin"] == "https://bench.example"  # as was decided last
+        assert "unable to open" in caplog.text
+        assert found.get("/openapi.json").status == 200
+
+        (tmp_path / "store.sqlite3").rmdir()
+        for each in away.iterdir():
+            each.rename(tmp_path / each.name)
+        time.sleep(PROBED_S + 0.1)
+        assert found.get("/api/health").status == 200
+        assert admin.get("/api/suites").status == 200
+
+
+def test_health_and_tokens_work_while_every_thread_waits_for_a_writer(store_url: str) -> None:
+    with serve(store_url, tokens_required=True, api_only=True) as found:
+        assert found.store
+        editor, viewer = found.with_token("editor"), found.with_token("viewer")
+        assert editor.get("/api/health").status == 200
+        database = found.store._database
+        scenario = {"name": "a", "type": "task-completion", "prompt": "x", "expectedOutcome": "y"}
+        made: list[int] = []
+
+        def write() -> None:
+            made.append(editor.post("/api/scenarios", scenario).status)
+
+        writers = [threading.Thread(target=write) for _ in range(40)]
+        with database.writing() as connection:
+            if not database.is_sqlite:
+                connection.execute(text("LOCK TABLE scenarios IN ACCESS EXCLUSIVE MODE"))
+            for each in writers:
+                each.start()
+            time.sleep(1.5)
+            began = time.monotonic()
+            assert viewer.get("/openapi.json").status == 200  # its token was never seen before, nor today
+            assert found.get("/api/health").status == 200
+            assert time.monotonic() - began < 2
+            assert made == []
+        for each in writers:
+            each.join(60)
+        assert made == [201] * 40
+
+
+def test_a_few_slow_requests_of_a_kind_are_worked_on_and_the_rest_are_told_to_come_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, go_on = threading.Semaphore(0), threading.Event()
+    numbers = []
+
+    def slow(*_: Any, **__: Any) -> Any:
+        numbers.append(1)
+        began.release()
+        go_on.wait(30)
+        raise InvalidInput("it was slow")
+
+    monkeypatch.setattr("pramana.show.api.compare.of_run", slow)
+    found: list[Answer] = []
+    asking = [threading.Thread(target=lambda: found.append(client.get("/api/compare?base=a&new=b"))) for _ in range(40)]
+    for each in asking:
+        each.start()
+    try:
+        for _ in range(AT_ONCE):
+            assert began.acquire(timeout=10)
+        give_up = time.monotonic() + 10
+        while len(found) < 40 - AT_ONCE - WAITING and time.monotonic() < give_up:
+            time.sleep(0.02)
+        assert len(numbers) == AT_ONCE
+        assert [each.status for each in found] == [503] * (40 - AT_ONCE - WAITING)
+        assert {each.headers["retry-after"] for each in found} == {"5"}
+        assert client.get("/api/health").status == client.get("/api/suites").status == 200
+    finally:
+        go_on.set()
+        for each in asking:
+            each.join(30)
+    assert [each.status for each in found].count(400) == AT_ONCE + WAITING
 
 
 # ── The program ──
@@ -149,6 +384,9 @@ def test_it_lets_nobody_else_in_before_there_is_a_token() -> None:
     assert (code, "nobody has a token yet; make one first: pramana token create NAME" in said) == (1, True)
     code, said = invoke("serve", "--allow-host", "bench.example", "--port", "0")
     assert "answering as bench.example lets others in" in said
+    code, said = invoke("serve", "--trust-proxy", "10.0.0.0/24", "--port", "0")
+    assert "answering for the proxy 10.0.0.0/24 lets others in" in said
+    assert "takes an address or a network" in invoke("serve", "--trust-proxy", "bench.example")[1]
     assert "is for a team's PostgreSQL" in invoke("serve", "--api-only")[1]
 
 
@@ -164,6 +402,17 @@ def test_a_token_made_on_the_command_line_opens_the_server() -> None:
     token_id = re.findall(r"\bt[0-9a-f]{8}\b", invoke("token", "list")[1])[0]
     assert "is revoked" in invoke("token", "revoke", token_id)[1]
     assert "revoked 20" in invoke("token", "list")[1]
+
+
+def test_the_first_token_closes_a_server_that_is_running() -> None:
+    with program() as found:
+        assert found.client.get("/api/settings").status == 200
+        secret = json.loads(invoke("token", "create", "--role", "admin", "--json")[1])["token"]
+        give_up = time.monotonic() + 20
+        while found.client.get("/api/settings").status == 200 and time.monotonic() < give_up:
+            time.sleep(0.2)
+        assert found.client.get("/api/settings").status == 401
+        assert Client(found.client.url, secret).get("/api/settings").status == 200
 
 
 def test_a_token_needs_no_name_and_tells_programs_what_it_is() -> None:

@@ -45,7 +45,7 @@ def add_run(
             await writer.put(results)
 
     asyncio.run(write())
-    store.finish(run.id, "finished")
+    store.finish(run.id, None, "finished")
     return run.id
 
 

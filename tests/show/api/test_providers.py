@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -150,6 +151,44 @@ def test_a_key_does_not_follow_to_another_address(client: Client, change: dict[s
     assert client.get("/api/providers/my-vllm").data["baseUrl"] == MINE["baseUrl"]
     assert client.patch("/api/providers/my-vllm", {**change, "apiKey": None}).data["keySet"] is False
     assert client.patch("/api/providers/my-vllm", {"baseUrl": MINE["baseUrl"]}).status == 200
+
+
+@pytest.mark.parametrize("url", ["{model}", "wss://{model}/talk"])
+def test_a_key_does_not_follow_a_model_that_says_another_host(client: Client, url: str) -> None:
+    said = {"description": AGENT.replace('url: "{model}"', f'url: "{url}"')}
+    whole = "wss://{}/talk" if url == "{model}" else "{}"
+    agent = {"id": "mine", "kind": "websocket", "apiKey": KEY, "arguments": said}
+    assert "say where: arguments.model" in client.post("/api/providers", agent).error
+    made = client.post("/api/providers", {**agent, "arguments": {**said, "model": whole.format("agent.example")}})
+    assert made.data["keySet"] is True
+    moved = {"arguments": {**said, "model": whole.format("evil.example")}}
+    assert "a key goes only to the address" in client.patch("/api/providers/mine", moved).error
+    assert "say where: arguments.model" in client.patch("/api/providers/mine", {"arguments": said}).error
+    assert client.patch("/api/providers/mine", {**moved, "apiKey": KEY}).data["keySet"] is True
+
+
+def test_an_editor_cannot_lead_the_key_of_an_agent_to_a_host_of_theirs(guarded: Client) -> None:
+    admin, editor = guarded.with_token("admin"), guarded.with_token("editor")
+    admin.patch("/api/settings", {"allowPrivateAddresses": True})
+    said = {"description": AGENT, "model": "ws://agent.example/"}
+    assert "{model}" in AGENT
+    agent = {"id": "mine", "kind": "websocket", "apiKey": KEY, "arguments": said}
+    assert admin.post("/api/providers", agent).status == 201
+    seen: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def listen() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                seen.append(connection.recv(65_536))
+
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+        theirs = f"ws://127.0.0.1:{listening.getsockname()[1]}/"
+        assert editor.post("/api/providers/mine/test", {"model": theirs}).status == 503
+        thread.join(20)
+    assert b"Upgrade: websocket" in seen[0]
+    assert KEY.encode() not in seen[0]
 
 
 def test_nothing_to_change_is_told(client: Client) -> None:

@@ -276,6 +276,52 @@ def test_a_server_that_only_answers_carries_nothing_out(store_url: str) -> None:
         assert client.post(f"/api/runs/{run_id}/cancel").data["status"] == "cancelled"
 
 
+def test_a_run_is_read_by_its_beginning_or_as_the_latest_but_changed_by_its_whole_id(either: Client) -> None:
+    none = either.get("/api/runs/latest")
+    assert (none.status, none.error) == (404, "there is no run yet; see GET /api/runs")
+    run_id = started(either)
+    ended(either, run_id)
+    for reference in ("latest", run_id[:-1], run_id):
+        assert either.get(f"/api/runs/{reference}").data["id"] == run_id
+        assert len(either.get(f"/api/runs/{reference}/results").data) == 10
+        seq = either.get(f"/api/runs/{reference}/results").data[0]["seq"]
+        assert either.get(f"/api/runs/{reference}/results/{seq}").data["seq"] == seq
+        assert run_id in either.get(f"/api/runs/{reference}/export").headers["content-disposition"]
+        assert b"event: finished" in either.get(f"/api/runs/{reference}/events").body
+        assert either.get(f"/api/compare?base={reference}&new={run_id}").data["base"] == run_id
+    other = started(either)
+    assert "begins the ids of several runs" in either.get(f"/api/runs/{run_id[:4]}").error
+    assert either.get("/api/runs/latest?summary=false").data["id"] == other
+    ended(either, other)
+    for method, path in (("POST", "/cancel"), ("POST", "/resume"), ("DELETE", "")):
+        for reference in ("latest", run_id[:-1]):
+            refused = either.call(method, f"/api/runs/{reference}{path}")
+            assert (refused.status, refused.error) == (404, f'there is no run "{reference}"; see GET /api/runs')
+
+
+@pytest.mark.parametrize("path", ["", "/results", "/results/1", "/export", "/events"])
+def test_a_run_that_is_not_there_is_told_without_commands(client: Client, path: str) -> None:
+    started(client)
+    refused = client.get(f"/api/runs/r0{path}")
+    assert (refused.status, refused.error) == (404, 'there is no run "r0"; see GET /api/runs')
+
+
+def test_what_was_selected_is_told_in_the_words_it_was_asked_with(client: Client) -> None:
+    assert client.post("/api/scenarios/import", {"yaml": SCENARIOS, "mode": "skip"}).status == 201
+    asked = {
+        "ids": ["book-a-table"],
+        "type": ["task-completion"],
+        "difficulty": ["easy", "medium", "hard"],
+        "language": ["en"],
+        "tag": ["domain:food"],
+        "text": "table",
+    }
+    found = client.post("/api/runs", {"scenarios": asked, "models": ["fake"], "judge": "fake"})
+    assert found.data["selection"] == asked
+    again = {"scenarios": found.data["selection"], "models": ["fake"], "judge": "fake", "dryRun": True}
+    assert client.post("/api/runs", again).data["cases"] == 1
+
+
 ODD = ("\0", "\ud800", "%", "_", "\\", "'", '"', "\n", "sha256:\0", "é" * 400, "latest")
 
 

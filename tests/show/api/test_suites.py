@@ -1,19 +1,23 @@
 """`/api/suites`: read, uploaded once and for all, run by name; every problem at its place."""
 
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import event
 
 from pramana.bench import Limits, Sources, evaluate, run_sync
 from pramana.errors import HashMismatch, NotFound
 from pramana.hash import hash_suite
-from pramana.load.manifest import BUILT_IN, publish
+from pramana.load.manifest import BUILT_IN, Version, check_upload, publish, versions
 from pramana.load.selection import Selection
-from pramana.show.api import suites
-from pramana.show.api.suites import HashShape, ListedShape, SuiteShape, TierHashShape, prompts_of
+from pramana.show.api import known_suites
+from pramana.show.api.known_suites import prompts_of, prompts_of_many
+from pramana.show.api.suites import HashShape, ListedShape, SuiteShape, TierHashShape
 from pramana.show.cli import pramana
 
 from .served import Client, serve
@@ -35,7 +39,7 @@ def jsonl(count: int) -> str:
     return "".join(line(number) + "\n" for number in range(count))
 
 
-MINE = {"version": "team-1", "tiers": {"smoke": jsonl(3), "full": jsonl(120)}}
+MINE: dict[str, Any] = {"version": "team-1", "tiers": {"smoke": jsonl(3), "full": jsonl(120)}}
 
 
 def test_a_suite_is_uploaded_once_and_read_back(either: Client) -> None:
@@ -55,7 +59,7 @@ def test_a_suite_is_uploaded_once_and_read_back(either: Client) -> None:
 
 @pytest.mark.parametrize(
     "tiers",
-    [{"smoke": jsonl(3)}, {"smoke": jsonl(3), "full": jsonl(119)}, {**MINE["tiers"], "more": jsonl(1)}],  # type: ignore[dict-item]
+    [{"smoke": jsonl(3)}, {"smoke": jsonl(3), "full": jsonl(119)}, {**MINE["tiers"], "more": jsonl(1)}],
     ids=["a tier less", "a case less", "a tier more"],
 )
 def test_the_same_version_with_other_content_is_refused(client: Client, tiers: dict[str, str]) -> None:
@@ -205,6 +209,50 @@ def test_one_that_is_not_there_or_was_tampered_with_does_not_run(client: Client)
         Sources.tier("team-1", "smoke", Selection(), store.suites)
 
 
+def test_a_thousand_invented_hashes_are_looked_for_once(either: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert either.serving
+    assert either.store
+    asked: list[str] = []
+    engine = either.store._database._engine
+    event.listen(engine, "before_cursor_execute", lambda *given: asked.append(given[2]))
+    read: list[int] = []
+
+    def counted() -> Iterator[Version]:
+        read.append(1)
+        return versions()
+
+    monkeypatch.setattr(known_suites, "versions", counted)
+    monkeypatch.setattr(known_suites, "_pins", ((), {}))
+    monkeypatch.setattr(known_suites, "FRESH_S", 60)
+    invented = [f"sha256:{number:064x}" for number in range(1_000)]
+    cheap = either.get("/api/suites/v1.0/cheap/hash").data["hash"]
+    for _ in range(3):
+        assert list(prompts_of_many(either.serving, [cheap, *invented])) == [cheap]
+    assert prompts_of_many(either.serving, [f"sha256:{number:064x}" for number in range(1_000, 1_100)]) == {}
+    assert len(read) == 1, "manifests are read again only when one has changed"
+    assert 1 <= len([each for each in asked if "suite_tiers" in each]) <= 8
+
+
+def test_a_suite_that_nobody_knew_is_known_as_soon_as_it_was_uploaded(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_suites, "FRESH_S", 0.5)
+    known_suites._known.clear()
+    with serve(sqlite_url) as one, serve(sqlite_url) as other:
+        assert one.serving
+        assert other.serving
+        uploaded = check_upload(MINE["version"], MINE["tiers"])
+        smoke = str(uploaded.tiers["smoke"].hash)
+        assert prompts_of(one.serving, smoke) is None
+        assert prompts_of(other.serving, smoke) is None
+        one.post("/api/suites", MINE)
+        known_suites._known.clear()
+        assert prompts_of(one.serving, smoke)
+        known_suites._known.clear()
+        time.sleep(0.6)
+        assert prompts_of(other.serving, smoke), "another process believes for some seconds what it found"
+
+
 def test_cases_are_known_by_the_hash_of_their_suite_on_every_server(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,8 +271,9 @@ def test_cases_are_known_by_the_hash_of_their_suite_on_every_server(
         assert (
             len(prompts_of(one.serving, cheap) or ()) == one.get("/api/suites/v1.0").data["tiers"]["cheap"]["testCount"]
         )
-        monkeypatch.setattr(suites, "KNOWN", 1)
-        suites._known.clear()
-        for name in ("smoke", "full", "smoke"):
-            assert prompts_of(one.serving, hashes[name]["hash"])
-            assert len(suites._known) == 1
+        monkeypatch.setattr(known_suites, "KNOWN", 2)
+        known_suites._known.clear()
+        smoke, full = hashes["smoke"]["hash"], hashes["full"]["hash"]
+        for each in (smoke, full, smoke, cheap):
+            assert prompts_of(one.serving, each)
+        assert list(known_suites._known) == [smoke, cheap], "what was used last is kept"

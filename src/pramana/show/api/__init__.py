@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
+import anyio.to_thread
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
@@ -31,7 +32,7 @@ from pramana.show.api import (
 )
 from pramana.show.api.gate import Gate
 from pramana.show.api.run_shapes import brief
-from pramana.show.api.serving import Serving
+from pramana.show.api.serving import THREADS, Serving
 from pramana.show.api.tail import Tail
 from pramana.show.findings import Findings
 
@@ -61,6 +62,9 @@ def make_routes(serving: Serving) -> FastAPI:
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS[serving.store.kind]
+        await serving.look()
+        fresh = asyncio.create_task(serving.stay_fresh())
         jobs = None
         if not serving.api_only:
             from pramana.jobs import Jobs
@@ -72,6 +76,7 @@ def make_routes(serving: Serving) -> FastAPI:
             yield
         finally:
             serving.closing.set()
+            fresh.cancel()
             if jobs:
                 await asyncio.to_thread(jobs.close)
 
@@ -87,6 +92,7 @@ def make_routes(serving: Serving) -> FastAPI:
     )
     app.state.serving = serving
     app.state.findings = Findings(serving.store)
+    app.state.comparisons = compare.Comparisons(serving.store)
     app.state.tail = Tail(serving, brief)
     serving.store.when_written(app.state.tail.wake)
     envelope.install(app, [route for router in ROUTERS for route in router.routes])

@@ -96,7 +96,7 @@ def change_settings(body: SettingsBody, here: Here, _: Admin) -> Response:
     if not changed:
         raise InvalidInput("no setting is named; send at least one, such as requestsPerMinute")
     decided = here.store.decisions.write(changed)
-    here.forget()
+    here.decided(decided)
     return answer(_settings(decided))
 
 

@@ -2,16 +2,17 @@
 
 import asyncio
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from pramana import audio
-from pramana.errors import InvalidInput
+from pramana.errors import InvalidInput, NotFound
 from pramana.show.api.envelope import PageNumber, PageSize, Shape, answer, documented, page_of, refuse
 from pramana.show.api.serving import Editor, Here, Viewer
 from pramana.store.sounds import Kept
@@ -116,7 +117,22 @@ def _recording(kept: Kept) -> dict[str, object]:
 
 
 def _sent(path: Path, request: Request) -> Response:
-    size = path.stat().st_size
+    try:
+        file = path.open("rb")  # once: it may be replaced or removed at any moment
+    except FileNotFoundError:
+        raise NotFound("the recording has just been removed") from None
+    try:
+        found = _answer(file, request)
+    except BaseException:
+        file.close()
+        raise
+    if not isinstance(found, StreamingResponse):
+        file.close()
+    return found
+
+
+def _answer(file: IO[bytes], request: Request) -> Response:
+    size = os.fstat(file.fileno()).st_size
     headers = {
         "accept-ranges": "bytes",
         "content-security-policy": "default-src 'none'; media-src 'self'; sandbox",
@@ -135,15 +151,14 @@ def _sent(path: Path, request: Request) -> Response:
         status = 206
         headers["content-range"] = f"bytes {first}-{last}/{size}"
     headers["content-length"] = str(last - first + 1)
-    with path.open("rb") as file:
-        kind = _KINDS.get(file.read(4), "audio/mpeg")
+    kind = _KINDS.get(file.read(4), "audio/mpeg")
     if request.method == "HEAD":
         return Response(status_code=status, headers=headers, media_type=kind)
-    return StreamingResponse(_pieces(path, first, last), status, headers, kind)
+    return StreamingResponse(_pieces(file, first, last), status, headers, kind)
 
 
-def _pieces(path: Path, first: int, last: int) -> Iterator[bytes]:
-    with path.open("rb") as file:
+def _pieces(file: IO[bytes], first: int, last: int) -> Iterator[bytes]:
+    with file:
         file.seek(first)
         left = last - first + 1
         while left and (piece := file.read(min(CHUNK, left))):

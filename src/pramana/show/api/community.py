@@ -18,8 +18,8 @@ from pydantic.alias_generators import to_camel
 from pramana import jsonl
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote, visible
 from pramana.show.api.envelope import Answered, Shape, answer, documented
+from pramana.show.api.known_suites import prompts_of_many
 from pramana.show.api.serving import Here, Serving, Unauthorized, Viewer, Who, who
-from pramana.show.api.suites import prompts_of
 from pramana.store.submissions import ANONYMOUS, MOST_PROBLEMS, MOST_RESULTS, Batch, Submission
 
 router = APIRouter(tags=["community"])
@@ -29,6 +29,7 @@ HINTED = 1_000
 _Read = TypeVar("_Read", Submission, Batch)
 _Verification = Literal["verified", "unverified"]
 _HASH = re.compile("sha256:[0-9a-f]{64}")
+_TOO_DEEP = f"nested more than {jsonl.MAX_DEPTH} levels deep"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -257,15 +258,13 @@ def _word(verified: bool) -> _Verification:
 
 def _verified(here: Serving, batch: Batch) -> list[bool | str]:
     """Return of each result whether its suite is known here; or why it cannot be taken."""
-    suites: dict[str, frozenset[str] | None] = {}
+    suites = prompts_of_many(here, {suite for suite in map(batch.suite_of, batch.results) if _HASH.fullmatch(suite)})
     strict = here.preferences().refuse_unverified
     found: list[bool | str] = []
     hinted = False
     for each in batch.results:
         suite = batch.suite_of(each)
-        if suite not in suites:
-            suites[suite] = prompts_of(here, suite) if _HASH.fullmatch(suite) else None
-        prompts = suites[suite]
+        prompts = suites.get(suite)
         if prompts is None:
             what = f"the suite {quote(suite, 80)} is" if suite else "without a suite_hash the suite is"
             found.append(f"{what} not known here, and only results of known suites are taken" if strict else False)
@@ -285,9 +284,29 @@ def _verified(here: Serving, batch: Batch) -> list[bool | str]:
 def _read(body: bytes, kind: type[_Read]) -> _Read:
     """Return what was sent; InvalidInput with every problem and its place when it does not fit."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        found = msgspec.json.decode(body, type=kind)
+    except RecursionError:
+        raise InvalidInput.of([Problem(_TOO_DEEP, "body")]) from None
     except msgspec.DecodeError:
-        return _read_closely(body, kind)
+        found = _read_closely(body, kind)
+    problems = list(_too_deep(found))
+    if problems:
+        raise InvalidInput.of(problems[:MOST_PROBLEMS], len(problems))
+    return found
+
+
+def _too_deep(read: Submission | Batch) -> Iterator[Problem]:
+    """Yield what is nested deeper than anybody after us can take; of most results there is nothing to look into."""
+    several = isinstance(read, Batch)
+    for index, each in enumerate(read.results if isinstance(read, Batch) else (read,)):
+        verdict = each.assertion_result
+        if each.metadata is None and (verdict is None or verdict.details is None):
+            continue
+        place = f"results[{index}]." if several else ""
+        if jsonl.is_deeper(each.metadata, jsonl.MAX_DEPTH):
+            yield Problem(_TOO_DEEP, f"{place}metadata")
+        if verdict is not None and jsonl.is_deeper(verdict.details, jsonl.MAX_DEPTH):
+            yield Problem(_TOO_DEEP, f"{place}assertion_result.details")
 
 
 def _read_closely(body: bytes, kind: type[_Read]) -> _Read:

@@ -1,19 +1,25 @@
 """`/api/compare`: which of two runs is better, case by case, with the interval of the difference."""
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from pramana.show.api.envelope import PageNumber, PageSize, Shape, answer, documented, page_of
 from pramana.show.api.run_shapes import camel
 from pramana.show.api.serving import Here, Viewer
-from pramana.show.comparing import as_data, compared, of_run
+from pramana.show.comparing import Source, as_data, compared, of_run
+from pramana.store.runs import Store
 
 router = APIRouter(tags=["compare"])
 NAMED = 100
 """Cases that are named of each kind that is no flip."""
+KEPT = 16
+"""Comparisons that are at hand: pages of one are asked for one after the other."""
 _Run = Annotated[str, Query(min_length=1, max_length=200)]
 _Model = Annotated[str | None, Query(max_length=500)]
 
@@ -76,8 +82,44 @@ class ComparisonShape(Shape):
     only_new: NamedShape
 
 
+@dataclass(slots=True)
+class _Made:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    data: dict[str, Any] | None = None
+
+
+class Comparisons:
+    """Comparisons that were made, each until one of its runs grows or is judged again. Safe to share among threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: OrderedDict[tuple[Any, ...], _Made] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, before: Source, after: Source, *, any_suite: bool, any_judge: bool) -> dict[str, Any]:
+        """Return what came of comparing two runs, as plain data."""
+        states = [self._state(each) for each in (before, after)]
+        key = (before.name, after.name, any_suite, any_judge, *states)
+        with self._lock:
+            made = self._kept.setdefault(key, _Made())
+            self._kept.move_to_end(key)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        with made.lock:  # who asks for the same waits for it, and does not work it out beside
+            if made.data is None:
+                made.data = as_data(
+                    *compared(before, after, any_suite=any_suite, any_judge=any_judge, how="anySuite=true")
+                )
+            return made.data
+
+    def _state(self, source: Source) -> tuple[Any, ...]:
+        run = self._store.pages.run(_run_id(source))
+        return run.stored, run.status, run.finished, *self._store.scorings(run.id)
+
+
 @router.get("/api/compare", summary="Compare two runs", **documented(ComparisonShape, 404))
-def compare_runs(
+async def compare_runs(
+    request: Request,
     here: Here,
     _: Viewer,
     base: _Run,
@@ -94,10 +136,18 @@ def compare_runs(
 
     Cases that changed come in pages, those that pass less often first.
     """
-    before = of_run(here.store, base, model)
-    after = of_run(here.store, new, new_model or model)
-    found, names = compared(before, after, any_suite=any_suite, any_judge=any_judge, how="anySuite=true")
-    data = as_data(found, names)
+    made: Comparisons = request.app.state.comparisons
+
+    def work() -> Response:
+        before = of_run(here.store, base, model)
+        after = of_run(here.store, new, new_model or model)
+        data = made.of(before, after, any_suite=any_suite, any_judge=any_judge)
+        return _told(before, after, data, page, page_size)
+
+    return await here.heavy(work)
+
+
+def _told(before: Source, after: Source, data: dict[str, Any], page: int, page_size: int) -> Response:
     changed = [{**each, "direction": kind} for kind in ("lost", "gained") for each in data[kind]]
     flips, meta = page_of(changed, page, page_size)
     told = {
@@ -107,8 +157,8 @@ def compare_runs(
     }
     return answer(
         {
-            "base": before.name.partition(" ")[0],
-            "new": after.name.partition(" ")[0],
+            "base": _run_id(before),
+            "new": _run_id(after),
             **camel(told),
             "lost": len(data["lost"]),
             "gained": len(data["gained"]),
@@ -117,6 +167,10 @@ def compare_runs(
         },
         meta,
     )
+
+
+def _run_id(source: Source) -> str:
+    return source.name.partition(" ")[0]
 
 
 def _named(cases: Sequence[Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`/openapi.json` and `/docs`: what the API says of itself; the page asks nobody else for anything."""
 
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -12,13 +13,20 @@ _PAGE = (
     "default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'self' 'unsafe-inline'; "
     "style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
 )
+_EVENT = {
+    "title": "Event",
+    "type": "object",
+    "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
+    "required": ["event", "data"],
+    "description": "One of the stream; data is JSON",
+}
 
 
 def install(app: FastAPI) -> None:
     """Add both to an application."""
-    from swagger_ui_bundle import swagger_ui_path
+    import fastapi_offline
 
-    app.mount("/docs/assets", StaticFiles(directory=str(swagger_ui_path)))
+    app.mount("/docs/assets", StaticFiles(directory=Path(fastapi_offline.__file__).parent / "static"))
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi(request: Request) -> Response:
@@ -34,10 +42,19 @@ def install(app: FastAPI) -> None:
             title="Pramana: the API",
             swagger_js_url="/docs/assets/swagger-ui-bundle.js",
             swagger_css_url="/docs/assets/swagger-ui.css",
-            swagger_favicon_url="/docs/assets/favicon-32x32.png",
+            swagger_favicon_url="/docs/assets/favicon.png",
         )
         page.headers["content-security-policy"] = _PAGE
         return page
+
+
+def _as_it_is(status: int, said: dict[str, Any]) -> None:
+    """Mend what the framework writes: errors are JSON whatever a route answers, and a stream is of events."""
+    content = said.get("content", {})
+    if status >= 400 and content:
+        said["content"] = {"application/json": next(iter(content.values()))}
+    elif "text/event-stream" in content:
+        said["content"] = {"text/event-stream": {"schema": _EVENT}}
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -46,7 +63,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
         found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         for path in found.get("paths", {}).values():
             for operation in path.values():
-                operation.get("responses", {}).pop("422", None)
+                answers = operation.get("responses", {})
+                answers.pop("422", None)
+                for status, said in answers.items():
+                    _as_it_is(int(status), said)
         components = found.setdefault("components", {})
         for unused in ("HTTPValidationError", "ValidationError"):
             components.get("schemas", {}).pop(unused, None)

@@ -13,12 +13,12 @@ import msgspec
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Route
 
-from pramana.errors import InvalidInput, PramanaError, Problem, visible
+from pramana.errors import InvalidInput, PramanaError, Problem, StoreFailed, visible
 
 log = logging.getLogger("pramana.api")
 _encode = msgspec.json.Encoder().encode
@@ -35,6 +35,16 @@ class Body(BaseModel):
     """What is sent: names in camelCase or as in files, and none that nobody knows."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelt_once(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            for name in cls.model_fields:
+                camel = to_camel(name)
+                if camel != name and name in value and camel in value:
+                    raise ValueError(f"{camel} and {name} are two spellings of one name; send one")
+        return value
 
 
 class Shape(BaseModel):
@@ -69,6 +79,14 @@ class Refused(BaseModel):
     error: str = Field(description="In one sentence, with what to do about it")
     code: str = Field(description="In one word, for programs")
     details: list[Detail] = Field(description="Each with its place")
+
+
+class Busy(PramanaError):
+    """Others are being served; it is worth asking again."""
+
+    code = "busy"
+    http_status = 503
+    retry_after_s = 5
 
 
 def answer(data: Any, meta: Mapping[str, Any] | None = None, *, status: int = 200, **top: Any) -> Response:
@@ -151,7 +169,14 @@ def as_detail(problem: Problem) -> dict[str, Any]:
 
 
 def of_error(error: PramanaError) -> Response:
-    """Return what one of our own errors says."""
+    """Return what one of our own errors says; of the store only that, for its words are of hosts, users and paths."""
+    if isinstance(error, StoreFailed):
+        log.warning("%s", visible(str(error)))
+        by_driver = error.__cause__ is not None
+        said = "the store cannot be reached" if by_driver else "the store could not do that"
+        return refuse(error.http_status, f"{said}; the server's log says more", code=error.code)
+    if isinstance(error, Busy):
+        return refuse(error.http_status, str(error), code=error.code, headers={"Retry-After": str(error.retry_after_s)})
     problems = error.problems if isinstance(error, InvalidInput) else ()
     details = [as_detail(each) for each in problems[:MOST_DETAILS]]
     return refuse(error.http_status, visible(str(error)), code=error.code, details=details)
@@ -180,6 +205,11 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
             headers["Allow"] = ", ".join(sorted({method for each in there for method in each.methods or ()}))
         return refuse(error.status_code, text, headers=headers)
 
+    async def unexpected(request: Request, error: Exception) -> Response:
+        request.scope["pramana.told"] = True  # the framework raises it again, for the log, which has it already
+        return broken(error)
+
+    app.add_exception_handler(Exception, unexpected)
     app.add_exception_handler(PramanaError, ours)
     app.add_exception_handler(RequestValidationError, misfit)
     app.add_exception_handler(HTTPException, framework)

@@ -6,10 +6,10 @@ from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import StreamingResponse
 
 from pramana.show.api.envelope import documented
-from pramana.show.api.serving import Here, Viewer
+from pramana.show.api.runs import Named
+from pramana.show.api.serving import Viewer
 from pramana.show.api.tail import Tail
 
 router = APIRouter(tags=["events"])
@@ -34,22 +34,21 @@ def _streamed(*errors: int) -> dict[str, Any]:
 
 
 @router.get("/api/events", summary="Follow everything new", **_streamed())
-async def follow(request: Request, _: Viewer, last: _Last = None, seconds: _For = None) -> Response:
+async def follow(request: Request, who: Viewer, last: _Last = None, seconds: _For = None) -> Response:
     """Tell of each thing that is made, changed or removed: `change` with `kind`, `id` and `action`.
 
     The id of an event is the number of the change; with Last-Event-ID nothing after it is missed, as long as it is
     kept. When it is not any more, `missed` comes first: look at everything then.
     """
     tail: Tail = request.app.state.tail
-    return _answer(tail.changes(last), seconds)
+    return tail.streams.answer(_bounded(tail.changes(last), seconds), who)
 
 
 @router.get("/api/runs/{run_id}/events", summary="Follow a run", **_streamed(404))
 async def follow_run(
-    run_id: str,
+    run_id: Named,
     request: Request,
-    here: Here,
-    _: Viewer,
+    who: Viewer,
     last: _Last = None,
     after: Annotated[int, Query(ge=0, le=MOST, description="Leave out results up to this number")] = 0,
     seconds: _For = None,
@@ -58,26 +57,21 @@ async def follow_run(
 
     The id of an event is the number of the result: with Last-Event-ID it goes on after that one.
     """
-    await asyncio.to_thread(here.store.pages.run, run_id)
     tail: Tail = request.app.state.tail
-    return _answer(tail.run(run_id, after if last is None else last), seconds)
+    return tail.streams.answer(_bounded(tail.run(run_id, after if last is None else last), seconds), who)
 
 
-def _answer(events: AsyncIterator[bytes], seconds: float | None) -> Response:
-    async def bounded() -> AsyncIterator[bytes]:
-        async with aclosing(events) as found:  # type: ignore[type-var] # it is a generator
-            if seconds is None:
-                async for each in found:
-                    yield each
-                return
-            end = asyncio.get_running_loop().time() + seconds
-            while True:
-                try:
-                    async with asyncio.timeout_at(end):
-                        each = await anext(found)
-                except (TimeoutError, StopAsyncIteration):
-                    return
+async def _bounded(events: AsyncIterator[bytes], seconds: float | None) -> AsyncIterator[bytes]:
+    async with aclosing(events) as found:  # type: ignore[type-var] # it is a generator
+        if seconds is None:
+            async for each in found:
                 yield each
-
-    headers = {"x-accel-buffering": "no"}  # proxies hold back what is meant for now
-    return StreamingResponse(bounded(), 200, headers, "text/event-stream")
+            return
+        end = asyncio.get_running_loop().time() + seconds
+        while True:
+            try:
+                async with asyncio.timeout_at(end):
+                    each = await anext(found)
+            except (TimeoutError, StopAsyncIteration):
+                return
+            yield each

@@ -8,18 +8,22 @@ be this server's or one that was allowed.
 import asyncio
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
+import anyio.to_thread
 from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pramana.errors import PramanaError
+from pramana.errors import PramanaError, StoreFailed
 from pramana.show.api.envelope import broken, of_error, refuse
 from pramana.show.api.serving import FRESH_S, OWNER, STRANGER, Serving, Who, is_loopback
+from pramana.store.scoring import timestamp
+from pramana.store.tokens import looks_like_one
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -28,6 +32,12 @@ _Value = TypeVar("_Value")
 COOKIE = "pramana_token"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 UPLOADS = "/audio"
+HEALTH = "/api/health"
+"""Asked by whatever watches over the server: nobody is looked up for it, and nothing is counted."""
+SUBMISSION = "/api/submit", "/api/submit/batch"
+BADGES = "/api/badge/"
+LOOKED_UP = 4
+"""Tokens at once: each takes a connection to the store."""
 REMEMBERED = 10_000
 """Tokens and addresses: a stranger who invents some must not fill our memory."""
 _SECURITY = (
@@ -51,6 +61,8 @@ class Gate:
         self._app, self._serving = app, serving
         self._known: OrderedDict[str, tuple[float, Who | None]] = OrderedDict()
         self._meters: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._looking, self._noting = anyio.CapacityLimiter(LOOKED_UP), anyio.CapacityLimiter(1)
+        self._noted: dict[str, asyncio.Task[None]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or say why not."""
@@ -61,6 +73,8 @@ class Gate:
             refused = await self._refusal(scope)
         except PramanaError as error:  # the store cannot be read
             refused = of_error(error)
+        except Exception as error:  # noqa: BLE001 - it is logged under its number, and told as any other defect is
+            refused = broken(error)
         guarded = self._headed(scope, send)
         if refused is not None:
             await self._refuse(refused, scope, receive, guarded)
@@ -80,6 +94,8 @@ class Gate:
         except TooLarge:
             await self._refuse(self._too_large(scope), scope, receive, send)
         except Exception as error:
+            if "pramana.told" in scope:
+                return
             if begun:
                 raise  # half an answer is out already: the connection ends, and uvicorn's log says so
             await self._refuse(broken(error), scope, receive, send)
@@ -100,14 +116,10 @@ class Gate:
             from starlette.responses import Response
 
             return Response(status_code=204, headers=_PREFLIGHT)
-        found = await self._who(headers)
-        scope["pramana.who"] = found or STRANGER
-        if found is None:
-            return refuse(
-                401, "nobody knows this token; it may have been revoked", headers={"WWW-Authenticate": "Bearer"}
-            )
-        if (limited := self._too_fast(scope, found)) is not None:
-            return limited
+        if scope["path"] == HEALTH:
+            return None
+        if (refused := await self._stranger_or_too_fast(scope, headers)) is not None:
+            return refused
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > self._most(scope):
             return self._too_large(scope)
@@ -121,7 +133,7 @@ class Gate:
             return False
         if name in self._serving.allowed_hosts or name == self._serving.host:
             return True
-        if self._serving.for_this_machine_alone:
+        if is_loopback(self._serving.host):
             return is_loopback(name)
         return is_loopback(name) or _is_address(name)  # no page can make a browser send an address of its choice
 
@@ -135,20 +147,57 @@ class Gate:
 
     # ── Who ──
 
-    async def _who(self, headers: Headers) -> Who | None:
-        """Return whoever asks; None when they show a token that is nobody's."""
+    async def _stranger_or_too_fast(self, scope: Scope, headers: Headers) -> "Response | None":
+        """Find out who asks, and refuse them before anything that they have sent is read."""
         secret = _shown(headers)
-        if secret is None:
-            return STRANGER if self._serving.tokens_required else OWNER
-        now = time.monotonic()
-        until, known = self._known.get(secret, (0.0, None))
-        if until < now:
-            token = await asyncio.to_thread(self._serving.store.tokens.holder, secret)
-            known = None if token is None else Who(token.name, token.role, token.id)
-            _keep(self._known, secret, (now + FRESH_S, known))
-        if known is None and not self._serving.tokens_required:
-            return OWNER  # somebody's old cookie: here nobody needs one
-        return known
+        needed = self._serving.tokens_required
+        found: Who | None = STRANGER if needed else OWNER
+        if secret is not None:
+            until, found = self._known.get(secret, (0.0, None))
+            if found is None and needed and (limited := self._too_fast(scope, STRANGER)) is not None:
+                return limited  # who invents tokens is counted before any is looked up
+            if until < time.monotonic():
+                found = await self._look_up(secret)
+            if found is None and not needed:
+                found = OWNER  # somebody's old cookie: here nobody needs one
+        scope["pramana.who"] = found or STRANGER
+        if found is None:
+            return _unauthorized("nobody knows this token; it may have been revoked")
+        if (limited := self._too_fast(scope, found)) is not None:
+            return limited
+        if found.role is None and not self._is_open(scope["path"]):
+            return _unauthorized("this needs a token: send it as Authorization: Bearer TOKEN")
+        return None
+
+    async def _look_up(self, secret: str) -> Who | None:
+        if not looks_like_one(secret):
+            return None
+        tokens, now = self._serving.store.tokens, time.monotonic()
+        token = await anyio.to_thread.run_sync(tokens.holder, secret, limiter=self._looking)
+        found = None if token is None else Who(token.name, token.role, token.id)
+        _keep(self._known, secret, (now + FRESH_S, found))
+        if token and token.used != timestamp()[:10] and token.id not in self._noted:
+            self._noted[token.id] = asyncio.create_task(self._note(token.id))
+        return found
+
+    async def _note(self, token_id: str) -> None:
+        """Write down that a token was seen today; nobody waits for that, as a writer may have to."""
+        try:
+            with suppress(StoreFailed):
+                await anyio.to_thread.run_sync(
+                    self._serving.store.tokens.seen, token_id, abandon_on_cancel=True, limiter=self._noting
+                )
+        finally:
+            del self._noted[token_id]
+
+    def _is_open(self, path: str) -> bool:
+        """Tell whether strangers may ask for it: not the API, but where an administrator has allowed it, and pages.
+
+        What the API says of itself is no secret, and a page must be there for somebody to bring their token to.
+        """
+        if path in SUBMISSION or path.startswith(BADGES):
+            return self._serving.preferences().anonymous_submission
+        return not any(path == each or path.startswith(f"{each}/") for each in ("/api", UPLOADS))
 
     # ── How often and how much ──
 
@@ -157,7 +206,7 @@ class Gate:
         if found is OWNER:
             return None
         most = self._serving.preferences().requests_per_minute
-        key = found.token_id or f"address {(scope.get('client') or ('?',))[0]}"
+        key = found.token_id or f"address {self._address(scope)}"
         now = time.monotonic()
         left, at = self._meters.get(key, (float(most), now))
         left = min(float(most), left + (now - at) * most / 60)
@@ -173,6 +222,21 @@ class Gate:
             f"more than {most:,} requests a minute; wait {wait:.0f} s",
             headers={"Retry-After": str(max(1, round(wait + 0.5)))},
         )
+
+    def _address(self, scope: Scope) -> str:
+        """Return where a request comes from: behind proxies that are trusted, from whom the first of them has it."""
+        client = scope.get("client")
+        nearest = _read_address(client[0]) if client else None
+        if nearest is None:
+            return "?"
+        hops = ",".join(Headers(scope=scope).getlist("x-forwarded-for")).split(",")
+        while hops and any(nearest in each for each in self._serving.trusted_proxies):
+            hop = _read_address(hops.pop().strip())
+            if hop is None:
+                break
+            nearest = hop
+        # Whoever has one address of IPv6 has 2^64 of them.
+        return str(IPv6Network((nearest, 64), strict=False) if isinstance(nearest, IPv6Address) else nearest)
 
     def _most(self, scope: Scope) -> int:
         decided = self._serving.preferences()
@@ -271,6 +335,26 @@ def _host_name(host: str) -> str | None:
     except ValueError:
         return None
     return parts.hostname if parts.netloc == host and not parts.username and " " not in host else None
+
+
+def _unauthorized(why: str) -> "Response":
+    return refuse(401, why, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _read_address(text: str) -> IPv4Address | IPv6Address | None:
+    """Return the address that a hop states, with or without its port.
+
+    >>> _read_address("203.0.113.7:4711"), _read_address("[2001:db8::1]:80"), _read_address("::ffff:192.0.2.1")
+    (IPv4Address('203.0.113.7'), IPv6Address('2001:db8::1'), IPv4Address('192.0.2.1'))
+    """
+    bare = text[1:].partition("]")[0] if text.startswith("[") else text
+    if bare.count(":") == 1:
+        bare = bare.partition(":")[0]
+    try:
+        found = ip_address(bare.partition("%")[0])
+    except ValueError:
+        return None
+    return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
 
 
 def _is_address(name: str) -> bool:

@@ -6,7 +6,6 @@ from typing import Literal
 
 from fastapi import APIRouter, Response
 
-from pramana.errors import StoreFailed
 from pramana.show.api.envelope import Shape, answer, documented, refuse
 from pramana.show.api.serving import Here
 
@@ -24,12 +23,11 @@ class Health(Shape):
 
 
 @router.get("/api/health", summary="Whether the server can do its work", **documented(Health))
-def health(here: Here) -> Response:
-    """Read from the store, and say so."""
-    try:
-        here.store.changes.last()
-    except StoreFailed:
-        return refuse(503, "the store cannot be read", code="store_failed")
+@router.head("/api/health", include_in_schema=False)
+async def health(here: Here) -> Response:
+    """Read from the store, and say so; however many requests of other kinds wait."""
+    if not await here.store_answers():
+        return refuse(503, "the store cannot be reached; the server's log says more", code="store_failed")
     return answer(
         {
             "status": "healthy",

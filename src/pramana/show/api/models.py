@@ -13,8 +13,8 @@ from pramana.errors import visible
 from pramana.model import Outcome, Run
 from pramana.show.api.envelope import Shape, answer, documented
 from pramana.show.api.providers import reach_of
-from pramana.show.api.serving import Here, Viewer
-from pramana.show.offers import offers
+from pramana.show.api.serving import Here, Serving, Viewer
+from pramana.show.offers import Offers, offers
 from pramana.store.history import Measured
 
 router = APIRouter(tags=["models"])
@@ -80,10 +80,14 @@ class HistoryShape(Shape):
 
 
 @router.get("/api/models", summary="List models", **documented(list[OfferShape]))
-def list_models(here: Here, _: Viewer, *, refresh: bool = False) -> Response:
+async def list_models(here: Here, _: Viewer, *, refresh: bool = False) -> Response:
     """Return what each provider offers that is registered or set up; what one has said is believed for a day."""
-    registered = [each.id for each in here.store.providers.list()]
-    found = offers(reach_of(here), registered, refresh=refresh)
+
+    def work() -> Offers:
+        registered = [each.id for each in here.store.providers.list()]
+        return offers(reach_of(here), registered, refresh=refresh)
+
+    found = await here.outside(work)
     return answer(
         [
             {"provider": name, "models": offer["models"], "problem": offer["problem"] and visible(offer["problem"])}
@@ -93,13 +97,17 @@ def list_models(here: Here, _: Viewer, *, refresh: bool = False) -> Response:
 
 
 @router.get("/api/models/history", summary="A model over time", **documented(HistoryShape))
-def model_history(
+async def model_history(
     here: Here,
     _: Viewer,
     model: Annotated[str, Query(min_length=1, max_length=2_000, description="As it was typed")],
     limit: Annotated[int, Query(ge=1, le=500, description="Of runs, the newest")] = 100,
 ) -> Response:
     """Return pass rate and latency of a model, a run and a day."""
+    return await here.heavy(lambda: _history(here, model, limit))
+
+
+def _history(here: Serving, model: str, limit: int) -> Response:
     runs, total = here.store.pages.runs(model=model, limit=limit)
     runs.reverse()
     measured = here.store.history.measured(runs, model)

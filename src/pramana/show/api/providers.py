@@ -13,7 +13,8 @@ from pramana.errors import InvalidInput, PramanaError, Problem, Unavailable, vis
 from pramana.load.agent import parse_agent, plain
 from pramana.load.problems import Problems
 from pramana.model import Target
-from pramana.providers.names import AT_THE_MODEL, CALLED, WITHOUT_ACCOUNT, Accounts, Registered, open_provider, resolve
+from pramana.providers.destination import destination
+from pramana.providers.names import CALLED, WITHOUT_ACCOUNT, Accounts, Registered, open_provider, resolve
 from pramana.providers.registered import KINDS, LONGEST, checked
 from pramana.providers.voice import Dial
 from pramana.run.accounts import Reach, accounts_of
@@ -236,8 +237,8 @@ def _checked_key(key: str | None) -> str | None:
 def _goes_to(one: Known | Registered) -> tuple[Any, ...]:
     """Return where a provider's key goes."""
     described: Mapping[str, Any] = one.description or {}
-    at_the_model = one.model if one.kind in AT_THE_MODEL else None
-    return one.base_url, described.get("base_url"), described.get("url"), at_the_model
+    where = destination(one.kind, one.base_url, one.description, one.model)
+    return one.base_url, described.get("base_url"), described.get("url"), where
 
 
 def _provider(known: Known) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class RunShape(Shape):
     status: RunStatus
     suite: str
     suite_hash: str | None
-    selection: dict[str, Any]
+    selection: dict[str, Any] = Field(description="Filters, in the words of `scenarios` where a run is asked for")
     models: list[str]
     variants: list[str]
     repeats: int
@@ -136,6 +136,9 @@ class ResultDetailShape(ResultShape):
 
 # ── Runs ──
 
+_ASKED_AS = {"categories": "type", "tags": "tag", "difficulties": "difficulty", "languages": "language"}
+"""What a plan's filters are called where a run is asked for."""
+
 
 def of_run(run: Run) -> dict[str, Any]:
     """Return a run for a list."""
@@ -145,7 +148,7 @@ def of_run(run: Run) -> dict[str, Any]:
         "status": run.status,
         "suite": plan.suite,
         "suiteHash": plan.suite_hash,
-        "selection": dict(plan.selection),
+        "selection": {_ASKED_AS.get(name, name): value for name, value in plan.selection.items()},
         "models": [target.typed for target in plan.targets],
         "variants": list(plan.variants),
         "repeats": plan.repeats,

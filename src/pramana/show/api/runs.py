@@ -5,18 +5,22 @@ Which one does, or whether it is the command line of some machine, makes no diff
 
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from tempfile import SpooledTemporaryFile
 from typing import IO, Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 from pydantic.alias_generators import to_snake
+from starlette.concurrency import run_in_threadpool
 
 from pramana import jobs
 from pramana.bench import Reach
-from pramana.errors import InvalidInput
+from pramana.errors import InvalidInput, NotFound, Problem
+from pramana.jsonl import MAX_DEPTH, is_deeper
 from pramana.load.scenario import ScenarioType
 from pramana.model import Difficulty, Outcome, Run, RunStatus
 from pramana.show.api.envelope import Answered, Body, PageNumber, PageSize, answer, documented, page_meta
@@ -46,6 +50,7 @@ MOST_IDS = 1_000
 MOST_MODELS = 50
 LONGEST_NAME = 500
 _PIECE = 1 << 18
+_COMMAND = re.compile(r"; [a-z ]+: pramana [a-z]+$")
 _LIMITS = {
     "maxCost": "max_cost_usd",
     "maxTotalTokens": "max_total_tokens",
@@ -128,6 +133,8 @@ class RunBody(Body):
 
     def wanted(self) -> jobs.Wanted:
         """Return it as `jobs` has it."""
+        if is_deeper(self.parameters, MAX_DEPTH):
+            raise InvalidInput.of([Problem(f"nested more than {MAX_DEPTH} levels deep", "parameters")])
         try:
             json.dumps(self.parameters, allow_nan=False)
         except ValueError:
@@ -182,6 +189,29 @@ def _filter(given: Any) -> Filter | None:
     )
 
 
+# ── Which run ──
+
+
+@contextmanager
+def _in_our_words() -> Iterator[None]:
+    """Say of a run that is not there where to look for runs here, instead of by which command."""
+    try:
+        yield
+    except NotFound as error:
+        raise NotFound(f"{_COMMAND.sub('', str(error))}; see GET /api/runs") from None
+
+
+def _named(
+    run_id: Annotated[str, Path(description="Its id, the beginning of one, or latest")], here: Here, _: Viewer
+) -> str:
+    with _in_our_words():
+        return here.store.run(run_id).id
+
+
+Named = Annotated[str, Depends(_named)]
+"""The run that is read. What changes a run takes its whole id alone: `latest` may be another one by then."""
+
+
 # ── Routes ──
 
 
@@ -221,8 +251,8 @@ def list_runs(
 
 
 @router.get("/api/runs/{run_id}", summary="Read a run", **documented(RunDetailShape, 404))
-def read_run(
-    run_id: str,
+async def read_run(
+    run_id: Named,
     request: Request,
     here: Here,
     _: Viewer,
@@ -231,8 +261,14 @@ def read_run(
 ) -> Response:
     """Return its plan, how far it is, what it amounts to, and how its times are spread."""
     findings: Findings = request.app.state.findings
+    if summary:
+        return await here.heavy(lambda: _read_run(run_id, here, findings))
+    return await run_in_threadpool(_read_run, run_id, here, None)
+
+
+def _read_run(run_id: str, here: Serving, findings: Findings | None) -> Response:
     run = here.store.pages.run(run_id)
-    amounts, spread = findings.of(run) if summary else (None, None)
+    amounts, spread = findings.of(run) if findings else (None, None)
     holder = here.store.holder(run_id)
     return answer(
         {
@@ -250,7 +286,7 @@ def read_run(
 
 @router.get("/api/runs/{run_id}/results", summary="List results", **documented(list[ResultShape], 404))
 def list_results(
-    run_id: str,
+    run_id: Named,
     here: Here,
     _: Viewer,
     page: PageNumber = 1,
@@ -267,7 +303,7 @@ def list_results(
 
 
 @router.get("/api/runs/{run_id}/results/{seq}", summary="Read a result", **documented(ResultDetailShape, 404))
-def read_result(run_id: str, seq: Annotated[int, Path(ge=0, lt=2**63)], here: Here, _: Viewer) -> Response:
+def read_result(run_id: Named, seq: Annotated[int, Path(ge=0, lt=2**63)], here: Here, _: Viewer) -> Response:
     """Return all of it: what was asked, what came back, and how it was judged, with the evidence."""
     case, result = here.store.pages.result(run_id, seq)
     prompt = here.store.pages.run(run_id).plan.system_prompt
@@ -277,14 +313,16 @@ def read_result(run_id: str, seq: Annotated[int, Path(ge=0, lt=2**63)], here: He
 @router.post("/api/runs/{run_id}/cancel", summary="Cancel a run", **documented(RunShape, 404, 409))
 def cancel_run(run_id: str, here: Here, _: Editor) -> Response:
     """Ask that it end. What is stored stays; whoever carries it out stops within seconds."""
-    return answer(of_run(here.store.cancel(run_id)))
+    with _in_our_words():
+        return answer(of_run(here.store.cancel(run_id)))
 
 
 @router.post("/api/runs/{run_id}/resume", summary="Go on with a run", **documented(RunShape, 404, 409, status=202))
 def resume_run(run_id: str, here: Here, _: Editor, body: ResumeBody | None = None) -> Response:
     """Queue a run again that was stopped, interrupted or cancelled: it goes on with what is missing."""
     limits = body.limits.stored() if body and body.limits else None
-    run = here.store.requeue(run_id, limits)
+    with _in_our_words():
+        run = here.store.requeue(run_id, limits)
     here.on_queued()
     return answer(of_run(run), status=202)
 
@@ -292,7 +330,8 @@ def resume_run(run_id: str, here: Here, _: Editor, body: ResumeBody | None = Non
 @router.delete("/api/runs/{run_id}", summary="Delete a run", **documented(None, 404, 409))
 def delete_run(run_id: str, here: Here, _: Editor) -> Response:
     """Delete it with all of its results; while somebody works on it, it must be cancelled first."""
-    here.store.delete_run(run_id, unless_held=True)
+    with _in_our_words():
+        here.store.delete_run(run_id, unless_held=True)
     return answer(None)
 
 
@@ -304,19 +343,19 @@ def _exporting() -> dict[str, Any]:
 
 
 @router.get("/api/runs/{run_id}/export", summary="Export a run", **_exporting())
-def export_run(
-    run_id: str, here: Here, _: Viewer, format_: Annotated[Format, Query(alias="format")] = "json"
+async def export_run(
+    run_id: Named, here: Here, _: Viewer, format_: Annotated[Format, Query(alias="format")] = "json"
 ) -> Response:
     """Return its results as a file: `results.json` as others use it, CSV, JUnit, Markdown or one HTML page."""
-    run = here.store.pages.run(run_id)
     kind, ending = _EXPORTED[format_]
-    file = _written(here, run, format_)
+    run, file = await here.heavy(lambda: _written(here, run_id, format_))
     headers = {"content-disposition": f'attachment; filename="{run.id}.{ending}"'}
     return StreamingResponse(_pieces(file), 200, headers, kind)
 
 
-def _written(here: Serving, run: Run, format_: Format) -> IO[bytes]:
+def _written(here: Serving, run_id: str, format_: Format) -> tuple[Run, IO[bytes]]:
     """Write the whole file aside, so that what goes wrong can still be said."""
+    run = here.store.pages.run(run_id)
     file = SpooledTemporaryFile(4 << 20)  # noqa: SIM115 - whoever sends it closes it
     out = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     try:
@@ -327,7 +366,7 @@ def _written(here: Serving, run: Run, format_: Format) -> IO[bytes]:
     except BaseException:
         file.close()
         raise
-    return file
+    return run, file
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:

@@ -346,7 +346,7 @@ def _exporting() -> dict[str, Any]:
     told = documented(str)
     told["responses"][200] = {
         "description": "YAML that imports to the same",
-        "content": {_YAML: {"schema": {"type": "string"}}},
+        "content": {_YAML: {"schema": {"type": "object", "required": ["version", "scenarios"]}}},
     }
     return {**told, "response_class": _AsYaml}
 

@@ -5,21 +5,33 @@ A route says which role it needs by one dependency, and a test walks all routes 
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from ipaddress import IPv4Network, IPv6Network
+from typing import Annotated, Any, TypeVar
 
+import anyio.to_thread
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
 from pramana.errors import PramanaError
+from pramana.show.api.envelope import Busy
 from pramana.store.preferences import Preferences
 from pramana.store.runs import Store
 from pramana.store.tokens import ROLES, Role
 
+log = logging.getLogger("pramana.api")
+_Made = TypeVar("_Made")
 FRESH_S = 2.0
 """How long what was decided for everyone, and who holds a token, is believed before it is looked up again."""
+PROBED_S, PATIENCE_S = 1.0, 3.0
+"""How long the store is believed to answer because it just did, and how long it may take to."""
+AT_ONCE, WAITING = 4, 16
+"""How many requests that take long are worked on, and how many more may wait; the rest are told to come again."""
+THREADS = {"sqlite": 40, "postgresql": 16}
+"""Of the routes. Each may hold a connection, and the pool has some to spare for tokens, settings, health and runs."""
 
 
 class Forbidden(PramanaError):
@@ -58,6 +70,23 @@ STRANGER = Who("anonymous", None)
 
 
 @dataclass(slots=True)
+class _Lane:
+    """A few threads for requests of a kind, and room for some that wait."""
+
+    threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(AT_ONCE))
+    there: int = 0
+
+    async def work(self, work: Callable[[], _Made]) -> _Made:
+        if self.there >= AT_ONCE + WAITING:
+            raise Busy("too many requests of this kind are waiting; come again in some seconds")
+        self.there += 1
+        try:
+            return await anyio.to_thread.run_sync(work, limiter=self.threads)
+        finally:
+            self.there -= 1
+
+
+@dataclass(slots=True)
 class Serving:
     """What the routes of one server share."""
 
@@ -68,29 +97,90 @@ class Serving:
     api_only: bool = False
     allowed_hosts: tuple[str, ...] = ()
     """Names by which the server is reached, besides those of its address."""
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Whose word is taken for where a request comes from."""
     began: float = field(default_factory=time.time)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to end: whoever waits for news stops waiting."""
     on_queued: Callable[[], None] = lambda: None
     """Called when a run was queued here, so that whoever carries runs out need not look for it."""
     _preferences: Preferences = field(default_factory=Preferences)
-    _looked: float = float("-inf")
+    _changes: int = 0
+    _store_is_away: bool = False
+    _probe: "asyncio.Task[int] | None" = None
+    _probed: float = float("-inf")
+    _heavy: _Lane = field(default_factory=_Lane)
+    _outside: _Lane = field(default_factory=_Lane)
+
+    # ── What was decided ──
 
     def preferences(self) -> Preferences:
-        """Return what was decided for everyone, at most some seconds old."""
-        now = time.monotonic()
-        if now - self._looked > FRESH_S:
-            self._preferences, self._looked = self.store.decisions.read(), now
+        """Return what was decided for everyone, some seconds old; while the store is away, what held last."""
         return self._preferences
 
-    def forget(self) -> None:
-        """Look up anew what was decided: this process has just changed it."""
-        self._looked = float("-inf")
+    def decided(self, found: Preferences) -> None:
+        """Take what this process has just decided: nobody here need wait for it."""
+        self._changes += 1
+        self._preferences = found
+
+    def refresh(self) -> None:
+        """Read what was decided, and whether somebody has a token: then everybody needs one. Not for the event loop."""
+        if not self.tokens_required and self.store.tokens.any():
+            self.tokens_required = True
+        before = self._changes
+        found = self.store.decisions.read()
+        if before == self._changes:  # what was decided meanwhile is newer than what was read
+            self._preferences = found
+
+    async def look(self) -> None:
+        """Read what was decided, and when that cannot be read, go on with what was."""
+        try:
+            await anyio.to_thread.run_sync(self.refresh, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the server goes on
+            if not self._store_is_away:
+                log.warning("the settings cannot be read, so the last that were hold: %s", error)
+            self._store_is_away = True
+        else:
+            self._store_is_away = False
+
+    async def stay_fresh(self) -> None:
+        """Read what was decided every few seconds, beside the event loop, for as long as the server runs."""
+        while True:
+            await asyncio.sleep(FRESH_S)
+            await self.look()
+
+    # ── The store, and what takes long ──
+
+    async def store_answers(self) -> bool:
+        """Tell whether the store can be read: one asks for all who want to know, in a thread that nobody else takes."""
+        now = time.monotonic()
+        if self._probe is None or (self._probe.done() and now - self._probed > PROBED_S):
+            asked = anyio.to_thread.run_sync(
+                self.store.changes.last, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+            )
+            self._probe, self._probed = asyncio.ensure_future(asked), now
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await asyncio.shield(self._probe)
+        except (PramanaError, TimeoutError):
+            return False
+        return True
+
+    async def heavy(self, work: Callable[[], _Made]) -> _Made:
+        """Do what takes long in one of a few threads of its own, so that it holds up nothing else."""
+        return await self._heavy.work(work)
+
+    async def outside(self, work: Callable[[], _Made]) -> _Made:
+        """Do what waits for others, whom we do not know to be quick; in threads of its own too."""
+        return await self._outside.work(work)
+
+    # ── Who can reach it ──
 
     @property
     def for_this_machine_alone(self) -> bool:
-        """Whether nobody else can reach the server."""
-        return is_loopback(self.host)
+        """Whether nobody else can reach the server: a proxy may stand before one that listens to this machine alone."""
+        known_elsewhere = self.allowed_hosts or self.trusted_proxies or self.tokens_required
+        return is_loopback(self.host) and not known_elsewhere
 
     def private_addresses_allowed(self) -> bool:
         """Whether what strangers name may be at private addresses."""

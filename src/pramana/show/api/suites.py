@@ -5,7 +5,6 @@ order, and no two are called the same.
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -13,7 +12,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from pramana import jsonl
 from pramana.errors import AlreadyExists, InvalidInput
 from pramana.load.manifest import (
     Version,
@@ -25,13 +23,12 @@ from pramana.load.manifest import (
     versions,
 )
 from pramana.show.api.envelope import Answered, Body, PageNumber, PageSize, Shape, answer, documented, page_of
+from pramana.show.api.known_suites import facts_of, forget_unknown, lines_of
 from pramana.show.api.serving import Editor, Here, Serving, Viewer
 from pramana.store.suites import Tier, Upload
 
 router = APIRouter(tags=["suites"])
 MOST_TIERS = 50
-KNOWN = 64
-"""Suites whose case ids are kept in memory."""
 _JSONL = "application/jsonl"
 _HASH = "hash"
 """What no tier may be called: its address is taken."""
@@ -140,6 +137,7 @@ def upload_suite(body: SuiteBody, here: Here, _: Editor) -> Response:
             )
         return answer(_suite(here, there))
     new = here.store.suites.upload(body.version, tiers)
+    forget_unknown(here.store)
     return answer(_suite(here, _find(here, body.version)), status=201 if new else 200)
 
 
@@ -171,7 +169,7 @@ def read_tier(
     if kind == "jsonl":
         named = {"Content-Disposition": f'attachment; filename="{tier}.jsonl"'}
         return Response(content, media_type=_JSONL, headers=named)
-    lines, meta = page_of(list(_lines(content)), page, page_size)
+    lines, meta = page_of(list(lines_of(content)), page, page_size)
     return answer([json.loads(line) for line in lines], meta)
 
 
@@ -185,53 +183,6 @@ def tier_hash(version: str, tier: str, here: Here, _: Viewer) -> Response:
 
 
 # ── What is known of them ──
-
-
-def prompts_of(serving: Serving, suite_hash: str) -> frozenset[str] | None:
-    """Return the ids of the cases of the tier that has this hash; None where nobody here knows it."""
-    found = _facts_by_hash(serving, suite_hash)
-    return None if found is None else found.prompts
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    prompts: frozenset[str]
-    categories: frozenset[str]
-    assertion_types: frozenset[str]
-
-
-_known: OrderedDict[str, _Facts] = OrderedDict()
-"""By hash, and so the same for every server of this process."""
-
-
-def _facts_by_hash(serving: Serving, suite_hash: str) -> _Facts | None:
-    if (known := _known.get(suite_hash)) is not None:
-        return known
-    for version in versions():
-        for name, tier in version.manifest.tiers.items():
-            if tier.hash == suite_hash:
-                return _facts(suite_hash, version.path(name).read_bytes())
-    content = serving.store.suites.by_hash(suite_hash)
-    return None if content is None else _facts(suite_hash, content)
-
-
-def _facts(suite_hash: str, content: bytes) -> _Facts:
-    cases = [json.loads(line) for line in _lines(content)]
-    found = _Facts(
-        frozenset(str(case["id"]) for case in cases),
-        frozenset(str(case["category"]) for case in cases),
-        frozenset(str(case["assertion"]["type"]) for case in cases),
-    )
-    _known[suite_hash] = found
-    while len(_known) > KNOWN:
-        _known.popitem(last=False)
-    return found
-
-
-def _lines(content: bytes) -> Iterator[bytes]:
-    from io import BytesIO
-
-    return (line.data for line in jsonl.read_lines(BytesIO(content)) if not line.blank)
 
 
 def _all_suites(serving: Serving) -> Iterator[_Suite]:
@@ -290,9 +241,9 @@ def _suite(serving: Serving, suite: _Suite) -> dict[str, Any]:
         stated = suite.files.manifest
         categories, types = list(stated.categories), list(stated.assertion_types)
     else:
-        facts = [_facts_by_hash(serving, tier["hash"]) for tier in suite.tiers.values()]
-        categories = sorted({each for fact in facts if fact for each in fact.categories})
-        types = sorted({each for fact in facts if fact for each in fact.assertion_types})
+        facts = facts_of(serving, [tier["hash"] for tier in suite.tiers.values()]).values()
+        categories = sorted({each for fact in facts for each in fact.categories})
+        types = sorted({each for fact in facts for each in fact.assertion_types})
     return {
         "version": suite.version,
         "origin": suite.origin,

@@ -18,6 +18,7 @@ import msgspec
 from pramana.errors import PramanaError
 from pramana.model import Result
 from pramana.show.api.serving import Serving
+from pramana.show.api.streams import Streams
 from pramana.store.changes import Change
 from pramana.store.pages import State
 from pramana.store.queue import UNDER_WAY
@@ -109,6 +110,7 @@ class Tail:
 
     def __init__(self, serving: Serving, describe: Describe) -> None:
         self._store, self._serving, self._describe = serving.store, serving, describe
+        self.streams = Streams(serving)
         self._topics: dict[str, _Topic] = {}
         self._changes = _Stream(floor=-1)
         self._listeners = self._changes_listeners = 0

@@ -206,8 +206,8 @@ def _leave(store: "Store", begun: Run) -> None:
     try:
         with suppress(PramanaError):  # also when there is no such run any more: it could not begin
             left = store.run(begun.id)
-            if left.status == "running" and store.holder(begun.id) in (None, this_process()):
-                store.finish(begun.id, "interrupted", INTERRUPTED)
+            if (holder := store.holder(begun.id)) in (None, this_process()):
+                store.finish(begun.id, holder, "interrupted", INTERRUPTED)
             if left.stored < left.expected:
                 click.echo(f"\nGo on with: pramana run --resume {begun.id}", err=True)
     finally:

@@ -222,7 +222,7 @@ def _fetched(remote: "Remote", wanted: "Filter") -> str:
     said = remote.ask("GET", "/api/scenarios/export", {**query, **({"text": wanted.text} if wanted.text else {})})
     if not said.ok:
         raise InvalidInput(f"{remote.url}: {said.json.get('error')}")
-    return said.body.decode()
+    return said.text_of("application/yaml")
 
 
 # ── On the way ──

@@ -5,12 +5,13 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TYPE_CHECKING
 
 import click
 
 from pramana import settings
-from pramana.errors import InvalidInput, PramanaError
+from pramana.errors import InvalidInput, PramanaError, quote
 
 if TYPE_CHECKING:
     from pramana.show.api.serving import Serving
@@ -33,7 +34,14 @@ class CannotListen(PramanaError):
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name it is reached by, as behind a proxy; repeat."
 )
-def serve(*, host: str, port: int, api_only: bool, hosts: tuple[str, ...]) -> int:
+@click.option(
+    "--trust-proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A proxy, or a network of them, whose X-Forwarded-For says where a request comes from; repeat.",
+)
+def serve(*, host: str, port: int, api_only: bool, hosts: tuple[str, ...], proxies: tuple[str, ...]) -> int:
     """Serve the API and run what is asked for, until Ctrl-C.
 
     Alone on this machine it asks for no tokens, until there are some: as soon as one exists, or another host may ask,
@@ -43,6 +51,7 @@ def serve(*, host: str, port: int, api_only: bool, hosts: tuple[str, ...]) -> in
     from pramana.show.api.serving import Serving, is_loopback
     from pramana.store import open_store
 
+    trusted = tuple(map(_network, proxies))
     store = open_store(settings.database_url())
     try:
         if api_only and store.kind == "sqlite":
@@ -51,14 +60,26 @@ def serve(*, host: str, port: int, api_only: bool, hosts: tuple[str, ...]) -> in
                 "PRAMANA_DATABASE_URL, or leave it out"
             )
         some = store.tokens.any()
-        if (not is_loopback(host) or hosts) and not some:
-            whom = f"listening at {host}" if not is_loopback(host) else f"answering as {hosts[0]}"
+        if (not is_loopback(host) or hosts or trusted) and not some:
+            whom = (
+                f"listening at {host}"
+                if not is_loopback(host)
+                else f"answering as {hosts[0]}"
+                if hosts
+                else f"answering for the proxy {proxies[0]}"
+            )
             raise InvalidInput(
                 f"{whom} lets others in, and nobody has a token yet; make one first: pramana token create NAME --role "
                 "admin"
             )
         serving = Serving(
-            store, host, port, tokens_required=some, api_only=api_only, allowed_hosts=tuple(map(str.lower, hosts))
+            store,
+            host,
+            port,
+            tokens_required=some,
+            api_only=api_only,
+            allowed_hosts=tuple(map(str.lower, hosts)),
+            trusted_proxies=trusted,
         )
         with _listening(host, port) as listening:
             serving.port = listening.getsockname()[1]
@@ -66,6 +87,15 @@ def serve(*, host: str, port: int, api_only: bool, hosts: tuple[str, ...]) -> in
     finally:
         store.close()
     return 0
+
+
+def _network(stated: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(stated, strict=False)
+    except ValueError:
+        raise InvalidInput(
+            f"--trust-proxy takes an address or a network, such as 127.0.0.1 or 10.0.0.0/24, found {quote(stated)}"
+        ) from None
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -93,10 +123,9 @@ def _serve(serving: "Serving", listening: socket.socket) -> None:
             await super().startup(sockets)
             if self.started:
                 shown = f"[{serving.host}]" if ":" in serving.host else serving.host
-                who = (
-                    "everybody needs a token" if serving.tokens_required else "for this machine alone, no token needed"
-                )
-                click.echo(f"Pramana serves http://{shown}:{serving.port} ({who}); its API: /docs; Ctrl-C ends it.")
+                url = f"http://{shown}:{serving.port}"
+                who = "everybody needs a token" if serving.tokens_required else "for this machine alone, without tokens"
+                click.echo(f"Pramana serves {url}, {who}.\nIts API is described at {url}/docs. Ctrl-C ends it.")
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:

@@ -43,9 +43,7 @@ def create(name: str, *, role: str, as_json: bool) -> None:
         return
     click.echo(secret)
     click.echo(f"Token {made.id} of {made.name} ({made.role}); it is not shown again.", err=True)
-    click.echo(
-        "Send it as: Authorization: Bearer TOKEN. A running server asks for tokens from its next start.", err=True
-    )
+    click.echo("Send it as: Authorization: Bearer TOKEN. From now on everybody needs one.", err=True)
 
 
 @token.command("list")

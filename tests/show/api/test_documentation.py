@@ -1,0 +1,31 @@
+"""The API's own page: it renders in a real browser, shows every route, and asks nobody else for anything."""
+
+import re
+import subprocess
+from pathlib import Path
+
+from .served import Client
+
+
+def test_the_page_shows_every_route_in_a_browser(client: Client, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", "--disable-sync",
+            f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=15000", "--dump-dom", f"{client.url}/docs",
+        ],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    shown = set(re.findall(r'data-path="([^"]+)"', done.stdout))
+    described = set(client.get("/openapi.json").json["paths"])
+    assert len(described) > 30
+    assert {path.replace("\u200b", "") for path in shown} == described, done.stdout[:2000]
+
+
+def test_the_page_asks_nobody_else(client: Client) -> None:
+    found = client.get("/docs")
+    addresses = re.findall(rb'(?:src|href)="([^"]+)"', found.body)
+    assert addresses
+    assert all(each.startswith(b"/") for each in addresses)
+    assert all(client.get(each.decode()).status == 200 for each in addresses)
+    assert "default-src 'none'" in found.headers["content-security-policy"]

@@ -1,0 +1,53 @@
+"""What an administrator decides, by several at once too."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pramana.errors import InvalidInput
+from pramana.store import open_store
+from pramana.store.preferences import Preferences
+from pramana.store.runs import Store
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    url = f"sqlite:///{tmp_path / 'store.sqlite3'}"
+    found = open_store(url if request.param == "sqlite" else request.getfixturevalue("postgres_url"))
+    yield found
+    found.close()
+
+
+def test_decisions_are_kept_changed_and_taken_back(store: Store) -> None:
+    assert store.decisions.read() == Preferences()
+    assert store.decisions.write({"requests_per_minute": 5, "refuse_unverified": True}).requests_per_minute == 5
+    found = store.decisions.write({"requests_per_minute": 7, "refuse_unverified": None})
+    assert found == store.decisions.read() == Preferences(requests_per_minute=7)
+    with pytest.raises(InvalidInput, match="requests_per_minute"):
+        store.decisions.write({"request_per_minute": 1})
+
+
+def test_several_decide_at_once_and_none_is_turned_away(store: Store) -> None:
+    together = threading.Barrier(8)
+    failed: list[Exception] = []
+
+    def decide(number: int) -> None:
+        together.wait()
+        for turn in range(20):
+            # Each takes back what the next decides, in the other order.
+            names = ("largest_body_mb", "requests_per_minute", "largest_upload_mb")
+            some = {name: None if (number + turn + place) % 3 == 0 else number + 1 for place, name in enumerate(names)}
+            try:
+                store.decisions.write(dict(reversed(some.items())) if number % 2 else some)
+            except Exception as error:  # noqa: BLE001 - any of them fails the test
+                failed.append(error)
+
+    threads = [threading.Thread(target=decide, args=(number,)) for number in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert failed == []
+    assert store.decisions.read() != Preferences()

@@ -1,0 +1,58 @@
+"""Recordings that people bring: one name, one content, however many bring one at the same moment."""
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pramana.errors import AlreadyExists
+from pramana.store.blobs import Blobs
+from pramana.store.sounds import Sounds
+
+
+@pytest.fixture
+def sounds(tmp_path: Path) -> Sounds:
+    return Sounds(tmp_path / "audio", Blobs(tmp_path / "blobs"))
+
+
+def at_once(sounds: Sounds, name: str, every: list[bytes]) -> list[bool | None]:
+    """Bring several files under one name at once; return of each whether it is new, None where it was refused."""
+    start = threading.Barrier(len(every))
+    told: list[bool | None] = [None] * len(every)
+
+    def put(number: int) -> None:
+        start.wait()
+        with suppress(AlreadyExists):
+            told[number] = sounds.put(name, every[number])[1]
+
+    threads = [threading.Thread(target=put, args=(number,)) for number in range(len(every))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return told
+
+
+def test_of_many_who_bring_other_content_under_one_name_one_has_it(sounds: Sounds) -> None:
+    for attempt in range(20):
+        name, every = f"folder/{attempt}.wav", [bytes([number]) * 200_000 for number in range(4)]
+        told = at_once(sounds, name, every)
+        assert sorted(told, key=str) == [None, None, None, True]
+        assert sounds.find(name).read_bytes() == every[told.index(True)], "whoever was told so, has it"
+
+
+def test_of_many_who_bring_the_same_one_is_told_that_it_is_new(sounds: Sounds) -> None:
+    for attempt in range(20):
+        told = at_once(sounds, f"{attempt}.wav", [b"x" * 200_000] * 4)
+        assert sorted(told, key=str) == [False, False, False, True]
+    assert not list(sounds.folder.rglob(".*")), "nothing is left beside them"
+
+
+def test_what_is_replaced_is_replaced_whole(sounds: Sounds) -> None:
+    assert sounds.put("a.wav", b"one") == (next(sounds.list()), True)
+    assert sounds.put("a.wav", b"two", replace=True)[1] is True
+    assert sounds.put("a.wav", b"two", replace=True)[1] is False
+    with pytest.raises(AlreadyExists):
+        sounds.put("a.wav", b"one")
+    assert sounds.find("a.wav").read_bytes() == b"two"
