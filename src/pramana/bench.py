@@ -477,6 +477,8 @@ def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits) -> None:
     if unknown and limits.max_cost_usd is not None:
         names = ", ".join(unknown)
         where = settings.prices_file()
+        if limits.reach.for_others:  # who asks a server can neither see nor change its files
+            raise InvalidInput(f"a cap on costs needs a price, and none is known for {names}; ask an administrator")
         raise InvalidInput(
             f"--max-cost needs a price, and none is known for {names}; give one in {where}, in dollars a million "
             "tokens:\n"

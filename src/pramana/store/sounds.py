@@ -109,7 +109,12 @@ class Sounds:
 
     def remove(self, name: str) -> None:
         """Take a file away; what a call has recorded stays with its run."""
-        if not (path := self._place(name)).is_file():
+        path = self._place(name)
+        try:
+            there = path.is_file()
+        except OSError:  # too long for any file
+            there = False
+        if not there:
             raise NotFound(f"there is no recording /audio/{visible(name)[:LONGEST_NAME]} that somebody brought")
         path.unlink(missing_ok=True)
 

@@ -160,6 +160,11 @@ def test_no_path_leads_outside_the_folder(client: Client, tmp_path: Path) -> Non
     assert not (tmp_path / "new.wav").exists()
 
 
+def test_a_name_beyond_all_files_is_not_there(client: Client) -> None:
+    for method in ("GET", "DELETE"):
+        assert client.call(method, f"/audio/{'a' * 300}").status == 404
+
+
 def test_viewers_listen_and_editors_bring(guarded: Client) -> None:
     viewer, editor = guarded.with_token("viewer"), guarded.with_token("editor")
     assert [put(each, "a.wav").status for each in (guarded, viewer, editor)] == [401, 403, 201]

@@ -186,6 +186,11 @@ def test_what_cannot_be_run_is_refused_with_the_reason(client: Client, body: dic
     assert client.get("/api/runs").data == []
 
 
+def test_parameters_are_bounded_since_every_list_reads_them(client: Client) -> None:
+    found = client.post("/api/runs", {"suite": "v1.0", "models": ["fake:echo"], "parameters": {"x": "y" * 64_000}})
+    assert (found.status, "are the most" in found.error) == (400, True)
+
+
 def test_a_number_that_json_does_not_have_is_refused(client: Client) -> None:
     body = b'{"tier": "cheap", "models": ["fake"], "parameters": {"x": NaN}}'
     found = client.post("/api/runs", body=body, headers={"Content-Type": "application/json"})

@@ -136,9 +136,11 @@ class RunBody(Body):
         if is_deeper(self.parameters, MAX_DEPTH):
             raise InvalidInput.of([Problem(f"nested more than {MAX_DEPTH} levels deep", "parameters")])
         try:
-            json.dumps(self.parameters, allow_nan=False)
+            size = len(json.dumps(self.parameters, allow_nan=False))
         except ValueError:
             raise InvalidInput("parameters hold a number that JSON does not have (NaN, Infinity)") from None
+        if size > MOST_PARAMETERS:  # every list of runs reads them
+            raise InvalidInput(f"parameters have {size:,} characters as JSON, and {MOST_PARAMETERS:,} are the most")
         parameters = {**self.parameters, "temperature": self.temperature, "seed": self.seed}
         if self.max_tokens is not None:
             parameters["max_tokens"] = self.max_tokens
@@ -158,6 +160,9 @@ class RunBody(Body):
             parameters=parameters,
             limits=(self.limits or LimitsBody()).stored(),
         )
+
+
+MOST_PARAMETERS = 64_000
 
 
 class ResumeBody(Body):
