@@ -203,7 +203,7 @@ def test_a_run_that_cannot_begin_stays_and_says_why(client: Client, monkeypatch:
     done = ended(client, run_id)
     assert (done["status"], done["reason"]) == ("stopped", "openai needs a key, and none is set; set OPENAI_API_KEY")
     unpriced = started(client, models=["http://127.0.0.1:9/v1#mine"], limits={"maxCost": 1})
-    assert "--max-cost needs a price" in ended(client, unpriced)["reason"]
+    assert "a cap on costs needs a price" in ended(client, unpriced)["reason"]
 
 
 def test_a_cancelled_run_ends_within_seconds_keeps_its_results_and_can_go_on(either: Client) -> None:
