@@ -71,6 +71,9 @@ benchmarks: setup-test  ## the slow proofs, one after another; docs/proofs.md ho
 	$(BIN)/python -m benchmarks.round_trip
 	$(BIN)/python -m benchmarks.evidence_guard
 	$(BIN)/pramana selftest voice
+	$(BIN)/python -m benchmarks.server
+	$(BIN)/python -m benchmarks.api_fuzz
+	$(BIN)/python -m benchmarks.server_stress
 
 clean:           ## remove what was built, keep the sources
 	rm -rf $(VENV) docs/_build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

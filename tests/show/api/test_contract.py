@@ -2,8 +2,11 @@
 
 import http.client
 import re
+import socket
+import time
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from fastapi import APIRouter
@@ -212,3 +215,17 @@ def test_the_description_names_every_answer_and_is_in_camel_case(client: Client)
             assert {"401", "429"} <= operation["responses"].keys(), (method, path)
             for status, said in operation["responses"].items():
                 assert int(status) < 400 or said["content"].keys() == {"application/json"}, (method, path, status)
+
+
+def test_who_hangs_up_in_the_middle_leaves_no_traceback(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    parts = urlsplit(client.url)
+    for path in ("/api/submit", "/api/runs", "/api/scenarios/import", "/audio/a.wav"):
+        with socket.create_connection((str(parts.hostname), parts.port or 0)) as connection:
+            method = "PUT" if path.startswith("/audio") else "POST"
+            head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            connection.sendall(f"{head}Content-Length: 1000\r\n\r\n{{".encode())
+            time.sleep(0.2)
+    assert client.get("/api/health").status == 200
+    time.sleep(0.3)
+    assert "Traceback" not in caplog.text
+    assert "incident" not in caplog.text

@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
 from pramana.errors import InvalidInput, PramanaError, Problem, StoreFailed, visible
@@ -210,6 +211,11 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
         return broken(error)
 
     app.add_exception_handler(Exception, unexpected)
+
+    async def hung_up(_: Request, __: Exception) -> Response:
+        return refuse(400, "the request was not sent to its end")  # to nobody, and nothing is wrong here
+
+    app.add_exception_handler(ClientDisconnect, hung_up)
     app.add_exception_handler(PramanaError, ours)
     app.add_exception_handler(RequestValidationError, misfit)
     app.add_exception_handler(HTTPException, framework)

@@ -37,6 +37,8 @@ def models(context: click.Context, *, refresh: bool, as_json: bool) -> None:
             )
             for name in offer["models"]:
                 click.echo(f"  {visible(name)}")
+        always = "Always there: local-voice (an embedded voice agent), fake:… and fake-voice:… (stand-ins)."
+        click.echo(always, err=True)
 
 
 @models.command(short_help="Download the weights of the embedded models.")
