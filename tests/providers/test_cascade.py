@@ -118,8 +118,8 @@ def scenes() -> dict[str, Scene]:
     """Hold every call of this file at once: each lasts real seconds."""
     found = {
         "two lines": Scene([said(), said("And close?")]),
-        "talked into": Scene(
-            [said(), said("Stop, please.", barge_in_s=0.6)], lambda turns: LONG if len(turns) < 5 else "So."
+        "talked into": Scene(  # in one breath: where there is a pause, it is talked into twice
+            [said(), said("Stop that right now.", barge_in_s=0.6)], lambda turns: LONG if len(turns) < 5 else "So."
         ),
         "paused": Scene([paused(ASKED, 0.6, "And close?")], mind=Slow()),
         "a noise": Scene(heard=" "),
