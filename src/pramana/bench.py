@@ -14,7 +14,7 @@ from dataclasses import replace as replaced
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -105,36 +105,23 @@ class AnySources(Protocol):
     def cases(self) -> Iterator[Case]: ...
 
 
-def evaluate(
-    store: Store,
-    sources: AnySources,
-    models: Sequence[str],
-    *,
-    judge: str | None = None,
-    embedder: str | None = None,
-    repeats: int = 1,
-    parameters: dict[str, Any] | None = None,
-    system_prompt: str | None = None,
-    variants: Sequence[str] | None = None,
-    stt: str | None = None,
-    voice: str = "espeak",
-    reach: Reach | None = None,
-) -> Run:
+class How(TypedDict, total=False):
+    """What may be said of a run besides its cases and models; `planned` has the defaults."""
+
+    judge: str | None
+    embedder: str | None
+    repeats: int
+    parameters: dict[str, Any] | None
+    system_prompt: str | None
+    variants: Sequence[str] | None
+    stt: str | None
+    voice: str
+    reach: Reach | None
+
+
+def evaluate(store: Store, sources: AnySources, models: Sequence[str], **how: Unpack[How]) -> Run:
     """Load, validate and write down a run; `execute()` then does it."""
-    plan = planned(
-        store,
-        sources,
-        models,
-        judge=judge,
-        embedder=embedder,
-        repeats=repeats,
-        parameters=parameters,
-        system_prompt=system_prompt,
-        variants=variants,
-        stt=stt,
-        voice=voice,
-        reach=reach,
-    )
+    plan = planned(store, sources, models, **how)
     run = store.create_run(plan, sources.cases())
     if not run.expected:
         store.delete_run(run.id)

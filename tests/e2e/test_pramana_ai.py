@@ -18,14 +18,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from platformdirs import user_cache_path
-from sqlalchemy import select
 
 from pramana.settings import variable
 from pramana.show.api.gate import Gate
 from pramana.show.cli import pramana
-from pramana.store.schema import submission_series, submissions
 
-from ..show.api.served import Client, serve  # noqa: TID252 - tests are no package to import from
+from ..show.api.served import Client, rows, serve  # noqa: TID252 - tests are no package to import from
 
 LOCK = Path(__file__).with_name("pramana-ai.txt")
 MAKING_S = 55
@@ -136,13 +134,6 @@ def community(theirs: Path, tmp_path: Path) -> Community:
 def server(tmp_path: Path) -> Iterator[Client]:
     with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}") as found:
         yield found
-
-
-def rows(server: Client) -> list[dict[str, Any]]:
-    assert server.store
-    joined = select(submissions, submission_series).join_from(submissions, submission_series)
-    with server.store._database.reading() as connection:
-        return [dict(row) for row in connection.execute(joined.order_by(submissions.c.submission_no)).mappings()]
 
 
 def test_results_of_its_own_suite_arrive_unverified_and_its_file_is_drained(

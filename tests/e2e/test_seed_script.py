@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pramana.show.scenarios import LIBRARY
+from pramana.load import LIBRARY
 
 PORT = 3000
 # An interface, so it stands here to the letter. Without globstar, ** is one level of folders.

@@ -10,12 +10,10 @@ from typing import Any, Self
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import select
 
 from pramana.show.cli import pramana
-from pramana.store.schema import submission_series, submissions
 
-from .api.served import Client, serve
+from .api.served import Client, rows, serve
 
 
 def invoke(*arguments: str, **environment: str) -> tuple[int, str]:
@@ -45,13 +43,6 @@ def newest() -> str:
 def server(tmp_path: Path) -> Iterator[Client]:
     with serve(f"sqlite:///{tmp_path / 'server.sqlite3'}") as found:
         yield found
-
-
-def rows(server: Client) -> list[dict[str, Any]]:
-    assert server.store
-    joined = select(submissions, submission_series).join_from(submissions, submission_series)
-    with server.store._database.reading() as connection:
-        return [dict(row) for row in connection.execute(joined.order_by(submissions.c.submission_no)).mappings()]
 
 
 class Recorder:

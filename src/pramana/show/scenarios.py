@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, quote
+from pramana.load import LIBRARY
 from pramana.load.api_scenario import to_api
-from pramana.load.manifest import BUILT_IN
 from pramana.load.problems import Problems
 from pramana.load.scenario import (
     Located,
@@ -27,7 +27,6 @@ from pramana.load.scenario import (
     write_scenarios,
 )
 
-LIBRARY = BUILT_IN.parent / "scenarios"
 LONGEST_ID = 1_000
 """What an index of either store takes; the format itself sets no bound."""
 LONGEST_MADE_ID = 60

@@ -177,3 +177,15 @@ def program(*options: str, **environment: str) -> Iterator[Program]:
             process.kill()
             process.wait(20)
         process.stdout.close()
+
+
+def rows(server: Client) -> list[dict[str, Any]]:
+    """Return what the community has sent to a server of this process, oldest first."""
+    from sqlalchemy import select
+
+    from pramana.store.schema import submission_series, submissions
+
+    assert server.store
+    joined = select(submissions, submission_series).join_from(submissions, submission_series)
+    with server.store._database.reading() as connection:
+        return [dict(row) for row in connection.execute(joined.order_by(submissions.c.submission_no)).mappings()]

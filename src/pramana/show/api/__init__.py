@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import Any
 
 import anyio.to_thread
 from fastapi import FastAPI
@@ -100,8 +99,3 @@ def make_routes(serving: Serving) -> FastAPI:
         app.include_router(router)
     documentation.install(app)
     return app
-
-
-def described(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI description of the routes."""
-    return documentation.describe(app)

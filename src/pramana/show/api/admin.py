@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from pramana.errors import InvalidInput
-from pramana.show.api.envelope import Body, Shape, answer, documented
+from pramana.show.api.envelope import Body, Shape, answer, camel, documented
 from pramana.show.api.serving import Admin, Here
 from pramana.store.preferences import Preferences
 from pramana.store.tokens import LONGEST_NAME, Token
@@ -112,6 +112,5 @@ def _token(token: Token) -> dict[str, Any]:
 
 
 def _settings(decided: Preferences) -> dict[str, Any]:
-    from pydantic.alias_generators import to_camel
-
-    return {to_camel(name): value for name, value in msgspec.to_builtins(decided).items()}
+    found: dict[str, Any] = camel(msgspec.to_builtins(decided))
+    return found

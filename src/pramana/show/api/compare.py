@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
+from pydantic.alias_generators import to_camel
 
-from pramana.show.api.envelope import PageNumber, PageSize, Shape, answer, documented, page_of
-from pramana.show.api.run_shapes import camel
+from pramana.show.api.envelope import PageNumber, PageSize, Shape, answer, camel, documented, page_of
 from pramana.show.api.serving import Here, Viewer
 from pramana.show.comparing import Source, as_data, compared, of_run
 from pramana.store.runs import Store
@@ -163,7 +163,7 @@ def _told(before: Source, after: Source, data: dict[str, Any], page: int, page_s
             "lost": len(data["lost"]),
             "gained": len(data["gained"]),
             "flips": camel(flips),
-            **{_camel(name): _named(data[name]) for name in ("excluded", "apart", "only_base", "only_new")},
+            **{to_camel(name): _named(data[name]) for name in ("excluded", "apart", "only_base", "only_new")},
         },
         meta,
     )
@@ -175,7 +175,3 @@ def _run_id(source: Source) -> str:
 
 def _named(cases: Sequence[Any]) -> dict[str, Any]:
     return {"count": len(cases), "cases": list(cases[:NAMED])}
-
-
-def _camel(name: str) -> str:
-    return {"only_base": "onlyBase", "only_new": "onlyNew"}.get(name, name)

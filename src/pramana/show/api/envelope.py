@@ -154,6 +154,17 @@ class _Documented(JSONResponse):
     """Only names the media type in the documentation: answers are made by `answer` and `refuse`."""
 
 
+def camel(value: Any) -> Any:
+    """Return plain data of ours with its names in camelCase.
+
+    >>> camel({"pass_rate": 1.0, "of_these": [{"p_50": 2}]})
+    {'passRate': 1.0, 'ofThese': [{'p50': 2}]}
+    """
+    if isinstance(value, Mapping):
+        return {to_camel(str(name)): camel(each) for name, each in value.items()}
+    return [camel(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def as_detail(problem: Problem) -> dict[str, Any]:
     """Return a problem with its place, as the first of all such APIs gave it."""
     found: dict[str, Any] = {

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
-from pydantic.alias_generators import to_camel
 
 from pramana.analyse.estimate import Estimate
 from pramana.analyse.summary import Summary, why
 from pramana.model import Assertion, Case, Outcome, Result, Run, RunStatus, Target
-from pramana.show.api.envelope import Shape
+from pramana.show.api.envelope import Shape, camel
 
 
 class RunShape(Shape):
@@ -343,17 +342,6 @@ def _address(digest: str) -> str:
 
 
 # ── Names ──
-
-
-def camel(value: Any) -> Any:
-    """Return plain data of ours with its names in camelCase.
-
-    >>> camel({"pass_rate": 1.0, "of_these": [{"p_50": 2}]})
-    {'passRate': 1.0, 'ofThese': [{'p50': 2}]}
-    """
-    if isinstance(value, Mapping):
-        return {to_camel(str(name)): camel(each) for name, each in value.items()}
-    return [camel(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def seconds(value: Any) -> Any:

@@ -4,7 +4,6 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import closing
 from pathlib import Path
 from secrets import token_hex
 from shutil import get_terminal_size
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pramana import settings
 from pramana.errors import PramanaError, StoreFailed
 from pramana.model import Case, Result, Run
 from pramana.show import terminal
 from pramana.show.cli.options import selecting
 from pramana.show.cli.outputs import Output
+from pramana.show.cli.stores import local_store
 from pramana.show.exports import FORMATS, Format, recording_name
 
 if TYPE_CHECKING:
@@ -26,13 +25,6 @@ if TYPE_CHECKING:
 
 SHOWN_CONVERSATIONS = 20
 """Of the cases that were chosen by their ids."""
-
-
-def _store() -> "closing[Store]":
-    """Return the store, to be entered as a context: it is closed however the command ends."""
-    from pramana.store import open_store
-
-    return closing(open_store(settings.database_url()))
 
 
 def _as_data(run: Run) -> dict[str, Any]:
@@ -60,7 +52,7 @@ def _as_data(run: Run) -> dict[str, Any]:
 @click.option("--json", "as_json", is_flag=True, help="Print a list, newest first.")
 def runs(*, limit: int, as_json: bool) -> None:
     """List runs, newest first."""
-    with _store() as store:
+    with local_store() as store:
         found = store.runs(limit)
     if as_json:
         terminal.print_json([_as_data(run) for run in found])
@@ -88,7 +80,7 @@ def show(run: str, *, selection: "Selection", as_json: bool) -> None:
     from pramana.show.selection import select
     from pramana.show.summary import decide, print_summary, summary_of_results
 
-    with _store() as store:
+    with local_store() as store:
         selected = select(store, store.run(run), selection)
         found = selected.run
         summary = summary_of_results(found, selected.results())
@@ -128,11 +120,11 @@ def export(run: str, *, format_: Format, selection: "Selection", output: Path | 
 
     damaged: list[str] = []
     if audio is not None:
-        with _store() as store:
+        with local_store() as store:
             selected = select(store, store.run(run), selection)
             damaged = _export_audio(store, selected.results(), audio)
     if output is not None:
-        with _store() as store:
+        with local_store() as store:
             selected = select(store, store.run(run), selection)
             heard = _recordings(audio or output.parent, output.parent)
             with output.open("w", encoding="utf-8", newline="") as out:
@@ -140,7 +132,7 @@ def export(run: str, *, format_: Format, selection: "Selection", output: Path | 
     elif audio is None:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
-        with _store() as store:
+        with local_store() as store:
             selected = select(store, store.run(run), selection)
             write(format_, selected.run, selected.results(), sys.stdout)
     if damaged:

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,21 +14,15 @@ from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.show import terminal
 from pramana.show.cli import HelpfulGroup
 from pramana.show.cli.outputs import Output
+from pramana.show.cli.stores import local_store
 
 if TYPE_CHECKING:
     from pramana.show.remote import Remote
     from pramana.show.scenarios import Placed
-    from pramana.store.runs import Store
     from pramana.store.scenarios import Filter, Imported, Mode
 
 SPEAKS_AFTER_S = 2.0
 """Work that is done sooner is not worth a word on the way."""
-
-
-def _store() -> "closing[Store]":
-    from pramana.store import open_store
-
-    return closing(open_store(settings.database_url()))
 
 
 def _remote(url: str, token: str | None) -> "Remote":
@@ -77,8 +71,9 @@ def import_(
     All files are checked before anything is changed, and all scenarios are imported or none. Exit code: 0 when that is
     done, 2 when a file is not valid or, with `--mode fail`, an id exists already, 3 when it could not be done.
     """
+    from pramana.load import LIBRARY
     from pramana.load.problems import Problems
-    from pramana.show.scenarios import LIBRARY, read_files
+    from pramana.show.scenarios import read_files
 
     if not paths and not library:
         raise click.UsageError("name a file or a folder, or --library for the built-in scenarios")
@@ -121,7 +116,7 @@ def _keep(placed: "Sequence[Placed]", mode: "Mode", dry_run: bool) -> "Imported 
     from pramana.show.scenarios import existing, plain
     from pramana.store.scenarios import IdsExist
 
-    with _store() as store:
+    with local_store() as store:
         try:
             return store.scenarios.import_(plain(placed), mode, dry_run=dry_run)
         except IdsExist as error:
@@ -211,7 +206,7 @@ def export(path: Path | None, *, url: str | None, token: str | None, **wanted: A
 def _written(wanted: "Filter") -> str:
     from pramana.load.api_scenario import write_api_scenarios
 
-    with _store() as store, _told("Writing", "scenario", store.scenarios.page(wanted, 0, 1).total) as passing:
+    with local_store() as store, _told("Writing", "scenario", store.scenarios.page(wanted, 0, 1).total) as passing:
         chunks = store.scenarios.chunks(wanted)
         return "".join(write_api_scenarios(passing(chunks, len)))
 

@@ -8,7 +8,6 @@ a raw response or a system prompt.
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from pramana import settings
 from pramana.errors import InvalidInput, PramanaError, visible
 from pramana.model import Outcome, Result, Run
 from pramana.show import terminal
+from pramana.show.cli.stores import local_store
 from pramana.show.remote import Remote, Said, ServerFailed
 
 if TYPE_CHECKING:
@@ -75,12 +75,10 @@ def submit(what: str | None, *, url: str, token: str | None, again: bool, as_jso
     next time. Exit code: 0 when everything has arrived, 2 when something is not valid or not allowed, 3 when the work
     could not be finished.
     """
-    from pramana.store import open_store
-
     receiver = _Receiver(_spelled(url), token or settings.variable("PRAMANA_TOKEN"))
     done: list[_Parcel] = []
     failure: PramanaError | None = None
-    with closing(open_store(settings.database_url())) as store:
+    with local_store() as store:
         there = set() if again else store.submissions.delivered(receiver.url)
         parcels = _parcels(store, what)
         pending = [each for each in parcels if each.subject not in there]

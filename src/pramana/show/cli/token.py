@@ -1,22 +1,10 @@
 """`pramana token`: who may use the server, and how much they may do."""
 
-from contextlib import closing
-from typing import TYPE_CHECKING
-
 import click
 
-from pramana import settings
 from pramana.show import terminal
 from pramana.show.cli import HelpfulGroup
-
-if TYPE_CHECKING:
-    from pramana.store.runs import Store
-
-
-def _store() -> "closing[Store]":
-    from pramana.store import open_store
-
-    return closing(open_store(settings.database_url()))
+from pramana.show.cli.stores import local_store
 
 
 @click.group(cls=HelpfulGroup)
@@ -36,7 +24,7 @@ def token() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def create(name: str, *, role: str, as_json: bool) -> None:
     """Make a token for NAME (or just for its role) and print it, this once: only its hash is kept."""
-    with _store() as store:
+    with local_store() as store:
         made, secret = store.tokens.create(name or role, role)
     if as_json:
         terminal.print_json({"id": made.id, "name": made.name, "role": made.role, "token": secret})
@@ -50,7 +38,7 @@ def create(name: str, *, role: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a list.")
 def list_(*, as_json: bool) -> None:
     """List tokens, the revoked ones too."""
-    with _store() as store:
+    with local_store() as store:
         found = store.tokens.list()
     if as_json:
         terminal.print_json(
@@ -79,7 +67,7 @@ def list_(*, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def revoke(token_id: str, *, as_json: bool) -> None:
     """End the token ID; a running server turns it away within seconds."""
-    with _store() as store:
+    with local_store() as store:
         ended = store.tokens.revoke(token_id)
     if as_json:
         terminal.print_json({"id": ended.id, "name": ended.name, "role": ended.role, "revoked": ended.revoked})

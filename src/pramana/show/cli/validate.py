@@ -30,7 +30,7 @@ def validate(paths: tuple[Path, ...], *, max_errors: int, lint: bool, as_json: b
     """
     if as_json and github:
         raise click.UsageError("--json and --github are two forms of one output; choose one")
-    report = load.validate(paths or (BUILT_IN, BUILT_IN.parent / "scenarios"), max_errors=max_errors, lint=lint)
+    report = load.validate(paths or (BUILT_IN, load.LIBRARY), max_errors=max_errors, lint=lint)
     problems = report.problems
     if as_json:
         terminal.print_json(
