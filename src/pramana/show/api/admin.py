@@ -1,4 +1,4 @@
-"""`/api/tokens` and `/api/settings`: what only an administrator decides."""
+"""`/api/me`: who asks. `/api/tokens` and `/api/settings`: what only an administrator decides."""
 
 from typing import Any, Literal
 
@@ -8,12 +8,20 @@ from pydantic import Field
 
 from pramana.errors import InvalidInput
 from pramana.show.api.envelope import Body, Shape, answer, camel, documented
-from pramana.show.api.serving import Admin, Here
+from pramana.show.api.serving import Admin, Here, Viewer
 from pramana.store.preferences import Preferences
 from pramana.store.tokens import LONGEST_NAME, Token
 
 router = APIRouter(tags=["administration"])
 _Role = Literal["viewer", "editor", "admin"]
+
+
+class MeShape(Shape):
+    """Whoever asks."""
+
+    name: str
+    role: _Role
+    tokens_required: bool = Field(description="Whether everybody needs a token here")
 
 
 class TokenShape(Shape):
@@ -62,6 +70,12 @@ class SettingsBody(Body):
     largest_body_mb: int | None = Field(None, ge=1, le=1_024)
     largest_upload_mb: int | None = Field(None, ge=1, le=10_240)
     cors_origins: list[str] | None = Field(None, max_length=100)
+
+
+@router.get("/api/me", summary="Who I am", **documented(MeShape))
+async def me(here: Here, who: Viewer) -> Response:
+    """Return who asks, and what they may do: a viewer reads, an editor changes, an admin decides."""
+    return answer({"name": who.name, "role": who.role, "tokensRequired": here.tokens_required})
 
 
 @router.get("/api/tokens", summary="List tokens", **documented(list[TokenShape]))

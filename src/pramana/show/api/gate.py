@@ -36,6 +36,7 @@ HEALTH = "/api/health"
 """Asked by whatever watches over the server: nobody is looked up for it, and nothing is counted."""
 SUBMISSION = "/api/submit", "/api/submit/batch"
 BADGES = "/api/badge/"
+STATIC = "/_nicegui/"
 LOOKED_UP = 4
 """Tokens at once: each takes a connection to the store."""
 REMEMBERED = 10_000
@@ -160,9 +161,13 @@ class Gate:
                 found = await self._look_up(secret)
             if found is None and not needed:
                 found = OWNER  # somebody's old cookie: here nobody needs one
+            if found is None and _is_page(scope["path"]):
+                found = STRANGER  # the page asks for another token, as of anybody who brings none
         scope["pramana.who"] = found or STRANGER
         if found is None:
             return _unauthorized("nobody knows this token; it may have been revoked")
+        if _is_part_of_pages(scope):
+            return None
         if (limited := self._too_fast(scope, found)) is not None:
             return limited
         if found.role is None and not self._is_open(scope["path"]):
@@ -197,7 +202,7 @@ class Gate:
         """
         if path in SUBMISSION or path.startswith(BADGES):
             return self._serving.preferences().anonymous_submission
-        return not any(path == each or path.startswith(f"{each}/") for each in ("/api", UPLOADS))
+        return _is_page(path)
 
     # ── How often and how much ──
 
@@ -300,6 +305,15 @@ _PREFLIGHT = {
     "Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID, Range",
     "Access-Control-Max-Age": "600",
 }
+
+
+def _is_page(path: str) -> bool:
+    return not any(path == each or path.startswith(f"{each}/") for each in ("/api", UPLOADS))
+
+
+def _is_part_of_pages(scope: Scope) -> bool:
+    """Tell whether it is a script or a style: a page has dozens, they are the same for everybody, and not counted."""
+    return scope["type"] == "http" and scope["method"] in SAFE and scope["path"].startswith(STATIC)
 
 
 def _is_upload(scope: Scope) -> bool:

@@ -1,4 +1,4 @@
-"""`pramana serve`: the API for a person or a team, and the runs they start."""
+"""`pramana serve`: the workbench and the API for a person or a team, and the runs they start."""
 
 import asyncio
 import signal
@@ -42,7 +42,7 @@ class CannotListen(PramanaError):
     help="A proxy, or a network of them, whose X-Forwarded-For says where a request comes from; repeat.",
 )
 def serve(*, host: str, port: int, api_only: bool, hosts: tuple[str, ...], proxies: tuple[str, ...]) -> int:
-    """Serve the API and run what is asked for, until Ctrl-C.
+    """Serve the workbench and the API, and run what is asked for, until Ctrl-C.
 
     Alone on this machine it asks for no tokens, until there are some: as soon as one exists, or another host may ask,
     everybody needs one. Exit code: 0 after Ctrl-C or SIGTERM; 2 when it must not start as it was asked to; 3 when it
@@ -116,7 +116,10 @@ def _listening(host: str, port: int) -> socket.socket:
 def _serve(serving: "Serving", listening: socket.socket) -> None:
     import uvicorn
 
-    from pramana.show.api import make_app
+    if serving.api_only:
+        from pramana.show.api import make_app
+    else:
+        from pramana.show.web import make_app
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -125,7 +128,8 @@ def _serve(serving: "Serving", listening: socket.socket) -> None:
                 shown = f"[{serving.host}]" if ":" in serving.host else serving.host
                 url = f"http://{shown}:{serving.port}"
                 who = "everybody needs a token" if serving.tokens_required else "for this machine alone, without tokens"
-                click.echo(f"Pramana serves {url}, {who}.\nIts API is described at {url}/docs. Ctrl-C ends it.")
+                what = "its API" if serving.api_only else "its workbench; open it in a browser"
+                click.echo(f"Pramana serves {url}, {who}: {what}.\nThe API is described at {url}/docs. Ctrl-C ends it.")
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
@@ -149,7 +153,7 @@ def _serve(serving: "Serving", listening: socket.socket) -> None:
         proxy_headers=False,
         lifespan="on",
         timeout_graceful_shutdown=5,
-        ws="none",
+        ws="none" if serving.api_only else "websockets-sansio",
     )
     server = Server(config)
     asyncio.run(server.serve([listening]))

@@ -1,0 +1,40 @@
+"""The visual language, decided once: colours in both themes, sizes of type, steps of space. Reports and pages share it.
+
+Colours carry no meaning alone: an outcome always has its sign and its word. Passed and failed are teal and vermilion,
+which people who confuse red and green tell apart; every pair of text and ground has a contrast of 4.5 or more.
+"""
+
+from collections.abc import Mapping
+
+from pramana.model import Outcome
+
+LIGHT: Mapping[str, str] = {
+    "ground": "#fbfaf8", "raised": "#ffffff", "ink": "#22211f", "quiet": "#65625c", "line": "#e2dfd8",
+    "mark": "#22211f",
+    "accent": "#1d5f8a", "on-accent": "#ffffff", "fill": "#a9cfd0", "passed": "#0c6a6e", "failed": "#b23c0c",
+    "errored": "#855600", "unscored": "#5a4b96", "skipped": "#5f6368", "hint": "#f3efe6",
+}  # fmt: skip
+DARK: Mapping[str, str] = {
+    "ground": "#171717", "raised": "#1f1f1e", "ink": "#e9e6e0", "quiet": "#a8a49c", "line": "#383733",
+    "mark": "#f3f0ea",
+    "accent": "#7fbce6", "on-accent": "#10202b", "fill": "#2c5c5e", "passed": "#6fc7c9", "failed": "#f59a70",
+    "errored": "#e0b25c", "unscored": "#b9abf0", "skipped": "#a9adb3", "hint": "#2a2823",
+}  # fmt: skip
+
+SIGNS: Mapping[Outcome, str] = {
+    Outcome.PASSED: "✓",
+    Outcome.FAILED: "✗",
+    Outcome.ERRORED: "!",
+    Outcome.UNSCORED: "?",
+    Outcome.SKIPPED: "–",
+}
+"""What stands before an outcome's word, so that it can be found at a glance without its colour."""
+
+
+def variables(colours: Mapping[str, str]) -> str:
+    """Return a theme as CSS variables.
+
+    >>> variables({"ink": "#000"})
+    '--ink: #000;'
+    """
+    return " ".join(f"--{name}: {value};" for name, value in colours.items())

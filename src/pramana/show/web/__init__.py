@@ -1,0 +1,106 @@
+"""The workbench: pages over the API, on the same port. What a page does, the API can do.
+
+`make_app()` puts both behind one gate. A page asks the API in its own process, as whoever looks at it (`desk`), so that
+roles, limits and messages are the API's; it is drawn with labelled parts (`parts`) in one visual language (`style`).
+NiceGUI keeps what it serves in its module, so a process has one workbench.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+
+from fastapi import FastAPI
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pramana.show.api import make_routes
+from pramana.show.api.gate import Gate
+from pramana.show.api.serving import Serving
+
+PAGES = (
+    "home",
+    "runs",
+    "new_run",
+    "run",
+    "result",
+    "compare",
+    "scenarios",
+    "editor",
+    "importing",
+    "suites",
+    "settings",
+)
+"""The modules whose pages there are."""
+_API = ("/api", "/audio", "/docs", "/openapi.json")
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+"""A page asks nobody else for anything. NiceGUI needs inline and evaluated scripts; what others wrote is only text."""
+
+
+def make_app(serving: Serving) -> ASGIApp:
+    """Return the API and the workbench of a server, with the gate before them."""
+    routes = make_routes(serving)
+    pages = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    gate = Gate(_Dispatcher(routes, pages), serving)
+    _install(pages, gate, routes)
+    of_routes = routes.router.lifespan_context
+
+    @asynccontextmanager
+    async def both(app: FastAPI) -> AsyncIterator[None]:
+        async with of_routes(app), pages.router.lifespan_context(pages):
+            yield
+
+    routes.router.lifespan_context = both
+    return gate
+
+
+def _install(pages: FastAPI, gate: ASGIApp, routes: FastAPI) -> None:
+    """Register every page, and what they ask."""
+    import nicegui
+
+    from pramana.show.web import style
+    from pramana.show.web.desk import Api
+
+    nicegui.app.state.api = Api(gate, routes.state.tail)
+    style.install()
+    for name in (*PAGES, "sign_in"):
+        import_module(f"pramana.show.web.{name}")
+    nicegui.ui.run_with(
+        pages,
+        title="Pramana",
+        favicon=style.FAVICON,
+        dark=None,
+        language="en-US",
+        tailwind=False,
+        binding_refresh_interval=None,
+        reconnect_timeout=10.0,
+        show_welcome_message=False,
+    )
+
+
+class _Dispatcher:
+    """Two applications on one port: an unknown address below /api is the API's to refuse, in its envelope."""
+
+    def __init__(self, routes: ASGIApp, pages: ASGIApp) -> None:
+        self._routes, self._pages = routes, pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or _is_api(scope["path"]):
+            await self._routes(scope, receive, send)
+        else:
+            await self._pages(scope, receive, _with_policy(send))
+
+
+def _is_api(path: str) -> bool:
+    return any(path == each or path.startswith(f"{each}/") for each in _API)
+
+
+def _with_policy(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message)["content-security-policy"] = _POLICY
+        await send(message)
+
+    return sending

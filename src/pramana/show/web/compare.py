@@ -1,0 +1,1 @@
+"""Two runs or two models side by side on the same cases."""

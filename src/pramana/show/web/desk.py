@@ -1,0 +1,203 @@
+"""Where a page sits: whoever looks at it, what its address says, and the API as that person may use it.
+
+Every page asks through the gate, with the cookie of the browser that opened it, in the same process and without a
+socket. So whatever a person may not do, no page can do for them, and a token that was revoked ends with its next click.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import msgspec
+import nicegui
+from nicegui import background_tasks, ui
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from pramana.errors import PramanaError
+from pramana.show.api.gate import COOKIE
+from pramana.show.api.serving import Who, who
+from pramana.show.api.tail import Tail
+
+THEME = "pramana_theme"
+"""The cookie that says light or dark; without it, as the system has it."""
+SETTLED_S = 0.3
+"""News within so long are told together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """What the pages of one server ask."""
+
+    app: ASGIApp
+    tail: Tail
+
+
+class Refused(PramanaError):
+    """What the API said no to."""
+
+    def __init__(self, status: int, message: str, code: str, details: list[dict[str, Any]]) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.details = status, code, details
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the API said."""
+
+    status: int
+    data: Any
+    meta: dict[str, Any]
+
+
+class Desk:
+    """One page that somebody looks at."""
+
+    def __init__(self, request: Request, token: str | None = None) -> None:
+        self._api: Api = nicegui.app.state.api
+        self.who: Who = who(request)
+        self.path: dict[str, str] = {name: str(value) for name, value in request.path_params.items()}
+        self.query = request.query_params
+        self.address = request.url.path
+        """The path of this page, without what follows the question mark."""
+        self.theme = request.cookies.get(THEME)
+        shown = token or request.cookies.get(COOKIE)
+        self._client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(
+                self._api.app,
+                raise_app_exceptions=False,
+                client=(request.client.host, request.client.port) if request.client else ("?", 0),
+            ),
+            base_url=f"http://{request.headers.get('host', 'localhost')}",
+            headers={"authorization": f"Bearer {shown}"} if shown else None,
+            timeout=None,  # noqa: S113 - nothing is between us and the routes, and those have their own limits
+        )
+
+    # ── Asking ──
+
+    async def get(self, path: str, **query: Any) -> Answer:
+        """Read something; what is None is left out of the query, and lists are repeated in it."""
+        return await self._ask("GET", path, query=query)
+
+    async def post(self, path: str, body: Any = None) -> Answer:
+        return await self._ask("POST", path, body)
+
+    async def put(self, path: str, body: Any) -> Answer:
+        return await self._ask("PUT", path, body)
+
+    async def patch(self, path: str, body: Any) -> Answer:
+        return await self._ask("PATCH", path, body)
+
+    async def delete(self, path: str) -> Answer:
+        return await self._ask("DELETE", path)
+
+    async def text(self, path: str, **query: Any) -> str:
+        """Read something that is no JSON, as an export."""
+        response = await self._client.get(path, params=_given(query))
+        if response.status_code >= 400:
+            raise _refusal(response)
+        return response.text
+
+    async def _ask(self, method: str, path: str, body: Any = None, query: dict[str, Any] | None = None) -> Answer:
+        sent: dict[str, Any] = {"params": _given(query or {})}
+        if body is not None:
+            sent |= {"content": msgspec.json.encode(body), "headers": {"content-type": "application/json"}}
+        response = await self._client.request(method, path, **sent)
+        if response.status_code >= 400:
+            raise _refusal(response)
+        said = msgspec.json.decode(response.content)
+        return Answer(response.status_code, said["data"], said.get("meta") or {})
+
+    # ── Following ──
+
+    def when_new(self, kinds: set[str], then: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Call a function of this page whenever something of these kinds is made, changed or removed, by whomever.
+
+        Kinds are those of `/api/events`: run, scenario, suite, provider and so on.
+        """
+        client, news = ui.context.client, asyncio.Event()
+
+        async def tell() -> None:
+            with client:
+                while True:
+                    await news.wait()
+                    await asyncio.sleep(SETTLED_S)
+                    news.clear()
+                    await then()
+
+        async def listen() -> None:
+            telling = background_tasks.create(tell(), name="tell a page of news")
+            try:
+                async for name, data in _events(self._api.tail.changes(None)):
+                    if name == "missed" or data.get("kind") in kinds:
+                        news.set()
+            finally:
+                telling.cancel()
+
+        self._while_open(listen())
+
+    def follow(self, run_id: str, after: int, then: Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]]) -> None:
+        """Call a function of this page with every event of a run: `result`, `progress`, `finished`, `deleted`."""
+
+        async def listen() -> None:
+            async for name, data in _events(self._api.tail.run(run_id, after)):
+                await then(name, data)
+
+        self._while_open(listen())
+
+    def _while_open(self, work: Coroutine[Any, Any, None]) -> None:
+        client = ui.context.client
+
+        async def begun() -> None:
+            try:
+                await client.connected()
+                with client:
+                    await work
+            finally:
+                work.close()
+
+        task = background_tasks.create(begun(), name="news for a page")
+        client.on_delete(lambda: task.cancel() and None)
+
+    # ── Addresses ──
+
+    def here(self, **changed: Any) -> str:
+        """Return the address of this page with some of its query changed; None takes one away."""
+        return address(self.address, **{**dict(self.query), **changed})
+
+
+def address(path: str, **query: Any) -> str:
+    """Return an address within the workbench.
+
+    >>> address("/runs", model="a b", page=None)
+    '/runs?model=a+b'
+    """
+    given = urlencode(_given(query), doseq=True)
+    return f"{path}?{given}" if given else path
+
+
+def _given(query: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in query.items()
+        if value is not None and value != ""
+    }
+
+
+def _refusal(response: httpx.Response) -> Refused:
+    try:
+        said = msgspec.json.decode(response.content)
+        return Refused(response.status_code, said["error"], said["code"], said.get("details") or [])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return Refused(response.status_code, f"the server answered {response.status_code}", "unknown", [])
+
+
+async def _events(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and the data of each server-sent event; heartbeats are left out."""
+    async for each in stream:
+        fields = dict(line.split(b": ", 1) for line in each.splitlines() if b": " in line and not line.startswith(b":"))
+        if b"event" in fields:
+            yield fields[b"event"].decode(), msgspec.json.decode(fields[b"data"])

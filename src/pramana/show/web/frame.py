@@ -1,0 +1,111 @@
+"""What stands around every page: where one is, where one can go, who one is, and light or dark."""
+
+from collections.abc import Awaitable, Callable
+
+from nicegui import ui
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from pramana.show.web import parts
+from pramana.show.web.desk import THEME, Desk, Refused, address
+from pramana.show.web.markup import Child, Safe, foreign, join, link, tag
+
+NAVIGATION = (
+    ("/", "Home"),
+    ("/runs", "Runs"),
+    ("/compare", "Compare"),
+    ("/scenarios", "Scenarios"),
+    ("/suites", "Suites"),
+    ("/settings", "Settings"),
+)
+SLOWEST_S = 60.0
+"""How long a page may take to be built."""
+Build = Callable[[Desk], Awaitable[None]]
+
+
+def page(path: str, title: str) -> Callable[[Build], Build]:
+    """Register a page: it gets a desk, and draws itself within the frame. Strangers are asked for their token first."""
+
+    def register(build: Build) -> Build:
+        @ui.page(path, title=f"{title} · Pramana", response_timeout=SLOWEST_S)
+        async def shown(request: Request) -> Response | None:
+            desk = Desk(request)
+            if desk.who.role is None:
+                return RedirectResponse(address("/sign-in", to=str(request.url).partition(request.url.netloc)[2]), 303)
+            themed(desk)
+            _top(desk)
+            with ui.element("main").classes("main").props("id=main tabindex=-1"):
+                try:
+                    await build(desk)
+                except Refused as error:
+                    parts.heading(title, 1)
+                    parts.trouble(error)
+            return None
+
+        return build
+
+    return register
+
+
+def head(title: Child, about: Child = None, crumbs: tuple[tuple[str, str], ...] = ()) -> ui.element:
+    """Put the heading of a page; what is made within the element it returns stands beside, as buttons do."""
+    with parts.box("head"):
+        above = (
+            tag(
+                "nav",
+                join((link(to, foreign(words)) for to, words in crumbs), " / "),
+                class_="crumbs",
+                aria_label="Path",
+            )
+            if crumbs
+            else None
+        )
+        parts.show(join([above, tag("h1", title), tag("p", about, class_="quiet") if about else None]))
+        return ui.element("div").classes("row")
+
+
+def titled(words: str) -> None:
+    """Name the window after what is shown in it."""
+    ui.page_title(f"{words[:80]} · Pramana")
+
+
+def themed(desk: Desk) -> None:
+    """Begin a page: light or dark as was chosen, else as the system has it."""
+    ui.query(".q-page").props("role=none")  # it is no landmark: our header stands in it too
+    ui.dark_mode(None if desk.theme not in ("light", "dark") else desk.theme == "dark")
+
+
+def _top(desk: Desk) -> None:
+    parts.show(link("#main", "To the content", class_="skip"))
+    with ui.element("header").classes("top"), parts.box("top-inner"):
+        parts.show(link("/", "Pramana", class_="brand"))
+        with ui.element("nav").classes("nav").props('aria-label="Pages"'):
+            parts.show(join(_entry(desk, to, words) for to, words in NAVIGATION))
+        _who(desk)
+        _switch()
+
+
+def _entry(desk: Desk, to: str, words: str) -> Safe:
+    is_here = desk.address == to or (to != "/" and desk.address.startswith(f"{to}/"))
+    return tag("a", words, href=to, aria_current="page" if is_here else None)
+
+
+def _who(desk: Desk) -> None:
+    if desk.who.token_id is None:
+        return
+    parts.show(tag("span", foreign(desk.who.name), f", {desk.who.role}", class_="small quiet"))
+    with ui.element("form").props('method=post action="/sign-out"'):
+        parts.native_button("Sign out", "plain")
+
+
+def _switch() -> None:
+    """Put the button that turns light into dark and back; what was chosen is kept in a cookie for a year."""
+    made = ui.button("Light or dark", color=None).props("unelevated no-caps").classes("btn plain small")
+    made.on("click", js_handler=_SWITCH)
+
+
+_SWITCH = f"""() => {{
+  const dark = !document.body.classList.contains("body--dark");
+  Quasar.Dark.set(dark);
+  document.cookie = `{THEME}=${{dark ? "dark" : "light"}}; path=/; max-age=31536000; samesite=lax`;
+}}"""

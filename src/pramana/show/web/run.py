@@ -1,0 +1,1 @@
+"""One run: how far it is, what it amounts to, and its results."""

@@ -1,0 +1,1 @@
+"""The library of scenarios: found, looked at, copied, taken away and brought back."""

@@ -1,0 +1,1 @@
+"""What is decided here: providers and their keys, tokens, prices, looks."""

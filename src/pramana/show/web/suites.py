@@ -1,0 +1,1 @@
+"""Suites: their versions, hashes and cases."""
