@@ -54,6 +54,11 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return f"{len(val)} bytes" if isinstance(val, bytes) and not val.isascii() else None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Pages come last: a browser keeps both cores busy, and tests beside it would measure that."""
+    items.sort(key=lambda item: "tests/show/web/" in item.nodeid)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--claims"):
         config.pluginmanager.register(ClaimsKeeper(), "claims-keeper")

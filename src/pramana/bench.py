@@ -254,7 +254,7 @@ async def execute(
     hold = store.hold(run.id, lambda lost: stop(str(lost), lost), lambda: stop(CANCELLED), taken=taken)
     async with hold as lease, AsyncExitStack() as stack:
         try:
-            prices = Prices.load(settings.prices_file())
+            prices = Prices.load(settings.prices_file(), store.prices.rates())
             _refuse_unknown_prices(run.plan, prices, limits)
             budget = _what_is_left(store, run, limits)
             limits = replaced(limits, reach=_reaching(store, limits.reach))
@@ -465,7 +465,10 @@ def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits) -> None:
         names = ", ".join(unknown)
         where = settings.prices_file()
         if limits.reach.for_others:  # who asks a server can neither see nor change its files
-            raise InvalidInput(f"a cap on costs needs a price, and none is known for {names}; ask an administrator")
+            raise InvalidInput(
+                f"a cap on costs needs a price, and none is known for {names}; an administrator can set one: Settings, "
+                "Prices"
+            )
         raise InvalidInput(
             f"--max-cost needs a price, and none is known for {names}; give one in {where}, in dollars a million "
             "tokens:\n"
@@ -539,7 +542,7 @@ async def judge_again(
     judged_by = _who_judges(judge, limits.reach) or run.plan.judge
     embedded_by = _who_embeds(embedder, limits.reach) if embedder else run.plan.embedder
     plan = replace(run.plan, judge=judged_by, embedder=embedded_by)
-    prices = Prices.load(settings.prices_file())
+    prices = Prices.load(settings.prices_file(), store.prices.rates())
     _refuse_unknown_prices(plan, prices, limits)
     label = f"judged by {judged_by.typed if judged_by else 'itself'}"
     label += f", embedded by {plan.embedder.typed}" if plan.embedder else ""

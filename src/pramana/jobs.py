@@ -134,7 +134,7 @@ def create(store: Store, wanted: Wanted, creator: str | None, reach: Reach) -> R
 def estimate(store: Store, wanted: Wanted, reach: Reach) -> Estimate:
     """Return what the run that is wanted would take; nothing is written down, and nobody is asked."""
     chosen, plan = _planned(store, wanted, reach)
-    prices = Prices.load(settings.prices_file())
+    prices = Prices.load(settings.prices_file(), store.prices.rates())
     called = {each.typed: is_called(each) for each in (*plan.targets, *([plan.judge] if plan.judge else ()))}
 
     def cost(target: Target, usage: Usage) -> float | None:

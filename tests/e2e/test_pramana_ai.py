@@ -23,7 +23,7 @@ from pramana.settings import variable
 from pramana.show.api.gate import Gate
 from pramana.show.cli import pramana
 
-from ..show.api.served import Client, rows, serve  # noqa: TID252 - tests are no package to import from
+from ..show.api.served import Client, rows, serve
 
 LOCK = Path(__file__).with_name("pramana-ai.txt")
 MAKING_S = 55

@@ -13,8 +13,8 @@ from pramana.jobs import AT_ONCE
 from pramana.store import open_store
 from pramana.store.runs import Store
 
-from ..show.api.served import Client, Program, program  # noqa: TID252 - tests are no package to import from
-from ..show.api.test_events import listening  # noqa: TID252
+from ..show.api.served import Client, Program, program
+from ..show.api.test_events import listening
 
 RUNS = 20
 

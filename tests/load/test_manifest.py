@@ -14,7 +14,7 @@ import pytest
 from pramana import settings
 from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound, Problem
 from pramana.hash import hash_suite
-from pramana.load.manifest import BUILT_IN, find_version, open_version, publish, verify, versions
+from pramana.load.manifest import BUILT_IN, check_upload, find_version, open_version, publish, verify, versions
 
 
 def line(number: int, text: str = "Say hello.") -> str:
@@ -259,3 +259,11 @@ def test_what_is_not_there_suggests_the_nearest(tmp_path: Path) -> None:
         find_version("v1.0").path("cheep")
     with pytest.raises(NotFound, match="holds no manifest"):
         open_version(tmp_path)
+
+
+@pytest.mark.parametrize("names", [["", "../outside"], ["../outside"], ["a/b"], [""], ["cheap", ""]])
+def test_an_uploaded_tier_has_a_plain_name_whatever_stands_beside_it(tmp_path: Path, names: list[str]) -> None:
+    line = '{"id": "a-1", "input": "Say yes.", "ideal": "yes", "assertion": {"type": "contains"}}'
+    with pytest.raises(InvalidInput, match="letters, digits"):
+        check_upload("v9", dict.fromkeys(names, line))
+    assert not list(tmp_path.parent.rglob("outside.jsonl"))

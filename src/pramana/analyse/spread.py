@@ -1,4 +1,4 @@
-"""How times are spread: results in one at a time; mean, median, p95, deviation, least, most and count out.
+"""How times are spread: results in one at a time; mean, median, p95, deviation, least, most, count and a histogram out.
 
 Overall, by provider and by model; of written answers how long they took, of calls how long the agent let the caller
 wait. What came from the cache was not timed, and a line that nobody answered has no time: neither counts.
@@ -6,8 +6,11 @@ wait. What came from the cache was not timed, and a line that nobody answered ha
 
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from pramana.analyse.intervals import percentile
@@ -44,13 +47,129 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(count, mean, percentile(ordered, 0.5), percentile(ordered, 0.95), deviation, ordered[0], ordered[-1])
 
 
+# ── Histograms ──
+
+MOST_BINS, FEWEST_BINS = 40, 8
+"""How many bins there may be of many times, and of few."""
+_ROUND = (
+    1.0, 1.06, 1.12, 1.18, 1.25, 1.32, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0, 2.12, 2.24, 2.36, 2.5, 2.65, 2.8, 3.0,
+    3.15, 3.35, 3.55, 3.75, 4.0, 4.25, 4.5, 4.75, 5.0, 5.3, 5.6, 6.0, 6.3, 6.7, 7.1, 7.5, 8.0, 8.5, 9.0, 9.5,
+)  # fmt: skip
+"""The preferred numbers of ISO 3 (R40): forty steps that turn one into ten, each as much longer than the one before."""
+_SCALES: tuple[tuple[int, ...], ...] = (
+    tuple(range(0, 40, 1)),
+    tuple(range(0, 40, 2)),
+    tuple(range(0, 40, 4)),
+    (0, 12, 28),
+    (0,),
+)
+"""Which of those bound the bins, from fine to coarse; the last but one are 1, 2 and 5."""
+
+
+class Histogram:
+    """Counts times in steps that grow with them, so that milliseconds and minutes fit into one picture.
+
+    >>> counted = Histogram()
+    >>> for each in (0.9, 1.1, 1.11, 14.0):
+    ...     counted.add(each)
+    >>> [(each.start, each.end, each.count) for each in histogram([counted]) if each.count]
+    [(0.5, 1.0, 1), (1.0, 2.0, 2), (10.0, 20.0, 1)]
+    """
+
+    __slots__ = ("steps",)
+
+    def __init__(self) -> None:
+        self.steps: Counter[int] = Counter()
+
+    def add(self, seconds: float) -> None:
+        """Count one time."""
+        self.steps[_step(seconds)] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """How many times were not shorter than its start, and shorter than its end."""
+
+    start: float
+    end: float
+    count: int
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {"from": self.start, "to": self.end, "count": self.count}
+
+
+def histogram(counted: Sequence[Histogram], of: Histogram | None = None) -> list[Bin]:
+    """Return the bins that fit all of these together, without a gap; in them those of one, or of all.
+
+    Bins are as fine as there are times enough to fill them. What takes less than a millisecond has one bin.
+    """
+    steps = sum((each.steps for each in counted), Counter[int]())
+    if not steps:
+        return []
+    first, last, total = min(steps), max(steps), steps.total()
+    most = min(MOST_BINS, max(FEWEST_BINS, 2 * math.isqrt(total)))
+    starts = next(
+        (starts for scale in _SCALES if len(starts := _starts(first, last, scale)) <= most + 1),
+        _starts(first, last, _SCALES[-1]),
+    )
+    counts = [0] * (len(starts) - 1)
+    for step, count in (steps if of is None else of.steps).items():
+        counts[bisect_right(starts, step) - 1] += count
+    bounds = [_bound(each) for each in starts]
+    return [Bin(*each) for each in zip(bounds, bounds[1:], counts, strict=False)]
+
+
+def _starts(first: int, last: int, scale: Sequence[int]) -> list[int]:
+    """Return the steps at which bins of a scale begin that hold two steps and all between, and where the last ends."""
+    bounds = [0, *(1 + 40 * decade + each for decade in range((last + 39) // 40 + 1) for each in scale)]
+    return bounds[bisect_right(bounds, first) - 1 : bisect_right(bounds, last) + 1]
+
+
+def _step(seconds: float) -> int:
+    """Return in which step a time is: 0 below a millisecond, from there forty times as many as decades."""
+    if not seconds >= _bound(1):
+        return 0
+    decade = math.floor(math.log10(seconds)) + 3
+    step = 40 * decade + bisect_right(_ROUND, seconds / 10.0 ** (decade - 3))
+    while seconds < _bound(step):  # the logarithm and the power are rounded, and bounds are not
+        step -= 1
+    while seconds >= _bound(step + 1):
+        step += 1
+    return step
+
+
+@cache
+def _bound(step: int) -> float:
+    """Return where a step begins, in seconds."""
+    decade, place = divmod(step - 1, 40)
+    return float(f"{_ROUND[place]}e{decade - 3}") if step else 0.0
+
+
+# ── Results ──
+
+
+class _Timed:
+    """Times of one model: all of them, and by steps."""
+
+    __slots__ = ("all", "steps")
+
+    def __init__(self) -> None:
+        self.all, self.steps = array("d"), Histogram()
+
+    def add(self, times: Iterable[float]) -> None:
+        for each in times:
+            self.all.append(each)
+            self.steps.add(each)
+
+
 class SpreadTally:
     """Takes results, in any order, as they come; `providers` says who is asked for each model as it was typed."""
 
     def __init__(self, providers: Mapping[str, str]) -> None:
         self._providers = providers
-        self._written: dict[str, array[float]] = {}
-        self._spoken: dict[str, array[float]] = {}
+        self._written: dict[str, _Timed] = {}
+        self._spoken: dict[str, _Timed] = {}
 
     def add(self, result: Result) -> None:
         """Take the times of one result."""
@@ -58,13 +177,12 @@ class SpreadTally:
         if reply is None or reply.cached:
             return
         if reply.call is None:
-            self._written.setdefault(model, array("d")).append(reply.total_s)
+            self._written.setdefault(model, _Timed()).add((reply.total_s,))
             return
         for check in result.checks:
             if check.name == CALL and check.evidence:
                 times = [line.voice_to_voice_s for line in lines_of(check.evidence)]
-                waited = self._spoken.setdefault(model, array("d"))
-                waited.extend(each for each in times if each is not None)
+                self._spoken.setdefault(model, _Timed()).add(each for each in times if each is not None)
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain data; what nothing was measured of is None."""
@@ -73,15 +191,20 @@ class SpreadTally:
             "voice_to_voice_s": self._data(self._spoken) if self._spoken else None,
         }
 
-    def _data(self, times: Mapping[str, "array[float]"]) -> dict[str, Any]:
+    def _data(self, times: Mapping[str, _Timed]) -> dict[str, Any]:
         by_provider: dict[str, array[float]] = {}
-        for model, some in times.items():
-            by_provider.setdefault(self._providers.get(model, "?"), array("d")).extend(some)
         overall = array("d")
-        for some in times.values():
-            overall.extend(some)
+        for model, some in times.items():
+            by_provider.setdefault(self._providers.get(model, "?"), array("d")).extend(some.all)
+            overall.extend(some.all)
+        counted = [some.steps for some in times.values()]
         return {
             "overall": asdict(spread(overall)),
             "by_provider": {name: asdict(spread(some)) for name, some in sorted(by_provider.items())},
-            "by_model": {name: asdict(spread(some)) for name, some in sorted(times.items())},
+            "by_model": {name: asdict(spread(some.all)) for name, some in sorted(times.items())},
+            "histogram": [each.as_data() for each in histogram(counted)],
+            "histogram_by_model": {
+                name: [each.as_data() for each in histogram(counted, some.steps)]
+                for name, some in sorted(times.items())
+            },
         }

@@ -297,7 +297,8 @@ def check_upload(version: str, tiers: Mapping[str, str]) -> Uploaded:
     A problem names the tier as its file, so that whoever sent it finds the place.
     """
     names = [version, *tiers]
-    if bad := next((each for each in names if not _NAME.fullmatch(each)), None):
+    bad = next((each for each in names if not _NAME.fullmatch(each)), None)
+    if bad is not None:  # the empty name is one
         raise InvalidInput(
             "versions and tiers are letters, digits, dots, hyphens and underscores, such as v1.1 and cheap; found "
             f"{found(bad)}"

@@ -1,6 +1,7 @@
 """What a reply costs: a target and its usage come in, dollars go out, or None when the price is not known.
 
-Prices are those of genai-prices, as installed: nothing is fetched. A file of the user's goes before them:
+Prices are those of genai-prices, as installed: nothing is fetched. A file of the user's goes before them, and what was
+set for everyone in the store goes before that:
 
     [prices."openai:gpt-5"]
     input_per_million = 1.25
@@ -17,7 +18,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote
 from pramana.model import Target, Usage
@@ -56,28 +57,52 @@ class Rates:
     """Dollars a request, whatever its tokens."""
 
 
+Origin = Literal["set", "file", "published", "free"]
+"""Where a price comes from: set in the store, the user's file, genai-prices; or nobody pays for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a model costs, and who says so."""
+
+    origin: Origin
+    steps: tuple[Rates, ...]
+    """By the number of input tokens, beginning with none."""
+    name: str | None = None
+    """The name it was found by, where a name was given to it."""
+
+
+FREE_OF_CHARGE = Price("free", (Rates(0, 0.0, 0.0, 0.0),))
 _Key = tuple[str, str, str, str | None]
 
 
 class Prices:
     """Prices as they stood when loaded; what was found is kept, so that a cost takes about a microsecond."""
 
-    def __init__(self, own: Mapping[str, Rates] | None = None, digest: str | None = None) -> None:
-        self._own, self._digest = dict(own or {}), digest
+    def __init__(
+        self,
+        own: Mapping[str, Rates] | None = None,
+        digest: str | None = None,
+        kept: Mapping[str, Rates] | None = None,
+    ) -> None:
+        self._own, self._digest, self._set = dict(own or {}), digest, dict(kept or {})
         self._found: dict[_Key, tuple[Rates, ...]] = {}
         self._until = 0.0
 
     @classmethod
-    def load(cls, path: Path | None) -> "Prices":
-        """Return the prices, those of the file before all others; a file that is not there has none."""
+    def load(cls, path: Path | None, kept: Mapping[str, Rates] | None = None) -> "Prices":
+        """Return the prices: those that the store keeps before those of the file, and both before all others.
+
+        A file that is not there has none.
+        """
         if path is None or not path.exists():
-            return cls()
+            return cls(kept=kept)
         try:
             data = path.read_bytes()
             text = data.decode()
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInput.of([Problem(f"cannot be read: {error}", file=str(path))]) from None
-        return cls(_read(text, str(path)), hashlib.sha256(data).hexdigest()[:12])
+        return cls(_read(text, str(path)), hashlib.sha256(data).hexdigest()[:12], kept)
 
     @property
     def version(self) -> str:
@@ -85,7 +110,14 @@ class Prices:
         from importlib.metadata import version
 
         own = f" and own prices {self._digest}" if self._digest else ""
+        if self._set:
+            digest = hashlib.sha256(repr(sorted(self._set.items())).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+            own += f" and set prices {digest}"
         return f"genai-prices {version('genai-prices')}{own}"
+
+    def of(self, target: Target) -> Price | None:
+        """Return what a target costs and who says so; None when nobody does."""
+        return FREE_OF_CHARGE if target.provider in FREE else self._look(target, None)
 
     def known(self, target: Target) -> bool:
         """Tell whether what the target costs is known before it is asked."""
@@ -121,26 +153,30 @@ class Prices:
             self._until = now + FRESH_S
         key = (target.typed, target.provider, target.model, served)
         if (found := self._found.get(key)) is None:
-            found = self._found[key] = self._look(target, served)
+            price = self._look(target, served)
+            found = self._found[key] = price.steps if price else ()
         return found
 
-    def _look(self, target: Target, served: str | None) -> tuple[Rates, ...]:
+    def _look(self, target: Target, served: str | None) -> Price | None:
         vendor = VENDORS.get(target.provider, target.provider)
         models = [model for model in (target.model, served) if model]
-        for name in (target.typed, *(f"{who}:{model}" for model in models for who in (target.provider, vendor))):
-            if name in self._own:
-                return (self._own[name],)
+        names = (target.typed, *(f"{who}:{model}" for model in models for who in (target.provider, vendor)))
+        origins: tuple[tuple[Origin, Mapping[str, Rates]], ...] = (("set", self._set), ("file", self._own))
+        for origin, known in origins:
+            for name in names:
+                if name in known:
+                    return Price(origin, (known[name],), name)
         where = (
             {"provider_api_url": target.arguments.get("base_url")}
             if vendor == "compatible"
             else {"provider_id": vendor}
         )
         if not all(where.values()) or vendor in WITHOUT_A_LIST:
-            return ()
+            return None
         for model in reversed(models):  # the served name is the more exact one
             if steps := _published(model, **where):
-                return steps
-        return ()
+                return Price("published", steps)
+        return None
 
 
 def published_models() -> list[str]:

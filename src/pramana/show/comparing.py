@@ -1,7 +1,8 @@
-"""Two sides of a comparison, read and paired: stored runs or results.json files in, what is compared out.
+"""Two sides of a comparison, read and paired: stored runs or results.json files in, what came of it out.
 
 Cases are paired by their digests; by their ids only where a file does not carry digests. Two are of the same suite when
-their hashes say so, or the digests of all their cases; what neither tells is not the same.
+their hashes say so, or the digests of all their cases; what neither tells is not the same. Beside the verdicts stand
+the times and the misheard words of both, as far as both have them, and in what the two were asked differently.
 """
 
 from collections import Counter
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana.errors import InvalidInput, quote
 from pramana.model import Check, Outcome
+from pramana.show import figures
 from pramana.show.judges import who
 
 if TYPE_CHECKING:
+    from pramana.analyse.changes import Change, Taken
     from pramana.analyse.comparison import Comparison
     from pramana.analyse.pairing import Judged, Pair
     from pramana.store.runs import Store
@@ -29,6 +32,11 @@ class Answer(NamedTuple):
     outcome: Outcome
     checks: tuple[Check, ...]
     variant: str = "text"
+    total_s: float | None = None
+    """How long it took in all, where it was written and timed; so `first_token_s`."""
+    first_token_s: float | None = None
+    seq: int | None = None
+    """The number of the result in its run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,10 @@ class Source:
     repeats: int | None = None
     """How often each case was to be asked; None when that is not known."""
     variants: frozenset[str] = frozenset({"text"})
+    voice: str | None = None
+    """Who spoke for the caller; None where nothing was spoken, or nobody knows."""
+    stt: str | None = None
+    """Who heard what was recorded; None likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +65,45 @@ class Side:
 
     outcomes: Mapping[str, Sequence[Outcome]]
     judges: "Mapping[str, frozenset[Judged]]"
+    taken: "Mapping[str, Taken]"
+    seqs: Mapping[str, list[int]]
+    """The results of each case, in the order of repeats."""
     names: Mapping[str, str]
     """What to call a case."""
 
 
-class Compared(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Compared:
     """What came of a comparison, and what to call its cases."""
 
     found: "Comparison"
-    names: Mapping[str, str]
+    changed: "Sequence[Change]"
+    """Times and misheard words, as far as both sides have them."""
+    asked_differently: Sequence[tuple[str, str, str]]
+    """What it is, and how it was before and now."""
+    sides: tuple[Side, Side]
+
+    def name(self, case: str) -> str:
+        """Return what to call a case."""
+        before, after = self.sides
+        return before.names.get(case) or after.names.get(case, case)
 
 
-def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool, how: str = "--any-suite") -> Compared:
-    """Compare two sides case by case; `how` says what allows two suites."""
+class OtherCases(InvalidInput):
+    """The two are not known to have been asked the same cases."""
+
+
+class ModelUnclear(InvalidInput):
+    """A side holds several models, or not the one that was named."""
+
+    def __init__(self, where: str, models: Sequence[str], how: str = "--model") -> None:
+        super().__init__(f"{where} holds {', '.join(models)}; choose one with {how}")
+        self.where, self.models = where, tuple(models)
+
+
+def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool) -> Compared:
+    """Compare two sides case by case."""
+    from pramana.analyse.changes import changes
     from pramana.analyse.comparison import compare as weigh
 
     same = _same_suite(before, after)
@@ -73,35 +111,40 @@ def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool,
         said = [
             f"  {each.name}: {each.suite_hash or 'not a whole suite, so it has no hash'}\n" for each in (before, after)
         ]
-        raise InvalidInput(
-            f"the two are not known to have been asked the same cases:\n{''.join(said)}Compare what both have by {how}"
+        raise OtherCases(
+            f"the two are not known to have been asked the same cases:\n{''.join(said)}"
+            "Compare what both have by --any-suite"
         )
     by_id = not (before.by_digest and after.by_digest)
     # Where each side was asked in one way only, what was spoken may be compared with what was written.
     by_variant = max(len(before.variants), len(after.variants)) > 1
-    sides = tuple(_side(each, by_id=by_id, by_variant=by_variant) for each in (before, after))
+    old, now = (_side(each, by_id=by_id, by_variant=by_variant) for each in (before, after))
     found = weigh(
-        sides[0].outcomes,
-        sides[1].outcomes,
+        old.outcomes,
+        now.outcomes,
         same_cases=same,
         new_repeats=after.repeats,
-        base_judges=sides[0].judges,
-        new_judges=sides[1].judges,
+        base_judges=old.judges,
+        new_judges=now.judges,
         any_judge=any_judge,
     )
-    return Compared(found, {**sides[1].names, **sides[0].names})
+    return Compared(found, changes(old.taken, now.taken), _asked_differently(before, after), (old, now))
 
 
-def as_data(found: "Comparison", names: Mapping[str, str]) -> dict[str, Any]:
+def as_data(compared: Compared) -> dict[str, Any]:
     """Return a comparison as plain data."""
+    found, name = compared.found, compared.name
+    before, after = compared.sides
 
     def flips(pairs: "Sequence[Pair]") -> list[dict[str, Any]]:
         return [
             {
-                "case": names.get(pair.case, pair.case),
+                "case": name(pair.case),
                 "base_passed": pair.base_passed,
                 "new_passed": pair.new_passed,
                 "repeats": pair.repeats,
+                "base_results": before.seqs.get(pair.case, []),
+                "new_results": after.seqs.get(pair.case, []),
             }
             for pair in pairs
         ]
@@ -119,17 +162,15 @@ def as_data(found: "Comparison", names: Mapping[str, str]) -> dict[str, Any]:
         "test": found.test,
         "lost": flips(found.lost),
         "gained": flips(found.gained),
-        "excluded": [names.get(each.case, each.case) for each in found.excluded],
+        "excluded": [name(each.case) for each in found.excluded],
         "apart": [
-            {
-                "case": names.get(each.case, each.case),
-                "base": sorted(map(str, each.base)),
-                "new": sorted(map(str, each.new)),
-            }
+            {"case": name(each.case), "base": sorted(map(str, each.base)), "new": sorted(map(str, each.new))}
             for each in found.apart
         ],
-        "only_base": [names.get(each, each) for each in found.only_base],
-        "only_new": [names.get(each, each) for each in found.only_new],
+        "only_base": [name(each) for each in found.only_base],
+        "only_new": [name(each) for each in found.only_new],
+        "measured": [each.as_data() for each in compared.changed],
+        "asked_differently": [{"what": what, "base": old, "new": now} for what, old, now in compared.asked_differently],
     }
 
 
@@ -141,9 +182,20 @@ def _same_suite(base: Source, new: Source) -> bool:
     return before == new.digests()
 
 
+def _asked_differently(base: Source, new: Source) -> list[tuple[str, str, str]]:
+    """Return in what the two were asked differently, as far as both say."""
+    ways = [", ".join(sorted(each.variants)) for each in (base, new)]
+    found = [("variants", ways[0], ways[1])]
+    found += [("voice", base.voice, new.voice)] if base.voice and new.voice else []
+    found += [("speech recognition", base.stt, new.stt)] if base.stt and new.stt else []
+    return [each for each in found if each[1] != each[2]]
+
+
 def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
     """Read one side; where cases go by their ids, two of the same id cannot be told apart, and are refused."""
-    answers: dict[str, list[tuple[int, Outcome]]] = {}
+    from pramana.analyse.changes import together
+
+    answers: dict[str, list[tuple[int, Outcome, Taken, int | None]]] = {}
     judges: dict[str, frozenset[Judged]] = {}
     ids: dict[str, str] = {}
     digests: dict[str, str] = {}
@@ -158,15 +210,31 @@ def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
                 "their ids; compare runs, or files that have case_digest"
             )
         ids[case] = each.case_id + spoken
-        answers.setdefault(case, []).append((each.repeat, each.outcome))
+        answers.setdefault(case, []).append((each.repeat, each.outcome, _taken(each), each.seq))
         if each.outcome in (Outcome.PASSED, Outcome.FAILED):
             judges[case] = judges.get(case, frozenset()) | _judges(each.checks)
     shared = Counter(ids.values())
+    for given in answers.values():
+        given.sort(key=lambda each: each[:2])
     return Side(
-        outcomes={case: [outcome for _, outcome in sorted(given)] for case, given in answers.items()},
+        outcomes={case: [outcome for _, outcome, _, _ in given] for case, given in answers.items()},
         judges=judges,
+        taken={case: together(taken for _, _, taken, _ in given) for case, given in answers.items()},
+        seqs={case: [seq for *_, seq in given if seq is not None] for case, given in answers.items()},
         names={case: f"{name} ({case[-8:]})" if shared[name] > 1 else name for case, name in ids.items()},
     )
+
+
+def _taken(answer: Answer) -> "Taken":
+    """Return what was measured of an answer."""
+    from pramana.analyse.changes import Taken
+
+    found = Taken()
+    if answer.variant == "text":
+        found.typed(answer.total_s, answer.first_token_s)
+    else:
+        found.called(answer.checks)
+    return found
 
 
 def _judges(checks: Iterable[Check]) -> "frozenset[Judged]":
@@ -189,7 +257,15 @@ def of_file(path: Path, model: str | None) -> Source:
         block.by_digest,
         lambda: digests if block.by_digest and block.complete else None,
         lambda: (
-            Answer(each.case_digest, each.test_id, each.repeat, each.outcome, each.checks, each.variant)
+            Answer(
+                each.case_digest,
+                each.test_id,
+                each.repeat,
+                each.outcome,
+                each.checks,
+                each.variant,
+                each.latency_ms / 1000 if each.latency_ms else None,  # 0 is written where there was no reply
+            )
             for each in block.results
         ),
         variants=frozenset(each.variant for each in block.results) or frozenset({"text"}),
@@ -205,23 +281,38 @@ def of_run(store: "Store", reference: str, model: str | None) -> Source:
     typed = targets[_chosen(f"run {run.id}", model, [(each.typed, each.model) for each in targets])].typed
 
     def answers() -> Iterator[Answer]:
-        for _, result in store.results(run.id, raw=False):
-            if result.key.model == typed:
-                key = result.key
-                yield Answer(key.case, result.case_id, key.repeat, result.outcome, result.checks, key.variant)
+        for seq, result in store.results(run.id, raw=False):
+            key, reply = result.key, result.reply
+            if key.model != typed:
+                continue
+            # Nobody was asked, or it was no writing: then no time of it is a reply's.
+            timed = reply if reply and not reply.cached and reply.call is None else None
+            yield Answer(
+                key.case,
+                result.case_id,
+                key.repeat,
+                result.outcome,
+                result.checks,
+                key.variant,
+                timed.total_s if timed else None,
+                timed.first_token_s if timed else None,
+                seq,
+            )
 
     def digests() -> frozenset[str]:
         return frozenset(map(case_digest, store.cases(run.id)))
 
-    suite_hash = run.plan.suite_hash
+    spoken = run.plan.variants != ("text",)
     return Source(
         f"{run.id} {typed}",
-        suite_hash,
+        run.plan.suite_hash,
         by_digest=True,
         digests=digests,
         answers=answers,
         repeats=run.plan.repeats,
         variants=frozenset(run.plan.variants),
+        voice=run.plan.voice if spoken else None,
+        stt=figures.ear(run.plan) if spoken else None,
     )
 
 
@@ -231,4 +322,4 @@ def _chosen(where: str, model: str | None, names: Sequence[tuple[str, str]]) -> 
         found = [place for place, each in enumerate(names) if model in (None, each[wanted])]
         if len(found) == 1:
             return found[0]
-    raise InvalidInput(f"{where} holds {', '.join(typed for typed, _ in names)}; choose one with --model")
+    raise ModelUnclear(where, [typed for typed, _ in names])

@@ -30,6 +30,7 @@ from pramana.show.figures import (
     voice,
     whole,
 )
+from pramana.show.look import DARK, LIGHT, SIGNS, variables
 
 SHOWN_RESULTS = 500
 """Of each outcome; a page of more is slow to open and read by nobody."""
@@ -134,7 +135,7 @@ def _answer(summary: Summary) -> str:
 
 
 def _pill(outcome: Outcome) -> str:
-    return f"<span class='pill {outcome.value}'>{outcome.value}</span>"
+    return f"<span class='pill {outcome.value}'>{SIGNS[outcome]} {outcome.value}</span>"
 
 
 def _bar(rate: Rate) -> str:
@@ -279,17 +280,10 @@ _HEAD = """<!doctype html>
 <main>
 """
 
-_STYLE = """
-:root {
-  --ground: #fbfaf8; --raised: #fff; --ink: #22211f; --quiet: #6b6862; --line: #e4e1da; --fill: #b9d3c4;
-  --mark: #22211f;  --passed: #1f6b45; --failed: #a8322a; --errored: #8a5a00; --unscored: #5a4b96; --skipped: #5f6368;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --ground: #171717; --raised: #1f1f1e; --ink: #e9e6e0; --quiet: #a19d95; --line: #34332f; --fill: #315944;
-    --mark: #f3f0ea; --passed: #7cc9a0; --failed: #f0938a; --errored: #e0b25c; --unscored: #b9abf0; --skipped: #a9adb3;
-  }
-}
+_THEMES = f":root {{ {variables(LIGHT)} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {variables(DARK)} }} }}\n"
+_STYLE = (
+    _THEMES
+    + """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--ground); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
 main { max-width: 60rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
@@ -359,3 +353,4 @@ footer { margin-top: 3rem; color: var(--quiet); font-size: .85rem; }
 }
 @media print { details { break-inside: avoid; } body { background: #fff; } }
 """
+)

@@ -15,7 +15,7 @@ from pramana.store.scoring import timestamp
 from pramana.store.text import restored, stored
 
 KEPT = 10_000
-Kind = Literal["scenario", "suite", "provider", "run", "submission", "settings"]
+Kind = Literal["scenario", "suite", "provider", "run", "submission", "settings", "price"]
 
 
 class Change(msgspec.Struct, frozen=True):

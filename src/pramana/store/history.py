@@ -1,4 +1,4 @@
-"""A model over time: what its runs amount to, run by run, kept in memory once it was counted.
+"""How runs ended, and a model over time: what is counted run by run, and kept in memory once it was counted.
 
 Results are only ever added, so that what a run of so many results and scorings amounts to never changes: whoever looks
 again only counts what is new. Times are kept as they are, a few bytes each, so that those of a day can be put together.
@@ -7,14 +7,15 @@ again only counts what is new. Times are kept as they are, a few bytes each, so 
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, literal, select
 
 from pramana.model import SEVERITY, Outcome, Run
 from pramana.store.engine import Database
-from pramana.store.schema import results, run_cases, runs
+from pramana.store.schema import results, run_cases, runs, scorings
 from pramana.store.scoring import finished_scorings, levels
 from pramana.store.text import restored, stored
 
@@ -31,9 +32,24 @@ class Measured(Struct, frozen=True):
     """How long each reply took that was written and not taken from the cache, in order."""
 
 
+class Ended(Struct, frozen=True):
+    """How the results of a run ended, of all its models together."""
+
+    outcomes: Mapping[Outcome, int]
+    ways: frozenset[tuple[str, str]]
+    """Each model and variant that has a verdict: so many results of a case there are in every repeat."""
+    stored: int
+    """How many results the run had when they were counted."""
+    last: int
+    """The number of the last of them."""
+
+
 _Measured = Mapping[str, Measured]
 """By variant."""
 _Key = tuple[int, str, int, tuple[int, ...]]
+_Judged = tuple[int, tuple[int, ...]]
+"""A run, and its finished scorings."""
+_NOTHING = Ended({}, frozenset(), 0, 0)
 
 
 class History:
@@ -44,7 +60,25 @@ class History:
         self._lock = threading.Lock()
         self._known: OrderedDict[_Key, _Measured] = OrderedDict()
         self._distinct: OrderedDict[frozenset[str], int] = OrderedDict()
+        self._ended: OrderedDict[_Judged, Ended] = OrderedDict()
         self._times = 0
+
+    def ended(self, of: Sequence[Run]) -> list[Ended | None]:
+        """Return how the results of each of some runs ended, by their newest checks; of a run that is gone, None."""
+        with self._database.reading() as connection:
+            rows = _rows(connection, [run.id for run in of])
+            with self._lock:
+                known = {key: self._ended[key] for key, _ in rows.values() if key in self._ended}
+            several = {rows[run.id][0] for run in of if run.id in rows and _ways(run) > 1}
+            grown = {key: number for key, number in rows.values() if known.get(key, _NOTHING).stored != number}
+            found = known | _count(connection, grown, known, several)
+        with self._lock:
+            for key, each in found.items():
+                self._ended[key] = each
+                self._ended.move_to_end(key)
+            while len(self._ended) > _KEPT_SUMS:
+                self._ended.popitem(last=False)
+        return [found.get(rows[run.id][0], _NOTHING) if run.id in rows else None for run in of]
 
     def measured(self, of: Sequence[Run], model: str) -> list[_Measured]:
         """Return what a model, as it was typed, did in each of some runs; of one that is gone, nothing."""
@@ -93,6 +127,77 @@ class History:
             while self._known and (self._times > KEPT_TIMES or len(self._known) > _KEPT_SUMS):
                 _, dropped = self._known.popitem(last=False)
                 self._times -= _size(dropped)
+
+
+# ── How runs ended ──
+
+
+def _ways(run: Run) -> int:
+    return len(run.plan.targets) * len(run.plan.variants)
+
+
+def _rows(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple[_Judged, int]]:
+    """Return by what the sums of some runs are kept, and how many results each has; without those that are gone."""
+    query = select(runs.c.id, runs.c.run_no, runs.c.stored).where(runs.c.id.in_([stored(each) for each in run_ids]))
+    rows = connection.execute(query).all()
+    finished = select(scorings.c.run_no, scorings.c.scoring).where(
+        scorings.c.run_no.in_([row.run_no for row in rows]), scorings.c.finished.is_not(None)
+    )
+    among: dict[int, list[int]] = {}
+    for run_no, scoring in connection.execute(finished.order_by(scorings.c.scoring)):
+        among.setdefault(run_no, []).append(scoring)
+    return {row.id: ((row.run_no, tuple(among.get(row.run_no, ()))), row.stored) for row in rows}
+
+
+def _count(
+    connection: Connection, grown: Mapping[_Judged, int], known: Mapping[_Judged, Ended], several: Container[_Judged]
+) -> dict[_Judged, Ended]:
+    """Count runs that have so many results now: those that nobody has counted yet together, of others what is new.
+
+    What was judged again is counted anew; `several` says which have more than one model or way of asking.
+    """
+    found = dict.fromkeys(grown, _NOTHING)
+
+    def add(query: Select[Any], keys: Iterable[_Judged]) -> None:
+        by_run = {key[0]: key for key in keys}
+        for run_no, outcome, model, variant, number, last in connection.execute(query):
+            key = by_run[run_no]
+            sums = found[key]
+            ended = SEVERITY[outcome] if isinstance(outcome, int) else Outcome(outcome)
+            found[key] = Ended(
+                {**sums.outcomes, ended: sums.outcomes.get(ended, 0) + number},
+                sums.ways | {(model, variant)} if ended in (Outcome.PASSED, Outcome.FAILED) else sums.ways,
+                grown[key],
+                max(sums.last, last),
+            )
+
+    once = [key for key in grown if key[1] == (0,)]
+    for many in (False, True):
+        if beginners := [key for key in once if key not in known and (key in several) is many]:
+            add(_counted(results.c.run_no.in_([run_no for run_no, _ in beginners]), many=many), beginners)
+    for key in grown:
+        of_run = results.c.run_no == key[0]
+        if key[1] != (0,):
+            judged = levels(*key).subquery()
+            joined = results.join(judged, judged.c.seq == results.c.seq)
+            columns = (results.c.run_no, judged.c.level, results.c.model, results.c.variant)
+            query = select(*columns, func.count(), func.max(results.c.seq)).select_from(joined).where(of_run)
+            add(query.group_by(*columns), [key])
+        elif key in known:
+            found[key] = known[key]
+            add(_counted(of_run, results.c.seq > known[key].last, many=key in several), [key])
+    return found
+
+
+def _counted(*which: ColumnElement[bool], many: bool) -> Select[Any]:
+    """Return the query of how results ended; unless there are many ways of asking, the index alone answers it."""
+    each: list[ColumnElement[Any]] = [results.c.run_no, results.c.outcome]
+    ways = [results.c.model, results.c.variant] if many else [literal(""), literal("")]
+    query = select(*each, *ways, func.count(), func.max(results.c.seq)).where(*which)
+    return query.group_by(*each, *(ways if many else ()))
+
+
+# ── A model over time ──
 
 
 def _size(measured: _Measured) -> int:

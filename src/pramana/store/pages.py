@@ -97,7 +97,11 @@ class Pages:
                 return [], 0
             model = None if models == {model} else model  # all of them are: the index alone will do
             wanted = self._wanted(run_no, list(among), outcome, model, case)
-            if outcome is None and model is None and case is None:
+            judged_again = outcome is not None and list(among) != [0]
+            if case is not None or judged_again:  # no index has that: to count them and to find them is one look
+                every = connection.scalars(wanted.order_by(results.c.seq)).all()
+                return _read(connection, every[offset : offset + limit], among), len(every)
+            if outcome is None and model is None:
                 total = whole
             else:
                 total = int(connection.execute(select(func.count()).select_from(wanted.subquery())).scalar_one())
@@ -136,6 +140,20 @@ class Pages:
             among = finished_scorings(connection, run_no)
             ((_, found),) = _read(connection, [seq], among, whole=True)
         return records.case_from_json(body), found
+
+    def beside(self, run_id: str, seq: int, outcome: Outcome | None = None) -> tuple[int | None, int | None]:
+        """Return the numbers of the results before and after one, or of the nearest that ended so; None at an end."""
+        with self._database.reading() as connection:
+            run_no = int(row_of(connection, run_id)["run_no"])
+            among = list(finished_scorings(connection, run_no))
+            if outcome is not None and among != [0]:
+                query: _Seqs = levels(run_no, among)
+                query = query.having(query.selected_columns.level == SEVERITY.index(outcome))
+            else:
+                query = self._wanted(run_no, among, outcome, None, None)
+            before = query.where(results.c.seq < seq).order_by(results.c.seq.desc()).limit(1)
+            after = query.where(results.c.seq > seq).order_by(results.c.seq).limit(1)
+            return connection.execute(before).scalar(), connection.execute(after).scalar()
 
     # ── What is new ──
 

@@ -12,11 +12,13 @@ from pramana.store.engine import Database
 from pramana.store.schema import preferences
 from pramana.store.scoring import timestamp
 
-_PUT = (
+PUT = (
     "INSERT INTO preferences (name, value, updated) VALUES (?, ?, ?)"
     " ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated = excluded.updated"
 )
-_Origin = Annotated[str, msgspec.Meta(pattern=r"^https?://[^/?#\s@]+$", max_length=300)]
+ORIGIN = r"^https?://[^/?#\s@*]+$"
+"""What a page of another host may be called."""
+_Origin = Annotated[str, msgspec.Meta(pattern=ORIGIN, max_length=300)]
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,8 +48,9 @@ class Decisions:
     def read(self) -> Preferences:
         """Return what holds now."""
         with self._database.reading() as connection:
-            rows = connection.execute(select(preferences.c.name, preferences.c.value)).all()
-        known = {name: msgspec.json.decode(value) for name, value in rows if name in Preferences.__struct_fields__}
+            mine = preferences.c.name.in_(Preferences.__struct_fields__)  # prices are kept beside them
+            rows = connection.execute(select(preferences.c.name, preferences.c.value).where(mine)).all()
+        known = {name: msgspec.json.decode(value) for name, value in rows}
         return msgspec.convert(known, Preferences)
 
     def write(self, changed: Mapping[str, Any]) -> Preferences:
@@ -65,7 +68,7 @@ class Decisions:
             for name in sorted(changed):  # in one order, or two who decide at once wait for each other for ever
                 if name in kept:
                     row = (name, msgspec.json.encode(kept[name]).decode(), timestamp())
-                    self._database.run_many(connection, _PUT, [row])
+                    self._database.run_many(connection, PUT, [row])
                 else:
                     connection.execute(delete(preferences).where(preferences.c.name == name))
             record(connection, "settings", ", ".join(sorted(changed)), "updated")

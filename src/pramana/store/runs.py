@@ -28,6 +28,7 @@ from pramana.store.engine import CHUNK, Database, chunks
 from pramana.store.history import History
 from pramana.store.pages import Pages
 from pramana.store.preferences import Decisions
+from pramana.store.prices import SetPrices
 from pramana.store.providers import Providers
 from pramana.store.queue import Queue
 from pramana.store.row import plan_of, row_of, run_of
@@ -73,6 +74,7 @@ class Store(Queue):
         self.decisions = Decisions(database)
         self.history = History(database)
         self.pages = Pages(database)
+        self.prices = SetPrices(database)
         self.providers = Providers(database)
         self.scenarios = Scenarios(database)
         self.submissions = Submissions(database)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select
 
-from pramana.errors import AlreadyExists, NotFound, quote
+from pramana.errors import AlreadyExists, Conflict, NotFound, quote
 from pramana.store.changes import record
 from pramana.store.engine import CHUNK, Database, Lock
 from pramana.store.schema import deleted_scenarios, scenarios
@@ -176,6 +176,21 @@ class Scenarios:
         with self._database.reading() as connection:
             return set(self._existing(connection, ids))
 
+    def facets(self) -> dict[str, dict[str, int]]:
+        """Return what there is to choose by: how many scenarios have each type, difficulty, language and tag."""
+        query = (
+            "SELECT type, difficulty, language, tags, count(*) FROM scenarios GROUP BY type, difficulty, language, tags"
+        )
+        found: dict[str, dict[str, int]] = {"type": {}, "difficulty": {}, "language": {}, "tag": {}}
+        with self._database.reading() as connection:
+            rows = self._run(connection, query, ()).all()
+        for *single, tags, times in rows:
+            named = [*zip(found, map(restored, single), strict=False)]
+            named += [("tag", each) for each in set(msgspec.json.decode(restored(tags)))]
+            for name, value in named:
+                found[name][value] = found[name].get(value, 0) + times
+        return {name: dict(sorted(values.items())) for name, values in found.items()}
+
     # ── Changing ──
 
     def create(self, plain: Mapping[str, Any], *, wish: bool = False) -> str:
@@ -193,10 +208,16 @@ class Scenarios:
             record(connection, "scenario", found, "created")
         return _written(body, now, now)
 
-    def change(self, scenario_id: str, alter: Callable[[dict[str, Any]], Mapping[str, Any]]) -> str:
-        """Replace a scenario by what is made of it."""
+    def change(
+        self, scenario_id: str, alter: Callable[[dict[str, Any]], Mapping[str, Any]], *, seen: str | None = None
+    ) -> str:
+        """Replace a scenario by what is made of it; of one that was `seen` as of a time, only if it is still that."""
         with self._changing() as connection:
-            body, created, _ = self._row(connection, scenario_id)
+            body, created, updated = self._row(connection, scenario_id)
+            if seen is not None and seen != updated:
+                raise Conflict(
+                    f"scenario {quote(scenario_id)} was changed at {updated} by somebody else; read it again first"
+                )
             now = timestamp()
             body = self._put(connection, alter(msgspec.json.decode(restored(body))), created, now)
             record(connection, "scenario", scenario_id, "updated")

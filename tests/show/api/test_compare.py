@@ -1,15 +1,20 @@
 """`/api/compare`: two runs of the store, paired case by case."""
 
+import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from pramana.hash import case_digest
+from pramana.model import Call, Check, Key, Outcome, Plan, Reply, Result, Target
 from pramana.show.api import compare
 from pramana.show.api.compare import ComparisonShape
 from pramana.show.comparing import compared
 from pramana.store.runs import Store
 
 from .served import Client
+from .test_models import add_run, case
 from .test_runs import SCENARIOS, ended, started
 
 
@@ -35,6 +40,12 @@ def test_two_runs_are_compared_with_the_interval_of_the_difference(either: Clien
     ]
     assert len({flip["case"] for flip in flips}) == total
     assert [flip["direction"] for flip in flips] == ["lost"] * data["lost"] + ["gained"] * data["gained"]
+    for flip in flips:  # each can be opened on both sides
+        for run, side in ((base, "base"), (new, "new")):
+            (seq,) = flip[f"{side}Results"]
+            result = either.get(f"/api/runs/{run}/results/{seq}").data
+            assert result["caseId"] == flip["case"]
+            assert (result["outcome"] == "passed") == bool(flip[f"{side}Passed"])
 
 
 def test_what_was_not_asked_the_same_is_compared_only_when_that_is_wanted(client: Client) -> None:
@@ -45,6 +56,8 @@ def test_what_was_not_asked_the_same_is_compared_only_when_that_is_wanted(client
         ended(client, each)
     refused = client.get(f"/api/compare?base={base}&new={new}")
     assert (refused.status, "anySuite=true" in refused.error) == (400, True)
+    assert [each["path"] for each in refused.json["details"]] == ["anySuite"]
+    assert "\\n" not in refused.error
     anyway = client.get(f"/api/compare?base={base}&new={new}&anySuite=true").data
     assert (anyway["pairs"], anyway["verdict"], anyway["onlyNew"]["count"]) == (0, "inconclusive", 2)
     assert client.get(f"/api/compare?base={base}&new=r0").status == 404
@@ -54,10 +67,92 @@ def test_what_was_not_asked_the_same_is_compared_only_when_that_is_wanted(client
 def test_of_runs_with_several_models_one_is_named(client: Client) -> None:
     run = started(client, models=["fake:echo", "fake:fixed=Paris"])
     ended(client, run)
-    assert client.get(f"/api/compare?base={run}&new={run}").status == 400
+    refused = client.get(f"/api/compare?base={run}&new={run}")
+    assert refused.status == 400
+    assert refused.error.endswith("holds fake:echo, fake:fixed=Paris; choose one with model")
+    assert [each["path"] for each in refused.json["details"]] == ["model"]
+    refused = client.get(f"/api/compare?base={run}&new={run}&model=fake:echo&newModel=fake")
+    assert [each["path"] for each in refused.json["details"]] == ["newModel"]
     found = client.get(f"/api/compare?base={run}&new={run}&model=fake:echo&newModel=fake:echo").data
     assert found["verdict"] == "no_change"
     assert found["lost"] == found["gained"] == 0
+
+
+def test_two_models_of_one_run_are_compared_as_two_runs_are(client: Client) -> None:
+    first, second = "fake:fixed=tungsten SIGKILL", "fake:fixed=Ben"
+    run = started(client, models=[first, second], judge="fake:fixed=YES")
+    ended(client, run)
+    address = f"/api/compare?base={run}&new={run}&model={quote(first)}&newModel={quote(second)}"
+    found = client.get(address).data
+    assert (found["base"], found["new"]) == (run, run)
+    assert (found["baseModel"], found["newModel"]) == (first, second)
+    assert (found["lost"], found["gained"]) == (2, 1)
+    for flip in found["flips"]:
+        models = [
+            client.get(f"/api/runs/{run}/results/{flip[side][0]}").data["model"]
+            for side in ("baseResults", "newResults")
+        ]
+        assert models == [first, second]
+    swapped = client.get(f"/api/compare?base={run}&new={run}&model={quote(second)}&newModel={quote(first)}").data
+    assert (swapped["lost"], swapped["gained"]) == (1, 2)
+    assert swapped["difference"] == pytest.approx(-found["difference"])
+
+
+def test_latency_stands_beside_latency(client: Client) -> None:
+    assert client.store
+    times = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+    base = add_run(client.store, ["passed"] * 7, times=times)
+    new = add_run(client.store, ["passed"] * 7, times=[each + 0.25 for each in times])
+    data = client.get(f"/api/compare?base={base}&new={new}").data
+    ComparisonShape.model_validate(data)
+    (found,) = data["times"]
+    assert (found["what"], found["unit"], found["cases"], found["proven"]) == ("total time", "seconds", 7, True)
+    assert (found["base"], found["new"]) == ([pytest.approx(0.4)] * 2, [pytest.approx(0.65)] * 2)
+    assert found["difference"] == [pytest.approx(0.25)] * 2
+    assert found["interval"] == [pytest.approx(0.25)] * 2
+    assert found["sentence"] == "Slower: total time went from 400 ms to 650 ms, and that is proven."
+    assert "median difference +250 ms (95 % interval +250 ms to +250 ms, 7 cases" in found["detail"]
+    assert (data["words"], data["askedDifferently"], data["verdict"]) == ([], [], "no_change")
+    few = [add_run(client.store, ["passed"] * 2, model="few") for _ in range(2)]
+    (found,) = client.get(f"/api/compare?base={few[0]}&new={few[1]}").data["times"]
+    assert (found["interval"], found["proven"], found["sentence"]) == (None, False, "")
+
+
+def test_of_calls_it_is_told_how_long_callers_waited_and_how_they_were_asked(client: Client) -> None:
+    assert client.store
+    base, new = add_calls(client.store, 0.3, "voice"), add_calls(client.store, 2.0, "voice+phone")
+    data = client.get(f"/api/compare?base={base}&new={new}").data
+    ComparisonShape.model_validate(data)
+    (found,) = data["times"]
+    assert (found["what"], found["sentence"]) == (
+        "voice to voice",
+        "Slower: voice to voice went from 300 ms to 2.00 s, and that is proven.",
+    )
+    (words,) = data["words"]
+    assert (words["what"], words["unit"], words["words"]) == ("misheard words", "share of words", [80, 80])
+    assert data["askedDifferently"] == [{"what": "variants", "base": "voice", "new": "voice+phone"}]
+
+
+def add_calls(store: Store, waited_s: float, variant: str) -> str:
+    """Store a run of eight calls whose callers waited so long."""
+    cases = [case(number) for number in range(8)]
+    run = store.create_run(Plan("mine", None, (Target("m", "fake-voice", "m"),), variants=(variant,)), cases)
+    counts = {"substitutions": 1, "deletions": 0, "insertions": 0, "reference_words": 10}
+    evidence = {
+        "times": {"lines": [{"voice_to_voice_s": waited_s, "first_audible_s": 1 + waited_s}]},
+        "words": {"heard": {"words": counts, "characters": counts}, "references": []},
+    }
+    checks = (Check("contains", "1", Outcome.PASSED, ""), Check("call", "1", Outcome.PASSED, "", None, evidence))
+    reply = Reply("x", total_s=9.0, call=Call("sha256:a", "sha256:b"))
+    made = [Result(Key(case_digest(of), "m", variant), of.id, reply, None, checks, None, None) for of in cases]
+
+    async def write() -> None:
+        async with store.writer(run.id, lambda _: None) as writer:
+            await writer.put(made)
+
+    asyncio.run(write())
+    store.finish(run.id, None, "finished")
+    return run.id
 
 
 def test_pages_of_one_comparison_are_worked_out_once_until_a_run_is_judged_again(

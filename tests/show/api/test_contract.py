@@ -229,3 +229,31 @@ def test_who_hangs_up_in_the_middle_leaves_no_traceback(client: Client, caplog: 
     time.sleep(0.3)
     assert "Traceback" not in caplog.text
     assert "incident" not in caplog.text
+
+
+def test_whoever_stops_in_the_middle_is_told_and_holds_no_place(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pramana.show.api.gate.STALLED_S", 0.3)
+    parts = urlsplit(client.url)
+    assert parts.hostname
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=10)
+    connection.putrequest("POST", "/api/scenarios/validate")
+    connection.putheader("Content-Type", "application/yaml")
+    connection.putheader("Content-Length", "1000")
+    connection.endheaders()
+    connection.send(b"scenarios:")
+    answer = connection.getresponse()
+    assert (answer.status, b'"code":"timeout"' in answer.read()) == (408, True)
+    connection.close()
+
+
+def test_a_stream_is_not_ended_by_that(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pramana.show.api.gate.STALLED_S", 0.2)
+    began = time.monotonic()
+    assert client.get("/api/events?seconds=1").status == 200
+    assert time.monotonic() - began >= 1
+
+
+def test_no_origin_stands_for_all_others(client: Client) -> None:
+    assert client.patch("/api/settings", {"corsOrigins": ["http://*"]}).status == 400

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from sqlalchemy import text
 
 from pramana.errors import InvalidInput
+from pramana.show.api.admin import MeShape, ServerShape
 from pramana.show.api.gate import Gate
 from pramana.show.api.serving import AT_ONCE, FRESH_S, PROBED_S, WAITING, Serving
 from pramana.show.cli import pramana
@@ -224,6 +225,84 @@ def test_settings_are_all_taken_or_none(client: Client) -> None:
     assert client.get("/api/settings").data["refuseUnverified"] is False
     assert client.patch("/api/settings", {"refuseUnverified": True}).data["refuseUnverified"] is True
     assert client.patch("/api/settings", {"refuseUnverified": None}).data["refuseUnverified"] is False
+
+
+# ── Who asks, and whom ──
+
+
+def test_whoever_asks_is_told_who_they_are(guarded: Client, tmp_path: Path) -> None:
+    for role in ("viewer", "editor", "admin"):
+        found = guarded.with_token(role).get("/api/me").data
+        assert MeShape.model_validate(found).model_dump() == {"name": role, "role": role, "tokens_required": True}
+    assert guarded.get("/api/me").status == 401
+    with serve(f"sqlite:///{tmp_path / 'other.sqlite3'}") as alone:
+        assert alone.get("/api/me").data == {"name": "local", "role": "admin", "tokensRequired": False}
+
+
+def test_a_server_says_what_it_is_to_who_may_look(guarded: Client, tmp_path: Path) -> None:
+    found = guarded.with_token("viewer").get("/api/server").data
+    ServerShape.model_validate(found)
+    assert (found["database"], found["tokensRequired"], found["forThisMachineAlone"]) == ("sqlite", True, False)
+    assert found["address"] == urlsplit(guarded.url).netloc
+    assert guarded.get("/api/server").status == 401
+    with serve(f"sqlite:///{tmp_path / 'other.sqlite3'}", api_only=True) as alone:
+        other = alone.get("/api/server").data
+        assert (other["forThisMachineAlone"], other["privateAddressesAllowed"], other["runsHere"]) == (
+            True,
+            True,
+            False,
+        )
+
+
+def test_settings_say_what_would_hold_had_nobody_decided_and_wrong_ones_where_they_are(client: Client) -> None:
+    client.patch("/api/settings", {"requestsPerMinute": 77})
+    found = client.get("/api/settings").json
+    assert (found["data"]["requestsPerMinute"], found["meta"]["defaults"]["requestsPerMinute"]) == (77, 1_200)
+    for wrong in ("javascript:x", "https://bench.example/path", "bench.example", "https://a b"):
+        said = client.patch("/api/settings", {"corsOrigins": ["https://bench.example", wrong]})
+        assert (said.status, said.json["details"][0]["path"]) == (400, "corsOrigins[1]")
+        assert "expected https://HOST" in said.error
+
+
+# ── Pages: a browser's cookie instead of a header ──
+
+
+@pytest.mark.parametrize("path", ["/", "/runs", "/docs", "/openapi.json", "/sign-in"])
+def test_an_old_cookie_makes_a_stranger_of_a_browser_and_not_an_error(guarded: Client, path: str) -> None:
+    """Here are no pages behind the gate, so that most are not found; what matters is that it lets them through."""
+    old = {"Cookie": "pramana_token=pramana_" + "x" * 43}
+    assert guarded.get(path, headers=old).status in (200, 404)
+    assert Client(guarded.url, "pramana_" + "x" * 43).get(path).status == 401  # a program is told
+    assert guarded.get("/api/runs", headers=old).status == 401
+
+
+def test_a_cookie_does_what_its_token_may_and_pages_of_other_hosts_cannot_use_it(guarded: Client) -> None:
+    admin = guarded.with_token("admin")
+    cookie = {"Cookie": f"other=1; pramana_token={admin.token}"}
+    body = {"name": "by cookie", "role": "viewer"}
+    assert guarded.post("/api/tokens", body, headers=cookie).status == 201
+    for origin in (
+        "https://bench.example",
+        "null",
+        f"{guarded.url}0",
+        guarded.url.replace("http:", "https:") + ".evil",
+    ):
+        assert guarded.post("/api/tokens", body, headers={**cookie, "Origin": origin}).status == 403
+    assert guarded.post("/api/tokens", body, headers={**cookie, "Origin": guarded.url}).status == 201
+    assert len(admin.get("/api/tokens").data) == 3
+    for broken in ("pramana_token=", "pramana_token", "=;;=", 'pramana_token="; $x'):
+        assert guarded.get("/api/runs", headers={"Cookie": broken}).status == 401
+
+
+def test_the_parts_of_a_page_count_against_nobody_and_wrong_tokens_against_their_address(guarded: Client) -> None:
+    admin = guarded.with_token("admin")
+    assert admin.patch("/api/settings", {"requestsPerMinute": 5}).status == 200
+    old = {"Cookie": "pramana_token=pramana_" + "x" * 43}
+    assert {guarded.get("/_nicegui/some/script.js", headers=old).status for _ in range(20)} == {404}
+    found = [guarded.get("/sign-in", headers=old).status for _ in range(6)]
+    assert (found[0], found[-1]) == (404, 429)
+    assert {guarded.get("/_nicegui/some/script.js", headers=old).status for _ in range(20)} == {404}
+    assert admin.get("/api/me").status == 200
 
 
 # ── Who else can be reached from here ──

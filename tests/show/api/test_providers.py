@@ -20,7 +20,7 @@ from pramana.providers.loopback.openai import OpenAIWire
 from pramana.providers.loopback.pipecat import PipecatAgent
 from pramana.providers.loopback.script import Script
 from pramana.providers.loopback.voice import VoiceLoopback
-from pramana.show.api.providers import ProviderShape, reach_of
+from pramana.show.api.providers import ProviderShape, WorthShape, reach_of
 from pramana.show.cli import pramana
 
 from .served import Client, serve
@@ -196,6 +196,52 @@ def test_nothing_to_change_is_told(client: Client) -> None:
     assert "nothing is named" in client.patch("/api/providers/my-vllm", {}).error
 
 
+def test_what_is_wrong_is_told_at_its_field(client: Client) -> None:
+    agent = {"id": "mine", "kind": "websocket", "arguments": {"description": "name: x"}}
+    for body, path in (
+        ({**MINE, "id": "Wrong"}, "id"),
+        ({**MINE, "kind": "opena"}, "kind"),
+        ({**MINE, "baseUrl": "ftp://models.example"}, "baseUrl"),
+        ({**MINE, "baseUrl": "http://me:word@models.example"}, "baseUrl"),
+        ({**MINE, "apiKey": "a\nb"}, "apiKey"),
+        ({"id": "bot", "kind": "pipecat", "apiKey": KEY}, "arguments.model"),
+        ({"id": "my-cascade", "kind": "cascade", "arguments": {"model": "x"}}, "arguments.model"),
+        ({**agent, "kind": "openai", "id": "my-openai", "arguments": {"description": AGENT}}, "arguments.description"),
+    ):
+        assert client.post("/api/providers", body).json["details"][0]["path"] == path
+    said = client.post("/api/providers", agent).json["details"][0]
+    assert (said["file"], said["line"]) == ("description", 1)
+
+
+def test_a_description_is_checked_without_being_kept(guarded: Client) -> None:
+    viewer = guarded.with_token("viewer")
+    good = viewer.post("/api/providers/validate", {"description": AGENT})
+    WorthShape.model_validate(good.data)
+    assert good.data == {"valid": True, "problems": []}
+    found = viewer.post("/api/providers/validate", {"description": AGENT.replace("greets: true", "greats: true")}).data
+    assert found["valid"] is False
+    assert "greats" in found["problems"][0]["message"] + found["problems"][0]["path"]
+    assert AGENT.splitlines()[found["problems"][0]["line"] - 1] == "greets: true"
+    assert viewer.post("/api/providers/validate", {"description": "[" * 500}).data["valid"] is False
+    assert viewer.get("/api/providers").data == []
+
+
+def test_which_keys_the_environment_has_is_told_and_never_what_they_are(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.delenv("DEEPGRAM_API_KEY", raising=False)
+    found = client.get("/api/providers")
+    told = {each["variable"]: each for each in found.json["meta"]["environment"]}
+    assert told["OPENAI_API_KEY"] == {
+        "variable": "OPENAI_API_KEY",
+        "set": True,
+        "kinds": ["openai", "openai-responses", "cascade", "openai-realtime"],
+    }
+    assert told["DEEPGRAM_API_KEY"]["set"] is False
+    assert KEY.encode() not in found.body
+
+
 # ── Testing ──
 
 
@@ -216,7 +262,7 @@ def test_one_that_does_not_is_told_with_the_reason_and_the_time(client: Client, 
     assert "refused the key (401)" in found.error
     assert "set the key of the provider my-vllm" in found.error
     assert found.json["details"][0]["path"] == "my-vllm"
-    assert found.json["latencyMs"] > 0
+    assert found.json["latencyMs"] == found.json["details"][0]["latencyMs"] > 0
     client.post("/api/providers", {"id": "gone", "kind": "openai", "baseUrl": "http://127.0.0.1:9/v1", "apiKey": KEY})
     unreached = client.post("/api/providers/gone/test")
     assert (unreached.status, unreached.json["code"]) == (503, "unreachable")

@@ -1,17 +1,23 @@
 """Runs through the API: made, carried out in the background, shown, cancelled, resumed, deleted, exported."""
 
+import asyncio
 import csv
 import io
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from pramana.analyse.intervals import wilson
+from pramana.model import Check, Outcome, Result
 from pramana.show.api.run_shapes import EstimateShape, ResultDetailShape, ResultShape, RunDetailShape, RunShape
+from pramana.store.runs import Store
 
 from .served import Client, serve
+from .test_models import add_run, case
 
 SCENARIOS = """
 version: "1.0"
@@ -40,6 +46,29 @@ def ended(client: Client, run_id: str, within: float = 20.0) -> Any:
             return found
         assert time.monotonic() < deadline, found
         time.sleep(0.05)
+
+
+def copy_runs(store: Store, number: int) -> None:
+    """Store so many more runs like the first, with the same results."""
+    from sqlalchemy import func, insert, select
+
+    from pramana.store.schema import results, run_cases, runs, scorings
+
+    with store._database.writing() as connection:
+        row = dict(connection.execute(select(runs).order_by(runs.c.run_no)).mappings().first() or {})
+        first, last = row.pop("run_no"), connection.execute(select(func.max(runs.c.run_no))).scalar_one()
+        places = range(last + 1, last + 1 + number)
+        connection.execute(insert(runs), [{**row, "run_no": each, "id": f"copy-{each:07}"} for each in places])
+        for table in (scorings, run_cases, results):
+            found = [dict(each) for each in connection.execute(select(table).where(table.c.run_no == first)).mappings()]
+            for each in found:
+                each.pop("seq", None)
+            connection.execute(insert(table), [{**each, "run_no": place} for place in places for each in found])
+
+
+def _wilson(passed: float, total: float) -> list[float]:
+    found = wilson(passed, total)
+    return [found.low, found.high]
 
 
 def started(client: Client, **body: Any) -> str:
@@ -121,6 +150,77 @@ def test_runs_are_listed_newest_first_by_filters(either: Client) -> None:
         ("pageSize=1&page=2", [first]),
     ):
         assert [each["id"] for each in either.get(f"/api/runs?{query}").data] == ids, query
+
+
+def test_a_list_tells_how_results_ended_where_it_is_asked_to(either: Client) -> None:
+    assert either.store
+    one = add_run(either.store, ["passed"] * 7 + ["failed"] * 2 + ["errored"])
+    twice = add_run(either.store, ["passed", "passed", "failed", "failed"], repeats=2)
+    two = started(either, models=["fake:echo", "fake:rejected=1"], judge="fake:fixed=YES", repeats=2)
+    ended(either, two)
+    plain = either.get("/api/runs").data
+    assert {(each["outcomes"], each["passRate"], each["interval"]) for each in plain} == {(None, None, None)}
+    listed = either.get("/api/runs?outcomes=true").data
+    for each in listed:
+        RunShape.model_validate(each)
+    found = {each["id"]: each for each in listed}
+    assert found[one]["outcomes"] == {"passed": 7, "failed": 2, "errored": 1, "unscored": 0, "skipped": 0}
+    assert (found[one]["passRate"], found[one]["interval"]) == (7 / 9, _wilson(7, 9))
+    assert (found[twice]["passRate"], found[twice]["interval"]) == (0.5, _wilson(1, 2))  # two cases, asked twice
+    for run_id in (one, twice, two):  # a list and a page of its run never differ
+        overall = either.get(f"/api/runs/{run_id}").data["summary"]["overall"]
+        assert found[run_id]["passRate"] == overall["passRate"]
+        assert found[run_id]["interval"] == overall["interval"]
+        assert found[run_id]["outcomes"] == {name: overall[name] for name in found[run_id]["outcomes"]}
+    assert found[two]["outcomes"]["errored"] == 20
+
+
+def test_outcomes_of_a_list_follow_what_is_stored_and_judged_again(either: Client) -> None:
+    assert either.store
+    made = [result for _, result in either.store.results(add_run(either.store, ["passed", "failed"] * 3))]
+    run = either.store.create_run(either.store.runs()[0].plan, [case(number) for number in range(6)])
+
+    def seen() -> Any:
+        (found,) = either.get(f"/api/runs?outcomes=true&text={run.id}").data
+        return found["stored"], found["outcomes"]["passed"], found["outcomes"]["failed"], found["passRate"]
+
+    async def write(some: Sequence[Result]) -> None:
+        assert either.store
+        async with either.store.writer(run.id, lambda _: None) as writer:
+            await writer.put(some)
+
+    assert seen() == (0, 0, 0, None)
+    for until, amounts in ((1, (1, 1, 0, 1.0)), (2, (2, 1, 1, 0.5)), (6, (6, 3, 3, 0.5))):
+        asyncio.run(write(made[:until][-4:]))
+        assert seen() == amounts
+        assert seen() == amounts
+    passed = (Check("llm_judge", "1", Outcome.PASSED, "after all"),)
+    with either.store.scoring(run.id, "again") as scoring:
+        scoring.add([(each.key, passed) for each in made[:2]])
+        assert seen() == (6, 3, 3, 0.5)  # not finished yet
+    assert seen() == (6, 4, 2, 4 / 6)
+
+
+def test_a_list_of_ten_thousand_runs_takes_hardly_longer_than_one_of_a_hundred(client: Client) -> None:
+    assert client.store
+    add_run(client.store, ["passed"] * 7 + ["failed"] * 2 + ["errored"])
+
+    def median(filters: str) -> float:
+        times = []
+        for _ in range(9):
+            began = time.perf_counter()
+            assert len(client.get(f"/api/runs?outcomes=true{filters}").data) == 50
+            times.append(time.perf_counter() - began)
+        return sorted(times)[4]
+
+    wanted = ("", "&page=2", "&status=finished", "&model=fake", "&suite=mine", "&text=mine")
+    copy_runs(client.store, 99)
+    few = {filters: median(filters) for filters in wanted}
+    copy_runs(client.store, 9_900)
+    assert client.get("/api/runs?outcomes=true").json["meta"]["total"] == 10_000
+    for filters in wanted:  # what filters plans reads all of them: some milliseconds more, which no page shows
+        allowed = 1.5 * few[filters] + (0.01 if filters in ("", "&page=2") else 0.1)
+        assert median(filters) < allowed, (filters, allowed)
 
 
 def test_a_dry_run_estimates_and_stores_nothing(client: Client) -> None:

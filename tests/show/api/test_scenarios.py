@@ -17,7 +17,14 @@ from pramana.errors import InvalidInput
 from pramana.load.api_scenario import api_names, to_api, write_api_scenarios
 from pramana.load.problems import Problems
 from pramana.load.scenario import Scenario, parse_scenarios
-from pramana.show.api.scenarios import DeletedShape, ImportedShape, LibraryShape, ScenarioShape, ValidatedShape
+from pramana.show.api.scenarios import (
+    DeletedShape,
+    FacetsShape,
+    ImportedShape,
+    LibraryShape,
+    ScenarioShape,
+    ValidatedShape,
+)
 from pramana.show.scenarios import checked
 
 from .served import Answer, Client, program
@@ -637,3 +644,47 @@ def test_whatever_a_field_holds_it_is_taken_or_refused(fields: dict[str, Any]) -
     with suppress(InvalidInput):
         kept = checked({**NEW, **fields})
         ScenarioShape.model_validate({**json.loads(json.dumps(kept)), "createdAt": "", "updatedAt": ""})
+
+
+# ── What pages need ──
+
+
+def test_a_document_is_shown_as_it_was_understood(guarded: Client) -> None:
+    viewer = guarded.with_token("viewer")
+    wrong = document("good", "Bad_One", tags="[x]")
+    found = viewer.post("/api/scenarios/validate?read=true", {"yaml": wrong}).data
+    ValidatedShape.model_validate(found)
+    assert (found["valid"], found["scenarios"], [each["id"] for each in found["read"]]) == (False, 1, ["good"])
+    assert found["read"][0] == {
+        **DEFAULTS, "id": "good", "name": "Test", "type": "task-completion", "prompt": "Hello",
+        "expectedOutcome": "Response", "tags": ["x"],
+    }  # fmt: skip
+    assert "read" not in viewer.post("/api/scenarios/validate", {"yaml": wrong}).data
+
+
+def test_facets_count_what_scenarios_can_be_chosen_by(either: Client) -> None:
+    assert either.get("/api/scenario-facets").data == {"type": {}, "difficulty": {}, "language": {}, "tag": {}}
+    imported(either, document("a", "b", tags='[x, "日本 \\"語\\"", x]', language="ja"))
+    imported(either, document("c", tags="[x]", difficulty="hard"))
+    found = either.get("/api/scenario-facets").data
+    FacetsShape.model_validate(found)
+    assert found == {
+        "type": {"task-completion": 3},
+        "difficulty": {"hard": 1, "medium": 2},
+        "language": {"en": 1, "ja": 2},
+        "tag": {"x": 3, '日本 "語"': 2},
+    }
+
+
+def test_a_change_can_be_bound_to_what_was_read(either: Client) -> None:
+    seen = either.post("/api/scenarios", NEW).data["updatedAt"]
+    mine = {**NEW, "prompt": "Mine."}
+    later = either.patch("/api/scenarios/ferry", {"prompt": "Theirs."}).data["updatedAt"]
+    for refused in (
+        either.put(f"/api/scenarios/ferry?ifUpdatedAt={seen}", mine),
+        either.patch(f"/api/scenarios/ferry?ifUpdatedAt={seen}", {"prompt": "Mine."}),
+    ):
+        assert (refused.status, refused.json["code"]) == (409, "conflict")
+        assert f"was changed at {later}" in refused.error
+    assert either.get("/api/scenarios/ferry").data["prompt"] == "Theirs."
+    assert either.put(f"/api/scenarios/ferry?ifUpdatedAt={later}", mine).data["prompt"] == "Mine."

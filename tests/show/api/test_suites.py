@@ -139,6 +139,21 @@ def test_cases_come_by_the_page_or_as_the_file(client: Client) -> None:
         assert client.get(f"/api/suites/team-1/full{wrong}").status == 400
 
 
+def test_cases_are_found_by_their_id_and_what_they_ask(client: Client) -> None:
+    chat = line(
+        7, id="CHAT-1", input=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Größe?"}]
+    )
+    client.post("/api/suites", {"version": "team-1", "tiers": {"smoke": f"{jsonl(30)}{chat}\n"}})
+
+    def found(text: str, more: str = "") -> list[str]:
+        return [each["id"] for each in client.get(f"/api/suites/team-1/smoke?text={text}{more}").data]
+
+    assert found("factual-00") == [f"factual-00{number}" for number in range(10)]
+    assert found("chat") == found("BRIEF") == found("gr%C3%B6sse") == ["CHAT-1"]
+    assert found("number%201", "&pageSize=2&page=2") == ["factual-011", "factual-012"]
+    assert client.get("/api/suites/team-1/smoke?text=nothing").json["meta"]["total"] == 0
+
+
 def test_hashes_are_those_that_everybody_computes(client: Client, tmp_path: Path) -> None:
     client.post("/api/suites", MINE)
     (tmp_path / "smoke.jsonl").write_text(jsonl(3), encoding="utf-8")

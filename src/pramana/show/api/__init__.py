@@ -17,6 +17,7 @@ from pramana.show.api import (
     admin,
     audio,
     badge,
+    calls,
     community,
     compare,
     documentation,
@@ -24,10 +25,12 @@ from pramana.show.api import (
     events,
     health,
     models,
+    prices,
     providers,
     runs,
     scenarios,
     suites,
+    weights,
 )
 from pramana.show.api.gate import Gate
 from pramana.show.api.run_shapes import brief
@@ -42,12 +45,15 @@ ROUTERS = (
     audio.router,
     suites.router,
     providers.router,
+    prices.router,
     models.router,
     community.router,
     badge.router,
     runs.router,
+    calls.router,
     events.router,
     compare.router,
+    weights.router,
 )
 
 
@@ -76,6 +82,7 @@ def make_routes(serving: Serving) -> FastAPI:
         finally:
             serving.closing.set()
             fresh.cancel()
+            app.state.pulls.close()
             if jobs:
                 await asyncio.to_thread(jobs.close)
 
@@ -92,6 +99,7 @@ def make_routes(serving: Serving) -> FastAPI:
     app.state.serving = serving
     app.state.findings = Findings(serving.store)
     app.state.comparisons = compare.Comparisons(serving.store)
+    app.state.pulls = weights.Pulls()
     app.state.tail = Tail(serving, brief)
     serving.store.when_written(app.state.tail.wake)
     envelope.install(app, [route for router in ROUTERS for route in router.routes])

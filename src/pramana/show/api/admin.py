@@ -1,19 +1,30 @@
-"""`/api/me`: who asks. `/api/tokens` and `/api/settings`: what only an administrator decides."""
+"""`/api/me`: who asks; `/api/server`: whom. `/api/tokens` and `/api/settings`: what only an administrator decides."""
 
-from typing import Any, Literal
+import re
+from importlib.metadata import version
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Response
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from pramana.errors import InvalidInput
 from pramana.show.api.envelope import Body, Shape, answer, camel, documented
 from pramana.show.api.serving import Admin, Here, Viewer
-from pramana.store.preferences import Preferences
+from pramana.store.preferences import ORIGIN, Preferences
 from pramana.store.tokens import LONGEST_NAME, Token
 
 router = APIRouter(tags=["administration"])
 _Role = Literal["viewer", "editor", "admin"]
+
+
+def _checked_origin(said: str) -> str:
+    if not re.fullmatch(ORIGIN, said):
+        raise ValueError("it is no address of a page's server; expected https://HOST, with a port perhaps, and no path")
+    return said
+
+
+_Origin = Annotated[str, Field(max_length=300), AfterValidator(_checked_origin)]
 
 
 class MeShape(Shape):
@@ -22,6 +33,19 @@ class MeShape(Shape):
     name: str
     role: _Role
     tokens_required: bool = Field(description="Whether everybody needs a token here")
+
+
+class ServerShape(Shape):
+    """What the server is."""
+
+    version: str
+    database: Literal["sqlite", "postgresql"]
+    address: str = Field(description="Where it listens")
+    allowed_hosts: list[str] = Field(description="Names by which it is reached besides")
+    for_this_machine_alone: bool = Field(description="Whether nobody else can reach it")
+    tokens_required: bool
+    private_addresses_allowed: bool = Field(description="Whether models and recordings may be at private addresses now")
+    runs_here: bool = Field(description="Whether this process carries runs out, or leaves that to another")
 
 
 class TokenShape(Shape):
@@ -69,13 +93,31 @@ class SettingsBody(Body):
     requests_per_minute: int | None = Field(None, ge=1, le=1_000_000)
     largest_body_mb: int | None = Field(None, ge=1, le=1_024)
     largest_upload_mb: int | None = Field(None, ge=1, le=10_240)
-    cors_origins: list[str] | None = Field(None, max_length=100)
+    cors_origins: list[_Origin] | None = Field(None, max_length=100)
 
 
 @router.get("/api/me", summary="Who I am", **documented(MeShape))
 async def me(here: Here, who: Viewer) -> Response:
     """Return who asks, and what they may do: a viewer reads, an editor changes, an admin decides."""
     return answer({"name": who.name, "role": who.role, "tokensRequired": here.tokens_required})
+
+
+@router.get("/api/server", summary="What the server is", **documented(ServerShape))
+async def server(here: Here, _: Viewer) -> Response:
+    """Return what this process is and who can reach it; `/api/health` says whether it can do its work."""
+    host = f"[{here.host}]" if ":" in here.host else here.host
+    return answer(
+        {
+            "version": version("pramana"),
+            "database": here.store.kind,
+            "address": f"{host}:{here.port}",
+            "allowedHosts": list(here.allowed_hosts),
+            "forThisMachineAlone": here.for_this_machine_alone,
+            "tokensRequired": here.tokens_required,
+            "privateAddressesAllowed": here.private_addresses_allowed(),
+            "runsHere": not here.api_only,
+        }
+    )
 
 
 @router.get("/api/tokens", summary="List tokens", **documented(list[TokenShape]))
@@ -99,8 +141,8 @@ def revoke_token(token_id: str, here: Here, _: Admin) -> Response:
 
 @router.get("/api/settings", summary="Read the settings", **documented(Settings))
 def read_settings(here: Here, _: Admin) -> Response:
-    """Return what holds now."""
-    return answer(_settings(here.store.decisions.read()))
+    """Return what holds now; `meta.defaults` is what would, had nobody decided."""
+    return answer(_settings(here.store.decisions.read()), {"defaults": _settings(Preferences())})
 
 
 @router.patch("/api/settings", summary="Change settings", **documented(Settings))

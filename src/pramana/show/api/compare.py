@@ -10,9 +10,11 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from pydantic.alias_generators import to_camel
 
+from pramana.errors import InvalidInput, Problem
 from pramana.show.api.envelope import PageNumber, PageSize, Shape, answer, camel, documented, page_of
 from pramana.show.api.serving import Here, Viewer
-from pramana.show.comparing import Source, as_data, compared, of_run
+from pramana.show.comparing import ModelUnclear, OtherCases, Source, as_data, compared, of_run
+from pramana.show.measured import measured, proven
 from pramana.store.runs import Store
 
 router = APIRouter(tags=["compare"])
@@ -32,6 +34,8 @@ class FlipShape(Shape):
     base_passed: int
     new_passed: int
     repeats: int
+    base_results: list[int] = Field(description="The numbers of its results, as GET /api/runs/RUN/results/SEQ has them")
+    new_results: list[int]
 
 
 class NamedShape(Shape):
@@ -56,11 +60,54 @@ class ApartNamedShape(Shape):
     cases: list[ApartShape]
 
 
+_Ends = Annotated[list[float | None], Field(min_length=2, max_length=2)]
+
+
+class ChangeShape(Shape):
+    """Something that was measured on both sides, case by case. An end that is not known is null."""
+
+    what: str = Field(description="total time, time to first token, voice to voice, misheard words …")
+    unit: Literal["seconds", "share of words"]
+    cases: int = Field(description="Compared, each with itself")
+    only_base: int = Field(description="Cases that were measured before and not now")
+    base: _Ends = Field(description="The median over cases, of words the pooled rate; two ends where it is not known")
+    new: _Ends
+    difference: _Ends = Field(description="The median of the cases' differences, of words that of the rates")
+    interval: _Ends | None = Field(description="Of the difference, at 95 %; null where there are too few cases")
+    proven: bool
+    method: str
+    sentence: str = Field(description="A proven change in plain words; empty otherwise")
+    detail: str = Field(description="The numbers in words")
+
+
+class TimeShape(ChangeShape):
+    """How long both took."""
+
+    ratio: _Ends
+
+
+class WordsShape(ChangeShape):
+    """How many words of the calls were wrong."""
+
+    p_value: float | None
+    words: list[int] = Field(description="That the rates are of, before and now")
+
+
+class AskedShape(Shape):
+    """Something in which the two were asked differently."""
+
+    what: str
+    base: str
+    new: str
+
+
 class ComparisonShape(Shape):
     """What came of it."""
 
     base: str
     new: str
+    base_model: str = Field(description="As it was typed")
+    new_model: str
     verdict: Literal["regression", "improvement", "no_change", "inconclusive"]
     sentence: str = Field(description="The answer in plain words; show it first")
     detail: str
@@ -80,6 +127,9 @@ class ComparisonShape(Shape):
     apart: ApartNamedShape
     only_base: NamedShape
     only_new: NamedShape
+    times: list[TimeShape]
+    words: list[WordsShape] = Field(description="Of calls")
+    asked_differently: list[AskedShape]
 
 
 @dataclass(slots=True)
@@ -107,9 +157,10 @@ class Comparisons:
                 self._kept.popitem(last=False)
         with made.lock:  # who asks for the same waits for it, and does not work it out beside
             if made.data is None:
-                made.data = as_data(
-                    *compared(before, after, any_suite=any_suite, any_judge=any_judge, how="anySuite=true")
-                )
+                found = compared(before, after, any_suite=any_suite, any_judge=any_judge)
+                made.data = as_data(found)
+                for said, change in zip(made.data["measured"], found.changed, strict=True):
+                    said |= {"sentence": proven(change), "detail": measured(change)}
             return made.data
 
     def _state(self, source: Source) -> tuple[Any, ...]:
@@ -134,17 +185,35 @@ async def compare_runs(
 ) -> Response:
     """Pair the cases of two runs and weigh the evidence; of runs with several models, name one.
 
-    Cases that changed come in pages, those that pass less often first.
+    Cases that changed come in pages, those that pass less often first. What has to be chosen before they can be
+    compared is the `path` of a refusal's details: model, newModel or anySuite.
     """
     made: Comparisons = request.app.state.comparisons
 
     def work() -> Response:
-        before = of_run(here.store, base, model)
-        after = of_run(here.store, new, new_model or model)
-        data = made.of(before, after, any_suite=any_suite, any_judge=any_judge)
+        before = _side(here.store, base, model, "model")
+        after = _side(here.store, new, new_model or model, "newModel")
+        try:
+            data = made.of(before, after, any_suite=any_suite, any_judge=any_judge)
+        except OtherCases:
+            raise _to_choose(
+                "the two are not known to have been asked the same cases; compare what both have by anySuite=true",
+                "anySuite",
+            ) from None
         return _told(before, after, data, page, page_size)
 
     return await here.heavy(work)
+
+
+def _side(store: Store, run: str, model: str | None, parameter: str) -> Source:
+    try:
+        return of_run(store, run, model)
+    except ModelUnclear as error:
+        raise _to_choose(str(ModelUnclear(error.where, error.models, parameter)), parameter) from None
+
+
+def _to_choose(message: str, parameter: str) -> InvalidInput:
+    return InvalidInput(message, [Problem(message, parameter)])
 
 
 def _told(before: Source, after: Source, data: dict[str, Any], page: int, page_size: int) -> Response:
@@ -153,17 +222,21 @@ def _told(before: Source, after: Source, data: dict[str, Any], page: int, page_s
     told = {
         name: data[name]
         for name in data
-        if name not in ("lost", "gained", "excluded", "apart", "only_base", "only_new")
+        if name not in ("lost", "gained", "excluded", "apart", "only_base", "only_new", "measured")
     }
     return answer(
         {
             "base": _run_id(before),
             "new": _run_id(after),
+            "baseModel": before.name.partition(" ")[2],
+            "newModel": after.name.partition(" ")[2],
             **camel(told),
             "lost": len(data["lost"]),
             "gained": len(data["gained"]),
             "flips": camel(flips),
             **{to_camel(name): _named(data[name]) for name in ("excluded", "apart", "only_base", "only_new")},
+            "times": [camel(each) for each in data["measured"] if each["unit"] == "seconds"],
+            "words": [camel(each) for each in data["measured"] if each["unit"] != "seconds"],
         },
         meta,
     )

@@ -210,7 +210,10 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
     async def framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101
-        said = {404: "there is nothing at this address", 405: "this address does not take this method"}
+        said = {
+            404: "there is nothing at this address; /docs shows what there is",
+            405: "this address does not take this method",
+        }
         text, headers = said.get(error.status_code) or str(error.detail), dict(error.headers or {})
         if error.status_code == 405:  # the framework names the methods of the first route only
             there = [each for each in routes if isinstance(each, Route) and each.path_regex.match(request.url.path)]

@@ -41,6 +41,8 @@ LOOKED_UP = 4
 """Tokens at once: each takes a connection to the store."""
 REMEMBERED = 10_000
 """Tokens and addresses: a stranger who invents some must not fill our memory."""
+STALLED_S = 30.0
+"""How long a request may pause before its end: who sends a byte a minute would hold a place for ever."""
 _SECURITY = (
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
@@ -53,6 +55,10 @@ NOTHING_ELSE = "default-src 'none'; frame-ancestors 'none'"
 
 class TooLarge(HTTPException):
     """More was sent than is taken; of this kind, since the framework hides any other that is raised while it reads."""
+
+
+class TooSlow(HTTPException):
+    """Whoever sends has stopped in the middle; of this kind for the same reason."""
 
 
 class Gate:
@@ -94,6 +100,8 @@ class Gate:
             await self._app(scope, self._bounded(scope, receive), noting)
         except TooLarge:
             await self._refuse(self._too_large(scope), scope, receive, send)
+        except TooSlow as error:
+            await self._refuse(refuse(408, str(error.detail)), scope, receive, send)
         except Exception as error:
             if "pramana.told" in scope:
                 return
@@ -150,6 +158,9 @@ class Gate:
 
     async def _stranger_or_too_fast(self, scope: Scope, headers: Headers) -> "Response | None":
         """Find out who asks, and refuse them before anything that they have sent is read."""
+        if _is_part_of_pages(scope):
+            scope["pramana.who"] = STRANGER
+            return None
         secret = _shown(headers)
         needed = self._serving.tokens_required
         found: Who | None = STRANGER if needed else OWNER
@@ -161,13 +172,11 @@ class Gate:
                 found = await self._look_up(secret)
             if found is None and not needed:
                 found = OWNER  # somebody's old cookie: here nobody needs one
-            if found is None and _is_page(scope["path"]):
-                found = STRANGER  # the page asks for another token, as of anybody who brings none
+            if found is None and _is_page(scope["path"]) and "authorization" not in headers:
+                found = STRANGER  # a browser's old cookie: the page asks for another, as of anybody who brings none
         scope["pramana.who"] = found or STRANGER
         if found is None:
             return _unauthorized("nobody knows this token; it may have been revoked")
-        if _is_part_of_pages(scope):
-            return None
         if (limited := self._too_fast(scope, found)) is not None:
             return limited
         if found.role is None and not self._is_open(scope["path"]):
@@ -255,13 +264,20 @@ class Gate:
         return f"a {what} may have {self._most(scope) >> 20} MB at most; send less at once"
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
-        most, taken = self._most(scope), 0
+        most, taken, whole = self._most(scope), 0, scope["type"] != "http"
 
         async def receiving() -> Message:
-            nonlocal taken
-            message = await receive()
+            nonlocal taken, whole
+            if whole:  # what is waited for now is news that the other end has gone
+                return await receive()
+            try:
+                async with asyncio.timeout(STALLED_S):
+                    message = await receive()
+            except TimeoutError:
+                raise TooSlow(408, f"nothing more of this request has come for {STALLED_S:g} s") from None
             if message["type"] == "http.request":
                 taken += len(message.get("body", b""))
+                whole = not message.get("more_body", False)
                 if taken > most:
                     raise TooLarge(413, self._too_much(scope))
             return message

@@ -9,16 +9,18 @@ from typing import Any, Literal
 from fastapi import APIRouter, Response
 from pydantic import Field
 
+from pramana import settings
 from pramana.errors import InvalidInput, PramanaError, Problem, Unavailable, visible
 from pramana.load.agent import parse_agent, plain
 from pramana.load.problems import Problems
 from pramana.model import Target
+from pramana.providers.description import Description
 from pramana.providers.destination import destination
-from pramana.providers.names import CALLED, WITHOUT_ACCOUNT, Accounts, Registered, open_provider, resolve
+from pramana.providers.names import CALLED, VARIABLES, WITHOUT_ACCOUNT, Accounts, Registered, open_provider, resolve
 from pramana.providers.registered import KINDS, LONGEST, checked
 from pramana.providers.voice import Dial
 from pramana.run.accounts import Reach, accounts_of
-from pramana.show.api.envelope import Body, Shape, answer, documented, refuse
+from pramana.show.api.envelope import Body, Detail, Shape, answer, as_detail, documented, refuse
 from pramana.show.api.serving import Admin, Editor, Here, Serving, Viewer
 from pramana.store.providers import Known
 
@@ -86,6 +88,19 @@ class ChangeBody(Body):
     api_key: str | None = Field(None, min_length=1, max_length=LONGEST_KEY)
 
 
+class DescriptionBody(Body):
+    """A description that is only looked at."""
+
+    description: str | dict[str, Any]
+
+
+class WorthShape(Shape):
+    """What a description is worth."""
+
+    valid: bool
+    problems: list[Detail]
+
+
 class ProbeBody(Body):
     """What to test it with."""
 
@@ -99,8 +114,12 @@ def reach_of(serving: Serving) -> Reach:
 
 @router.get("/api/providers", summary="List providers", **documented(list[ProviderShape]))
 def list_providers(here: Here, _: Viewer) -> Response:
-    """Return every registered provider, by id; never a key."""
-    return answer([_provider(each) for each in here.store.providers.list()])
+    """Return every registered provider, by id; never a key.
+
+    `meta.environment` says which keys of the server's own environment are set, by the name of the variable, and for
+    which kinds they are; never a value.
+    """
+    return answer([_provider(each) for each in here.store.providers.list()], {"environment": _environment()})
 
 
 @router.post("/api/providers", summary="Register a provider", **documented(ProviderShape, 409, status=201))
@@ -122,6 +141,14 @@ def create_provider(body: ProviderBody, here: Here, _: Admin) -> Response:
 def rotate_keys(here: Here, _: Admin) -> Response:
     """Lock every stored key anew by the newest key of PRAMANA_SECRET_KEY; the older ones can then be dropped."""
     return answer({"rotated": here.store.providers.rotate()})
+
+
+@router.post("/api/providers/validate", summary="Check a description", **documented(WorthShape))
+def validate_description(body: DescriptionBody, _: Viewer) -> Response:
+    """Say what is wrong with the description of an agent, each problem at its line and column; nothing is kept."""
+    problems = Problems()
+    found = _parsed(body.description, problems)
+    return answer({"valid": found is not None, "problems": [as_detail(each) for each in problems.kept]})
 
 
 @router.get("/api/providers/{provider_id}", summary="Read a provider", **documented(ProviderShape, 404))
@@ -149,7 +176,7 @@ def change_provider(provider_id: str, body: ChangeBody, here: Here, _: Admin) ->
             has_key=body.api_key is not None if "api_key" in named else known.key_set,
         )
         if known.key_set and "api_key" not in named and _goes_to(made) != _goes_to(known):
-            raise InvalidInput(
+            raise _wrong_key(
                 "its address changes, and a key goes only to the address that it was given for; send apiKey as well, "
                 "the same or a new one, or null for none"
             )
@@ -181,9 +208,9 @@ def probe_provider(provider_id: str, here: Here, _: Editor, body: ProbeBody | No
         models = asyncio.run(_probe(target, accounts_of(reach, PROBE_S)))
     except PramanaError as error:
         said = visible(str(error))
-        return refuse(
-            503, said, code=error.code, details=[{"path": provider_id, "message": said}], latencyMs=_since(began)
-        )
+        taken = _since(began)
+        detail = {"path": provider_id, "message": said, "latencyMs": taken}
+        return refuse(503, said, code=error.code, details=[detail], latencyMs=taken)
     return answer({"status": "healthy", "latencyMs": _since(began), "models": models})
 
 
@@ -222,16 +249,24 @@ def _described(given: str | dict[str, Any] | None) -> dict[str, Any] | None:
     if given is None:
         return None
     problems = Problems()
-    found = parse_agent(given if isinstance(given, str) else json.dumps(given), problems, "description")
+    found = _parsed(given, problems)
     if found is None:
         raise InvalidInput.of(problems.kept or [Problem("it does not fit", "description")], problems.errors)
     return plain(found)
 
 
+def _parsed(given: str | dict[str, Any], problems: Problems) -> Description | None:
+    return parse_agent(given if isinstance(given, str) else json.dumps(given), problems, "description")
+
+
 def _checked_key(key: str | None) -> str | None:
     if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
-        raise InvalidInput("the key has a line break, a blank at its end or a letter that no key has; copy it again")
+        raise _wrong_key("the key has a line break, a blank at its end or a letter that no key has; copy it again")
     return key
+
+
+def _wrong_key(message: str) -> InvalidInput:
+    return InvalidInput(message, [Problem(message, "apiKey")])
 
 
 def _goes_to(one: Known | Registered) -> tuple[Any, ...]:
@@ -239,6 +274,17 @@ def _goes_to(one: Known | Registered) -> tuple[Any, ...]:
     described: Mapping[str, Any] = one.description or {}
     where = destination(one.kind, one.base_url, one.description, one.model)
     return one.base_url, described.get("base_url"), described.get("url"), where
+
+
+def _environment() -> list[dict[str, Any]]:
+    """Return the variables that hold keys of those that need no registering, and whether each is set."""
+    kinds: dict[str, list[str]] = {}
+    for kind, known in VARIABLES.items():
+        for variable in known.keys:
+            kinds.setdefault(variable, []).append(kind)
+    return [
+        {"variable": name, "set": settings.variable(name) is not None, "kinds": some} for name, some in kinds.items()
+    ]
 
 
 def _provider(known: Known) -> dict[str, Any]:

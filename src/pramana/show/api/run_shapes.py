@@ -9,9 +9,20 @@ from typing import Any, Literal
 from pydantic import Field
 
 from pramana.analyse.estimate import Estimate
-from pramana.analyse.summary import Summary, why
+from pramana.analyse.summary import Rate, Summary, why
 from pramana.model import Assertion, Case, Outcome, Result, Run, RunStatus, Target
 from pramana.show.api.envelope import Shape, camel
+from pramana.store.history import Ended
+
+
+class OutcomesShape(Shape):
+    """How many results ended how."""
+
+    passed: int
+    failed: int
+    errored: int
+    unscored: int
+    skipped: int
 
 
 class RunShape(Shape):
@@ -35,6 +46,9 @@ class RunShape(Shape):
     owner: Literal["cli", "server"]
     creator: str | None
     cancel_requested: bool
+    outcomes: OutcomesShape | None = Field(description="In a list with `outcomes=true`; otherwise null")
+    pass_rate: float | None = Field(description="Of the results with a verdict; null without any")
+    interval: list[float] | None = Field(description="Wilson's 95 % interval of it, with cases as the units")
 
 
 class TargetShape(Shape):
@@ -69,7 +83,7 @@ class RunDetailShape(RunShape):
     summary: dict[str, Any] | None = Field(description="Pass rates with their intervals, tokens, cost, times, reasons")
     aggregates: dict[str, Any] | None = Field(
         description="count, mean, median, p95, standardDeviation, min and max of latencySeconds and, of calls, of "
-        "voiceToVoiceSeconds: overall, byProvider, byModel"
+        "voiceToVoiceSeconds: overall, byProvider, byModel; histogram and histogramByModel: from, to and count of bins"
     )
 
 
@@ -139,8 +153,8 @@ _ASKED_AS = {"categories": "type", "tags": "tag", "difficulties": "difficulty", 
 """What a plan's filters are called where a run is asked for."""
 
 
-def of_run(run: Run) -> dict[str, Any]:
-    """Return a run for a list."""
+def of_run(run: Run, ended: Ended | None = None) -> dict[str, Any]:
+    """Return a run for a list; how its results ended, where that was counted."""
     plan = run.plan
     return {
         "id": run.id,
@@ -161,6 +175,20 @@ def of_run(run: Run) -> dict[str, Any]:
         "owner": run.owner,
         "creator": run.creator,
         "cancelRequested": run.cancelled is not None,
+        **_how_ended(run, ended),
+    }
+
+
+def _how_ended(run: Run, ended: Ended | None) -> dict[str, Any]:
+    if ended is None:
+        return {"outcomes": None, "passRate": None, "interval": None}
+    counts = {outcome.value: ended.outcomes.get(outcome, 0) for outcome in Outcome}
+    rate = Rate(**counts, per_case=run.plan.repeats * max(1, len(ended.ways)))
+    interval = rate.interval
+    return {
+        "outcomes": counts,
+        "passRate": rate.value,
+        "interval": [interval.low, interval.high] if interval else None,
     }
 
 
@@ -200,6 +228,8 @@ def of_spread(data: Mapping[str, Any]) -> dict[str, Any]:
             "overall": camel(times["overall"]),
             "byProvider": {key: camel(value) for key, value in times["by_provider"].items()},
             "byModel": {key: camel(value) for key, value in times["by_model"].items()},
+            "histogram": times["histogram"],
+            "histogramByModel": times["histogram_by_model"],
         }
     return found
 

@@ -247,12 +247,15 @@ def list_runs(
     model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
     suite: Annotated[str | None, Query(max_length=LONGEST_NAME, description="Its name, or the beginning")] = None,
     text: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
+    *,
+    outcomes: Annotated[bool, Query(description="Count how the results of each ended")] = False,
 ) -> Response:
     """Return runs, newest first."""
     found, total = here.store.pages.runs(
         status=status, model=model, suite=suite, text=text, limit=page_size, offset=(page - 1) * page_size
     )
-    return answer([of_run(run) for run in found], page_meta(page, page_size, total))
+    ended = here.store.history.ended(found) if outcomes else [None] * len(found)
+    return answer([of_run(*each) for each in zip(found, ended, strict=True)], page_meta(page, page_size, total))
 
 
 @router.get("/api/runs/{run_id}", summary="Read a run", **documented(RunDetailShape, 404))
@@ -308,11 +311,19 @@ def list_results(
 
 
 @router.get("/api/runs/{run_id}/results/{seq}", summary="Read a result", **documented(ResultDetailShape, 404))
-def read_result(run_id: Named, seq: Annotated[int, Path(ge=0, lt=2**63)], here: Here, _: Viewer) -> Response:
-    """Return all of it: what was asked, what came back, and how it was judged, with the evidence."""
+def read_result(
+    run_id: Named, seq: Annotated[int, Path(ge=0, lt=2**63)], here: Here, _: Viewer, outcome: Outcome | None = None
+) -> Response:
+    """Return all of it: what was asked, what came back, and how it was judged, with the evidence.
+
+    `meta` has the numbers of the results before and after it, with `outcome` of the nearest that ended so.
+    """
     case, result = here.store.pages.result(run_id, seq)
     prompt = here.store.pages.run(run_id).plan.system_prompt
-    return answer({**brief(seq, result), **whole(case, result), "systemPrompt": prompt})
+    before, after = here.store.pages.beside(run_id, seq, outcome)
+    return answer(
+        {**brief(seq, result), **whole(case, result), "systemPrompt": prompt}, {"previous": before, "next": after}
+    )
 
 
 @router.post("/api/runs/{run_id}/cancel", summary="Cancel a run", **documented(RunShape, 404, 409))

@@ -55,8 +55,8 @@ class TurnShape(Shape):
     reference: str | None
 
 
-class ScenarioShape(Shape):
-    """A scenario that is kept."""
+class FieldsShape(Shape):
+    """What a scenario says."""
 
     id: str
     name: str
@@ -71,6 +71,11 @@ class ScenarioShape(Shape):
     reference: str | None
     turns: list[TurnShape] | None
     conditions: str | None
+
+
+class ScenarioShape(FieldsShape):
+    """A scenario that is kept."""
+
     created_at: str
     updated_at: str
 
@@ -98,6 +103,16 @@ class ValidatedShape(Shape):
     valid: bool
     scenarios: int = Field(description="How many of its scenarios are valid")
     problems: list[Detail] = Field(description="Errors, and warnings of what is valid all the same")
+    read: list[FieldsShape] | None = Field(None, description="Those that are valid, where they were asked for")
+
+
+class FacetsShape(Shape):
+    """How many scenarios have what they can be chosen by."""
+
+    type: dict[str, int]
+    difficulty: dict[str, int]
+    language: dict[str, int]
+    tag: dict[str, int]
 
 
 class LibraryShape(Shape):
@@ -185,6 +200,10 @@ def _scenario_body(*required: str) -> dict[str, Any]:
 
 _Fields = Annotated[dict[str, Any], Sent()]
 _NEEDED = ("name", "type", "prompt", "expectedOutcome")
+_Seen = Annotated[
+    str | None,
+    Query(alias="ifUpdatedAt", max_length=40, description="Only if its updatedAt is still this; else 409"),
+]
 
 
 _NAMED: dict[str, tuple[str, tuple[str, ...], str]] = {
@@ -273,13 +292,18 @@ def _whole(request: Request, name: str) -> int:
     openapi_extra=_either(YamlBody),
     **documented(ValidatedShape, 415),
 )
-def validate_scenarios(raw: Annotated[_Raw, Depends(_raw)], _: Viewer) -> Response:
+def validate_scenarios(
+    raw: Annotated[_Raw, Depends(_raw)],
+    _: Viewer,
+    read: Annotated[bool, Query(description="Also answer with the scenarios, as they were understood")] = False,
+) -> Response:
     """Say whether a document could be imported, and everything that is wrong with it, each at its place."""
     problems = Problems()
     data = raw.data if raw.is_yaml else _body(YamlBody, raw).yaml
     placed = keeping.read(data, problems)
     details = [as_detail(each) for each in _sorted(problems)]
-    return answer({"valid": problems.errors == 0, "scenarios": len(placed), "problems": details})
+    found = {"valid": problems.errors == 0, "scenarios": len(placed), "problems": details}
+    return answer({**found, "read": keeping.plain(placed)} if read else found)
 
 
 @router.post(
@@ -386,31 +410,32 @@ def read_scenario(scenario_id: str, here: Here, _: Viewer) -> Response:
     "/api/scenarios/{scenario_id}",
     summary="Replace a scenario",
     openapi_extra=_scenario_body(*_NEEDED),
-    **documented(ScenarioShape, 404),
+    **documented(ScenarioShape, 404, 409),
 )
-def replace_scenario(scenario_id: str, body: _Fields, here: Here, _: Editor) -> Response:
+def replace_scenario(scenario_id: str, body: _Fields, here: Here, _: Editor, seen: _Seen = None) -> Response:
     """Replace all of a scenario: what is left out gets its default."""
     _same_id(scenario_id, body)
-    return _changed(here, scenario_id, {**body, "id": scenario_id}, whole=True)
+    return _changed(here, scenario_id, {**body, "id": scenario_id}, seen, whole=True)
 
 
 @router.patch(
     "/api/scenarios/{scenario_id}",
     summary="Change a scenario",
     openapi_extra=_scenario_body(),
-    **documented(ScenarioShape, 404),
+    **documented(ScenarioShape, 404, 409),
 )
-def change_scenario(scenario_id: str, body: _Fields, here: Here, _: Editor) -> Response:
+def change_scenario(scenario_id: str, body: _Fields, here: Here, _: Editor, seen: _Seen = None) -> Response:
     """Change the fields that are named; null gives a field its default."""
     _same_id(scenario_id, body)
-    return _changed(here, scenario_id, api_names({**body, "id": scenario_id}), whole=False)
+    return _changed(here, scenario_id, api_names({**body, "id": scenario_id}), seen, whole=False)
 
 
-def _changed(here: Serving, scenario_id: str, fields: Mapping[str, Any], *, whole: bool) -> Response:
+def _changed(here: Serving, scenario_id: str, fields: Mapping[str, Any], seen: str | None, *, whole: bool) -> Response:
     def alter(before: dict[str, Any]) -> dict[str, Any]:
         return keeping.checked(fields if whole else {**before, **fields})
 
-    return answer(msgspec.Raw(here.store.scenarios.change(scenario_id, alter)))
+    as_written = seen and seen.replace(" ", "+")  # what a plus becomes in an address that nobody quoted
+    return answer(msgspec.Raw(here.store.scenarios.change(scenario_id, alter, seen=as_written)))
 
 
 def _same_id(scenario_id: str, body: Mapping[str, Any]) -> None:
@@ -439,6 +464,12 @@ def list_deleted_scenarios(here: Here, _: Viewer, page: PageNumber = 1, page_siz
     """Return what can be restored, what was deleted last first."""
     found, total = here.store.scenarios.deleted((page - 1) * page_size, page_size)
     return answer([_deleted(each) for each in found], page_meta(page, page_size, total))
+
+
+@router.get("/api/scenario-facets", summary="What scenarios can be chosen by", **documented(FacetsShape))
+def list_facets(here: Here, _: Viewer) -> Response:
+    """Return how many of all scenarios have each type, difficulty, language and tag that there is."""
+    return answer(here.store.scenarios.facets())
 
 
 # ── The library ──

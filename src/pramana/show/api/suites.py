@@ -32,6 +32,8 @@ MOST_TIERS = 50
 _JSONL = "application/jsonl"
 _HASH = "hash"
 """What no tier may be called: its address is taken."""
+LONGEST_TEXT = 1_000
+_TEXT = "Only cases with this in their id or input, in capitals or not; the whole file is always whole"
 
 
 class TierShape(Shape):
@@ -163,14 +165,26 @@ def read_tier(
     page: PageNumber = 1,
     page_size: PageSize = 50,
     kind: Annotated[Literal["json", "jsonl"], Query(alias="format", description="jsonl: the file itself")] = "json",
+    text: Annotated[str, Query(max_length=LONGEST_TEXT, description=_TEXT)] = "",
 ) -> Response:
     """Return the cases of a tier, in the names of the file, by the page; or the whole file."""
     content = _find(here, version).content(here, tier)
     if kind == "jsonl":
         named = {"Content-Disposition": f'attachment; filename="{tier}.jsonl"'}
         return Response(content, media_type=_JSONL, headers=named)
+    if text:
+        cases, meta = page_of(
+            [each for each in map(json.loads, lines_of(content)) if _holds(each, text)], page, page_size
+        )
+        return answer(cases, meta)
     lines, meta = page_of(list(lines_of(content)), page, page_size)
     return answer([json.loads(line) for line in lines], meta)
+
+
+def _holds(case: dict[str, Any], text: str) -> bool:
+    asked = case["input"]
+    said = [asked] if isinstance(asked, str) else [turn["content"] for turn in asked]
+    return any(text.casefold() in each.casefold() for each in (case["id"], *said))
 
 
 @router.get("/api/suites/{version}/{tier}/hash", summary="The hash of a tier", **documented(TierHashShape, 404))

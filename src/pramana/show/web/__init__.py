@@ -25,12 +25,16 @@ PAGES = (
     "result",
     "compare",
     "scenarios",
-    "editor",
     "importing",
+    "editor",
     "suites",
     "settings",
+    "providers",
+    "provider_forms",
+    "tokens",
+    "prices",
 )
-"""The modules whose pages there are."""
+"""The modules whose pages there are, in the order in which an address is looked up: /scenarios/ID comes last."""
 _API = ("/api", "/audio", "/docs", "/openapi.json")
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -60,11 +64,12 @@ def _install(pages: FastAPI, gate: ASGIApp, routes: FastAPI) -> None:
     """Register every page, and what they ask."""
     import nicegui
 
-    from pramana.show.web import style
+    from pramana.show.web import frame, style
     from pramana.show.web.desk import Api
 
     nicegui.app.state.api = Api(gate, routes.state.tail)
     style.install()
+    frame.install()
     for name in (*PAGES, "sign_in"):
         import_module(f"pramana.show.web.{name}")
     nicegui.ui.run_with(
@@ -100,7 +105,10 @@ def _is_api(path: str) -> bool:
 def _with_policy(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            MutableHeaders(scope=message)["content-security-policy"] = _POLICY
+            headers = MutableHeaders(scope=message)
+            headers["content-security-policy"] = _POLICY
+            # With none at all, browsers hide from us too which page a form was sent from, and the gate asks for that.
+            headers["referrer-policy"] = "same-origin"
         await send(message)
 
     return sending

@@ -6,6 +6,7 @@ socket. So whatever a person may not do, no page can do for them, and a token th
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -26,6 +27,8 @@ THEME = "pramana_theme"
 """The cookie that says light or dark; without it, as the system has it."""
 SETTLED_S = 0.3
 """News within so long are told together."""
+WELCOME_S = 5.0
+"""How often a page that is told of news looks whether whoever looks at it still may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,9 @@ class Desk:
         self.query = request.query_params
         self.address = request.url.path
         """The path of this page, without what follows the question mark."""
+        self.sign_in = sign_in(request)
+        """Where one brings a token, and comes back from."""
         self.theme = request.cookies.get(THEME)
-        shown = token or request.cookies.get(COOKIE)
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(
                 self._api.app,
@@ -72,7 +76,7 @@ class Desk:
                 client=(request.client.host, request.client.port) if request.client else ("?", 0),
             ),
             base_url=f"http://{request.headers.get('host', 'localhost')}",
-            headers={"authorization": f"Bearer {shown}"} if shown else None,
+            headers=_carried(request, token or request.cookies.get(COOKIE)),
             timeout=None,  # noqa: S113 - nothing is between us and the routes, and those have their own limits
         )
 
@@ -102,7 +106,7 @@ class Desk:
         return response.text
 
     async def _ask(self, method: str, path: str, body: Any = None, query: dict[str, Any] | None = None) -> Answer:
-        sent: dict[str, Any] = {"params": _given(query or {})}
+        sent: dict[str, Any] = {"params": _given(query)} if query else {}  # without, those of the path stay
         if body is not None:
             sent |= {"content": msgspec.json.encode(body), "headers": {"content-type": "application/json"}}
         response = await self._client.request(method, path, **sent)
@@ -126,7 +130,8 @@ class Desk:
                     await news.wait()
                     await asyncio.sleep(SETTLED_S)
                     news.clear()
-                    await then()
+                    with suppress(Refused):  # the next news may find the store again; strangers are led away below
+                        await then()
 
         async def listen() -> None:
             telling = background_tasks.create(tell(), name="tell a page of news")
@@ -151,12 +156,29 @@ class Desk:
     def _while_open(self, work: Coroutine[Any, Any, None]) -> None:
         client = ui.context.client
 
+        async def leave() -> None:
+            """End with the token of whoever looks: what is told here passes no gate."""
+            while True:
+                await asyncio.sleep(WELCOME_S)
+                try:
+                    await self.get("/api/me")
+                except Refused as error:
+                    if error.status == 401:
+                        task.cancel()
+                        with client:
+                            ui.navigate.to(self.sign_in)
+                        return
+
         async def begun() -> None:
+            leaving: asyncio.Task[Any] | None = None
             try:
                 await client.connected()
+                leaving = background_tasks.create(leave(), name="whether a page still may be told")
                 with client:
                     await work
             finally:
+                if leaving is not None:
+                    leaving.cancel()
                 work.close()
 
         task = background_tasks.create(begun(), name="news for a page")
@@ -177,6 +199,20 @@ def address(path: str, **query: Any) -> str:
     """
     given = urlencode(_given(query), doseq=True)
     return f"{path}?{given}" if given else path
+
+
+def sign_in(request: Request) -> str:
+    """Return where whoever asks for a page brings a token, and is led back from."""
+    url = request.url
+    return address("/sign-in", to=f"{url.path}?{url.query}" if url.query else url.path)
+
+
+def _carried(request: Request, token: str | None) -> dict[str, str]:
+    """Return what a question to the API carries of the request for the page: who asks, and from where."""
+    found = {name: value for name in ("x-forwarded-for",) if (value := request.headers.get(name, "")).isascii()}
+    if token:  # what is no token of ours anyway may hold what no header can
+        found["authorization"] = f"Bearer {token if token.isascii() and token.isprintable() else 'nobody'}"
+    return {name: value for name, value in found.items() if value}
 
 
 def _given(query: dict[str, Any]) -> dict[str, Any]:

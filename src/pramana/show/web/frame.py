@@ -2,12 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 
-from nicegui import ui
+import nicegui
+from nicegui import Client, ui
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pramana.show.web import parts
-from pramana.show.web.desk import THEME, Desk, Refused, address
+from pramana.show.web.desk import THEME, Desk, Refused
 from pramana.show.web.markup import Child, Safe, foreign, join, link, tag
 
 NAVIGATION = (
@@ -18,6 +19,8 @@ NAVIGATION = (
     ("/suites", "Suites"),
     ("/settings", "Settings"),
 )
+PAGES: dict[str, str] = {}
+"""The title of every page there is, by its path."""
 SLOWEST_S = 60.0
 """How long a page may take to be built."""
 Build = Callable[[Desk], Awaitable[None]]
@@ -27,17 +30,21 @@ def page(path: str, title: str) -> Callable[[Build], Build]:
     """Register a page: it gets a desk, and draws itself within the frame. Strangers are asked for their token first."""
 
     def register(build: Build) -> Build:
+        PAGES[path] = title
+
         @ui.page(path, title=f"{title} · Pramana", response_timeout=SLOWEST_S)
         async def shown(request: Request) -> Response | None:
             desk = Desk(request)
             if desk.who.role is None:
-                return RedirectResponse(address("/sign-in", to=str(request.url).partition(request.url.netloc)[2]), 303)
+                return RedirectResponse(desk.sign_in, 303)
             themed(desk)
             _top(desk)
             with ui.element("main").classes("main").props("id=main tabindex=-1"):
                 try:
                     await build(desk)
                 except Refused as error:
+                    if error.status == 401:  # the token was revoked while the page was built
+                        return RedirectResponse(desk.sign_in, 303)
                     parts.heading(title, 1)
                     parts.trouble(error)
             return None
@@ -45,6 +52,21 @@ def page(path: str, title: str) -> Callable[[Build], Build]:
         return build
 
     return register
+
+
+def install() -> None:
+    """Say of an address that is no page where to go."""
+
+    @nicegui.app.exception_handler(404)
+    async def lost(request: Request, error: Exception) -> Response:
+        del error
+        with Client(ui.page(""), request=request) as client:
+            themed(Desk(request))
+            with ui.element("main").classes("main").props("id=main"):
+                parts.heading("There is no such page", 1)
+                parts.paragraph("What was here may have been deleted, or the address is mistyped.")
+                parts.paragraph(link("/", "To the beginning"))
+        return client.build_response(request, 404)
 
 
 def head(title: Child, about: Child = None, crumbs: tuple[tuple[str, str], ...] = ()) -> ui.element:

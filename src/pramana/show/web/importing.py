@@ -1,1 +1,347 @@
-"""Scenarios brought in from files, folders or the clipboard, with a preview of what would change."""
+"""Scenarios brought in from files, folders or the clipboard, with a preview of what would change.
+
+Every document is checked before anything is sent. Then all of them go in one request, several joined into one, so that
+everything is imported or nothing is. Whatever is refused stays on the page as it was brought.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nicegui import ui
+
+from pramana.load.api_scenario import write_api_scenarios
+from pramana.show.web import frame, parts
+from pramana.show.web.desk import Answer, Desk, Refused
+from pramana.show.web.files import Pick, picker
+from pramana.show.web.library import library
+from pramana.show.web.markup import Child, Safe, foreign, join, link, tag
+from pramana.show.web.scenarios import page_of
+from pramana.show.web.yaml_editor import LONGEST, Checked, YamlEditor, as_lines, check, counted, is_error, listed
+
+ENDINGS = (".yaml", ".yml")
+MODES = {
+    "skip": "Leave what is here: only new ids are imported",
+    "update": "Replace what is here: the whole scenario, and what a document leaves out gets its default",
+    "fail": "Refuse everything if a single id is here already",
+}
+MOST_SHOWN = 100
+PASTED = "what was pasted"
+_FIELDS = {
+    "name": "name", "type": "type", "prompt": "prompt", "expectedOutcome": "expected outcome", "tags": "tags",
+    "promptAudioUrl": "recording", "language": "language", "difficulty": "difficulty", "assert": "assertions",
+    "reference": "reference", "turns": "turns", "conditions": "conditions",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Document:
+    """A document on its way in."""
+
+    name: str
+    checked: Checked
+
+    @property
+    def text(self) -> str:
+        return self.checked.text
+
+
+@frame.page("/scenarios/import", "Import scenarios")
+async def importing(desk: Desk) -> None:
+    """Bring scenarios in."""
+    page = _Importing(desk)
+    frame.head(
+        "Import scenarios",
+        "All of what you bring is imported, or none of it: everything is checked first, and you see what would change.",
+        crumbs=(("/scenarios", "Scenarios"),),
+    )
+    await page.begin()
+    await library(desk)
+
+
+class _Importing:
+    """The page: what was brought, which of it stands in the editor, and what an import would do."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._documents: list[_Document] = []
+        """Those from files; what was pasted is `_pasted`."""
+        self._pasted = _Document(PASTED, Checked(""))
+        self._in_hand = self._pasted
+        self._left_out: Sequence[tuple[str, str]] = ()
+        """Of the last choice: names, and why."""
+        self._mode = "skip"
+        self._turn = 0
+
+    async def begin(self) -> None:
+        parts.heading("What to import")
+        with parts.box("stack"):
+            with parts.box("row"):
+                picker("Choose files", ENDINGS, self._picked)
+                picker("Choose a folder", ENDINGS, self._picked, folder=True)
+                parts.paragraph("or write and paste below. Only .yaml and .yml files are read.", quiet=True)
+            self._files = ui.element("div")
+            self._editor = YamlEditor(
+                self._desk, "YAML to import", "", self._heard, also=self._elsewhere, may_be_empty=True
+            )
+        parts.heading("What becomes of ids that are here already")
+        modes = ui.radio(MODES, value=self._mode, on_change=lambda event: self._chosen(event.value))
+        modes.props('aria-label="What becomes of ids that are here already"').classes("modes")
+        parts.heading("What would change")
+        with parts.box("stack"):
+            self._preview = parts.show(_nothing()).props("role=status")
+            with parts.box("row"):
+                parts.button("Import", self._import, "primary").props("data-saves")
+
+    # ── What was brought ──
+
+    async def _picked(self, pick: Pick) -> None:
+        """Take files beside those that are here; one of the same name replaces the earlier."""
+        for each in pick.files:
+            try:
+                found = await check(self._desk, as_lines(each.data.decode()))
+            except UnicodeDecodeError as error:
+                line = each.data.count(b"\n", 0, error.start) + 1
+                found = Checked("", [{"message": "this is no text in UTF-8", "line": line, "column": 1}])
+            self._documents = [old for old in self._documents if old.name != each.name]
+            self._documents.append(_Document(each.name, found))
+        self._left_out = [*((name, "it is no .yaml or .yml file") for name in pick.ignored), *pick.failed]
+        if not pick.files:
+            parts.tell("There is no .yaml or .yml file in what you chose", "warning")
+        await self._editor.check()
+
+    def _list_files(self) -> None:
+        self._files.clear()
+        with self._files:
+            if self._documents:
+                parts.heading("What you brought", 3)
+            for each in [*([self._pasted] if self._documents and self._pasted.text.strip() else []), *self._documents]:
+                self._list_file(each)
+            if self._left_out:
+                named = (tag("li", foreign(name, 200), f": {why}") for name, why in self._left_out[:MOST_SHOWN])
+                said = f"{len(self._left_out):,} left out"
+                parts.show(tag("details", tag("summary", said), tag("ul", named, class_="ids small")))
+
+    def _list_file(self, document: _Document) -> None:
+        async def leave_out() -> None:
+            self._documents = [each for each in self._documents if each is not document]
+            if document is self._pasted:
+                document.checked = Checked("")
+            await self._take_in_hand(self._pasted if document is self._in_hand else self._in_hand)
+
+        problems = self._problems(document)
+        with parts.box("file"):
+            parts.show(_verdict(document, problems))
+            with parts.box("row"):
+                if document is self._in_hand:
+                    parts.show(tag("span", "in the editor", class_="quiet small"))
+                elif 0 < len(document.text) <= LONGEST:
+                    parts.button(
+                        "Open in the editor", lambda: self._take_in_hand(document), small=True,
+                        label=f"Open {document.name} in the editor",
+                    )  # fmt: skip
+                parts.button("Leave out", leave_out, "plain", small=True, label=f"Leave {document.name} out")
+            if document is not self._in_hand and problems:
+                parts.show(listed(problems[:MOST_SHOWN], buttons=False)).classes("problems small")
+
+    async def _take_in_hand(self, document: _Document) -> None:
+        self._in_hand = document
+        await self._editor.put(document.text)
+
+    async def _heard(self, checked: Checked) -> None:
+        """Take what stands in the editor now."""
+        own = [each for each in checked.problems if "elsewhere" not in each]
+        self._in_hand.checked = Checked(checked.text, own, checked.read)
+        self._list_files()
+        await self._tried()
+
+    def _all(self) -> list[_Document]:
+        return [each for each in (self._pasted, *self._documents) if each.text.strip() or each.checked.problems]
+
+    def _problems(self, document: _Document) -> list[dict[str, Any]]:
+        return [*document.checked.problems, *self._twice(document)]
+
+    def _elsewhere(self, checked: Checked) -> list[dict[str, Any]]:
+        return self._twice(_Document(self._in_hand.name, checked))
+
+    def _twice(self, document: _Document) -> list[dict[str, Any]]:
+        """Return which ids of a document stand in an earlier one too: only one of the two can be kept."""
+        if not document.checked.valid:
+            return []
+        first: dict[str, str] = {}
+        for each in self._all():
+            if each.name == document.name:
+                break
+            for scenario in each.checked.read:
+                first.setdefault(scenario["id"], each.name)
+        return [
+            {
+                "message": f"id {each} stands in {first[each]} too; only one of them can be kept",
+                "elsewhere": True,
+                **line_of(document.text, each),
+            }
+            for scenario in document.checked.read
+            if (each := scenario["id"]) in first
+        ]
+
+    # ── What would change, and doing it ──
+
+    async def _chosen(self, mode: str) -> None:
+        self._mode = mode
+        await self._tried()
+
+    async def _tried(self) -> None:
+        """Show what an import would do."""
+        self._turn += 1
+        turn = self._turn
+        shown = await self._what_would_change()
+        if turn == self._turn:
+            self._preview.set_content(shown)
+
+    async def _what_would_change(self) -> Safe:
+        documents = self._all()
+        if not documents:
+            return _nothing()
+        if wrong := [each for each in documents if any(map(is_error, self._problems(each)))]:
+            return tag(
+                "p", "Nothing can be imported yet: mend ", join((foreign(each.name) for each in wrong), ", "), " first."
+            )
+        try:
+            done = await self._sent(documents, dry_run=True)
+        except Refused as error:
+            return self._refused(error, documents)
+        return _changes(done.data, await self._differences(done.data))
+
+    async def _sent(self, documents: Sequence[_Document], *, dry_run: bool) -> Answer:
+        """Send everything by one request: a document as it is, several as one."""
+        one = len(documents) == 1
+        text = documents[0].text if one else "".join(write_api_scenarios([_scenarios(documents)]))
+        return await self._desk.post("/api/scenarios/import", {"yaml": text, "mode": self._mode, "dryRun": dry_run})
+
+    async def _differences(self, would: dict[str, Any]) -> dict[str, list[str]]:
+        """Return what differs in each scenario that would be replaced."""
+        ids = would["updated"][:MOST_SHOWN]
+        if not ids:
+            return {}
+        there = {each["id"]: each for each in (await self._desk.get("/api/scenarios", id=ids, pageSize=500)).data}
+        return {
+            each["id"]: [words for name, words in _FIELDS.items() if each[name] != there[each["id"]][name]]
+            for each in would["scenarios"]
+            if each["id"] in there
+        }
+
+    def _refused(self, error: Refused, documents: Sequence[_Document]) -> Safe:
+        said = tag("p", "Nothing would be imported: ", foreign(str(error)), class_="warn trouble")
+        if error.status != 409 or not error.details:
+            return said
+        every = _scenarios(documents)
+        places = []
+        for each in error.details[:MOST_SHOWN]:
+            index = each["path"].removeprefix("scenarios[").partition("]")[0]
+            scenario = every[int(index)] if index.isdigit() else every[0]
+            name, text = next((each.name, each.text) for each in documents if scenario in each.checked.read)
+            line = line_of(text, scenario["id"])["line"]
+            places.append(tag("li", foreign(name), f", line {line:,}: ", foreign(each["message"])))
+        return join([said, tag("ul", places, class_="ids small")])
+
+    async def _import(self) -> None:
+        await self._editor.check()
+        documents = self._all()
+        if not documents:
+            parts.tell("There is nothing to import: choose files, or paste a document", "warning")
+            return
+        if any(is_error(problem) for each in documents for problem in self._problems(each)):
+            parts.tell("Nothing was imported: mend what is marked first", "negative")
+            return
+        try:
+            done = (await self._sent(documents, dry_run=False)).data
+        except Refused as error:
+            self._preview.set_content(self._refused(error, documents))
+            raise
+        self._documents, self._pasted = [], _Document(PASTED, Checked(""))
+        self._left_out = ()
+        self._editor.keep("")
+        await self._take_in_hand(self._pasted)
+        self._preview.set_content(_done(done))
+        parts.tell("Imported", "positive")
+
+
+def _scenarios(documents: Sequence[_Document]) -> list[dict[str, Any]]:
+    return [scenario for each in documents for scenario in each.checked.read]
+
+
+def line_of(text: str, scenario_id: str) -> dict[str, int]:
+    """Return where an id stands, as well as one can tell without reading YAML.
+
+    >>> line_of("scenarios:\\n- id: a\\n- id: b\\n", "b")
+    {'line': 3, 'column': 3}
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        key, _, value = line.partition(":")
+        if key.strip("- \t\"'") == "id" and value.partition(" #")[0].strip(" \t\"'") == scenario_id:
+            return {"line": number, "column": line.index("id") + 1}
+    return {"line": 1, "column": 1}
+
+
+# ── Words ──
+
+
+def _nothing() -> Safe:
+    return tag("p", "Nothing yet: choose files, or paste a document.", class_="quiet")
+
+
+def _verdict(document: _Document, problems: Sequence[dict[str, Any]]) -> Safe:
+    count = len(document.checked.read)
+    wrong = any(map(is_error, problems))
+    said = counted(problems) if wrong else f"{count:,} scenario{'' if count == 1 else 's'}"
+    sign = tag("b", "✗" if wrong else "✓", aria_hidden="true")
+    verdict = tag("span", sign, " ", said, class_=f"outcome {'failed' if wrong else 'passed'}")
+    return join([foreign(document.name, 200), verdict], " ")
+
+
+def _changes(would: dict[str, Any], differences: dict[str, list[str]]) -> Safe:
+    def updated(scenario_id: str) -> Child:
+        if scenario_id not in differences:
+            return None
+        changed = differences[scenario_id]
+        return f" ({', '.join(changed)})" if changed else " (nothing differs)"
+
+    return join(
+        [
+            _some("would be new", would["imported"]),
+            _some("would be replaced", would["updated"], updated),
+            _some("would stay as it is", would["skipped"], plural="would stay as they are"),
+        ]
+    )
+
+
+def _done(done: dict[str, Any]) -> Safe:
+    return join(
+        [
+            tag("p", tag("b", "Done. "), link("/scenarios", "See all scenarios")),
+            _some("is new", done["imported"], plural="are new", links=True),
+            _some("was replaced", done["updated"], plural="were replaced", links=True),
+            _some("stayed as it was", done["skipped"], plural="stayed as they were", links=True),
+        ]
+    )
+
+
+def _some(
+    words: str,
+    ids: Sequence[str],
+    note: Callable[[str], Child] = lambda _: None,
+    *,
+    plural: str | None = None,
+    links: bool = False,
+) -> Safe:
+    """Return how many scenarios something is said of, and which."""
+    if not ids:
+        return Safe("")
+
+    def named(each: str) -> Safe:
+        found = tag("span", foreign(each, 120), class_="mono")
+        return tag("li", link(page_of(each), found) if links else found, note(each))
+
+    head = f"1 scenario {words}" if len(ids) == 1 else f"{len(ids):,} scenarios {plural or words}"
+    more = tag("li", f"and {len(ids) - MOST_SHOWN:,} more") if len(ids) > MOST_SHOWN else None
+    return join([tag("p", tag("b", head)), tag("ul", map(named, ids[:MOST_SHOWN]), more, class_="ids small")])

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from nicegui import ui
 
-from pramana.show.web.desk import Refused
+from pramana.show.web.desk import Refused, sign_in
 from pramana.show.web.markup import Safe, foreign, join, tag
 
 Kind = Literal["", "primary", "danger", "plain"]
@@ -59,7 +59,10 @@ def guarded(act: Callable[..., Any]) -> Callable[..., Any]:
             if isawaitable(result):
                 await result
         except Refused as error:
-            tell(sentence(error), "negative")
+            if error.status == 401:  # a token that was revoked, or the first one that was made
+                ui.navigate.to(sign_in(ui.context.client.request))
+            else:
+                tell(sentence(error), "negative")
 
     return handled
 

@@ -1,1 +1,198 @@
 """One result: what was asked, what came back, how it was judged, and how it sounds."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from pramana.show import figures
+from pramana.show.web import frame, parts, waveform
+from pramana.show.web.desk import Desk, Refused, address
+from pramana.show.web.markup import Child, Safe, block, foreign, join, link, outcome, tag, tiles
+from pramana.show.web.run_results import cost, pretty, took, which
+
+COLUMNS = 800
+"""Of a waveform."""
+
+
+@frame.page("/runs/{run_id}/results/{seq}", "Result")
+async def result(desk: Desk) -> None:
+    """Show one result, and the ways to those beside it."""
+    run_id, seq = quote(desk.path["run_id"], safe=""), quote(desk.path["seq"], safe="")
+    run = (await desk.get(f"/api/runs/{run_id}", summary=False)).data
+    found = await desk.get(f"/api/runs/{run_id}/results/{seq}", outcome=desk.query.get("outcome"))
+    data = found.data
+    frame.titled(f"{data['caseId']} {run['suite']}")
+    crumbs = (("/runs", "Runs"), (f"/runs/{run['id']}", run["suite"][:80]))
+    with frame.head(foreign(data["caseId"], 200), _about(run, data), crumbs):
+        parts.show(_beside(desk, run["id"], found.meta), classes="row")
+    if data["failure"]:
+        parts.show(tag("p", foreign(data["failure"]["message"]), " ", _code(data["failure"]["code"]), class_="warn"))
+    if data["audio"]:
+        await _call(desk, run["id"], data)
+    else:
+        parts.show(_written(data))
+    parts.show(_checks(data["checks"]))
+    parts.show(tag("h2", "Numbers"))
+    parts.show(_numbers(data))
+    parts.show(_rest(run, data))
+
+
+# ── Where it stands ──
+
+
+def _about(run: Mapping[str, Any], data: Mapping[str, Any]) -> Safe:
+    of, case = which(run, data), data["case"]
+    facets = [case["category"], case["difficulty"], case["language"], *case["tags"]]
+    told = [outcome(data["outcome"]), *([foreign(of)] if of else [foreign(data["model"], 80)])]
+    told += [foreign(case["name"], 200)] if case["name"] and case["name"] != case["id"] else []
+    told += [foreign(each, 80) for each in facets if each]
+    return join(told, " · ")
+
+
+def _beside(desk: Desk, run_id: str, meta: Mapping[str, Any]) -> Safe:
+    wanted = desk.query.get("outcome")
+    so = f" {wanted}" if wanted else ""
+
+    def to(seq: int | None, words: str) -> Safe | None:
+        at = address(f"/runs/{run_id}/results/{seq}", outcome=wanted)
+        return None if seq is None else link(at, words, class_="btn")
+
+    back = f"{address(f'/runs/{run_id}', outcome=wanted)}#results"
+    return join(
+        [
+            to(meta["previous"], f"← Previous{so}"),
+            to(meta["next"], f"Next{so} →"),
+            link(back, f"All{so} results", class_="btn"),
+        ]
+    )
+
+
+def _code(words: str) -> Safe:
+    return tag("span", words, class_="mono quiet")
+
+
+# ── What was said ──
+
+
+async def _call(desk: Desk, run_id: str, data: Mapping[str, Any]) -> None:
+    parts.heading("Call")
+    try:
+        call = (await desk.get(f"/api/runs/{run_id}/results/{data['seq']}/call", columns=COLUMNS)).data
+    except Refused as error:  # the words are here all the same
+        parts.show(tag("p", foreign(parts.sentence(error)), class_="warn"))
+        parts.show(_written(data))
+        return
+    waveform.player(call)
+    prompt = data["systemPrompt"]
+    parts.show(join([*_system(prompt), *_expected(data["case"])]))
+
+
+def _written(data: Mapping[str, Any]) -> Safe:
+    case, reply = data["case"], data["reply"]
+    asked = [
+        join([tag("h3", turn["role"].capitalize()), block(turn["text"], f"Said by the {turn['role']}")])
+        for turn in case["turns"]
+    ]
+    answered = block(reply["text"], "Answer") if reply else tag("p", "There is no answer.", class_="quiet")
+    return tag(
+        "div",
+        tag("section", tag("h2", "Asked"), _system(data["systemPrompt"]), asked),
+        tag("section", tag("h2", "Answered"), answered, _expected(case)),
+        class_="halves",
+    )
+
+
+def _system(prompt: str | None) -> list[Safe]:
+    return [tag("h3", "System prompt"), block(prompt, "System prompt")] if prompt else []
+
+
+def _expected(case: Mapping[str, Any]) -> Iterator[Safe]:
+    wanted = [*case["ideals"], *([case["expectedOutcome"]] if case["expectedOutcome"] else [])]
+    stated = case["assertion"]
+    if not wanted and not stated:
+        return
+    yield tag("h3", "Expected")
+    if stated:
+        yield tag("p", "By ", tag("b", foreign(stated["type"], 80)), class_="quiet small")
+    for number, each in enumerate(wanted, 1):
+        yield block(each, f"Expected, {number}" if len(wanted) > 1 else "Expected")
+    if stated and stated["schema"] is not None:
+        yield tag("details", tag("summary", "Schema"), pretty(stated["schema"], "Schema"))
+    if stated and stated["judgePrompt"]:
+        yield tag("details", tag("summary", "What the judge is asked"), block(stated["judgePrompt"], "Judge's prompt"))
+
+
+# ── How it was judged ──
+
+
+def _checks(checks: list[Mapping[str, Any]]) -> Safe:
+    if not checks:
+        return join([tag("h2", "Checks"), tag("p", "Nothing checked it.", class_="quiet")])
+    return join([tag("h2", "Checks"), tag("ul", (tag("li", _check(each)) for each in checks), class_="checks")])
+
+
+def _check(check: Mapping[str, Any]) -> Safe:
+    value = [f"value {check['value']:.6g}"] if check["value"] is not None else []
+    return tag(
+        "div",
+        tag("div", outcome(check["outcome"]), tag("b", foreign(check["name"], 80)), class_="row"),
+        tag("p", foreign(check["reason"])),
+        tag("p", " · ".join([*value, f"version {check['version']}"]), class_="quiet small"),
+        tag("details", tag("summary", "Evidence"), pretty(check["evidence"], f"Evidence of {check['name'][:80]}"))
+        if check["evidence"]
+        else None,
+        class_="card",
+    )
+
+
+# ── Numbers, and what is left ──
+
+
+def _numbers(data: Mapping[str, Any]) -> Safe:
+    reply = data["reply"]
+    if not reply:
+        return tag("p", "Nothing was answered, so nothing was timed, counted or paid.", class_="quiet")
+    cached = f"{reply['cachedTokens']:,} from the provider's cache" if reply["cachedTokens"] else ""
+    some: list[tuple[str, Child, Child]] = [
+        ("Took", took(data), ""),
+        ("First token", figures.duration(data["firstTokenSeconds"]), ""),
+        ("Tokens in", _count(data["inputTokens"]), cached),
+        ("Tokens out", _count(data["outputTokens"]), ""),
+        ("Cost", cost(data), "" if data["costUsd"] is not None else "no price is known"),
+    ]
+    return tiles(some)
+
+
+def _count(tokens: int | None) -> str:
+    return "unknown" if tokens is None else f"{tokens:,}"
+
+
+def _rest(run: Mapping[str, Any], data: Mapping[str, Any]) -> Safe:
+    reply = data["reply"] or {}
+    said: list[tuple[str, Child]] = [("Model", foreign(data["model"], 200)), ("Variant", data["variant"])]
+    said += [("Repeat", f"{data['repeat'] + 1} of {run['repeats']}")] if run["repeats"] > 1 else []
+    said += [
+        (name, foreign(str(reply[key]), 300))
+        for name, key in (
+            ("Served by", "servedModel"),
+            ("Fingerprint", "fingerprint"),
+            ("Ended because", "finishReason"),
+        )
+        if reply.get(key)
+    ]
+    if reply.get("droppedParameters"):
+        said.append(("Would not take", foreign(", ".join(reply["droppedParameters"]))))
+    said += [
+        (name, tag("span", data[key], class_="mono"))
+        for name, key in (("Case digest", "caseDigest"), ("Result hash", "resultHash"), ("Digest", "digest"))
+        if data[key]
+    ]
+    facts = tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in said), class_="sheet")
+    raw = reply.get("raw")
+    return join(
+        [
+            facts,
+            tag("details", tag("summary", "Raw response"), pretty(raw, "Raw response")) if raw is not None else None,
+            tag("p", link(f"/api/runs/{run['id']}/results/{data['seq']}", "All of it as JSON"), class_="small"),
+        ]
+    )

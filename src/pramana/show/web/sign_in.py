@@ -1,4 +1,10 @@
-"""Bringing one's token: it goes into a cookie that no script can read, and out of it again."""
+"""Bringing one's token: it goes into a cookie that no script can read, and out of it again.
+
+A plain form, so that password managers know it and nothing but the browser sends it. What it brings is looked up as the
+token of any request is, by the gate, which also counts who tries too many.
+"""
+
+from typing import Literal
 
 import nicegui
 from nicegui import ui
@@ -12,6 +18,14 @@ from pramana.show.web.markup import tag
 
 LASTS_S = 30 * 24 * 3600
 """How long a browser keeps a token; whoever revokes it ends it at once."""
+LONGEST = 2_000
+"""Characters of an address that one is led back to."""
+Why = Literal["wrong", "often", "away"]
+_SAID: dict[Why, str] = {
+    "wrong": "Nobody knows this token. It may be mistyped, or revoked.",
+    "often": "Too many tokens were tried from here. Wait a minute, and try again.",
+    "away": "The server cannot look up tokens now. Try again in a minute.",
+}
 
 
 @ui.page("/sign-in", title="Sign in · Pramana")
@@ -20,20 +34,29 @@ async def sign_in(request: Request) -> Response | None:
     desk, to = Desk(request), _within(request.query_params.get("to"))
     if desk.who.role is not None:
         return RedirectResponse(to, 303)
+    why = _SAID.get(request.query_params.get("why"))  # type: ignore[call-overload] # whatever an address says
     frame.themed(desk)
     with ui.element("main").classes("main narrow").props("id=main"), parts.box("card stack"):
-        parts.show(tag("h1", "Sign in"))
-        if "wrong" in request.query_params:
+        parts.show(tag("h1", "Sign in to Pramana"))
+        if why:
             with parts.box("warn trouble", role="alert"):
-                parts.paragraph("Nobody knows this token. It may be mistyped, or revoked.")
-        parts.paragraph("This server asks who you are. An administrator makes a token for you with ", quiet=True)
-        parts.show(tag("p", tag("span", "pramana token create NAME --role editor", class_="mono")))
+                parts.paragraph(why)
         with ui.element("form").props('method=post action="/sign-in"').classes("stack"):
             parts.show(tag("label", "Your token", for_="token"))
-            ui.element("input").props("id=token name=token type=password required autocomplete=current-password")
-            hidden = ui.element("input").props("type=hidden name=to")
-            hidden.props["value"] = to
-            parts.native_button("Sign in")
+            ui.element("input").props(
+                "id=token name=token type=password required autofocus autocomplete=current-password spellcheck=false"
+            )
+            # A name that nobody fills in, by which password managers keep the token.
+            named = ui.element("input").classes("visually-hidden").props("name=username autocomplete=username")
+            named.props('tabindex=-1 aria-hidden=true value="Pramana"')
+            ui.element("input").props("type=hidden name=to").props["value"] = to
+            with parts.box("row"):
+                parts.native_button("Sign in")
+        parts.paragraph(
+            "This server asks who you are. An administrator makes a token for you in Settings, or on its machine:",
+            quiet=True,
+        )
+        parts.show(tag("p", tag("code", "pramana token create NAME --role editor", class_="mono")))
     return None
 
 
@@ -43,30 +66,39 @@ async def bring(request: Request) -> Response:
     form = await request.form()
     secret, to = str(form.get("token", "")).strip(), _within(str(form.get("to", "/")))
     try:
-        await Desk(request, secret or "none").get("/api/me")
-    except Refused:
-        return RedirectResponse(address("/sign-in", to=to, wrong=1), 303)
+        me = (await Desk(request, secret or "none").get("/api/me")).data
+    except Refused as error:
+        why: Why = {401: "wrong", 429: "often"}.get(error.status, "away")  # type: ignore[assignment] # one of them
+        return RedirectResponse(address("/sign-in", to=to, why=why), 303)
     answer = RedirectResponse(to, 303)
-    answer.set_cookie(COOKIE, secret, LASTS_S, httponly=True, samesite="lax", secure=_is_secure(request))
+    if me["tokensRequired"]:  # elsewhere anything will do, and nobody has looked whose it is
+        answer.set_cookie(COOKIE, secret, LASTS_S, httponly=True, samesite="lax", secure=_is_secure(request))
     return answer
 
 
 @nicegui.app.post("/sign-out", include_in_schema=False)
-async def leave() -> Response:
+async def leave(request: Request) -> Response:
     """Forget the token of this browser."""
     answer = RedirectResponse("/sign-in", 303)
-    answer.delete_cookie(COOKIE)
+    answer.delete_cookie(COOKIE, httponly=True, samesite="lax", secure=_is_secure(request))
     return answer
 
 
 def _within(to: str | None) -> str:
     """Return an address of this server, whatever a link has asked for.
 
+    Browsers read a backslash as a slash, and leave out line breaks and tabs before they read.
+
     >>> _within("/runs?page=2"), _within("//elsewhere.example"), _within("https://elsewhere.example")
     ('/runs?page=2', '/', '/')
+    >>> _within("/\\\\elsewhere.example"), _within("/\\t/elsewhere.example"), _within("javascript:alert(1)")
+    ('/', '/', '/')
     """
-    return to if to and to.startswith("/") and not to.startswith(("//", "/\\")) and "\n" not in to else "/"
+    if not to or len(to) > LONGEST or not to.isprintable() or "\\" in to:
+        return "/"
+    return to if to.startswith("/") and not to.startswith("//") else "/"
 
 
 def _is_secure(request: Request) -> bool:
-    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
+    """Tell whether the browser came by https, itself or to the first proxy before us."""
+    return "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", "").partition(",")[0].strip())

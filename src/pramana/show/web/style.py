@@ -22,6 +22,7 @@ _THEMES = (
 def install() -> None:
     """Give every page its looks."""
     ui.add_css(_THEMES + Path(__file__).with_name("workbench.css").read_text(encoding="utf-8"), shared=True)
+    app.config.quasar_config["loadingBar"]["skipHijack"] = True  # a bar nobody named, for requests that no page makes
     app.colors(
         primary=LIGHT["accent"],
         dark=DARK["raised"],

@@ -1,0 +1,145 @@
+"""Do pages stay quick when there is much? The list of runs and a run's page, in Chromium, with little and with much.
+
+Bars: the list with 10,000 runs stored takes at most 1.5 times what it takes with 100, a run's page with 100,000 results
+at most twice what it takes with 100; medians of 9 loads each, in turns, until the page is complete: everything that it
+shows is there. Servers are processes of their own. The runs are asked of the fake provider, and
+the many are copies of a hundred real ones, made by SQL: synthetic.
+"""
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+LOADS = 9
+FEW_RUNS, MANY_RUNS = 100, 10_000
+FEW_RESULTS, MANY_RESULTS = 100, 100_000
+
+
+def main() -> int:
+    """Print the table; fail when a bar is not kept."""
+    with tempfile.TemporaryDirectory(prefix="pramana-pages-") as folder:
+        few, many = Path(folder, "few"), Path(folder, "many")
+        asked = Path(folder, "asked.jsonl")
+        asked.write_text("".join(_case(number) for number in range(5)), encoding="utf-8")
+        for _ in range(FEW_RUNS):
+            _pramana(few, "run", str(asked), "--model", "fake:echo", "--quiet")
+        shutil.copytree(few, many)
+        _copy_runs(many / "pramana.sqlite3", MANY_RUNS // FEW_RUNS - 1)
+        runs = {}
+        for count in (FEW_RESULTS, MANY_RESULTS):
+            suite = Path(folder, f"{count}.jsonl")
+            suite.write_text("".join(_case(number) for number in range(count)), encoding="utf-8")
+            _pramana(many, "run", str(suite), "--model", "fake:echo", "--quiet")
+            runs[count] = json.loads(_pramana(many, "runs", "--json"))[0]["id"]
+        with _serving(few) as small, _serving(many) as large, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(
+                executable_path=shutil.which("chromium") or shutil.which("chromium-browser"),
+                args=["--no-sandbox", "--disable-gpu"],
+            )
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            listed = _in_turns(page, (f"{small}/runs", f"{large}/runs"))
+            results = _in_turns(page, [f"{large}/runs/{runs[count]}" for count in (FEW_RESULTS, MANY_RESULTS)])
+            browser.close()
+    print("| page | with little | with much | ratio |\n| --- | --- | --- | --- |")
+    kept = True
+    for what, (little, much), bar in (
+        (f"list of runs: {FEW_RUNS:,} and {MANY_RUNS:,} runs", listed, 1.5),
+        (f"page of a run: {FEW_RESULTS:,} and {MANY_RESULTS:,} results", results, 2.0),
+    ):
+        ratio = much / little
+        kept = kept and ratio <= bar
+        print(f"| {what} | {little * 1000:.0f} ms | {much * 1000:.0f} ms | {ratio:.2f} (bar: at most {bar:g}) |")
+    return 0 if kept else 1
+
+
+def _case(number: int) -> str:
+    facets = {"category": ("coding", "facts", "safety")[number % 3], "difficulty": "easy", "tags": [f"t{number % 7}"]}
+    line = {
+        "id": f"page-{number:06}", "input": f"Say word number {number}.", "ideal": [f"number {number}."],
+        "assertion": {"type": "contains"}, "metadata": facets,
+    }  # fmt: skip
+    return json.dumps(line) + "\n"
+
+
+def _pramana(home: Path, *words: str) -> str:
+    environment = {**os.environ, "PRAMANA_HOME": str(home)}  # noqa: TID251 - a child gets what a child gets
+    done = subprocess.run(
+        [sys.executable, "-m", "pramana", *words], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode not in (0, 1):
+        sys.exit(f"pramana {' '.join(words)}: {done.stderr}")
+    return done.stdout
+
+
+def _copy_runs(store: Path, times: int) -> None:
+    """Add copies of every run with its results and checks, under new numbers and ids."""
+    with sqlite3.connect(store) as connection:
+        columns = {
+            table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            for table in ("runs", "run_cases", "scorings", "results", "checks")
+        }
+        last_run, last_seq = (
+            connection.execute(f"SELECT max({column}) FROM {table}").fetchone()[0]  # noqa: S608 - names of ours
+            for column, table in (("run_no", "runs"), ("seq", "results"))
+        )
+        for copy in range(1, times + 1):
+            anew = {
+                "run_no": f"run_no + {copy * last_run}",
+                "seq": f"seq + {copy * last_seq}",
+                "id": f"id || '-{copy}'",
+            }
+            for table, names in columns.items():
+                limit = f"seq <= {last_seq}" if "seq" in names else f"run_no <= {last_run}"
+                wanted = ", ".join(f'"{name}"' for name in names)
+                given = ", ".join(anew.get(name, f'"{name}"') for name in names)
+                connection.execute(f"INSERT INTO {table} ({wanted}) SELECT {given} FROM {table} WHERE {limit}")  # noqa: S608
+    connection.close()
+
+
+@contextmanager
+def _serving(home: Path) -> Iterator[str]:
+    environment = {**os.environ, "PRAMANA_HOME": str(home)}  # noqa: TID251 - a child gets what a child gets
+    command = [sys.executable, "-m", "pramana", "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as started:
+        assert started.stdout  # noqa: S101 - it is a pipe
+        try:
+            found = re.search(r"http://[^\s,]+:\d+", started.stdout.readline())
+            if not found:
+                sys.exit("the server did not start")
+            yield found[0]
+        finally:
+            started.terminate()
+
+
+def _in_turns(page: Page, addresses: Sequence[str]) -> list[float]:
+    for each in addresses:
+        _load(page, each)  # scripts and styles are in the browser's cache then, as for anyone who was here before
+    taken: list[list[float]] = [[] for _ in addresses]
+    for _ in range(LOADS):
+        for times, each in zip(taken, addresses, strict=True):
+            times.append(_load(page, each))
+    return [statistics.median(times) for times in taken]
+
+
+def _load(page: Page, address: str) -> float:
+    page.goto("about:blank")
+    began = time.perf_counter()
+    page.goto(address)
+    page.locator("#main .pager").last.wait_for()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    sys.exit(main())

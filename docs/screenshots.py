@@ -1,0 +1,254 @@
+"""Take the pictures of docs/workbench.md anew: its flows, walked in Chromium, in both widths and both themes.
+
+    python docs/screenshots.py            # or: make screenshots
+
+Each view gets a server of its own with an empty store; the embedded models answer for real. The provider is a loopback
+server that speaks OpenAI's wire format. Pictures go to docs/pictures/NAME-WIDTH-THEME.png.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from playwright.sync_api import Page, expect, sync_playwright
+
+Theme = Literal["light", "dark"]
+WIDTHS = (1600, 360)
+PICTURES = Path(__file__).parent / "pictures"
+TALLEST = 1600
+MISTAKEN = """scenarios:
+  - id: lost-umbrella
+    name: "Lost umbrella"
+    type: conversation-flow
+    prompt: "Hi, I think I left a green umbrella on the number nine tram."
+    expected_outcome: "Asks for the time of the ride"
+    dificulty: easy
+"""
+KEY = "sk-loopback-0123456789"
+
+
+class Walk:
+    """One view of everything."""
+
+    def __init__(self, page: Page, url: str, width: int, theme: Theme) -> None:
+        self.page, self.url, self._view = page, url, f"{width}-{theme}"
+
+    def go(self, path: str) -> Page:
+        self.page.goto(self.url + path)
+        self.page.locator("#main").wait_for()
+        return self.page
+
+    def picture(self, name: str) -> None:
+        self.page.mouse.move(0, 0)
+        self.page.wait_for_timeout(500)  # what fades in is there
+        high = min(TALLEST, self.page.evaluate("document.documentElement.scrollHeight"))
+        width = self.page.viewport_size["width"] if self.page.viewport_size else WIDTHS[0]
+        self.page.screenshot(
+            path=PICTURES / f"{name}-{self._view}.png",
+            full_page=True,
+            clip={"x": 0, "y": 0, "width": width, "height": high},
+        )
+
+
+def first_run(walk: Walk) -> None:
+    """Begin with an empty store, ask the embedded model, look at a result."""
+    page = walk.go("/")
+    walk.picture("home-empty")
+    page.get_by_role("button", name="Ask the embedded model").click()
+    page.wait_for_url(re.compile(r"/runs/r[\w-]+$"), timeout=60_000)
+    expect(page.get_by_role("table", name="Results").locator("tbody tr").nth(2)).to_be_visible(timeout=120_000)
+    walk.picture("run-live")
+    expect(page.get_by_text("finished").first).to_be_visible(timeout=240_000)
+    page.reload()
+    page.locator("#main .pager").wait_for()
+    walk.picture("run")
+    page.get_by_role("table", name="Results").locator("tbody tr a").first.click()
+    page.wait_for_url(re.compile(r"/results/\d+"))
+    walk.picture("result")
+
+
+def call(walk: Walk) -> None:
+    """Hear a call, and go to the agent's turn."""
+    page = walk.go("/")
+    page.get_by_role("button", name="Hear a call").click()
+    page.wait_for_url(re.compile(r"/runs/r[\w-]+/results/\d+$"), timeout=180_000)
+    page.locator(".playhead").wait_for()
+    page.locator("#call-told button").last.click()
+    expect(page.locator("audio")).to_have_js_property("paused", value=False)
+    page.wait_for_timeout(1_000)
+    walk.picture("call")
+
+
+def scenarios(walk: Walk) -> None:
+    """Import with a mistake, see its line, mend it; look at the library and the editor."""
+    page = walk.go("/scenarios/import")
+    page.locator(".cm-editor[data-ready]").first.wait_for()
+    page.locator(".cm-content").first.click()
+    page.evaluate("text => navigator.clipboard.writeText(text)", MISTAKEN)
+    page.keyboard.press("ControlOrMeta+V")
+    expect(page.locator(".wrong-line")).to_have_count(1)
+    walk.picture("import-mistake")
+    page.locator(".cm-line", has_text="dificulty").click()
+    page.keyboard.press("End")
+    page.keyboard.press("Shift+Home")
+    page.keyboard.type("    difficulty: easy")
+    expect(page.locator(".wrong-line")).to_have_count(0)
+    walk.picture("import-preview")
+    page.get_by_role("button", name="Import", exact=True).click()
+    expect(page.get_by_text("lost-umbrella").first).to_be_visible()
+    ask(walk, "/api/library/import", {"mode": "skip"})
+    walk.go("/scenarios")
+    walk.picture("scenarios")
+    walk.go("/scenarios?language=ar")
+    walk.picture("scenarios-arabic")
+    walk.go("/scenarios/lost-umbrella")
+    page.locator(".cm-editor[data-ready]").wait_for()
+    walk.picture("editor")
+
+
+def compare(walk: Walk) -> None:
+    """Ask two models the same, and compare them; then everything that lists runs."""
+    runs = []
+    for model in ("fake:latency=0.05,fixed=Ben tungsten 16:00", "fake:latency=0.1,echo", "fake:fixed=<b>tungsten</b>"):
+        body = {"suite": "v1.0", "tier": "comprehensive", "models": [model]}
+        runs.append(ask(walk, "/api/runs", body)["id"])
+    for run in runs:
+        page = walk.go(f"/runs/{run}")
+        expect(page.get_by_text("finished").first).to_be_visible(timeout=120_000)
+    walk.go(f"/compare?base={runs[0]}&new={runs[1]}")
+    expect(page.locator("details").first).to_be_visible()
+    walk.picture("compare")
+    walk.go("/runs")
+    walk.picture("runs")
+    walk.go("/runs/new?suite=v1.0&tier=cheap&model=gpt-5&model=local")
+    expect(page.get_by_role("button", name="Start the run")).to_be_enabled(timeout=60_000)
+    walk.picture("new-run")
+    walk.go("/")
+    walk.picture("home")
+    walk.go("/suites")
+    walk.picture("suites")
+
+
+def provider(walk: Walk, openai_url: str) -> None:
+    """Add a provider, test it, and test it with a wrong key."""
+    page = walk.go("/settings/new-provider?kind=compatible")
+    page.get_by_label("Id", exact=True).fill("my-vllm")
+    page.get_by_label("Address").fill(openai_url)
+    page.get_by_label("Key (optional)").fill(KEY)
+    walk.picture("provider-form")
+    page.get_by_role("button", name="Add").click()
+    page.get_by_role("button", name="Test my-vllm").click()
+    expect(page.get_by_role("status")).to_contain_text("healthy")
+    walk.picture("provider-healthy")
+    page.get_by_role("link", name="Change my-vllm").click()
+    page.get_by_label("New key (optional)").fill("sk-wrong-key-0123456789")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Test my-vllm").click()
+    expect(page.get_by_role("status")).to_contain_text("refused the key")
+    walk.picture("provider-refused")
+    walk.go("/settings")
+    walk.picture("settings")
+
+
+def sign_in(walk: Walk) -> None:
+    """Make the first token: from then on everybody needs one."""
+    ask(walk, "/api/tokens", {"name": "Ann", "role": "admin"})
+    walk.page.wait_for_timeout(3_000)
+    walk.go("/runs")
+    walk.picture("sign-in")
+
+
+def ask(walk: Walk, path: str, body: Any) -> Any:
+    """Ask the API."""
+    answer = walk.page.request.post(walk.url + path, data=body)
+    if not answer.ok:
+        sys.exit(f"{path}: {answer.text()}")
+    return answer.json()["data"]
+
+
+# ── Servers ──
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """Start `pramana serve` with an empty store."""
+    with tempfile.TemporaryDirectory(prefix="pramana-pictures-") as home:
+        environment = {**os.environ, "PRAMANA_HOME": home}  # noqa: TID251 - a child gets what a child gets
+        command = [sys.executable, "-m", "pramana", "serve", "--port", "0"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as started:
+            assert started.stdout  # noqa: S101 - it is a pipe
+            try:
+                found = re.search(r"http://[^\s,]+:\d+", started.stdout.readline())
+                if not found:
+                    sys.exit("the server did not start")
+                yield found[0]
+            finally:
+                started.terminate()
+
+
+@contextmanager
+def loopback() -> Iterator[str]:
+    """Speak OpenAI's wire format on a free port, and know one key."""
+    from pramana.providers.loopback import Loopback
+    from pramana.providers.loopback.openai import OpenAIWire
+
+    loop, told, url = asyncio.new_event_loop(), threading.Event(), ""
+    stop = asyncio.Event()
+
+    async def work() -> None:
+        nonlocal url
+        async with Loopback(OpenAIWire(key=KEY)) as server:
+            url = server.url
+            told.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(work()), daemon=True)
+    thread.start()
+    told.wait(30)
+    try:
+        yield url
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+
+
+def main() -> None:
+    """Walk everything, four times."""
+    PICTURES.mkdir(exist_ok=True)
+    browser_path = shutil.which("chromium") or shutil.which("chromium-browser")
+    with sync_playwright() as playwright, loopback() as openai_url:
+        browser = playwright.chromium.launch(
+            executable_path=browser_path,
+            args=["--no-sandbox", "--disable-gpu", "--autoplay-policy=no-user-gesture-required"],
+        )
+        for width in WIDTHS:
+            for theme in get_args(Theme):
+                context = browser.new_context(
+                    viewport={"width": width, "height": 900},
+                    color_scheme=theme,
+                    permissions=["clipboard-read", "clipboard-write"],
+                )
+                with serving() as url:
+                    first_run(Walk(context.new_page(), url, width, theme))
+                with serving() as url:
+                    walk = Walk(context.new_page(), url, width, theme)
+                    call(walk)
+                    scenarios(walk)
+                    compare(walk)
+                    provider(walk, openai_url)
+                    sign_in(walk)
+                context.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Which two are compared: lists of the recent runs and of their models, filled in with what the address has.
+
+What is not chosen is suggested: the newest run, and against it the run before of the same suite, or else another of its
+own models. What was chosen becomes an address.
+"""
+
+from typing import Any
+from urllib.parse import quote
+
+from nicegui import ui
+
+from pramana.show.figures import percent, printable
+from pramana.show.web import parts
+from pramana.show.web.desk import Desk, Refused, address
+
+RECENT = 50
+"""Runs to choose from."""
+UNDER_WAY = ("queued", "running")
+Run = dict[str, Any]
+_SIDES = {"base": "before", "new": "now"}
+
+
+async def one_run(desk: Desk, named: str) -> Run:
+    """Return a run by its id, the beginning of one, or as the latest."""
+    found: Run = (await desk.get(f"/api/runs/{quote(named, safe='')}", summary=False)).data
+    return found
+
+
+async def chooser(desk: Desk, *, both: bool) -> None:
+    """Put the lists to choose from; `both` says that the address names two already."""
+    parts.heading("Compare something else" if both else "Choose two")
+    listed = (await desk.get("/api/runs", pageSize=RECENT, outcomes=True)).data
+    if not listed:
+        with parts.empty("There is no run yet", "A comparison needs two runs of the same cases, or one of two models."):
+            parts.link_button("New run", "/runs/new", "primary")
+        return
+    choosing = _Choosing({run["id"]: run for run in listed}, dict(desk.query))
+    for which in _SIDES:
+        if named := desk.query.get(which):
+            try:
+                choosing.choose(which, choosing.runs.get(named) or await one_run(desk, named))
+            except Refused as error:
+                if not both:  # else it was told above
+                    parts.trouble(error)
+    if "new" not in choosing.chosen:
+        choosing.choose("new", listed[0])
+    if "base" not in choosing.chosen:
+        new = choosing.chosen["new"]
+        before = await _before(desk, new)
+        words = "No run before it was asked the same. Choose what to compare it with."
+        if before or len(new["models"]) > 1:
+            choosing.choose("base", before or new)
+            words = f"Suggested: {'the run before it of the same suite' if before else 'two models of the same run'}."
+        if not both:
+            parts.paragraph(words, quiet=True)
+    _form(choosing)
+
+
+async def _before(desk: Desk, run: Run) -> Run | None:
+    """Return the newest run before another that was asked the same."""
+    for each in (await desk.get("/api/runs", suite=run["suite"], pageSize=RECENT)).data:
+        same = (each["suite"], each["suiteHash"]) == (run["suite"], run["suiteHash"])
+        if same and each["createdAt"] < run["createdAt"] and each["status"] not in UNDER_WAY:
+            found: Run = each
+            return found
+    return None
+
+
+class _Choosing:
+    """What is chosen, until it becomes an address."""
+
+    def __init__(self, runs: dict[str, Run], query: dict[str, str]) -> None:
+        self.runs = runs
+        self.chosen: dict[str, Run] = {}
+        self.model: dict[str, str | None] = {
+            "base": query.get("model"),
+            "new": query.get("newModel") or query.get("model"),
+        }
+        self._named = "newModel" in query
+
+    def choose(self, which: str, run: Run) -> None:
+        """Take a run for a side, and of its models the one that was named, or the first; of one run two."""
+        self.runs[run["id"]] = self.chosen[which] = run
+        if self.model[which] not in run["models"]:
+            self.model[which] = run["models"][0]
+        same = self.chosen.get("base") == self.chosen.get("new") and self.model["base"] == self.model["new"]
+        if same and len(run["models"]) > 1 and not self._named:  # one against itself tells nobody anything
+            self.model["new"] = next(each for each in run["models"] if each != self.model["base"])
+
+    def address(self) -> str:
+        base, new = self.chosen["base"], self.chosen["new"]
+        several = len(base["models"]) > 1 or len(new["models"]) > 1
+        models = {"model": self.model["base"], "newModel": self.model["new"]} if several else {}
+        return address("/compare", base=base["id"], new=new["id"], **models)
+
+
+def _form(choosing: _Choosing) -> None:
+    options = {run_id: _label(run) for run_id, run in choosing.runs.items()}
+
+    @ui.refreshable
+    def model(which: str) -> None:
+        some = choosing.chosen[which]["models"] if which in choosing.chosen else []
+        if len(some) > 1:
+            parts.choice(
+                f"Model {_SIDES[which]}",
+                {each: printable(each[:80]) for each in some},
+                choosing.model[which],
+                lambda value: choosing.model.update({which: value}),
+            ).classes("wide")
+
+    def put(which: str) -> None:
+        def chosen(value: str) -> None:
+            choosing.choose(which, choosing.runs[value])
+            model.refresh()
+
+        now = choosing.chosen.get(which)
+        parts.choice(f"Run {_SIDES[which]}", options, now and now["id"], chosen).classes("wide")
+        model(which)
+
+    def go() -> None:
+        if choosing.chosen.keys() == _SIDES.keys():
+            ui.navigate.to(choosing.address())
+        else:
+            parts.tell("Choose a run on both sides.", "warning")
+
+    with parts.box("stack wide"):
+        with parts.box("halves"):
+            for which in _SIDES:
+                with parts.box("stack"):
+                    put(which)
+        with parts.box("row"):
+            parts.button("Compare", go, "primary")
+
+
+def _label(run: Run) -> str:
+    """Return a run for a list to choose from."""
+    models = ", ".join(each[:40] for each in run["models"][:3]) + (" …" if len(run["models"]) > 3 else "")
+    rate = run.get("passRate")
+    passed = f" · {percent(rate)} passed" if rate is not None else ""
+    return printable(f"{run['suite'][:60]} · {models} · {run['createdAt'][:16].replace('T', ' ')}{passed}")

@@ -1,0 +1,275 @@
+"""How a comparison looks: data of `/api/compare` in, markup out; the answer, its evidence, both replies of a case."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pramana.show.figures import duration, percent
+from pramana.show.web.desk import address
+from pramana.show.web.markup import Child, Column, Safe, block, foreign, join, link, outcome, table, tag, tiles, when
+from pramana.show.web.trends import difference_line, points
+
+VERDICTS = {
+    "regression": ("▼", "failed"),
+    "improvement": ("▲", "passed"),
+    "no_change": ("=", "skipped"),
+    "inconclusive": ("?", "unscored"),
+}
+"""A sign and a colour; the word stands at the beginning of the sentence."""
+_TESTS = {
+    "exact McNemar": "exact McNemar test, by the cases that changed",
+    "sign flips by case": "sign-flip test, with cases as the units",
+}
+Data = dict[str, Any]
+
+
+# ── The answer ──
+
+
+def verdict(data: Data) -> Safe:
+    """Return the answer, and the difference of the pass rates that it rests on."""
+    sign, colour = VERDICTS[data["verdict"]]
+    word, _, rest = data["sentence"].partition(": ")
+    said = [
+        tag("h2", tag("b", sign, aria_hidden="true"), " ", word, class_=f"verdict {colour}"),
+        tag("p", f"{rest[:1].upper()}{rest[1:]}"),
+        *(tag("p", each["sentence"]) for each in (*data["times"], *data["words"]) if each["sentence"]),
+    ]
+    if data["difference"] is not None:
+        low, high = data["interval"]
+        said += [
+            tag(
+                "p",
+                "Difference of the pass rate: ",
+                tag("strong", points(data["difference"]), class_="number"),
+                f", 95 % interval {points(low)} to {points(high)}.",
+            ),
+            difference_line(data["difference"], data["interval"]),
+            tag("p", chance(data), class_="quiet small"),
+        ]
+    return tag("section", said, class_="card stack", aria_label="The answer")
+
+
+def chance(data: Data) -> str:
+    """Say in plain words what the test says."""
+    p_value = data["pValue"]
+    by = _TESTS.get(data["test"], data["test"])
+    if p_value >= 0.9995:
+        return f"Had nothing changed, chance alone would do at least this much every time ({by}, p = 1)."
+    exact = f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
+    return f"Had nothing changed, chance alone would do at least this much {_often(p_value)} ({by}, {exact})."
+
+
+def _often(share: float) -> str:
+    """Return how often something happens.
+
+    >>> _often(0.3), _often(0.002), _often(1e-9)
+    ('about 30 times in 100', 'about 2 times in 1,000', 'less than once in 10,000 times')
+    """
+    for of in (100, 1_000, 10_000):
+        if (times := round(share * of)) >= 1:
+            return f"about {'once' if times == 1 else f'{times} times'} in {of:,}"
+    return "less than once in 10,000 times"
+
+
+def sides(base: Data, new: Data, data: Data) -> Safe:
+    """Return both sides: what they were, and how much of what was compared they passed."""
+    return tiles(
+        [
+            ("Passed before", percent(data["baseRate"]), _side(base, data["baseModel"])),
+            ("Passed now", percent(data["newRate"]), _side(new, data["newModel"])),
+            ("Compared", f"{data['pairs']:,}", "cases with a verdict on both sides, each with itself"),
+            ("Changed", f"{data['lost'] + data['gained']:,}", f"{data['lost']:,} lost, {data['gained']:,} gained"),
+        ]
+    )
+
+
+def _side(run: Data, model: str) -> Safe:
+    named = link(address(f"/runs/{run['id']}"), foreign(run["suite"], 200))
+    return join([foreign(model, 200), tag("br"), named, ", ", when(run["createdAt"])])
+
+
+# ── Times, and how both were asked ──
+
+
+def asked_differently(data: Data) -> Safe:
+    """Return in what the two were asked differently."""
+    return join(
+        tag(
+            "p",
+            f"Asked differently: {each['what']} ",
+            foreign(each["base"]),
+            " before, ",
+            foreign(each["new"]),
+            " now; that may be the difference.",
+            class_="warn",
+        )
+        for each in data["askedDifferently"]
+    )
+
+
+def measured(data: Data) -> Safe:
+    """Return latency beside latency, and misheard words."""
+    rows = [_measured(each) for each in (*data["times"], *data["words"])]
+    heading = tag("h2", "Times")
+    if not rows:
+        return join([heading, tag("p", "No case was timed on both sides.", class_="quiet")])
+    columns = (
+        Column("What", head=True),
+        Column("Median before", number=True),
+        Column("Median now", number=True),
+        Column("Difference", number=True),
+        Column("95 % interval", number=True),
+        Column("Cases", number=True),
+    )
+    return join([heading, table("What was measured on both sides, each case with itself", columns, rows)])
+
+
+def _measured(each: Data) -> tuple[Child, ...]:
+    timed = each["unit"] == "seconds"
+    shown = _time if timed else _share
+    by = _by_time if timed else points
+    interval = each["interval"]
+    named = each["what"][:1].upper() + each["what"][1:]
+    return (
+        named if timed else f"{named} (share of all)",
+        _ends(each["base"], shown),
+        _ends(each["new"], shown),
+        _ends(each["difference"], by),
+        " to ".join("no bound" if end is None else by(end) for end in interval) if interval else "too few cases",
+        f"{each['cases']:,}",
+    )
+
+
+def _ends(given: Sequence[float | None], shown: Any) -> str:
+    """Return a number of which perhaps only a bound is known."""
+    low, high = given
+    if low is not None and high is not None:
+        return str(shown(low)) if abs(high - low) < 1e-9 else f"{shown(low)} to {shown(high)}"
+    return f"≥ {shown(low)}" if low is not None else f"≤ {shown(high)}" if high is not None else "unknown"
+
+
+def _time(seconds: float) -> str:
+    return duration(seconds)
+
+
+def _share(of: float) -> str:
+    return percent(min(of, 1.0))
+
+
+def _by_time(seconds: float) -> str:
+    """Return a difference of times, with its sign.
+
+    >>> _by_time(1.7), _by_time(-0.0301), _by_time(0.0)
+    ('+1.70 s', '−30 ms', '0 ms')
+    """
+    if abs(seconds) < 0.0005:
+        return "0 ms"
+    return f"{'−' if seconds < 0 else '+'}{duration(max(abs(seconds), 0.001))}"
+
+
+# ── Cases ──
+
+
+def flip_line(flip: Data) -> Safe:
+    """Return a case that changed in one line."""
+    lost, of = flip["direction"] == "lost", flip["repeats"]
+    if of == 1:
+        said = outcome("failed" if lost else "passed")
+        return join([said, tag("span", " now: ", class_="quiet"), foreign(flip["case"], 200)])
+    counts = f"passed {flip['basePassed']:,} of {of:,} before, {flip['newPassed']:,} of {of:,} now"
+    sign, colour = ("▼", "failed") if lost else ("▲", "passed")
+    words = tag("b", sign, aria_hidden="true"), " less often: " if lost else " more often: "
+    return join(
+        [tag("span", words, class_=colour), foreign(flip["case"], 200), tag("span", f", {counts}", class_="quiet")]
+    )
+
+
+def opened(pairs: Sequence[Sequence[Data | None]], data: Data) -> Safe:
+    """Return what was asked and expected, and the replies of both sides beside each other, repeat by repeat."""
+    first = next(each for pair in pairs for each in pair if each)
+    halves = [
+        tag(
+            "div",
+            (_reply(word, data[which], each) for each, (word, which) in zip(pair, _SIDES, strict=True)),
+            class_="halves",
+        )
+        for pair in pairs
+    ]
+    return join([_asked(first["case"]), *halves])
+
+
+_SIDES = (("Before", "base"), ("Now", "new"))
+
+
+def _asked(case: Data) -> Safe:
+    turns = [*case["turns"], *({"role": "caller", "text": each["text"]} for each in case["script"])]
+    prompt = "\n\n".join(each["text"] if len(turns) == 1 else f"{each['role']}: {each['text']}" for each in turns)
+    expected = case["expectedOutcome"] or "\n".join(case["ideals"])
+    how = (case["assertion"] or {}).get("type")
+    return tag(
+        "div",
+        tag("div", tag("h3", "Asked"), block(prompt, "Asked")),
+        tag(
+            "div",
+            tag("h3", f"Expected ({how})" if how else "Expected"),
+            block(expected or "", "Expected"),
+        ),
+        class_="halves",
+    )
+
+
+def _reply(word: str, run: str, result: Data | None) -> Safe:
+    if result is None:
+        return tag("div", tag("h3", word), tag("p", "There is no such repeat.", class_="quiet"))
+    repeat = f", repeat {result['repeat'] + 1}" if result["repeat"] else ""
+    reply = result["reply"]
+    took = f" in {duration(result['latencySeconds'])}" if result["latencySeconds"] is not None else ""
+    return tag(
+        "div",
+        tag("h3", f"{word}{repeat}: ", outcome(result["outcome"]), tag("span", took, class_="quiet")),
+        block(reply["text"] or "\n\n".join(reply["answers"]), f"Reply {word.lower()}{repeat}")
+        if reply
+        else tag("p", foreign((result["failure"] or {}).get("message") or "There is no reply."), class_="warn"),
+        tag("p", foreign(result["reason"], 400), class_="small quiet") if result["reason"] else None,
+        tag("p", link(address(f"/runs/{run}/results/{result['seq']}"), f"The whole result {word.lower()}{repeat}")),
+    )
+
+
+def left_out(data: Data, any_judge: str | None) -> Safe:
+    """Return the cases that were not compared, each kind with its count and the names of the first."""
+    kinds = (
+        ("excluded", "No verdict on one side or both", "They ended in an error, or nothing could be decided."),
+        ("onlyBase", "Only before", "The run now has no result of them."),
+        ("onlyNew", "Only now", "The run before has no result of them."),
+    )
+    said = [_named(title, why, data[name]["count"], map(_case, data[name]["cases"])) for name, title, why in kinds]
+    apart = data["apart"]
+    if apart["count"]:
+        names = (
+            join([foreign(each["case"], 200), tag("span", f": {_who(each['base'])} before, {_who(each['new'])} now")])
+            for each in apart["cases"]
+        )
+        why: Child = "Different judges, or versions of a check, decided about these; they are compared as you asked."
+        if any_judge:
+            left = "Two judges may decide otherwise about the same reply, so these are left out. "
+            why = join([left, link(any_judge, "Compare them anyway")])
+        said.append(_named("Judged by different judges", why, apart["count"], names))
+    found = [each for each in said if each]
+    return join([tag("h2", "Not compared, or with care"), *found]) if found else Safe("")
+
+
+def _named(title: str, why: Child, count: int, names: Any) -> Safe | None:
+    if not count:
+        return None
+    shown = list(names)
+    more = tag("p", f"and {count - len(shown):,} more", class_="quiet") if count > len(shown) else None
+    summary = tag("summary", f"{title}: {count:,} case{'' if count == 1 else 's'}")
+    return tag("details", summary, tag("p", why), tag("ul", (tag("li", each) for each in shown), class_="lines"), more)
+
+
+def _case(name: str) -> Safe:
+    return foreign(name, 200)
+
+
+def _who(judges: Sequence[str]) -> str:
+    return " and ".join(judges) or "nobody known"

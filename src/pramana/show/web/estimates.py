@@ -1,0 +1,125 @@
+"""What a run will take, before it starts, and whom one can ask: answers of the API in, markup out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pramana.analyse.summary import Total
+from pramana.show.figures import money
+from pramana.show.web import parts
+from pramana.show.web.desk import Refused
+from pramana.show.web.markup import Safe, foreign, join, link, tag, tiles
+
+ALWAYS = ("local", "local-voice", "fake")
+"""Models that are there whatever is set up; first of all the one that anybody can ask."""
+_OWN_NAME = ("local", "fake", "local-voice", "fake-voice")
+"""Providers whose name is enough."""
+
+
+def missing(body: Mapping[str, Any]) -> Safe | None:
+    """Return what must be chosen before anything can be estimated."""
+    if "suite" not in body and "scenarios" not in body:
+        return tag("p", "Choose a suite or scenarios.", class_="quiet")
+    return None if body["models"] else tag("p", "Add a model to ask.", class_="quiet")
+
+
+def estimate(found: Mapping[str, Any], body: Mapping[str, Any]) -> Safe:
+    """Return what a run will take, and what to do where that is not known."""
+    shares: Sequence[Mapping[str, Any]] = [each for each in found["shares"] if each["calls"]]
+    numbers = [
+        ("Calls", f"{found['calls']:,}", f"{_many(found['cases'], 'case')}, {_many(found['results'], 'result')}"),
+        ("Cost", _dollars(shares), None),
+        ("Tokens in", _tokens(found["inputTokens"]), None),
+        ("Tokens out", _tokens(found["outputTokens"]), None),
+    ]
+    return tag(
+        "div",
+        tiles(numbers),
+        _unpriced(found["unknownPrices"], body),
+        _uncounted(found),
+        _shares(shares) if len(shares) > 1 else None,
+        tag("p", found["note"], class_="small quiet"),
+        class_="stack",
+    )
+
+
+def refusal(error: Refused) -> Safe:
+    """Return why this cannot be started."""
+    return tag("div", tag("p", foreign(parts.sentence(error))), class_="warn trouble", role="alert")
+
+
+def _shares(shares: Sequence[Mapping[str, Any]]) -> Safe:
+    listed = tag("ul", (_share(each) for each in shares), class_="lines small")
+    return tag("details", tag("summary", "Who takes what"), listed)
+
+
+def _share(each: Mapping[str, Any]) -> Safe:
+    tokens = each["inputTokens"], each["outputTokens"]
+    counted = "tokens unknown" if None in tokens else f"{sum(tokens):,} tokens"
+    purpose = "" if each["purpose"] == "model" else f"as the {each['purpose']}, "
+    cost = "cost unknown" if each["costUsd"] is None else _dollars([each])
+    return tag("li", foreign(each["model"], 120), ": ", f"{purpose}{_many(each['calls'], 'call')}, {counted}, {cost}")
+
+
+def _dollars(shares: Sequence[Mapping[str, Any]]) -> str:
+    costs = [each["costUsd"] for each in shares]
+    return money(Total(sum(each for each in costs if each is not None), costs.count(None)))
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _tokens(number: int | None) -> str:
+    return "unknown" if number is None else f"{number:,}"
+
+
+def _unpriced(names: Sequence[str], body: Mapping[str, Any]) -> Safe | None:
+    if not names:
+        return None
+    listed = join((foreign(each, 120) for each in names[:5]), ", ")
+    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    capped = "maxCost" in body.get("limits", {})
+    then = (
+        "With a limit of its cost the run will not begin before there is one."
+        if capped
+        else "The run can start all the same; what it costs will stay unknown."
+    )
+    return tag(
+        "div",
+        tag("p", "No price is known for ", listed, f"{more}. ", link("/settings/prices", "Set a price"), f". {then}"),
+        class_="warn",
+    )
+
+
+def _uncounted(found: Mapping[str, Any]) -> Safe | None:
+    if found["inputTokens"] is not None and found["outputTokens"] is not None:
+        return None
+    return tag("p", "Nobody can tell beforehand how many tokens a spoken conversation takes.", class_="small quiet")
+
+
+# ── Whom one can ask ──
+
+
+def typed(offers: Sequence[Mapping[str, Any]], registered: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield each model that is offered, as it is typed; `registered` has the model of each provider that has one."""
+    for offer in offers:
+        name = offer["provider"]
+        if name in _OWN_NAME or registered.get(name):
+            yield name
+        else:
+            yield from (f"{name}:{model}" for model in offer["models"])
+
+
+def problems(offers: Sequence[Mapping[str, Any]]) -> Safe:
+    """Return why providers could not be asked what they offer; nothing where all could."""
+    wrong = [each for each in offers if each["problem"]]
+    if not wrong:
+        return Safe("")
+    many = _many(len(wrong), "provider")
+    rows = (tag("li", foreign(each["provider"]), ": ", foreign(each["problem"], 500)) for each in wrong)
+    return tag(
+        "details",
+        tag("summary", f"{many} could not be asked for models"),
+        tag("ul", rows, class_="lines small"),
+        tag("p", link("/settings/providers", "To the providers"), class_="small"),
+    )

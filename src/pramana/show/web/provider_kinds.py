@@ -1,0 +1,203 @@
+"""The kinds of providers, as their forms ask for them: what each is, and what is written in which field."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_VENDOR_URL = "empty: the vendor’s own, {}"
+_OWN_URL = "empty: the vendor’s own"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is asked for a kind of provider; a field without a label is one that it does not have."""
+
+    title: str
+    about: str
+    url: str = ""
+    """What stands below the field for its address."""
+    model: str = ""
+    """What its model is called."""
+    model_hint: str = ""
+    key: str = ""
+    """What stands below the field for its key."""
+    key_needed: bool = True
+    called: bool = False
+    """Whether a test must be told whom to call."""
+    described: bool = False
+
+
+_MODEL_HINT = "the one that is meant where the id stands alone; empty: none"
+
+
+def _here(title: str, about: str) -> Kind:
+    """Return a kind that asks nobody."""
+    return Kind(title, about, model="Options", model_hint="what would stand after the colon; empty: none")
+
+
+GROUPS: Mapping[str, Mapping[str, Kind]] = {
+    "Your own server": {
+        "compatible": Kind(
+            "OpenAI-compatible server",
+            "vLLM, Ollama, LM Studio, llama.cpp, a gateway: whatever speaks OpenAI’s chat completions.",
+            url="such as https://vllm.example/v1",
+            model="Model",
+            model_hint=_MODEL_HINT,
+            key="if the server asks for one",
+            key_needed=False,
+        ),
+    },
+    "Vendors": {
+        "openai": Kind(
+            "OpenAI",
+            "GPT models, by chat completions.",
+            url=_VENDOR_URL.format("https://api.openai.com/v1"),
+            model="Model",
+            model_hint=_MODEL_HINT,
+            key="begins with sk-",
+        ),
+        "openai-responses": Kind(
+            "OpenAI (responses)",
+            "The same models by OpenAI’s newer interface.",
+            url=_VENDOR_URL.format("https://api.openai.com/v1"),
+            model="Model",
+            model_hint=_MODEL_HINT,
+            key="begins with sk-",
+        ),
+        "anthropic": Kind(
+            "Anthropic",
+            "Claude models.",
+            url=_VENDOR_URL.format("https://api.anthropic.com"),
+            model="Model",
+            model_hint=_MODEL_HINT,
+            key="begins with sk-ant-",
+        ),
+        "google": Kind(
+            "Google",
+            "Gemini models.",
+            url=_VENDOR_URL.format("https://generativelanguage.googleapis.com"),
+            model="Model",
+            model_hint=_MODEL_HINT,
+            key="of Google AI Studio",
+        ),
+    },
+    "Voice agents": {
+        "openai-realtime": Kind(
+            "OpenAI Realtime",
+            "Speech to speech, called over a WebSocket.",
+            url=_VENDOR_URL.format("https://api.openai.com/v1"),
+            model="Model",
+            model_hint=_MODEL_HINT,
+            key="begins with sk-",
+        ),
+        "gemini-live": Kind(
+            "Gemini Live",
+            "Google’s speech to speech.",
+            url=_VENDOR_URL.format("https://generativelanguage.googleapis.com"),
+            model="Model",
+            model_hint=_MODEL_HINT,
+            key="of Google AI Studio",
+        ),
+        "elevenlabs": Kind(
+            "ElevenLabs",
+            "An agent of ElevenLabs.",
+            url=_OWN_URL,
+            model="Agent’s id",
+            model_hint="of the agent to call; empty: said in each run",
+            key="empty for a public agent",
+            key_needed=False,
+            called=True,
+        ),
+        "deepgram": Kind(
+            "Deepgram",
+            "Deepgram’s voice agent, with a language model of your choice.",
+            url=_OWN_URL,
+            model="Language model",
+            model_hint="such as gpt-4o-mini; empty: said in each run",
+            key="of Deepgram",
+            called=True,
+        ),
+        "vapi": Kind(
+            "Vapi",
+            "An assistant of Vapi.",
+            url=_OWN_URL,
+            model="Assistant’s id",
+            model_hint="of the assistant to call; empty: said in each run",
+            key="of Vapi, the private one",
+            called=True,
+        ),
+        "twilio": Kind(
+            "Twilio Media Streams",
+            "Your own server, called as Twilio would call it.",
+            model="Address to call",
+            model_hint="such as wss://agent.example/media; a key goes to this address alone",
+            key="sent as a bearer’s, if your server asks for one; never Twilio’s",
+            key_needed=False,
+            called=True,
+        ),
+        "pipecat": Kind(
+            "Pipecat",
+            "A bot behind Pipecat’s WebSocket transport.",
+            model="Address to call",
+            model_hint="such as wss://bot.example/ws; a key goes to this address alone",
+            key="sent as a bearer’s, if your bot asks for one",
+            key_needed=False,
+            called=True,
+        ),
+        "cascade": Kind(
+            "Cascade",
+            "Speech recognition, a text model and a voice, made into one agent.",
+            url=_VENDOR_URL.format("https://api.openai.com/v1"),
+            model="Parts",
+            model_hint="such as stt=whisper-1,chat=gpt-5-mini,tts=tts-1; empty: said in each run",
+            key="of the server above",
+            key_needed=False,
+            called=True,
+        ),
+        "websocket": Kind(
+            "An agent you describe",
+            "Any agent that talks over a WebSocket: a YAML text says how it is greeted and what its messages mean.",
+            url="what {base_url} in the description is; empty: what the description says",
+            model="Model",
+            model_hint="what {model} in the description is; empty: said in each run, where it has one",
+            key="what {key} in the description is",
+            key_needed=False,
+            described=True,
+        ),
+    },
+    "On this machine": {
+        "local": _here("Embedded model", "The small language model that comes with Pramana."),
+        "local-voice": _here("Embedded voice agent", "Ears, model and voice of this machine."),
+        "fake": _here("Fake", "Answers at once what you tell it to: to try things out."),
+        "fake-voice": _here("Fake voice agent", "Talks at once, as you tell it to: to try things out."),
+    },
+}
+KINDS: Mapping[str, Kind] = {name: kind for group in GROUPS.values() for name, kind in group.items()}
+TEMPLATE = """\
+name: My agent
+url: "wss://agent.example/talk"
+headers:
+  Authorization: Bearer {key}
+
+uplink:
+  rate: 16000
+  send: {type: sound, data: "{audio}"}
+
+downlink:
+  rate: 24000
+  rules:
+    - match: {type: sound}
+      event: agent_audio
+      audio: data
+    - match: {type: words, who: agent}
+      event: agent_text
+      text: words
+      final: true
+
+turn_end:
+  silence_ms: 1500
+"""
+
+
+def of_kind(name: str) -> Kind:
+    """Return what is asked for a kind; of one that a newer program has stored, nothing."""
+    return KINDS.get(name) or Kind(name, "")

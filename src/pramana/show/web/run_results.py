@@ -1,0 +1,203 @@
+"""The results of a run as a table by the page, what it is filtered by, and the plan that the run follows."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nicegui import ui
+
+from pramana.analyse.summary import Total
+from pramana.show import figures
+from pramana.show.web import parts
+from pramana.show.web.desk import Desk, address
+from pramana.show.web.markup import Child, Column, Safe, block, foreign, join, link, outcome, pager, table, tag
+
+PAGE_SIZE = 50
+SHOWN = 300
+"""Characters of an answer, or of why, that a row may hold; two lines of them are seen."""
+OUTCOMES = ["passed", "failed", "errored", "unscored", "skipped"]
+
+
+def filters(desk: Desk, run: Mapping[str, Any]) -> None:
+    """Put what a table of results is filtered by; it stands in the address."""
+    query = desk.query
+
+    def put(name: str) -> Any:
+        return lambda value: ui.navigate.to(f"{desk.here(**{name: value, 'page': None})}#results")
+
+    with parts.box("filters", role="search", label="Filters of results"):
+        parts.choice("Outcome", OUTCOMES, _known(query.get("outcome"), OUTCOMES), put("outcome"), clearable=True)
+        if len(run["models"]) > 1:
+            parts.choice(
+                "Model", run["models"], _known(query.get("model"), run["models"]), put("model"), clearable=True
+            )
+        case = parts.field("Case", query.get("case", ""), hint="its whole id; Enter finds it")
+        case.on("keydown.enter", lambda: put("case")((case.value or "").strip() or None))
+        if any(query.get(name) for name in ("outcome", "model", "case")):
+            parts.link_button("Show all", f"{desk.here(outcome=None, model=None, case=None, page=None)}#results")
+
+
+def _known(value: str | None, among: list[str]) -> str | None:
+    return value if value in among else None
+
+
+def table_of(desk: Desk, run: Mapping[str, Any], found: list[dict[str, Any]]) -> Safe:
+    """Return a page of results; each leads to itself, and knows which outcome was wanted."""
+    if found:
+        return rows(desk.address, run, found, desk.query.get("outcome"))
+    if any(desk.query.get(name) for name in ("outcome", "model", "case")):
+        return tag("p", "No result passes these filters.", class_="quiet")
+    waiting = run["status"] in ("queued", "running")
+    return tag("p", "None yet: they come as they are answered." if waiting else "There are none.", class_="quiet")
+
+
+def pages(desk: Desk, meta: Mapping[str, Any]) -> Safe:
+    """Return which page of results this is, and the ways to others."""
+    return pager(meta, lambda **changed: f"{desk.here(**changed)}#results", "results")
+
+
+def rows(where: str, run: Mapping[str, Any], found: Iterable[dict[str, Any]], wanted: str | None = None) -> Safe:
+    """Return results as a table."""
+    several = len(run["models"]) > 1 or len(run["variants"]) > 1 or run["repeats"] > 1
+    columns = (
+        Column("Outcome"),
+        Column("Case", head=True),
+        *((Column("Of"),) if several else ()),
+        Column("Answer"),
+        Column("Why"),
+        Column("Time", number=True),
+        Column("Cost", number=True),
+    )
+    made = (_row(where, run, each, wanted, several=several) for each in found)
+    return tag("div", table("Results", columns, made, hidden=True), class_="results")
+
+
+def _row(
+    where: str, run: Mapping[str, Any], each: Mapping[str, Any], wanted: str | None, *, several: bool
+) -> tuple[Child, ...]:
+    to = address(f"{where}/results/{each['seq']}", outcome=wanted)
+    said = _excerpt(each["output"]) if each["output"] is not None else tag("i", "no answer", class_="quiet")
+    return (
+        outcome(each["outcome"]),
+        link(to, foreign(each["caseId"], 120)),
+        *((foreign(which(run, each), 160),) if several else ()),
+        said,
+        _excerpt(each["reason"]) if each["reason"] else "",
+        took(each),
+        cost(each),
+    )
+
+
+def which(run: Mapping[str, Any], each: Mapping[str, Any]) -> str:
+    """Return what tells a result from others of its case: model, variant and repeat, each where it may differ."""
+    parts_of_it = [each["model"]] if len(run["models"]) > 1 else []
+    parts_of_it += [each["variant"]] if len(run["variants"]) > 1 else []
+    parts_of_it += [f"repeat {each['repeat'] + 1}"] if run["repeats"] > 1 else []
+    return ", ".join(parts_of_it)
+
+
+def _excerpt(words: str) -> Safe:
+    shown = words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
+    return tag("span", foreign(" ".join(shown.split())), class_="clip") if shown.strip() else tag("i", "empty")
+
+
+def took(each: Mapping[str, Any]) -> str:
+    """Return how long a result took, in words where it was not asked for."""
+    return "from the cache" if each["cached"] else figures.duration(each["latencySeconds"])
+
+
+def cost(each: Mapping[str, Any]) -> str:
+    """Return what a result has cost; of no answer nothing is said."""
+    if each["output"] is None:
+        return "–"
+    return "unknown" if each["costUsd"] is None else figures.money(Total(each["costUsd"], 0))
+
+
+# ── The plan ──
+
+
+def plan(run: Mapping[str, Any]) -> Safe:
+    """Return what a run does, folded away."""
+    of = run["plan"]
+    said: list[tuple[str, Child]] = [("Suite", foreign(run["suite"]))]
+    said += [("Suite hash", tag("span", run["suiteHash"], class_="mono"))] if run["suiteHash"] else []
+    said += [("Selection", foreign(figures.selection(run["selection"])))] if run["selection"] else []
+    said.append(("Models", join((_target(each) for each in of["targets"]), ", ")))
+    said += [(name, _target(of[key])) for name, key in _WHO if of[key]]
+    said += [("Variants", ", ".join(run["variants"])), ("Repeats", str(run["repeats"]))]
+    said += [("Caller's voice", of["voice"])] if any(each != "text" for each in run["variants"]) else []
+    said += [
+        (name, _pairs(data)) for name, data in (("Parameters", of["parameters"]), ("Limits", run["limits"])) if data
+    ]
+    said += [("Sittings", f"{run['attempts']:,}")] if run["attempts"] > 1 else []
+    said += [("Carried out by", foreign(run["holder"]))] if run["holder"] else []
+    said.append(("Version", of["runnerVersion"]))
+    listed = tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in said), class_="sheet")
+    prompt, notes = of["systemPrompt"], run["notes"]
+    return tag(
+        "details",
+        tag("summary", "The plan: parameters, system prompt, judge, versions"),
+        listed,
+        join([tag("h3", "System prompt"), block(prompt, "System prompt")]) if prompt else None,
+        join([tag("h3", "Notes"), pretty(notes, "Notes")]) if notes else None,
+        class_="plan",
+    )
+
+
+_WHO = (("Judge", "judge"), ("Embedder", "embedder"), ("Speech recognition", "stt"))
+
+
+def _target(target: Mapping[str, Any]) -> Safe:
+    asked = f" ({target['provider']}, {target['model']})"
+    return join([foreign(target["typed"]), tag("span", foreign(asked), class_="quiet")])
+
+
+def _pairs(data: Mapping[str, Any]) -> Safe:
+    return foreign(
+        ", ".join(f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in data.items())
+    )
+
+
+def pretty(data: Any, label: str) -> Safe:
+    """Return data as JSON that people can read."""
+    return block(json.dumps(data, indent=2, ensure_ascii=False), label)
+
+
+# ── Once more ──
+
+MODALITIES = {"text": "text", "voice": "voice", "voice+noise=10dB": "noisy"}
+USUAL = {"temperature": 0, "seed": 42}
+LONGEST_PROMPT, MOST_IDS = 1_500, 50
+"""Characters of a system prompt, and ids of scenarios, that an address can hold."""
+
+
+def again(run: Mapping[str, Any]) -> str:
+    """Return the address of a new run like this one, as far as an address can say."""
+    of, selection = run["plan"], dict(run["selection"])
+    tier, _, scenarios = run["suite"].rpartition("+") if "+scenarios" in run["suite"] else (run["suite"], "", "")
+    if run["suite"].startswith("scenarios") and run["suiteHash"] is None:
+        tier, scenarios = "", run["suite"]
+    version, _, name = tier.rpartition("-")
+    ids = selection.pop("ids", [])
+    modalities = [MODALITIES.get(each) for each in run["variants"]]
+    parameters = dict(of["parameters"])
+    wanted = {
+        "suite": version,
+        "tier": name if version else None,
+        "scenario": "all" if scenarios and not run["selection"] else ids if len(ids) <= MOST_IDS else None,
+        **{key: selection.get(key) for key in ("type", "difficulty", "language", "tag", "text") if scenarios},
+        "model": run["models"],
+        "repeats": run["repeats"] if run["repeats"] > 1 else None,
+        "modality": None if None in modalities or modalities == ["text"] else modalities,
+        **{key: of[key] and of[key]["typed"] for key in ("judge", "embedder", "stt")},
+        **{key: _number(parameters[key]) for key in USUAL if parameters.get(key, USUAL[key]) != USUAL[key]},
+        "maxTokens": parameters.get("max_tokens"),
+        "systemPrompt": of["systemPrompt"] if len(of["systemPrompt"] or "") <= LONGEST_PROMPT else None,
+        **{key: run["limits"].get(key) for key in ("maxCost", "maxTotalTokens", "deadlineSeconds")},
+    }
+    return address("/runs/new", **wanted)
+
+
+def _number(value: float | None) -> str:
+    """Return a parameter as an address says it; so, too, where none is sent."""
+    return "none" if value is None else f"{value:g}"

@@ -1,0 +1,228 @@
+"""The way to a first result in an empty store: a question to the embedded model, a call to the embedded voice agent.
+
+What is missing for it is downloaded first, with a bar to watch.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from nicegui import ui
+
+from pramana.show.web import parts
+from pramana.show.web.desk import Desk, Refused
+from pramana.show.web.markup import Safe, foreign, link, tag
+
+FILE, SCENARIO = "information-retrieval/general-knowledge.yaml", "general-knowledge-chess-jumping-piece"
+"""What the first call is about: one file of the built-in library, and the shortest question in it."""
+LOOK_S = 0.5
+"""Between two looks at a download."""
+Data = dict[str, Any]
+
+
+class Failed(Exception):
+    """What was begun cannot go on; the message says why, and what to do."""
+
+
+class Progress:
+    """A sentence about what happens now, read out as it changes, and a bar where it is known how much is left."""
+
+    def __init__(self) -> None:
+        with parts.box("", role="status"):
+            self._shown = parts.show(Safe(""))
+
+    def tell(self, words: str, share: float | None = None) -> None:
+        bar = None if share is None else _bar(words, share)
+        self._put(tag("div", tag("p", words), bar, class_="stack"))
+
+    def warn(self, words: str) -> None:
+        self._put(tag("p", foreign(words), class_="warn trouble"))
+
+    def clear(self) -> None:
+        self._put(Safe(""))
+
+    def _put(self, markup: Safe) -> None:
+        if not self._shown.is_deleted:  # the page was drawn anew meanwhile
+            self._shown.set_content(markup)
+
+
+def _bar(words: str, share: float) -> Safe:
+    now = round(100 * min(1.0, share))
+    return tag(
+        "div",
+        tag("div", style=f"width: {now}%"),
+        class_="meter",
+        role="progressbar",
+        aria_label=words.partition(":")[0],
+        aria_valuenow=now,
+        aria_valuemin=0,
+        aria_valuemax=100,
+    )
+
+
+async def brought(desk: Desk, weights: Data, tell: Callable[[str, float | None], None]) -> None:
+    """Bring weights here, and tell how far that is; whoever pulls the same meanwhile watches the same download."""
+    found = weights
+    if not _is_under_way(found):
+        found = (await desk.post(f"/api/weights/{weights['name']}/pull")).data
+    while not found["present"]:
+        pull = found["pull"]
+        if pull is None or pull["status"] == "failed":
+            why = pull["problem"] if pull else "the download is gone; try again"
+            raise Failed(f"{found['title']} could not be downloaded. {why}")
+        done, total = pull["doneBytes"], max(1, pull["totalBytes"])
+        doing = "Downloading" if pull["phase"] == "download" else "Unpacking"
+        tell(f"{doing} {found['title']}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB", done / total)
+        await asyncio.sleep(LOOK_S)
+        found = next(each for each in (await desk.get("/api/weights")).data if each["name"] == weights["name"])
+
+
+def _is_under_way(weights: Data) -> bool:
+    return weights["pull"] is not None and weights["pull"]["status"] == "running"
+
+
+class Download:
+    """Weights that are missing, with the button that brings them."""
+
+    def __init__(self, desk: Desk, weights: Data) -> None:
+        self._desk, self._weights = desk, weights
+
+    def show(self) -> None:
+        weights = self._weights
+        with parts.box("card stack"):
+            parts.paragraph(
+                tag("strong", weights["title"]),
+                f" is not on this machine yet ({weights['downloadBytes'] / 1e6:,.0f} MB). "
+                f"It is needed for {weights['neededFor']}.",
+            )
+            with parts.box("row"):
+                parts.button("Download", self._bring, label=f"Download {weights['title']}")
+            self._progress = Progress()
+            if _is_under_way(weights):
+                ui.timer(0, parts.guarded(self._bring), once=True)
+            elif weights["pull"]:
+                self._progress.warn(weights["pull"]["problem"])
+
+    async def _bring(self) -> None:
+        try:
+            await brought(self._desk, self._weights, self._progress.tell)
+        except Failed as error:
+            self._progress.warn(str(error))
+        else:
+            self._progress.tell(f"{self._weights['title']} is here now.")
+
+
+class Welcome:
+    """What an empty store shows."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.busy = False
+        """Whether something was begun here that should not be swept away."""
+
+    async def show(self) -> None:
+        found = (await self._desk.get("/api/weights")).data
+        missing = [each for each in found if each["models"] and not each["present"]]
+        with parts.box("stack wide"):
+            self._show(sum(each["downloadBytes"] for each in missing))
+
+    def _show(self, missing: int) -> None:
+        first = f" Before the first, {missing / 1e6:,.0f} MB are downloaded." if missing else ""
+        parts.paragraph(
+            "Nothing was asked here yet. Both of these work at once, on this machine alone: no key, no cost, and "
+            f"nothing leaves it.{first}"
+        )
+        with parts.box("halves"):
+            with parts.box("card stack"):
+                parts.show(tag("h2", "Ask the embedded model", class_="card-title"))
+                parts.paragraph(
+                    "Ten short questions of the built-in suite, answered by SmolLM2, a very small language model. "
+                    "You see each answer, and how it was judged, as it comes.",
+                    quiet=True,
+                )
+                with parts.box("row"):
+                    parts.button("Ask the embedded model", self._begun(self._ask), "primary")
+            with parts.box("card stack"):
+                parts.show(tag("h2", "Hear a call", class_="card-title"))
+                parts.paragraph(
+                    "A caller asks the embedded voice agent one question aloud, and you hear both. This brings ",
+                    tag("span", FILE, class_="mono"),
+                    ", a file of the built-in library, into ",
+                    link("/scenarios", "Scenarios"),
+                    ".",
+                    quiet=True,
+                )
+                with parts.box("row"):
+                    parts.button("Hear a call", self._begun(self._call))
+        self._progress = Progress()
+        parts.paragraph(
+            "Or ",
+            link("/runs/new", "ask a model of your own"),
+            ", ",
+            link("/settings", "name a provider and its key"),
+            ", or ",
+            link("/scenarios/import", "bring your scenarios"),
+            ".",
+        )
+
+    def _begun(self, act: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a handler of one of the two; while one is under way, the other waits."""
+
+        async def begin() -> None:
+            if self.busy:
+                parts.tell("One thing after the other: something is under way already.")
+                return
+            self.busy = True
+            try:
+                await act()
+            except Failed as error:
+                self._progress.warn(str(error))
+            except Refused:
+                self._progress.clear()
+                raise
+            finally:
+                self.busy = False
+
+        return begin
+
+    async def _ask(self) -> None:
+        await self._ready("local")
+        self._progress.tell("Starting …")
+        run = (await self._desk.post("/api/runs", {"suite": "v1.0", "tier": "cheap", "models": ["local"]})).data
+        ui.navigate.to(f"/runs/{run['id']}")
+
+    async def _call(self) -> None:
+        await self._ready("local-voice")
+        self._progress.tell("Bringing the scenario …")
+        await self._desk.post("/api/library/import", {"files": [FILE], "mode": "skip"})
+        wanted = {"scenarios": [SCENARIO], "models": ["local-voice"], "modality": "voice"}
+        asked = (await self._desk.get(f"/api/scenarios/{SCENARIO}")).data["prompt"]
+        run = (await self._desk.post("/api/runs", wanted)).data["id"]
+        self._progress.tell(
+            f"The caller rings, and asks: “{asked}” A call takes as long as it takes: about 20 seconds."
+        )
+        result = await self._over(run)
+        ui.navigate.to(f"/runs/{run}/results/{result}")
+
+    async def _ready(self, model: str) -> None:
+        """Bring what a model needs."""
+        for each in (await self._desk.get("/api/weights")).data:
+            if model in each["models"] and not each["present"]:
+                await brought(self._desk, each, self._progress.tell)
+
+    async def _over(self, run: str) -> int:
+        """Wait until a run of one call is over; return the number of its result."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def heard(name: str, _data: Data) -> None:
+            if name in ("result", "finished", "deleted") and not ended.done():
+                ended.set_result(None)
+
+        self._desk.follow(run, 0, heard)
+        await ended
+        results = (await self._desk.get(f"/api/runs/{run}/results")).data
+        if not results:
+            state = (await self._desk.get(f"/api/runs/{run}", summary=False)).data
+            raise Failed(f"The call did not come about: {state['reason'] or state['status']}. See its run, {run}.")
+        found: int = results[0]["seq"]
+        return found

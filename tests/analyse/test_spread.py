@@ -1,0 +1,71 @@
+"""How times are spread, and by the bin: nothing is lost, every time is in its bin, and bounds are round."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pramana.analyse.spread import MOST_BINS, Histogram, SpreadTally, histogram
+from pramana.model import Key, Reply, Result
+
+times = st.floats(0, 1e6, allow_nan=False) | st.sampled_from([0.001, 0.00106, 0.1, 0.3, 1.0, 3.15, 10.0, 1000.0])
+
+
+def counted(some: list[float]) -> Histogram:
+    made = Histogram()
+    for each in some:
+        made.add(each)
+    return made
+
+
+@given(st.lists(times, min_size=1, max_size=60))
+def test_every_time_is_in_the_bin_that_says_so(some: list[float]) -> None:
+    bins = histogram([counted(some)])
+    for each in bins:
+        assert each.count == sum(each.start <= time < each.end for time in some)
+    assert sum(each.count for each in bins) == len(some)
+    assert all(before.end == after.start for before, after in pairwise(bins))
+    assert bins[0].count
+    assert bins[-1].count
+    assert len(bins) <= MOST_BINS
+
+
+@given(st.lists(times, min_size=1, max_size=30), st.lists(times, max_size=30))
+def test_one_among_several_has_the_bins_of_all(some: list[float], others: list[float]) -> None:
+    mine, theirs = counted(some), counted(others)
+    every, one, rest = (histogram([mine, theirs], of) for of in (None, mine, theirs))
+    assert [(each.start, each.end) for each in one] == [(each.start, each.end) for each in every]
+    assert [a.count + b.count for a, b in zip(one, rest, strict=True)] == [each.count for each in every]
+
+
+def test_few_times_have_few_bins_and_many_have_fine_ones() -> None:
+    dice = random.Random(7)
+    drawn = [dice.lognormvariate(-0.5, 0.5) for _ in range(2_000)]
+    few, many = histogram([counted(drawn[:12])]), histogram([counted(drawn)])
+    assert len(few) <= 8 < len(many) <= MOST_BINS
+    assert {each.start for each in histogram([counted([0.1, 30.0])])} <= {
+        digit * 10.0**power for digit in (1, 2, 5) for power in range(-1, 3)
+    }
+    assert histogram([]) == histogram([Histogram()]) == []
+
+
+def test_what_takes_no_millisecond_has_one_bin() -> None:
+    assert [(each.start, each.end, each.count) for each in histogram([counted([0.0, 1e-9, 0.000999])])] == [
+        (0.0, 0.001, 3)
+    ]
+
+
+def test_models_are_told_apart_on_one_scale() -> None:
+    tally = SpreadTally({"a": "fake", "b": "fake"})
+    for model, seconds in (("a", 0.1), ("a", 0.2), ("b", 3.0)):
+        tally.add(Result(Key("sha256:1", model), "x", Reply("", total_s=seconds), None, (), None, None))
+    tally.add(Result(Key("sha256:1", "b"), "x", Reply("", total_s=99.0, cached=True), None, (), None, None))
+    found = tally.as_data()["latency_s"]
+    assert found["overall"]["count"] == 3
+    assert sum(each["count"] for each in found["histogram"]) == 3
+    assert [sum(each["count"] for each in bins) for bins in found["histogram_by_model"].values()] == [2, 1]
+    assert {len(bins) for bins in found["histogram_by_model"].values()} == {len(found["histogram"])}
+    assert found["histogram"][-1]["to"] == pytest.approx(5.0)
+    assert tally.as_data()["voice_to_voice_s"] is None

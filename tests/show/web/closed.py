@@ -1,0 +1,35 @@
+"""A workbench that asks everybody for a token, and one token of each role."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from playwright.sync_api import Browser
+
+from pramana.store import open_store
+
+from ..api.served import Client, program
+from .conftest import Bench
+
+
+@dataclass
+class Closed:
+    """Such a server, and who may use it."""
+
+    bench: Bench
+    tokens: dict[str, str]
+
+    def client(self, role: str) -> Client:
+        """Return a client with the token of a role."""
+        return replace(self.bench.client, token=self.tokens[role])
+
+
+@contextmanager
+def closed(home: Path, browser: Browser, *options: str) -> Iterator[Closed]:
+    """Start a server whose store has a token of each role, named after it."""
+    store = open_store(f"sqlite:///{home}/pramana.sqlite3")
+    tokens = {role: store.tokens.create(role, role)[1] for role in ("viewer", "editor", "admin")}
+    store.close()
+    with program(*options, PRAMANA_HOME=str(home)) as started:
+        yield Closed(Bench(started.client, home, browser), tokens)

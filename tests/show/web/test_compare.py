@@ -1,0 +1,251 @@
+"""Comparing, as somebody does it: choosing, the answer, what flipped, and an address that shows others the same."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .conftest import NARROW, WIDE, Bench, no_sideways
+
+HOSTILE = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\"> مرحبا 日本語 \u202egnirts"
+BEFORE, NOW = "fake:latency=0.02,fixed=tungsten", "fake:latency=0.12,fixed=SIGKILL"
+
+
+def case(number: int, *ideals: str, prompt: str) -> str:
+    return json.dumps(
+        {
+            "id": f"metal-{number:02}",
+            "category": "factual",
+            "input": prompt,
+            "ideal": list(ideals),
+            "assertion": {"type": "contains_any"},
+            "metadata": {"difficulty": "easy", "tokens_est": 8, "tags": []},
+        }
+    )
+
+
+@dataclass
+class Runs:
+    base: str
+    new: str
+    two: str
+    """With two models and two repeats."""
+    cheap: str
+    """Of another suite."""
+
+
+@pytest.fixture(scope="module")
+def runs(served: Bench) -> Runs:
+    """Thirty cases: 26 that only the base passes, two that only the new run does, two that both do."""
+    lines = [case(number, "tungsten", prompt=f"Which metal? Question {number}.") for number in range(25)]
+    lines += [case(25, "tungsten", prompt=HOSTILE)]
+    lines += [case(number, "SIGKILL", prompt="Which signal?") for number in (26, 27)]
+    lines += [case(number, "tungsten", "SIGKILL", prompt="Say anything.") for number in (28, 29)]
+    made = served.client.post("/api/suites", {"version": "team-1", "tiers": {"smoke": "\n".join(lines)}})
+    assert made.status == 201, made.body
+    team: dict[str, Any] = {"suite": "team-1", "tier": "smoke", "judge": "fake:fixed=YES"}
+    return Runs(
+        served.run(**team, models=[BEFORE]),
+        served.run(**team, models=[NOW]),
+        served.run(**team, models=["fake:fixed=tungsten", "fake:fixed=SIGKILL"], repeats=2),
+        served.run(models=["fake:echo"], judge="fake:fixed=YES"),
+    )
+
+
+def comparing(runs: Runs, **more: str) -> str:
+    rest = "".join(f"&{name}={quote(value)}" for name, value in more.items())
+    return f"/compare?base={runs.base}&new={runs.new}{rest}"
+
+
+def answer(page: Page) -> Any:
+    return page.get_by_role("region", name="The answer")
+
+
+def test_a_regression_is_the_first_thing_that_is_said(bench: Bench, runs: Runs) -> None:
+    page = bench.open(comparing(runs))
+    said = answer(page)
+    expect(said.get_by_role("heading")).to_have_text(re.compile(r"▼\s*Regression"))
+    expect(said).to_contain_text("Of 30 cases, 26 that passed now fail and 2 that failed now pass.")
+    expect(said).to_contain_text(re.compile(r"Difference of the pass rate: −80\.0 points, 95 % interval −\d"))
+    expect(said).to_contain_text("less than once in 10,000 times (exact McNemar test, by the cases that changed")
+    expect(said).to_contain_text("Slower: total time went from")
+    expect(page.get_by_text("Passed before", exact=True).locator("..")).to_contain_text("93.3 %")
+    expect(page.get_by_text("Passed now", exact=True).locator("..")).to_contain_text("13.3 %")
+    row = page.get_by_role("row", name=re.compile("^Total time"))
+    expect(row).to_contain_text(re.compile(r"\+1\d\d ms\s*\+\d+ ms to \+\d+ ms\s*30"))
+    page.get_by_role("link", name="Swap the sides").click()
+    expect(answer(page).get_by_role("heading")).to_have_text(re.compile(r"▲\s*Improvement"))
+    assert f"base={runs.new}&new={runs.base}" in page.url
+
+
+def test_what_flipped_is_opened_with_both_replies(bench: Bench, runs: Runs) -> None:
+    page = bench.open(comparing(runs))
+    expect(page.locator("details > summary")).to_have_count(20)
+    first = page.locator("details").first
+    expect(first.locator("summary")).to_contain_text(re.compile(r"✗\s*failed now: metal-\d\d"))
+    expect(first.get_by_role("region", name="Reply before")).to_have_count(0)
+    first.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(first.get_by_role("region", name="Asked")).to_contain_text("Which metal? Question")
+    expect(first.get_by_role("region", name="Expected")).to_have_text("tungsten")
+    expect(first.get_by_role("region", name="Reply before")).to_have_text("tungsten")
+    expect(first.get_by_role("region", name="Reply now")).to_have_text("SIGKILL")
+    expect(first.get_by_role("heading", name=re.compile("Before: passed in"))).to_be_visible()
+    for side, run in (("before", runs.base), ("now", runs.new)):
+        link = first.get_by_role("link", name=f"The whole result {side}").get_attribute("href")
+        assert link
+        assert re.fullmatch(rf"/runs/{run}/results/\d+", link)
+        assert bench.client.get(f"/api{link}").data["caseId"] in first.locator("summary").inner_text()
+    first.locator("summary").click()
+    first.locator("summary").click()
+    expect(first.get_by_role("region", name="Reply now")).to_have_count(1)  # what was fetched is not fetched again
+    page.get_by_role("link", name="Next page").click()
+    expect(page.get_by_text("21 to 28 of 28 cases that changed")).to_be_visible()
+    expect(page.locator("details > summary").last).to_contain_text(re.compile(r"✓\s*passed now: metal-2[67]"))
+    assert "page=2" in page.url
+    page.go_back()
+    expect(page.get_by_text("1 to 20 of 28 cases that changed")).to_be_visible()
+
+
+def test_an_address_shows_anyone_the_same(bench: Bench, runs: Runs) -> None:
+    two = f"/compare?base={runs.two}&new={runs.two}&model=fake:fixed%3Dtungsten&newModel=fake:fixed%3DSIGKILL"
+    for address in (f"{comparing(runs)}&page=2", two):
+        texts = [bench.open(address).locator("#main").inner_text() for _ in range(2)]
+        assert texts[0] == texts[1]
+        assert "Regression" in texts[0]
+
+
+def test_two_models_of_one_run_stand_against_each_other(bench: Bench, runs: Runs) -> None:
+    page = bench.open(f"/compare?base={runs.two}&new={runs.two}")
+    expect(page.get_by_role("alert")).to_contain_text("The run before holds 2 models. Which one is meant?")
+    page.get_by_role("link", name="fake:fixed=tungsten", exact=True).click()
+    expect(answer(page).get_by_role("heading")).to_have_text(re.compile("Regression"))
+    page.get_by_label("Model before").click()
+    page.get_by_role("option", name="fake:fixed=SIGKILL").click()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(answer(page).get_by_role("heading")).to_have_text(re.compile("No difference seen"))
+    page.go_back()
+    expect(answer(page).get_by_role("heading")).to_have_text(re.compile("Regression"))
+    expect(page.get_by_text("Passed now", exact=True).locator("..")).to_contain_text("fake:fixed=SIGKILL")
+    flip = page.locator("details").first
+    expect(flip.locator("summary")).to_contain_text("less often: metal-")
+    expect(flip.locator("summary")).to_contain_text("passed 2 of 2 before, 0 of 2 now")
+    flip.locator("summary").click()
+    expect(flip.get_by_role("region", name="Reply now, repeat 2")).to_have_text("SIGKILL")
+
+
+def test_without_an_address_the_last_two_of_a_suite_are_suggested(bench: Bench, runs: Runs) -> None:
+    page = bench.open("/compare")
+    expect(page.get_by_role("heading", name="Choose two")).to_be_visible()
+    page.goto(f"{bench.url}/compare?new={runs.base}")  # the first of its suite
+    expect(page.get_by_text("No run before it was asked the same.")).to_be_visible()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.get_by_text("Choose a run on both sides.")).to_be_visible()
+    page.goto(f"{bench.url}/compare?new={runs.new}")
+    expect(page.get_by_text("Suggested: the run before it of the same suite.")).to_be_visible()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(answer(page).get_by_role("heading")).to_have_text(re.compile("Regression"))
+    assert f"base={runs.base}&new={runs.new}" in page.url
+    page.get_by_label("Run before").click()
+    page.get_by_role("option", name=re.compile("v1.0-cheap · fake:echo")).click()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("These two were not asked the same cases, as far as we know")
+
+
+def test_other_cases_are_compared_when_that_is_wanted(bench: Bench, runs: Runs) -> None:
+    page = bench.open(f"/compare?base={runs.base}&new={runs.cheap}")
+    expect(page.get_by_role("alert")).to_contain_text("before team-1-smoke, now v1.0-cheap")
+    page.get_by_role("link", name="Compare what both have").click()
+    expect(answer(page)).to_contain_text("No case has a verdict on both sides.")
+    assert "anySuite=true" in page.url
+    left_out = page.locator("details", has_text="Only before: 30 cases")
+    left_out.locator("summary").click()
+    expect(left_out.get_by_text("metal-07")).to_be_visible()
+    expect(page.get_by_text("Only now: 10 cases")).to_be_visible()
+
+
+def test_what_two_judges_decided_is_left_out_until_it_is_wanted(bench: Bench, runs: Runs) -> None:
+    other = bench.run(models=["fake:rejected=0.3,echo"], judge="fake:fixed=NO")
+    page = bench.open(f"/compare?base={runs.cheap}&new={other}")
+    errored = page.locator("details", has_text="No verdict on one side or both:")
+    expect(errored).to_have_count(1)
+    apart = page.locator("details", has_text="Judged by different judges:")
+    apart.locator("summary").click()
+    expect(apart).to_contain_text("fake:fixed=YES (fake-1) before, fake:fixed=NO (fake-1) now")
+    apart.get_by_role("link", name="Compare them anyway").click()
+    expect(page.get_by_text("they are compared as you asked")).to_have_count(1)
+    assert "anyJudge=true" in page.url
+
+
+def test_a_run_that_is_not_there_is_told_and_another_can_be_chosen(bench: Bench, runs: Runs) -> None:
+    for named in ("r-nowhere", "..%2Fsettings", "%3Cscript%3E"):
+        page = bench.open(f"/compare?base={named}&new={runs.new}")
+        expect(page.get_by_role("alert")).to_contain_text(re.compile("no run|nothing at this address"))
+        expect(page.get_by_role("button", name="Compare", exact=True)).to_be_enabled()
+
+
+def test_a_run_under_way_is_told_and_followed_to_its_end(bench: Bench, runs: Runs) -> None:
+    slow = bench.run(wait=False, models=["fake:latency=1.5,echo"], judge="fake:fixed=YES")
+    page = bench.open(f"/compare?base={runs.cheap}&new={slow}")
+    under_way = page.get_by_text("The run now is under way: this is about its")
+    expect(under_way).to_be_visible()
+    expect(under_way).to_have_count(0, timeout=30_000)
+    expect(page.get_by_text("Passed now", exact=True).locator("..")).not_to_contain_text("no verdict")
+
+
+def test_scripts_in_prompts_are_shown_and_never_run(bench: Bench, runs: Runs) -> None:
+    hostile = f"fake:fixed={HOSTILE}"
+    team: dict[str, Any] = {"suite": "team-1", "tier": "smoke", "judge": "fake:fixed=YES"}
+    new = bench.run(**team, models=[hostile])
+    page = bench.open(f"/compare?base={runs.base}&new={new}&page=1")
+    expect(answer(page).get_by_role("heading")).to_have_text(re.compile("Regression"))
+    for flip in page.locator("details").all():
+        flip.locator("summary").click()
+    shown = page.get_by_role("region", name="Reply now").first
+    expect(shown).to_contain_text("<script>document.title='run'</script><img src=x")
+    expect(shown).to_contain_text("مرحبا 日本語 \\u202egnirts")
+    expect(page.get_by_text("Passed now", exact=True).locator("..")).to_contain_text("<script>")
+    assert page.locator("#main script, #main img").count() == 0
+    assert page.title() != "run"
+    no_sideways(page)
+
+
+@pytest.mark.parametrize(("width", "theme"), [(WIDE, "light"), (NARROW, "dark")])
+def test_everyone_can_read_it(bench: Bench, runs: Runs, axe: Callable[[Page], None], width: int, theme: Any) -> None:
+    page = bench.open(comparing(runs), width=width, theme=theme)
+    expect(answer(page)).to_be_visible()
+    page.locator("details > summary").first.click()
+    expect(page.get_by_role("region", name="Reply now")).to_be_visible()
+    no_sideways(page)
+    axe(page)
+    for address in (
+        "/compare",
+        f"/compare?base={runs.two}&new={runs.new}",
+        f"/compare?base={runs.base}&new={runs.cheap}",
+    ):
+        page.goto(bench.url + address)
+        expect(page.get_by_role("button", name="Compare", exact=True)).to_be_visible()
+        no_sideways(page)
+        axe(page)
+
+
+def test_of_a_run_without_one_before_it_two_models_are_suggested(bench: Bench, runs: Runs) -> None:
+    models = ["fake:fixed=SIGKILL", "fake:fixed=tungsten", "fake:echo"]
+    alone = bench.run(models=models, repeats=3, judge="fake:fixed=YES", tier="moderate")
+    page = bench.open(f"/compare?new={alone}")
+    expect(page.get_by_text("Suggested: two models of the same run.")).to_be_visible()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.get_by_text("Passed before", exact=True).locator("..")).to_contain_text(models[0])
+    expect(page.get_by_text("Passed now", exact=True).locator("..")).to_contain_text(models[1])
+    page.goto(f"{bench.url}/compare?base={alone}&new={alone}&model={quote(models[2])}")
+    expect(page.get_by_role("alert")).to_contain_text("The run now holds 3 models. Which one is meant?")
+    expect(page.get_by_role("alert").get_by_role("link")).to_have_text(models[:2])
+    page.get_by_role("alert").get_by_role("link").first.click()
+    expect(page.get_by_text("Passed before", exact=True).locator("..")).to_contain_text(models[2])
+    page.goto(f"{bench.url}/compare?base={runs.base}&new={alone}&model={quote(BEFORE)}&anySuite=true")
+    expect(page.get_by_role("alert")).to_contain_text("The run now holds 3 models.")

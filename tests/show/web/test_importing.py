@@ -1,0 +1,201 @@
+"""Scenarios brought in by paste, file and folder: checked first, shown before, and all of it or nothing."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .conftest import NARROW, WIDE, Bench, no_sideways
+
+HOSTILE = "<img src=x onerror=window.hacked=1>"
+
+
+def document(*ids: str, prompt: str = "Hello", type_: str = "task-completion") -> str:
+    entry = f"    name: Test\n    type: {type_}\n    prompt: {prompt}\n    expected_outcome: Response\n"
+    return 'version: "1.0"\nscenarios:\n' + "".join(f"  - id: {each}\n{entry}" for each in ids)
+
+
+@pytest.fixture
+def clean(bench: Bench) -> Iterator[Bench]:
+    yield bench
+    for each in bench.client.get("/api/scenarios?pageSize=500").data:
+        bench.client.delete(f"/api/scenarios/{each['id']}")
+
+
+def ids_of(bench: Bench) -> list[str]:
+    return [each["id"] for each in bench.client.get("/api/scenarios?pageSize=500").data]
+
+
+def opened(bench: Bench, **given: Any) -> Page:
+    page = bench.open("/scenarios/import", **given)
+    page.locator(".cm-editor[data-ready]").wait_for()
+    return page
+
+
+def paste(page: Page, text: str) -> None:
+    page.get_by_role("textbox", name="YAML to import").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text)
+
+
+def would(page: Page) -> Any:
+    return page.locator("[role=status]").filter(has_text="would")
+
+
+def press_import(page: Page) -> None:
+    page.get_by_role("button", name="Import", exact=True).click()
+
+
+def test_a_mistake_in_what_was_pasted_is_marked_corrected_and_imported(clean: Bench) -> None:
+    page = opened(clean)
+    paste(page, document("late-book", "early-book").replace("type: task-completion", "type: tasks", 1))
+    expect(page.locator(".wrong-line")).to_have_text("    type: tasks")
+    expect(page.locator(".cm-lineNumbers .wrong-number")).to_have_text("5")
+    expect(page.get_by_text("Nothing can be imported yet: mend what was pasted first.")).to_be_visible()
+    press_import(page)
+    expect(page.get_by_text("Nothing was imported: mend what is marked first")).to_be_visible()
+    assert ids_of(clean) == []
+    expect(page.locator(".wrong-line")).to_have_text("    type: tasks")  # the text stays
+
+    page.get_by_role("button", name="5:5 Invalid type").click()
+    page.keyboard.press("End")
+    page.keyboard.press("Shift+Home")
+    page.keyboard.type("type: conversation-flow")
+    expect(page.locator(".wrong-line")).to_have_count(0)
+    expect(page.get_by_text("2 scenarios would be new")).to_be_visible()
+    assert ids_of(clean) == []
+    press_import(page)
+    expect(page.get_by_text("2 scenarios are new")).to_be_visible()
+    assert ids_of(clean) == ["early-book", "late-book"]
+    expect(page.locator(".cm-content")).to_have_text("")
+    page.get_by_role("link", name="late-book").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Test")
+
+
+def test_each_mode_is_shown_before_it_is_done(clean: Bench) -> None:
+    clean.client.post("/api/scenarios/import", {"yaml": document("a", "b")}).data  # noqa: B018
+    page = opened(clean)
+    paste(page, document("a", "b", "c", prompt="Changed").replace("Changed", "Hello", 1))
+    expect(page.get_by_text("1 scenario would be new")).to_be_visible()
+    expect(page.get_by_text("2 scenarios would stay as they are")).to_be_visible()
+
+    page.get_by_role("radio", name="Replace what is here").click()
+    expect(page.get_by_text("2 scenarios would be replaced")).to_be_visible()
+    expect(page.get_by_role("listitem").filter(has_text="a (nothing differs)")).to_be_visible()
+    expect(page.get_by_role("listitem").filter(has_text="b (prompt)")).to_be_visible()
+
+    page.get_by_role("radio", name="Refuse everything").click()
+    expect(page.get_by_text("2 scenarios exist already")).to_be_visible()
+    expect(page.get_by_text('what was pasted, line 8: id "b" exists already')).to_be_visible()
+    press_import(page)
+    expect(page.get_by_role("alert").filter(has_text="2 scenarios exist already").last).to_be_visible()
+    assert ids_of(clean) == ["a", "b"]
+    expect(page.locator(".cm-content")).to_contain_text("Changed")  # what was refused stays
+
+    page.get_by_role("radio", name="Replace what is here").click()
+    expect(page.get_by_text("2 scenarios would be replaced")).to_be_visible()
+    press_import(page)
+    expect(page.get_by_text("2 scenarios were replaced")).to_be_visible()
+    assert [clean.client.get(f"/api/scenarios/{each}").data["prompt"] for each in "abc"] == [
+        "Hello",
+        "Changed",
+        "Changed",
+    ]
+
+
+def test_files_are_checked_together_and_corrected_here(clean: Bench, tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(document("a", "b"), encoding="utf-8")
+    (tmp_path / "wrong.yml").write_text(document("c", type_="tasks").replace("\n", "\r\n"), encoding="utf-8")
+    (tmp_path / "twice.yaml").write_text(document("d", "a"), encoding="utf-8")
+    (tmp_path / "latin.yaml").write_bytes(b"# one\n# caf\xe9\n")
+    page = opened(clean)
+    page.get_by_label("Choose files").set_input_files(sorted(tmp_path.iterdir()))
+    files = page.locator(".file")
+    expect(files).to_have_count(4)
+    expect(files.first).to_have_text(re.compile("^good.yaml ✓ 2 scenarios"))
+    expect(files.filter(has_text="wrong.yml")).to_contain_text("5:5 Invalid type")
+    expect(files.filter(has_text="twice.yaml")).to_contain_text("8:5 id a stands in good.yaml too")
+    expect(files.filter(has_text="latin.yaml")).to_contain_text("2:1 this is no text in UTF-8")
+    press_import(page)
+    expect(page.get_by_text("Nothing was imported: mend what is marked first")).to_be_visible()
+    assert ids_of(clean) == []
+
+    page.get_by_role("button", name="Leave latin.yaml out").click()
+    page.get_by_role("button", name="Leave twice.yaml out").click()
+    page.get_by_role("button", name="Open wrong.yml in the editor").click()
+    expect(page.locator(".wrong-line")).to_have_text("    type: tasks")
+    page.locator(".wrong-line").click()
+    page.keyboard.press("End")
+    page.keyboard.press("Shift+Home")
+    page.keyboard.type("type: task-completion")
+    expect(page.get_by_text("3 scenarios would be new")).to_be_visible()
+    press_import(page)
+    expect(page.get_by_text("3 scenarios are new")).to_be_visible()
+    expect(files).to_have_count(0)
+    assert ids_of(clean) == ["a", "b", "c"]
+
+
+def test_a_folder_is_searched_to_the_bottom_and_other_files_are_named(clean: Bench, tmp_path: Path) -> None:
+    folder = tmp_path / "bank"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a.yaml").write_text(document("a"), encoding="utf-8")
+    (folder / "deep" / f"{HOSTILE}.yml").write_text(
+        document("日本".encode().hex(), prompt="予約をお願いします"), encoding="utf-8"
+    )
+    (folder / "notes.txt").write_text("no scenario", encoding="utf-8")
+    page = opened(clean)
+    paste(page, document("pasted"))
+    page.get_by_label("Choose a folder").set_input_files(folder)
+    expect(page.locator(".file")).to_have_count(3)
+    expect(page.locator(".file").nth(1)).to_contain_text("bank/a.yaml")
+    expect(page.locator(".file").nth(2)).to_contain_text(f"bank/deep/{HOSTILE}.yml")
+    page.get_by_text("1 left out").click()
+    expect(page.get_by_text("bank/notes.txt: it is no .yaml or .yml file")).to_be_visible()
+    expect(page.get_by_text("3 scenarios would be new")).to_be_visible()
+    press_import(page)
+    expect(page.get_by_text("3 scenarios are new")).to_be_visible()
+    assert ids_of(clean) == ["a", "e697a5e69cac", "pasted"]
+    assert clean.client.get("/api/scenarios/e697a5e69cac").data["prompt"] == "予約をお願いします"
+    assert page.evaluate("window.hacked") is None
+
+
+def test_of_several_files_one_that_is_here_refuses_all_with_its_place(clean: Bench, tmp_path: Path) -> None:
+    clean.client.post("/api/scenarios/import", {"yaml": document("b")}).data  # noqa: B018
+    (tmp_path / "one.yaml").write_text(document("a"), encoding="utf-8")
+    (tmp_path / "two.yaml").write_text(document("c", "b"), encoding="utf-8")
+    page = opened(clean)
+    page.get_by_label("Choose files").set_input_files(sorted(tmp_path.iterdir()))
+    page.get_by_role("radio", name="Refuse everything").click()
+    expect(page.get_by_text('two.yaml, line 8: id "b" exists already')).to_be_visible()
+    press_import(page)
+    expect(page.get_by_role("alert").last).to_contain_text("1 scenario exists already")
+    assert ids_of(clean) == ["b"]
+    expect(page.locator(".file")).to_have_count(2)
+
+
+def test_a_folder_without_scenarios_says_so(clean: Bench, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no scenario", encoding="utf-8")
+    page = opened(clean)
+    press_import(page)
+    expect(page.get_by_text("There is nothing to import")).to_be_visible()
+    page.get_by_label("Choose a folder").set_input_files(tmp_path)
+    expect(page.get_by_text("There is no .yaml or .yml file in what you chose")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_everyone_can_import(clean: Bench, axe: Callable[[Page], None], tmp_path: Path, width: int, theme: Any) -> None:
+    long = tmp_path / f"{'a-very-long-name-' * 8}.yaml"
+    long.write_text(document("b", type_="tasks"), encoding="utf-8")
+    page = opened(clean, width=width, theme=theme)
+    paste(page, document("a", prompt=HOSTILE))
+    expect(page.get_by_text("1 scenario would be new")).to_be_visible()
+    axe(page)
+    page.get_by_label("Choose files").set_input_files(long)
+    expect(page.locator(".file")).to_have_count(2)
+    no_sideways(page)
+    axe(page)
+    assert page.evaluate("window.hacked") is None

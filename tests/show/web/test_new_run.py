@@ -1,0 +1,305 @@
+"""A new run: chosen on the page, estimated before it starts, refused in words, and started."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from .closed import closed
+from .conftest import NARROW, WIDE, Bench, no_sideways
+
+UNPRICED = "http://127.0.0.1:9/v1#mine"
+HOSTILE = "<img src=x onerror=\"document.title='taken over'\"> مرحبا 你好"
+STARTED = re.compile(r"/runs/r[0-9a-f-]+$")
+
+
+def tile(page: Page, name: str) -> Locator:
+    return page.locator("aside .tiles > div").filter(has=page.locator("dt", has_text=re.compile(f"^{name}$")))
+
+
+def start(page: Page) -> Locator:
+    return page.get_by_role("button", name="Start the run")
+
+
+def models(page: Page) -> Locator:
+    return page.get_by_role("list", name="Each model that was added")
+
+
+def add(page: Page, model: str) -> None:
+    page.get_by_label("Add a model").fill(model)
+    page.keyboard.press("Enter")
+
+
+def choose(page: Page, label: str, option: str) -> None:
+    page.get_by_label(label, exact=True).click()
+    page.get_by_role("option", name=option).click()
+    page.keyboard.press("Escape")
+
+
+def begun(bench: Bench, page: Page) -> Any:
+    """Press start, and return the run that was started."""
+    expect(start(page)).to_be_enabled()
+    start(page).click()
+    page.wait_for_url(STARTED)
+    return bench.client.get(f"/api/runs/{urlsplit(page.url).path.rpartition('/')[2]}").data
+
+
+def imported(bench: Bench) -> int:
+    bench.client.post("/api/library/import", {})
+    total: int = bench.client.get("/api/scenarios?pageSize=1").json["meta"]["total"]
+    return total
+
+
+def test_a_run_is_estimated_before_it_can_be_started(bench: Bench) -> None:
+    page = bench.open("/runs/new", expects_errors=True)  # where it leads to is another page's matter
+    expect(page.get_by_role("link", name="import the library")).to_have_attribute("href", "/scenarios/import")
+    expect(page.get_by_text("Add a model to ask.")).to_be_visible()
+    expect(start(page)).to_be_disabled()
+    add(page, "fake:echo")
+    expect(page.get_by_label("Add a model")).to_have_value("")
+    expect(tile(page, "Calls")).to_contain_text("12")  # ten of the model, two of itself as the judge
+    expect(tile(page, "Calls")).to_contain_text("10 cases, 10 results")
+    expect(tile(page, "Cost")).to_contain_text("$0.00")
+    expect(tile(page, "Tokens in")).to_contain_text(re.compile(r"\d,\d{3}"))
+    page.get_by_label("Repeats").fill("3")
+    expect(tile(page, "Calls")).to_contain_text("36")
+    add(page, "fake:seed=2")
+    expect(tile(page, "Calls")).to_contain_text("72")
+    page.get_by_text("Who takes what").click()
+    expect(page.locator("aside li")).to_have_count(4)
+    expect(page.locator("aside li").last).to_contain_text("fake:seed=2: as the judge, 6 calls")
+    page.get_by_role("button", name="Remove fake:seed=2").click()
+    expect(tile(page, "Calls")).to_contain_text("36")
+    assert bench.client.get("/api/runs").data == []
+    run = begun(bench, page)
+    assert (run["suite"], run["models"], run["repeats"], run["creator"]) == ("v1.0-cheap", ["fake:echo"], 3, "local")
+
+
+def test_nothing_can_be_started_while_an_estimate_is_on_its_way(bench: Bench) -> None:
+    page = bench.open("/runs/new?model=fake")
+    expect(start(page)).to_be_enabled()
+    page.evaluate(
+        """() => {
+          window.seen = [];
+          const aside = document.querySelector("aside"), button = aside.querySelector("button");
+          const look = () => {
+            const shown = aside.querySelector(".tiles dd")?.firstChild.textContent;
+            if (shown && !button.disabled) window.seen.push([document.querySelector("[aria-label=Repeats]").value, shown]);
+          };
+          new MutationObserver(look).observe(aside, {subtree: true, childList: true, attributes: true});
+        }"""
+    )
+    repeats = page.get_by_label("Repeats")
+    for number in ("2", "3", "4"):
+        repeats.fill(number)
+    expect(tile(page, "Calls")).to_contain_text("48")
+    expect(start(page)).to_be_enabled()
+    repeats.fill("5")
+    expect(start(page)).to_be_disabled()
+    expect(tile(page, "Calls")).to_contain_text("60")
+    seen = {tuple(each) for each in page.evaluate("window.seen")}
+    assert seen <= {("4", "48"), ("5", "60")}, seen
+    assert seen
+
+
+def test_an_unknown_price_is_said_with_what_to_do(bench: Bench) -> None:
+    page = bench.open("/runs/new?suite=v1.0&tier=cheap&model=gpt-5")
+    expect(tile(page, "Cost")).to_contain_text(re.compile(r"\$0\.0\d+"))
+    add(page, UNPRICED)
+    expect(tile(page, "Cost")).to_contain_text("at least $")
+    warned = page.locator("aside .warn")
+    expect(warned).to_contain_text(f"No price is known for {UNPRICED}")
+    expect(warned).to_contain_text("The run can start all the same")
+    expect(warned.get_by_role("link", name="Set a price")).to_have_attribute("href", "/settings/prices")
+    page.get_by_text("Limits", exact=True).click()
+    page.get_by_label("Most it may cost (US$)").fill("2")
+    expect(warned).to_contain_text("will not begin")
+    page.get_by_role("button", name="Remove gpt-5").click()
+    expect(tile(page, "Cost")).to_contain_text("unknown")
+    page.get_by_role("button", name=f"Remove {UNPRICED}").click()
+    expect(warned).to_have_count(0)
+    expect(start(page)).to_be_disabled()
+    add(page, "fake-voice")
+    expect(tile(page, "Tokens in")).to_contain_text("unknown")
+    expect(page.get_by_text("Nobody can tell beforehand")).to_be_visible()
+
+
+def test_what_is_refused_is_said_where_it_belongs(bench: Bench) -> None:
+    page = bench.open("/runs/new?model=fake")
+    expect(start(page)).to_be_enabled()
+    add(page, "my-thing")
+    expect(page.get_by_role("alert")).to_contain_text('No provider is known for "my-thing"')
+    expect(start(page)).to_be_disabled()
+    page.get_by_role("button", name="Remove my-thing").click()
+    expect(page.get_by_label("Add a model")).to_be_focused()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.get_by_text("More: judge, embedder, speech recognition, parameters").click()
+    page.get_by_label("Temperature").fill("200")
+    field = page.locator(".q-field", has=page.get_by_label("Temperature"))
+    expect(field.get_by_role("alert")).to_contain_text("less than or equal to 100")
+    expect(start(page)).to_be_disabled()
+    page.get_by_label("Temperature").fill("")
+    expect(field.get_by_role("alert")).to_have_count(0)
+    expect(start(page)).to_be_enabled()
+    page.get_by_label("Judge", exact=True).fill("local")
+    expect(page.locator("aside").get_by_role("alert")).to_contain_text("never a judge")
+    page = bench.open("/runs/new?model=fake&concurrency=99999")  # and what was folded away opens
+    expect(page.get_by_label("Calls at once, of a provider")).to_be_visible()
+    expect(page.get_by_text("Input should be less than or equal to 10000").first).to_be_visible()
+
+
+def test_scenarios_are_chosen_and_counted(bench: Bench) -> None:
+    total = imported(bench)
+    page = bench.open("/runs/new?model=fake&judge=fake", expects_errors=True)
+    expect(page.get_by_label("Difficulty")).to_be_hidden()
+    page.get_by_role("checkbox", name=f"Scenarios of this server ({total})").click()
+    expect(page.get_by_text(f"All {total} scenarios will be asked")).to_be_visible()
+    expect(tile(page, "Calls")).to_contain_text(f"{total + 10} cases")
+    page.get_by_role("button", name="Clear").first.click()  # the suite
+    expect(tile(page, "Calls")).to_contain_text(f"{total} cases")
+    choose(page, "Type", "conversation-flow")
+    choose(page, "Difficulty", "easy")
+    wanted = "type=conversation-flow&difficulty=easy"
+    some = bench.client.get(f"/api/scenarios?{wanted}&pageSize=1").json["meta"]["total"]
+    assert 1 < some < total
+    expect(page.get_by_text(f"{some} of {total} scenarios match.")).to_be_visible()
+    expect(tile(page, "Calls")).to_contain_text(f"{some} cases")
+    page.get_by_label("Text in it").fill("nobody says this")
+    expect(page.get_by_text(f"0 of {total} scenarios match.")).to_be_visible()
+    expect(page.get_by_role("alert")).to_contain_text("No scenario passes these filters", ignore_case=True)
+    expect(start(page)).to_be_disabled()
+    page.get_by_label("Text in it").fill("")
+    run = begun(bench, page)
+    assert run["selection"] == {"type": ["conversation-flow"], "difficulty": ["easy"]}
+    assert (run["suite"], run["expected"], run["judge"]) == ("scenarios (selection)", some, "fake")
+
+
+def test_an_address_chooses_and_what_is_chosen_stands_in_the_address(bench: Bench) -> None:
+    imported(bench)
+    first, second = (each["id"] for each in bench.client.get("/api/scenarios?pageSize=2").data)
+    page = bench.open(
+        f"/runs/new?scenario={first}&scenario={second}&model=fake&model=fake:echo&modality=text&temperature=none",
+        expects_errors=True,
+    )
+    expect(page.get_by_text(f"2 of {imported(bench)} scenarios match.")).to_be_visible()
+    expect(page.get_by_role("button", name=f"Remove {first}")).to_be_visible()
+    expect(tile(page, "Calls")).to_contain_text("2 cases, 4 results")
+    expect(page.get_by_label("Temperature")).to_have_value("")  # opened, since it was chosen
+    page.get_by_role("button", name=f"Remove {second}").click()
+    expect(tile(page, "Calls")).to_contain_text("1 case, 2 results")
+    page.get_by_label("Repeats").fill("2")
+    choose(page, "Suite", "v1.0")
+    expect(tile(page, "Calls")).to_contain_text("11 cases, 44 results")
+    said = parse_qs(urlsplit(page.url).query)
+    assert said == {
+        "scenario": [first], "model": ["fake", "fake:echo"], "modality": ["text"], "temperature": ["none"],
+        "repeats": ["2"], "suite": ["v1.0"], "tier": ["cheap"],
+    }  # fmt: skip
+    page.reload()
+    expect(tile(page, "Calls")).to_contain_text("11 cases, 44 results")
+    run = begun(bench, page)
+    assert (run["suite"], run["repeats"], run["variants"]) == ("v1.0-cheap+scenarios (selection)", 2, ["text"])
+    assert (run["selection"], run["plan"]["parameters"]["temperature"]) == ({"ids": [first]}, None)
+
+
+def test_everything_that_can_be_said_of_a_run_is_sent(bench: Bench) -> None:
+    page = bench.open("/runs/new?tier=moderate", expects_errors=True)
+    for folded in ("More: judge, embedder, speech recognition, parameters", "Limits"):
+        page.get_by_text(folded, exact=True).click()
+    add(page, "fake-voice:fixed=Yes.")
+    for label, value in (
+        ("Condition", "phone"), ("Judge", "fake:fixed=YES"), ("Embedder", "local"), ("Seed", "7"),
+        ("Most tokens of a reply", "50"), ("System prompt", "Be brief."), ("Most it may cost (US$)", "1.5"),
+        ("Most tokens in all", "100000"), ("Calls at once, of a provider", "2"), ("End after (seconds)", "1"),
+    ):  # fmt: skip
+        page.get_by_label(label, exact=True).fill(value)
+    choose(page, "Modality", "noisy: spoken in noise")
+    run = begun(bench, page)
+    assert (run["suite"], run["variants"], run["judge"]) == (
+        "v1.0-moderate",
+        ["voice+noise=10dB,phone"],
+        "fake:fixed=YES",
+    )
+    assert run["plan"]["systemPrompt"] == "Be brief."
+    assert run["plan"]["parameters"] == {"temperature": 0, "seed": 7, "max_tokens": 50}
+    kept = {name: value for name, value in run["limits"].items() if name != "timeoutSeconds"}
+    assert kept == {"maxCost": 1.5, "maxTotalTokens": 100_000, "concurrency": 2, "deadlineSeconds": 1}
+
+
+def test_providers_are_asked_what_they_offer_and_their_troubles_are_told(bench: Bench) -> None:
+    bench.client.post("/api/providers", {"id": "my-fake", "kind": "fake"})
+    bench.client.post(
+        "/api/providers", {"id": "my-bot", "kind": "pipecat", "arguments": {"model": "wss://bot.example"}}
+    )
+    bench.client.post("/api/providers", {"id": "gone", "kind": "compatible", "baseUrl": "http://127.0.0.1:9/v1"})
+    page = bench.open("/runs/new")
+    page.get_by_text("1 provider could not be asked for models").click()
+    expect(page.locator("#main details").get_by_text("gone: cannot reach the server")).to_be_visible()
+    listed = page.locator(f"#{page.get_by_label('Add a model').get_attribute('list')} option")
+    names = listed.evaluate_all("all => all.map(each => each.value)")
+    assert names[0] == "local"
+    assert {"my-bot", "fake", "local-voice"} <= set(names)
+    for each in ("my-fake", "my-bot", "gone"):
+        bench.client.delete(f"/api/providers/{each}")
+
+
+def test_names_of_others_are_shown_and_never_run(bench: Bench) -> None:
+    page = bench.open("/runs/new")
+    add(page, HOSTILE)
+    expect(page.get_by_role("alert")).to_contain_text("<img src=x onerror=")
+    expect(models(page)).to_contain_text(HOSTILE)
+    expect(page.get_by_role("button", name=f"Remove {HOSTILE}")).to_be_visible()
+    page.reload()  # from the address too
+    expect(models(page)).to_contain_text(HOSTILE)
+    assert page.locator("#main img").count() == 0
+    assert "taken over" not in page.title()
+
+
+def test_a_viewer_is_told_what_the_api_says(browser: Browser, tmp_path: Any) -> None:
+    with closed(tmp_path, browser) as door:
+        page = door.bench.open("/runs/new?model=fake", token=door.tokens["viewer"])
+        expect(page.locator("aside").get_by_role("alert")).to_contain_text("This needs the role editor")
+        start(page).click()
+        expect(page.locator(".q-notification")).to_contain_text("This needs the role editor")
+        assert urlsplit(page.url).path == "/runs/new"
+        assert door.client("viewer").get("/api/runs").data == []
+        door.bench.close()
+        assert not door.bench.troubles
+
+
+def test_a_run_is_started_by_keyboard_alone(bench: Bench) -> None:
+    page = bench.open("/runs/new", expects_errors=True)
+    page.get_by_label("Add a model").focus()
+    page.keyboard.type("fake")
+    page.keyboard.press("Tab")  # leaving the field adds it, too
+    expect(models(page)).to_contain_text("fake")
+    expect(start(page)).to_be_enabled()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if start(page).evaluate("made => made === document.activeElement"):
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_url(STARTED)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_everyone_can_put_a_run_together(bench: Bench, axe: Callable[[Page], None], width: int, theme: str) -> None:
+    imported(bench)
+    page = bench.open(
+        f"/runs/new?suite=v1.0&tag=domain:food&difficulty=easy&model=fake:fixed={'x' * 200}&model=gpt-5"
+        f"&model={UNPRICED.replace('#', '%23')}&modality=text&temperature=200&concurrency=4",
+        width=width,
+        theme=theme,  # type: ignore[arg-type]
+    )
+    expect(page.get_by_text("less than or equal to 100").first).to_be_visible()
+    no_sideways(page)
+    axe(page)
+    page.get_by_label("Temperature").fill("0")
+    expect(page.locator("aside .warn")).to_contain_text("No price is known")
+    expect(start(page)).to_have_css("opacity", "1")
+    no_sideways(page)
+    axe(page)

@@ -1,0 +1,202 @@
+"""Pictures of numbers: what is drawn stands where it should, says itself in words, and runs nothing of others."""
+
+import re
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from pramana.analyse.spread import Histogram, histogram
+from pramana.show.web import pictures, waveform
+from pramana.show.web.pictures import Mark, along, distribution, position, rates, short, ticks
+from pramana.show.web.run_results import again
+from pramana.show.web.run_summary import voice_of
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def bins(*times: float) -> list[dict[str, Any]]:
+    counted = Histogram()
+    for each in times:
+        counted.add(each)
+    return [each.as_data() for each in histogram([counted])]
+
+
+def test_bars_are_as_high_as_their_counts_and_stand_in_order() -> None:
+    some = [
+        {"from": 0.1, "to": 0.2, "count": 4},
+        {"from": 0.2, "to": 0.5, "count": 0},
+        {"from": 0.5, "to": 1, "count": 1},
+    ]
+    drawn = pictures.histogram(some, [Mark("p50", 0.2)], "Times & more")
+    found = re.findall(r'x="([\d.]+)" width="([\d.]+)" y="([\d.]+)" height="([\d.]+)"', drawn)
+    assert [tuple(map(float, each)) for each in found] == [(0, 333.33, 0, 100), (666.67, 333.33, 75, 25)]
+    assert "<title>100 ms to 200 ms: 4</title>" in drawn
+    assert 'aria-label="Times &amp; more"' in drawn
+    assert "M333.33 0V100" in drawn
+    assert "p50 200 ms" in drawn
+
+
+def test_one_among_thousands_is_seen() -> None:
+    some = [{"from": 0.1, "to": 0.2, "count": 100_000}, {"from": 0.2, "to": 0.5, "count": 1}]
+    heights = re.findall(r'height="([\d.]+)"', pictures.histogram(some, [], "x"))
+    assert [float(each) for each in heights] == [100, 1.5]
+
+
+@pytest.mark.parametrize("times", [(0.1, 0.2), (0.0, 0.5), (0.9, 0.95, 0.9), (0.0001, 4000.0), (1.0,) * 50])
+def test_few_ticks_stand_at_bounds_of_bins(times: tuple[float, ...]) -> None:
+    some = bins(*times)
+    found = ticks(some)
+    assert 2 <= len(found) <= pictures.MOST_TICKS
+    assert set(found) <= {*(each["from"] for each in some), some[-1]["to"]}
+    places = [position(some, each) for each in found]
+    assert places == sorted(places)
+    assert 0 <= min(places) <= max(places) <= 1
+
+
+def test_a_time_stands_within_its_bin() -> None:
+    some = bins(0.0005, 0.01, 0.5, 20.0)
+    for seconds in (0.0005, 0.0123, 0.4, 19.0):
+        place = position(some, seconds) * len(some)
+        assert some[int(place)]["from"] <= seconds < some[int(place)]["to"]
+    assert position(some, 0.0) == 0.0
+    assert position(some, 1e9) == 1.0
+
+
+def test_a_distribution_says_itself_and_one_time_is_no_picture() -> None:
+    spread = {"count": 3, "median": 0.2, "p95": 0.5, "min": 0.1, "max": 0.52}
+    drawn = distribution(f"Latency, {HOSTILE}", "answers", bins(0.1, 0.2, 0.52), spread)
+    assert HOSTILE not in drawn
+    assert "3 answers · fastest 100 ms, slowest 520 ms. p50 200 ms; p95 500 ms; most, 1, took" in drawn
+    one = distribution("Latency", "answers", bins(0.2), {"count": 1, "median": 0.2, "p95": 0.2, "min": 0.2, "max": 0.2})
+    assert "<svg" not in one
+    assert "200 ms, the only one of answers" in one
+    assert "none of answers was timed" in distribution("Latency", "answers", [], {"count": 0})
+
+
+def test_rates_have_bars_intervals_and_what_they_are_of() -> None:
+    rate = {
+        "passed": 3,
+        "failed": 1,
+        "errored": 2,
+        "unscored": 0,
+        "skipped": 1,
+        "passRate": 0.75,
+        "interval": [0.3, 0.95],
+    }
+    nothing = {**rate, "passed": 0, "failed": 0, "passRate": None, "interval": None}
+    drawn = rates("Category", {HOSTILE: rate, "empty": nothing})
+    assert HOSTILE not in drawn
+    for words in ("75.0 %", "30.0–95.0 %", "3 of 4", "3 without a verdict", "no verdict", "Pass rate by category"):
+        assert words in drawn
+    assert 'class="fill" width="75.00"' in drawn
+    many = rates("Tag", {f"tag {number}": rate for number in range(100)})
+    assert many.count("<th scope=") - 4 == many.count('scope="row"') == pictures.SHOWN_ROWS
+    assert "and 88 more" in many
+
+
+def test_an_axis_has_round_times_that_fit() -> None:
+    for seconds in (0.4, 3.2, 9.7, 61.0, 299.0):
+        words = re.findall(r">([^<]+)</span>", along(seconds))
+        assert 1 <= len(words) <= 9
+        assert words[0] == "0 s"
+    assert "1:00 min" in along(61.0)
+    assert along(0.0).count("<span") == 1
+    assert short(0.00106) == "1.06 ms"
+
+
+# ── Calls ──
+
+CALL: dict[str, Any] = {
+    "durationSeconds": 4.0,
+    "conversation": [
+        {"who": "caller", "text": HOSTILE, "atSeconds": 0.5, "note": ""},
+        {"who": "heard as", "text": "script", "atSeconds": 0.5, "note": ""},
+        {"who": "agent", "text": "שלום", "atSeconds": 2.25, "note": "voice to voice 902 ms"},
+        {"who": "agent", "text": "", "atSeconds": None, "note": ""},
+    ],
+    "turns": [
+        {"who": "caller", "startSeconds": 0.5, "endSeconds": 1.5},
+        {"who": "agent", "startSeconds": 2.25, "endSeconds": None},
+    ],
+    "peaks": {"caller": [0.0, 0.5, 0.0, 0.0], "agent": [0.0, 0.0, 0.25, 0.25]},
+    "recording": "/audio/sha256:a",
+    "log": "/audio/sha256:b",
+}
+
+
+def test_both_sides_stand_on_one_scale_the_caller_above() -> None:
+    drawn = waveform.drawn(CALL)
+    caller, agent = re.findall(r'class="side \w+" d="M([^"]+)Z"', drawn)
+    tops = [[float(point.split()[1]) for point in side.split("L")[:4]] for side in (caller, agent)]
+    assert tops[0] == [24.7, 2.5, 24.7, 24.7]
+    assert tops[1] == [74.7, 74.7, 63.8, 63.8]  # half as loud, half as high
+    assert 'class="turn" x="0.50" width="1.00" y="0" height="50"' in drawn
+    assert 'class="turn" x="2.25" width="0.00" y="50" height="50"' in drawn
+
+
+def test_a_call_of_silence_or_of_nothing_can_be_drawn() -> None:
+    silent = {**CALL, "peaks": {"caller": [0.0] * 4, "agent": [0.001] * 4}}
+    assert "side caller" in waveform.drawn(silent)
+    assert "side agent" in waveform.drawn({**silent, "durationSeconds": 0.0})
+
+
+def test_what_was_spoken_has_a_button_and_what_was_heard_has_none() -> None:
+    told = waveform.said(CALL["conversation"])
+    assert re.findall(r'data-seek="([\d.]+)"', told) == ["0.500", "2.250"]
+    assert 'aria-label="Hear the agent from 2.25 s"' in told
+    assert HOSTILE not in told
+    assert "(nothing)" in told
+
+
+def test_what_the_api_says_of_calls_is_told_in_the_same_words() -> None:
+    from pramana.analyse.calls import Pooled, Spoken, Voice
+    from pramana.analyse.voice import Line, Tax, turn_taking
+    from pramana.show.api.envelope import camel
+    from pramana.show.api.run_shapes import seconds
+    from pramana.show.figures import voice
+
+    lines = [
+        Line(voice_to_voice_s=0.9, first_audible_s=1.0, leading_silence_s=0.1, yield_s=0.2, longest_gap_s=0.3)
+    ] * 12
+    spoken = Spoken("m", "voice", 12, turn_taking(lines), Pooled(3, 50, 0.06), Pooled(1, 9), 150.0, 2.5, 2)
+    tax = Tax("m", "voice", 10, 7, 1, 1, (), 0, 0.8, 0.7, -0.1, (-0.3, 0.1), 0.4)
+    made = Voice((spoken,), (tax,))
+    assert voice_of(seconds(camel(made.as_data()))) == made
+    assert len(list(voice(made))) == 2
+
+
+PLAN = {"parameters": {"temperature": None, "seed": 42, "max_tokens": 9}, "systemPrompt": "Be brief.", "judge": None,
+        "embedder": None, "stt": {"typed": "whisper"}}  # fmt: skip
+RUN = {"suite": "team-1-smoke", "suiteHash": "sha256:1", "selection": {}, "models": ["a", "b"], "variants": ["text"],
+       "repeats": 1, "limits": {"maxCost": 5}, "plan": PLAN}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "there"),
+    [
+        ({}, {"suite": ["team-1"], "tier": ["smoke"], "model": ["a", "b"], "temperature": ["none"], "maxTokens": ["9"],
+              "systemPrompt": ["Be brief."], "stt": ["whisper"], "maxCost": ["5"]}),
+        ({"suite": "scenarios", "suiteHash": None}, {"scenario": ["all"]}),
+        ({"suite": "scenarios (selection)", "suiteHash": None, "selection": {"type": ["x"], "ids": ["p", "q"]}},
+         {"scenario": ["p", "q"], "type": ["x"]}),
+        ({"suite": "v1.0-cheap+scenarios (selection)", "suiteHash": None, "selection": {"tag": ["t"]}},
+         {"suite": ["v1.0"], "tier": ["cheap"], "tag": ["t"]}),
+        ({"suite": "scenarios (selection)", "suiteHash": None, "selection": {"ids": ["x"] * 51}}, {}),
+        ({"suite": "mine", "suiteHash": None, "repeats": 3, "variants": ["text", "voice"]},
+         {"repeats": ["3"], "modality": ["text", "voice"]}),
+        ({"variants": ["voice+phone"]}, {}),
+        ({"plan": {**PLAN, "parameters": {"temperature": 0.0, "seed": 0, "max_tokens": 9}}}, {"seed": ["0"]}),
+    ],
+)  # fmt: skip
+def test_a_run_once_more_is_asked_as_it_was(changed: dict[str, Any], there: dict[str, list[str]]) -> None:
+    path, _, query = again({**RUN, **changed}).partition("?")
+    found = parse_qs(query)
+    assert path == "/runs/new"
+    usual = {"model": ["a", "b"], "temperature": ["none"], "maxTokens": ["9"], "systemPrompt": ["Be brief."],
+             "stt": ["whisper"], "maxCost": ["5"]}  # fmt: skip
+    if "suite" not in changed:
+        usual |= {"suite": ["team-1"], "tier": ["smoke"]}
+    if "plan" in changed:
+        del usual["temperature"]
+    assert found == {**usual, **there}

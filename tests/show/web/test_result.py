@@ -1,0 +1,244 @@
+"""One result's page: prompt, reply, checks with evidence, hostile and huge texts; a call that is heard, seen and sought in."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .conftest import NARROW, WIDE, Bench, no_sideways
+
+HOSTILE = "<script>window.caught=1</script><img src=x onerror=window.caught=1>\n</pre></main> שלום 👋 مرحبا \u202e 你好"
+LINE = "Hello there."
+SCENARIOS = f"""
+version: "1.0"
+scenarios:
+  - id: "desk-hours"
+    name: "<img src=x onerror=window.caught=1>"
+    type: information-retrieval
+    prompt: {LINE}
+    expected_outcome: Tells the hours.
+    assert: {{type: contains, ideal: nine}}
+"""
+AGENT = "fake-voice:latency=0.5,leading=0.1,fixed=<b>We</b> open at nine in the morning."
+
+
+def first(bench: Bench, run: str, **query: str) -> int:
+    asked = "&".join(f"{name}={value}" for name, value in query.items())
+    return int(bench.client.get(f"/api/runs/{run}/results?{asked}").data[0]["seq"])
+
+
+def test_a_result_shows_what_was_asked_answered_and_judged(bench: Bench) -> None:
+    run = bench.run(models=["fake:echo"], systemPrompt="Be brief.")
+    seq = first(bench, run, case="factual-001")
+    found = bench.client.get(f"/api/runs/{run}/results/{seq}").data
+    page = bench.open(f"/runs/{run}")
+    page.get_by_role("link", name="factual-001").click()
+    expect(page).to_have_url(f"{bench.url}/runs/{run}/results/{seq}")
+    expect(page.get_by_role("heading", level=1)).to_have_text("factual-001")
+    expect(page.get_by_role("region", name="System prompt")).to_have_text("Be brief.")
+    expect(page.get_by_role("region", name="Said by the user")).to_have_text(found["case"]["turns"][0]["text"])
+    expect(page.get_by_role("region", name="Answer")).to_have_text(found["reply"]["text"])
+    expect(page.get_by_role("region", name="Expected, 1")).to_have_text(found["case"]["ideals"][0])
+    check = page.locator(".checks li").first
+    expect(check).to_contain_text(found["checks"][0]["reason"])
+    expect(check).to_contain_text("✗ failed")
+    evidence = check.get_by_role("region", name="Evidence of")
+    expect(evidence).not_to_be_visible()
+    check.get_by_text("Evidence", exact=True).click()
+    assert json.loads(evidence.inner_text()) == found["checks"][0]["evidence"]
+    page.get_by_text("Raw response", exact=True).click()
+    assert json.loads(page.get_by_role("region", name="Raw response").inner_text()) == found["reply"]["raw"]
+    for words in (found["resultHash"], found["digest"], found["caseDigest"], found["reply"]["servedModel"], "text"):
+        expect(page.locator(".sheet")).to_contain_text(words)
+    expect(page.locator(".tiles")).to_contain_text(f"{found['inputTokens']}")
+    to = page.get_by_role("link", name="All of it as JSON").get_attribute("href")
+    assert bench.client.get(to or "").data == found
+
+
+def test_one_goes_from_result_to_result_within_an_outcome(bench: Bench) -> None:
+    run = bench.run(models=["fake:rejected=0.4,echo"])
+    rows = bench.client.get(f"/api/runs/{run}/results").data
+    errored = [row["seq"] for row in rows if row["outcome"] == "errored"]
+    assert len(errored) > 1
+    assert errored[1] - errored[0] > 1 or errored[0] > rows[0]["seq"]
+    page = bench.open(f"/runs/{run}?outcome=errored")
+    page.locator(".results").get_by_role("link").first.click()
+    expect(page).to_have_url(f"{bench.url}/runs/{run}/results/{errored[0]}?outcome=errored")
+    expect(page.locator(".warn")).to_contain_text("the fake provider fails on purpose: rejected")
+    expect(page.get_by_text("There is no answer.")).to_be_visible()
+    expect(page.get_by_role("link", name="Previous")).to_have_count(0)
+    page.get_by_role("link", name="Next errored").click()
+    expect(page).to_have_url(f"{bench.url}/runs/{run}/results/{errored[1]}?outcome=errored")
+    page.get_by_role("link", name="Previous errored").click()
+    expect(page).to_have_url(f"{bench.url}/runs/{run}/results/{errored[0]}?outcome=errored")
+    page.goto(f"{bench.url}/runs/{run}/results/{rows[0]['seq']}")
+    page.get_by_role("link", name="Next", exact=False).click()
+    expect(page).to_have_url(f"{bench.url}/runs/{run}/results/{rows[1]['seq']}")
+    page.get_by_role("link", name="All results").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("v1.0-cheap")
+
+
+def test_a_result_that_is_not_there_says_so(bench: Bench) -> None:
+    run = bench.run(models=["fake:echo"])
+    for address in (f"/runs/{run}/results/999999", f"/runs/{run}/results/x%22%3E", "/runs/nothing/results/1"):
+        page = bench.open(address)
+        expect(page.get_by_role("alert")).to_be_visible()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Result")
+
+
+def test_hostile_answers_are_shown_and_never_run(bench: Bench, axe: Callable[[Page], None]) -> None:
+    run = bench.run(models=[f"fake:fixed={HOSTILE}"])
+    page = bench.open(f"/runs/{run}/results/{first(bench, run)}", width=NARROW)
+    shown = HOSTILE.replace("\u202e", "\\u202e")  # what turns lines around is spelt out
+    expect(page.get_by_role("region", name="Answer")).to_have_text(re.compile(re.escape("<script>window.caught=1")))
+    assert page.get_by_role("region", name="Answer").inner_text() == shown
+    assert page.evaluate("window.caught") is None
+    assert page.locator("#main img, #main script").count() == 0
+    no_sideways(page)
+    axe(page)
+
+
+def test_a_megabyte_of_text_opens_with_its_beginning(bench: Bench) -> None:
+    long = "<b>All work and no play makes a long text. " * 25_000
+    case = {
+        "id": "long", "category": "creative", "input": long, "ideal": ["play"], "assertion": {"type": "contains"},
+        "metadata": {"difficulty": "easy", "tokens_est": 250_000, "tags": []},
+    }  # fmt: skip
+    made = bench.client.post("/api/suites", {"version": "long-1", "tiers": {"one": json.dumps(case)}})
+    assert made.status in (200, 201), made.body
+    run = bench.run(suite="long-1", tier="one", models=["fake:echo"])
+    page = bench.open(f"/runs/{run}", width=NARROW)
+    expect(page.locator(".results tbody tr")).to_contain_text("All work and no play")
+    page.get_by_role("link", name="long", exact=True).click()
+    for name in ("Said by the user", "Answer"):
+        region = page.get_by_role("region", name=name)
+        expect(region).to_contain_text(f"and {len(long) - 20_000:,} more characters")
+    no_sideways(page)
+    to = page.get_by_role("link", name="All of it as JSON").get_attribute("href")
+    assert bench.client.get(to or "").data["reply"]["text"] == long
+
+
+@pytest.fixture(scope="module")
+def call(served: Bench) -> str:
+    """A call, held for real: the address of its page."""
+    made = served.client.post(
+        "/api/scenarios/import", body=SCENARIOS.encode(), headers={"Content-Type": "application/yaml"}
+    )
+    assert made.status == 201, made.body
+    run = served.run(suite=None, tier=None, scenarios=["desk-hours"], models=[AGENT])
+    return f"/runs/{run}/results/{first(served, run)}"
+
+
+NOW = "document.getElementById('call-sound').currentTime"
+
+
+def test_a_call_is_heard_seen_and_sought_in(bench: Bench, call: str) -> None:
+    told = bench.client.get(f"/api{call}/call").data
+    (_, at), (_, then) = ((each["who"], each["atSeconds"]) for each in told["conversation"] if each["who"] in ("caller", "agent"))  # fmt: skip
+    length = told["durationSeconds"]
+    page = bench.open(call)
+    expect(page.get_by_text("<b>We</b> open at nine in the morning.").first).to_be_visible()
+    sound = page.locator("audio")
+    page.wait_for_function("document.getElementById('call-sound').readyState >= 1")
+    assert abs(page.evaluate("document.getElementById('call-sound').duration") - length) < 0.05
+    assert sound.get_attribute("src") == told["recording"]
+    place = page.get_by_role("slider", name="Place in the call")
+    expect(place).to_have_attribute("aria-valuenow", "0.000")
+
+    box = place.bounding_box()
+    assert box
+    place.click(position={"x": box["width"] * 0.25, "y": 20})
+    assert abs(page.evaluate(NOW) - length * 0.25) < 0.05
+    expect(place).to_have_attribute("aria-valuetext", f"{length * 0.25:.1f} of {length:.1f} seconds")
+    head = page.locator(".playhead").evaluate("each => parseFloat(each.style.left)")
+    assert abs(head - 25) < 1
+
+    place.focus()
+    page.keyboard.press("ArrowRight")
+    assert abs(page.evaluate(NOW) - (length * 0.25 + 1)) < 0.05
+    page.keyboard.press("Home")
+    assert page.evaluate(NOW) == 0
+    page.keyboard.press("End")
+    assert abs(page.evaluate(NOW) - length) < 0.05
+
+    page.get_by_role("button", name=f"Hear the agent from {then:.2f} s").click()
+    assert then - 0.01 <= page.evaluate(NOW) < then + 1.0
+    page.wait_for_function(f"{NOW} > {then} + 0.1")  # it plays
+    agent = page.locator(".talk li").filter(has=page.get_by_role("button", name="Hear the agent"))
+    caller = page.locator(".talk li").filter(has=page.get_by_role("button", name="Hear the caller"))
+    expect(agent).to_have_attribute("aria-current", "true")
+    place.focus()
+    page.keyboard.press("Space")
+    assert page.evaluate("document.getElementById('call-sound').paused")
+    page.get_by_role("button", name=f"Hear the caller from {at:.2f} s").press("Enter")
+    assert at - 0.01 <= page.evaluate(NOW) < at + 1.0
+    expect(caller).to_have_attribute("aria-current", "true")
+    expect(agent).not_to_have_attribute("aria-current", "true")
+    log = page.get_by_role("link", name="event log").get_attribute("href")
+    assert b'"event":"line"' in bench.client.get(log or "").body
+    assert page.evaluate("window.caught") is None
+
+
+def test_the_picture_is_that_of_the_sound(bench: Bench, call: str) -> None:
+    told = bench.client.get(f"/api{call}/call").data
+    (caller, agent) = told["turns"]
+    columns, length = len(told["peaks"]["caller"]), told["durationSeconds"]
+
+    def loud(who: str, turn: dict[str, float]) -> float:
+        first, last = (round(turn[each] / length * columns) for each in ("startSeconds", "endSeconds"))
+        return float(max(told["peaks"][who][first:last]))
+
+    assert loud("caller", caller) > 0.05
+    assert loud("agent", agent) > 0.05
+    assert loud("agent", caller) == 0
+    assert loud("caller", agent) < 0.01
+    page = bench.open(call)
+    expect(page.locator(".wave .turn")).to_have_count(2)
+    expect(page.locator(".wave .side")).to_have_count(2)
+
+
+@pytest.mark.parametrize(("width", "theme"), [(WIDE, "dark"), (NARROW, "light")])
+def test_everyone_can_follow_a_call(
+    bench: Bench, call: str, axe: Callable[[Page], None], width: int, theme: Literal["light", "dark"]
+) -> None:
+    page = bench.open(call, width=width, theme=theme)
+    page.get_by_role("button", name="Hear the agent").click()
+    expect(page.locator(".talk li[aria-current]")).to_have_count(1)
+    page.get_by_text("Evidence", exact=True).first.click()
+    no_sideways(page)
+    axe(page)
+
+
+def test_the_page_of_a_run_that_was_spoken_tells_of_it(bench: Bench, call: str, axe: Callable[[Page], None]) -> None:
+    page = bench.open(call.partition("/results")[0], width=NARROW, theme="dark")
+    voice = page.locator("section").filter(has=page.get_by_role("heading", name="Voice"))
+    expect(voice).to_contain_text(re.compile(r"voice to voice p50 \d+ ms \(n=1\); leading silence p50 \d+ ms"))
+    expect(page.locator(".figure")).to_contain_text("the only one of lines answered")
+    no_sideways(page)
+    axe(page)
+
+
+def test_a_call_of_the_embedded_agent_is_sought_in(bench: Bench, call: str) -> None:
+    del call  # its scenario is imported
+    run = bench.run(suite=None, tier=None, scenarios=["desk-hours"], models=["local-voice"], maxTokens=8)
+    page = bench.open(f"/runs/{run}/results/{first(bench, run)}")
+    told = bench.client.get(f"/api/runs/{run}/results/{first(bench, run)}/call").data
+    agent = next(each for each in told["conversation"] if each["who"] == "agent")
+    expect(page.get_by_text("heard as")).to_be_visible()
+    page.wait_for_function("document.getElementById('call-sound').readyState >= 1")
+    page.get_by_role("button", name="Hear the agent").first.click()
+    assert agent["atSeconds"] - 0.01 <= page.evaluate(NOW) < agent["atSeconds"] + 1.0
+
+
+def test_a_recording_that_is_not_here_costs_the_sound_and_not_the_words(bench: Bench, call: str) -> None:
+    recording = bench.client.get(f"/api{call}").data["audio"]["recording"]
+    digest = recording.rpartition(":")[2]
+    (bench.home / "blobs" / digest[:2] / digest[2:]).unlink()  # no test below needs it
+    page = bench.open(call)
+    expect(page.locator(".warn")).to_contain_text("The recording of this call is not here, or damaged")
+    expect(page.get_by_role("region", name="Said by the user")).to_have_text(LINE)
+    expect(page.get_by_role("region", name="Answer")).to_contain_text("open at nine")
+    expect(page.locator("audio")).to_have_count(0)

@@ -1,0 +1,209 @@
+"""Whoever may only look presses every button of every page, and changes nothing: each refusal is the API's, and shown.
+
+Pages are those that are registered, so that one that is added is covered by itself; it only has to be said what stands
+for a new part of an address.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from ..api.served import Client
+from .closed import Closed, closed
+from .conftest import Bench
+
+LIST_PAGES = """
+import importlib, json
+from pramana.show.web import PAGES, frame
+for name in PAGES:
+    importlib.import_module(f"pramana.show.web.{name}")
+print(json.dumps(list(frame.PAGES)))
+"""
+SCENARIO = {"name": "Lost umbrella", "type": "task-completion", "prompt": "Hello?", "expectedOutcome": "Hello."}
+YAML = "scenarios:\n  - id: kept\n    name: Mine\n    type: task-completion\n    prompt: x\n    expected_outcome: y\n"
+WITH_QUERY = (
+    "/settings/new-provider?kind=openai", "/settings/new-provider?kind=websocket", "/settings/prices?model=gpt-5",
+)  # fmt: skip
+"""Forms that only stand where the address says more."""
+PRESSED = "#main button:visible, #main [role=button]:visible"
+SAID = ".q-notification, [role=alert], [role=status]"
+CHANGES = re.compile(
+    r"Delete|Revoke|Save|Add$|Make it|Set the price|Take back|Test |Cancel$|Resume|Duplicate|Restore|Start the run|"
+    r"Import all|Ask the embedded|Hear a call|Download"
+)
+"""What buttons are called that change something, or cost somebody money."""
+NEEDS = re.compile("needs the role (editor|admin)", re.IGNORECASE)
+
+
+@pytest.fixture(scope="module")
+def shut(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Closed]:
+    with closed(tmp_path_factory.mktemp("closed"), browser) as found:
+        yield found
+
+
+def registered() -> list[str]:
+    done = subprocess.run([sys.executable, "-c", LIST_PAGES], capture_output=True, text=True, check=True)
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def fill_store(client: Client) -> dict[str, list[str]]:
+    """Make one of everything; return what stands for each part of an address."""
+
+    def run(**wanted: Any) -> str:
+        made = client.post("/api/runs", {"tier": "cheap", "models": ["fake"], **wanted})
+        return str(made.data["id"])
+
+    def wait(run_id: str, *statuses: str) -> str:
+        until = time.monotonic() + 60
+        while (now := client.get(f"/api/runs/{run_id}?summary=false").data)["status"] not in statuses:
+            assert time.monotonic() < until, now
+            time.sleep(0.1)
+        return run_id
+
+    finished, stopped = run(), run(limits={"maxTotalTokens": 1})
+    slow = run(models=["fake:latency=600"])
+    runs = [wait(finished, "finished"), wait(stopped, "stopped"), wait(slow, "running")]
+    assert client.post("/api/scenarios", {"id": "kept", **SCENARIO}).status == 201
+    assert client.post("/api/scenarios", {"id": "gone", **SCENARIO}).status == 201
+    assert client.delete("/api/scenarios/gone").status == 200
+    assert client.post("/api/providers", {"id": "mine", "kind": "fake"}).status == 201
+    assert client.put("/api/prices/gpt-5", {"inputPerMillion": 1, "outputPerMillion": 2}).status == 200
+    seq = client.get(f"/api/runs/{finished}/results").data[0]["seq"]
+    return {
+        "run_id": runs, "seq": [str(seq)], "scenario_id": ["kept"], "version": ["v1.0"], "id": ["mine"],
+    }  # fmt: skip
+
+
+def addresses(pages: list[str], stands_for: dict[str, list[str]]) -> list[str]:
+    """Return every page, with something there is for each part of its address."""
+    found = []
+    for page in pages:
+        names = re.findall(r"\{(\w+)", page)
+        unknown = [name for name in names if name not in stands_for]
+        assert not unknown, f"say in fill_store what stands for {unknown} in {page}"
+        for values in product(*(stands_for[name] for name in names)):
+            said = dict(zip(names, values, strict=True))
+            if "seq" in said and said["run_id"] != stands_for["run_id"][0]:
+                continue  # of the first run
+            found.append(re.sub(r"\{(\w+)[^}]*\}", lambda match, said=said: said[match[1]], page))
+    return found
+
+
+def kept(client: Client) -> dict[str, Any]:
+    """Return everything that somebody could have changed."""
+    runs = client.get("/api/runs?pageSize=500").data
+    return {
+        "runs": {each["id"]: (each["status"], each.get("cancelRequested")) for each in runs},
+        "scenarios": client.get("/api/scenarios?pageSize=500").data,
+        "deleted": client.get("/api/deleted-scenarios").data,
+        "suites": client.get("/api/suites").data,
+        "recordings": client.get("/api/audio").data,
+        "providers": client.get("/api/providers").data,
+        "tokens": [{**each, "lastUsed": None} for each in client.get("/api/tokens").data],
+        "settings": client.get("/api/settings").data,
+        "prices": [each for each in client.get("/api/prices").data if each["origin"] == "set"],
+        "weights": [each.get("state") for each in client.get("/api/weights").data],
+    }
+
+
+def fill_in(page: Page) -> None:
+    """Fill in whatever a page asks for, so that its buttons have something to send."""
+    for editor in page.locator("#main .cm-content").all():
+        if "/scenarios" in page.url:
+            editor.click()
+            page.keyboard.press("ControlOrMeta+A")
+            page.keyboard.insert_text(YAML)
+    for field in page.locator("#main input:visible:not([readonly]):not([role=combobox])").all():
+        kind = field.get_attribute("type") or "text"
+        if kind in ("text", "password", "search") and not field.input_value():
+            field.fill("fake")
+        elif kind == "number" and not field.input_value():
+            field.fill("1")
+
+
+def names_of(page: Page) -> list[str]:
+    return [
+        str(each)
+        for each in page.locator(PRESSED).evaluate_all(
+            "some => some.map(e => e.disabled || e.ariaDisabled === 'true' ? '' : e.ariaLabel || e.innerText.trim())"
+        )
+    ]
+
+
+def press(page: Page, button: Locator) -> str:
+    """Press a button, and what it asks about; return what is said then."""
+    page.evaluate(f"document.querySelectorAll({'.q-notification .q-btn'!r}).forEach(e => e.click())")
+    button.evaluate("e => e.click()")  # whatever lies above it
+    page.wait_for_timeout(250)
+    asked = page.locator("[role=alertdialog] .btn.danger")
+    if asked.count():
+        asked.first.evaluate("e => e.click()")
+    for _ in range(8):
+        said = " ".join(page.locator(SAID).all_inner_texts())
+        if NEEDS.search(said):
+            return said
+        page.wait_for_timeout(100)
+    return said
+
+
+def look_at(bench: Bench, token: str, address: str) -> Iterator[tuple[str, str]]:
+    """Open a page and press every button of it; yield what it is called, and what was said."""
+    page = bench.open(address, token=token, expects_errors=True)
+    page.on("dialog", lambda dialog: dialog.accept())
+    expect(page.get_by_role("heading", level=1)).to_have_count(1)
+    page.wait_for_timeout(300)
+    fill_in(page)
+    page.wait_for_timeout(500)
+    for number, name in enumerate(names_of(page)):
+        now = names_of(page)
+        if page.url != bench.url + address or number >= len(now) or now[number] != name:  # it led elsewhere
+            page.goto(bench.url + address)
+            page.locator("#main").wait_for()
+            page.wait_for_timeout(300)
+            fill_in(page)
+            page.wait_for_timeout(500)
+            now = names_of(page)
+        if number < len(now) and now[number]:
+            yield now[number], press(page, page.locator(PRESSED).nth(number))
+    page.context.close()
+
+
+def test_whoever_may_only_look_changes_nothing_and_is_told_why(shut: Closed) -> None:
+    admin, viewer, pages = shut.client("admin"), shut.tokens["viewer"], registered()
+    assert len(pages) > 15
+    silent, refused = [], set()
+    stands_for: dict[str, list[str]] = {}
+    for stage in ("empty", "full"):
+        if stage == "full":
+            stands_for = fill_store(admin)
+        there = pages if stage == "full" else [each for each in pages if "{" not in each]
+        before = kept(admin)
+        for address in [*addresses(there, stands_for), *(WITH_QUERY if stage == "full" else ())]:
+            for name, said in look_at(shut.bench, viewer, address):
+                if NEEDS.search(said):
+                    refused.add(name)
+                elif CHANGES.search(name):
+                    silent.append(f"{address}: {name}: {said!r}")
+        after = kept(admin)
+        assert after == before
+    assert not silent, "\n".join(silent)
+    assert len(refused) > 12, refused
+
+
+def test_a_viewer_may_look_at_every_page_and_everybody_at_their_role(shut: Closed) -> None:
+    for role, token in shut.tokens.items():
+        page = shut.bench.open("/settings", token=token)
+        expect(page.get_by_text(f"{role}, {role}")).to_be_visible()
+        told = page.locator(".card").filter(has_text="Tokens")
+        expect(told).to_contain_text("3 tokens in use" if role == "admin" else "This needs the role admin")
+    shut.bench.close()
+    assert shut.bench.troubles == []

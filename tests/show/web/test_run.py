@@ -1,0 +1,224 @@
+"""A run's page: live, cancelled and resumed, summed up, filtered, deleted; seen by everyone, and by several at once."""
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .conftest import NARROW, WIDE, Bench, no_sideways
+
+HOSTILE = "<script>window.caught=1</script><img src=x onerror=window.caught=1> שלום 👋 مرحبا"
+
+
+def caption(page: Page) -> str:
+    return page.locator("#main .card p.quiet").first.inner_text()
+
+
+def test_a_run_is_followed_live_cancelled_and_resumed_by_keyboard_while_others_look_on(bench: Bench) -> None:
+    run = bench.run(wait=False, models=["fake:latency=1.4"], limits={"concurrency": 1})
+    page, theirs = bench.open(f"/runs/{run}"), bench.open(f"/runs/{run}")
+    expect(page.get_by_role("heading", level=1)).to_have_text("v1.0-cheap")
+    meter = page.get_by_role("progressbar")
+    expect(meter).to_have_attribute("aria-valuemax", "10")
+    expect(page.get_by_text(re.compile(r"^[1-9] of 10 results · [\d.]+ a second · about \d+ s left$"))).to_be_visible()
+    newest = page.get_by_role("heading", name="Newest failures")
+    expect(newest).to_be_visible()
+    failures = page.locator(".results").first.locator("tbody tr")
+    expect(failures.nth(1)).to_contain_text("failed")
+    addresses = failures.get_by_role("link").evaluate_all("all => all.map(each => each.getAttribute('href'))")
+    seqs = [int(each.rsplit("/", 1)[1]) for each in addresses]
+    assert seqs == sorted(seqs, reverse=True), "the newest stands first"
+    expect(page.locator(".progress .outcomes")).to_contain_text("failed")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("button", name="Delete it").click()
+    expect(page.locator(".q-notification")).to_contain_text("cancel")  # the API refuses, and the page says why
+    press(page, "Cancel")
+    for each in (page, theirs):
+        expect(each.get_by_role("status").filter(has_text="cancelled")).to_be_visible()
+    expect(page.locator(".warn")).to_contain_text(re.compile(r"The run is cancelled.*\. \d of 10 results are here"))
+    expect(meter).to_have_count(0)
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+    stored = bench.client.get(f"/api/runs/{run}?summary=false").data["stored"]
+    assert 0 < stored < 10
+    expect(page.locator(".pager")).to_have_text(f"1 to {stored} of {stored} results")
+    press(page, "Resume")
+    for each in (page, theirs):
+        expect(each.get_by_role("progressbar")).to_be_visible()
+    for each in (page, theirs):
+        expect(each.get_by_role("status").filter(has_text="finished")).to_be_visible(timeout=60_000)
+        expect(each.locator(".pager")).to_have_text("1 to 10 of 10 results")
+        expect(each.locator(".card p.quiet")).to_contain_text("with a verdict")
+    expect(newest).to_have_count(0)
+
+
+def press(page: Page, words: str) -> None:
+    """Press a button by keyboard alone."""
+    expect(page.get_by_role("button", name=words)).to_be_visible()
+    page.locator("#main").focus()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.innerText") == words:
+            page.keyboard.press("Enter")
+            return
+    raise AssertionError(f"{words} cannot be reached by keyboard")
+
+
+def test_the_summary_says_what_the_api_says_with_its_interval_and_apart(bench: Bench) -> None:
+    run = bench.run(models=["fake:rejected=0.3,latency=0.01,jitter=0.2"], systemPrompt="Be <b>brief</b>.")
+    found = bench.client.get(f"/api/runs/{run}").data
+    overall = found["summary"]["overall"]
+    assert overall["errored"], "the run must have something apart"
+    page = bench.open(f"/runs/{run}")
+    expect(page.locator(".big")).to_have_text("0 %")
+    low, high = (f"{100 * end:.1f}" for end in overall["interval"])
+    scored = overall["passed"] + overall["failed"]
+    assert caption(page) == f"passed, of {scored} with a verdict. With 95 % confidence the true rate is {low}–{high} %."
+    for name in ("failed", "errored", "unscored"):
+        if overall[name]:
+            expect(page.locator(".outcomes")).to_contain_text(f"{overall[name]} {name}")
+    reasons = page.get_by_role("table", name="Why results have no verdict")
+    expect(reasons).to_contain_text(found["summary"]["reasons"][0]["reason"])
+    for name in ("By category", "By difficulty", "By check", "By tag"):
+        expect(page.get_by_role("heading", name=name)).to_be_visible()
+    for name in ("By language", "By variant"):
+        expect(page.get_by_role("heading", name=name)).to_have_count(0)
+    latency = found["aggregates"]["latencySeconds"]
+    drawn = page.get_by_role("img", name=re.compile(r"^Latency: \d answers"))
+    expect(drawn.locator("rect")).to_have_count(sum(each["count"] > 0 for each in latency["histogram"]))
+    assert f"{latency['overall']['count']} answers" in (drawn.get_attribute("aria-label") or "")
+    expect(page.locator(".labels").first).to_contain_text("p50")
+    for words, status in (("JSON", 200), ("CSV", 200), ("JUnit", 200), ("Markdown", 200), ("HTML", 200)):
+        to = page.get_by_role("link", name=words, exact=True).get_attribute("href")
+        assert bench.client.get(to or "").status == status
+    page.get_by_text("The plan: parameters").click()
+    expect(page.get_by_role("region", name="System prompt")).to_have_text("Be <b>brief</b>.")
+    expect(page.locator(".sheet")).to_contain_text("temperature 0")
+    again = page.get_by_role("link", name="Run again").get_attribute("href") or ""
+    assert again.startswith("/runs/new?suite=v1.0&tier=cheap&model=fake%3Arejected")
+    assert "systemPrompt=Be+%3Cb%3Ebrief" in again
+    assert page.get_by_role("link", name="Compare").last.get_attribute("href") == f"/compare?new={run}"
+
+
+def test_several_models_have_a_rate_each_and_none_together(bench: Bench) -> None:
+    run = bench.run(models=["fake:echo", "fake:latency=0.02"], repeats=2)
+    page = bench.open(f"/runs/{run}")
+    rates = page.get_by_role("table", name="Pass rate by model")
+    expect(rates.get_by_role("row")).to_have_count(3)
+    expect(page.locator(".big")).to_have_count(0)
+    expect(page.locator(".figure")).to_have_count(2)
+    expect(page.get_by_text("All 2 models together.").first).to_be_visible()
+    expect(page.get_by_role("columnheader", name="Of", exact=True)).to_be_visible()
+    expect(page.get_by_role("cell", name="fake:echo, repeat 2").first).to_be_visible()
+    page.get_by_label("Model").click()
+    page.get_by_role("option", name="fake:echo").click()
+    expect(page).to_have_url(re.compile(r"model=fake%3Aecho#results$"))
+    expect(page.locator(".pager")).to_have_text("1 to 20 of 20 results")
+
+
+def test_results_are_filtered_by_the_address_and_the_back_button_undoes_it(bench: Bench) -> None:
+    run = bench.run(models=["fake:rejected=0.4,echo"])
+    counts = bench.client.get(f"/api/runs/{run}").data["summary"]["overall"]
+    assert counts["failed"]
+    assert counts["errored"]
+    page = bench.open(f"/runs/{run}")
+    rows = page.locator(".results tbody tr")
+    expect(rows).to_have_count(10)
+    page.get_by_label("Outcome").click()
+    page.get_by_role("option", name="errored").click()
+    expect(page).to_have_url(f"{bench.url}/runs/{run}?outcome=errored#results")
+    expect(rows).to_have_count(counts["errored"])
+    expect(page.locator(".results .outcome.errored")).to_have_count(counts["errored"])
+    expect(rows.first).to_contain_text("no answer")
+    page.go_back()
+    expect(rows).to_have_count(10)
+    case = page.get_by_label("Case", exact=True)
+    case.fill("factual-001")
+    case.press("Enter")
+    expect(rows).to_have_count(1)
+    expect(page).to_have_url(re.compile("case=factual-001"))
+    page.get_by_role("link", name="Show all").click()
+    expect(rows).to_have_count(10)
+    page.goto(f"{bench.url}/runs/{run}?outcome=skipped&case=nothing")
+    expect(page.get_by_text("No result passes these filters.")).to_be_visible()
+    page.locator(".outcomes").get_by_role("link", name="failed").click()
+    expect(rows).to_have_count(counts["failed"])
+
+
+def test_an_address_that_is_mistyped_says_so_and_shows_the_run(bench: Bench) -> None:
+    run = bench.run(models=["fake:echo"])
+    for query in ("outcome=odd", "page=0", "page=many"):
+        page = bench.open(f"/runs/{run}?{query}")
+        expect(page.locator(".warn")).to_contain_text(query.partition("=")[0])
+        expect(page.get_by_role("heading", level=1)).to_have_text("v1.0-cheap")
+        expect(page.locator(".big")).to_be_visible()
+    page.get_by_role("link", name="Show all results").click()
+    expect(page.locator(".results tbody tr")).to_have_count(10)
+
+
+def test_results_come_by_the_page(bench: Bench) -> None:
+    run = bench.run(models=["fake:echo"], repeats=6)
+    page = bench.open(f"/runs/{run}")
+    rows = page.locator(".results tbody tr")
+    expect(rows).to_have_count(50)
+    page.get_by_role("link", name="Next page").click()
+    expect(rows).to_have_count(10)
+    expect(page).to_have_url(f"{bench.url}/runs/{run}?page=2#results")
+    expect(page.locator(".pager")).to_contain_text("51 to 60 of 60 results")
+
+
+def test_a_run_is_deleted_only_when_that_is_meant_and_everybody_sees_it(bench: Bench) -> None:
+    run = bench.run(models=["fake:echo"])
+    mine, theirs = bench.open(f"/runs/{run}"), bench.open(f"/runs/{run}")
+    mine.get_by_role("button", name="Delete").click()
+    dialog = mine.get_by_role("alertdialog")
+    expect(dialog).to_contain_text("It goes with its 10 results")
+    dialog.get_by_role("button", name="Leave it").click()
+    expect(dialog).to_have_count(0)
+    assert bench.client.get(f"/api/runs/{run}?summary=false").status == 200
+    mine.get_by_role("button", name="Delete").click()
+    mine.get_by_role("alertdialog").get_by_role("button", name="Delete it").click()
+    expect(mine).to_have_url(f"{bench.url}/runs")
+    expect(theirs.get_by_role("heading", level=1)).to_have_text("This run was deleted")
+    assert bench.client.get(f"/api/runs/{run}").status == 404
+    gone = bench.open(f"/runs/{run}")
+    expect(gone.get_by_role("alert")).to_contain_text("There is no run")
+
+
+def test_scripts_in_names_and_answers_are_shown_and_never_run(bench: Bench) -> None:
+    run = bench.run(models=[f"fake:fixed={HOSTILE}"], systemPrompt=HOSTILE)
+    page = bench.open(f"/runs/{run}")
+    expect(page.locator(".results tbody tr").first).to_contain_text("<script>window.caught=1</script><img src=x")
+    expect(page.get_by_role("status")).to_be_visible()
+    expect(page.locator("#main p").filter(has_text="finished")).to_contain_text("fake:fixed=<script>")
+    page.get_by_text("The plan: parameters").click()
+    expect(page.get_by_role("region", name="System prompt")).to_have_text(HOSTILE)
+    assert page.evaluate("window.caught") is None
+    assert page.locator("#main img").count() == 0
+
+
+@pytest.mark.parametrize(("width", "theme"), [(WIDE, "light"), (NARROW, "dark")])
+def test_everyone_can_read_it(
+    bench: Bench, axe: Callable[[Page], None], width: int, theme: Literal["light", "dark"]
+) -> None:
+    live = bench.run(wait=False, models=["fake:latency=1"], limits={"concurrency": 1})
+    page = bench.open(f"/runs/{live}", width=width, theme=theme)
+    expect(page.get_by_role("heading", name="Newest failures")).to_be_visible()
+    no_sideways(page)
+    axe(page)
+    link = page.locator(".results").first.get_by_role("link").first
+    link.hover()
+    page.wait_for_timeout(300)  # until the server knows, the list may still move
+    case, stored = link.inner_text(), page.get_by_role("progressbar").get_attribute("aria-valuenow")
+    expect(page.get_by_role("progressbar")).not_to_have_attribute("aria-valuenow", stored or "")
+    expect(link).to_have_text(case)  # what one is about to press does not move away
+    link.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(case)
+    bench.client.post(f"/api/runs/{live}/cancel")
+    run = bench.run(models=["fake:rejected=0.2,latency=0.01,jitter=0.1", "fake:echo"], repeats=2)
+    page.goto(f"{bench.url}/runs/{run}")
+    expect(page.locator(".pager")).to_be_visible()
+    page.get_by_text("The plan: parameters").click()
+    no_sideways(page)
+    axe(page)

@@ -1,0 +1,233 @@
+"""The list of runs: what stands in it, how it is searched, and that it moves by itself."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from pramana.store import open_store
+
+from ..api.served import program
+from ..api.test_runs import copy_runs
+from .conftest import NARROW, WIDE, Bench, no_sideways
+
+HOSTILE = "fake:fixed=<img src=x onerror=\"document.title='taken over'\"><script>alert(1)</script> مرحبا 你好"
+
+
+@pytest.fixture
+def alone(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A server of one test's own, with nothing in its store."""
+    home = tmp_path_factory.mktemp("alone")
+    with program(PRAMANA_HOME=str(home)) as started:
+        found = Bench(started.client, home, browser)
+        yield found
+        found.close()
+        assert not found.troubles
+
+
+def row(page: Page, run_id: str) -> Locator:
+    return page.get_by_role("row").filter(has_text=run_id)
+
+
+def cell(page: Page, run_id: str, label: str) -> Locator:
+    return row(page, run_id).locator(f'td[data-label="{label}"]')
+
+
+def ids(page: Page) -> list[str]:
+    return [str(each.text_content()) for each in page.locator("tbody th .mono").all()]
+
+
+def in_address(page: Page) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+def test_an_empty_store_says_what_to_do_and_runs_of_others_arrive_by_themselves(alone: Bench) -> None:
+    page = alone.open("/runs")
+    expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
+    expect(page.get_by_text("pramana run")).to_be_visible()
+    expect(page.locator("#main .empty").get_by_role("link", name="New run")).to_have_attribute("href", "/runs/new")
+    expect(page.get_by_label("Search")).to_be_hidden()  # among nothing, nothing is found
+    page.evaluate("window.stillHere = true")
+    first = alone.run()
+    expect(row(page, first)).to_be_visible()
+    expect(cell(page, first, "Status")).to_contain_text("finished")
+    expect(page.get_by_label("Search")).to_be_visible()
+    page.get_by_role("link", name=f"Compare {first} with another run").focus()
+    second = alone.run()
+    expect(row(page, second)).to_be_visible()
+    assert ids(page) == [second, first]
+    expect(page.get_by_text("1 to 2 of 2 runs")).to_be_visible()
+    expect(page.get_by_role("link", name=f"Compare {first} with another run")).to_be_focused()
+    alone.client.delete(f"/api/runs/{second}")
+    expect(row(page, second)).to_have_count(0)
+    assert page.evaluate("window.stillHere"), "the page was loaded again"
+
+
+def test_a_row_tells_what_was_asked_of_whom_and_how_it_ended(bench: Bench) -> None:
+    good = bench.run(models=["fake:echo", "fake:rejected=1"], repeats=2, judge="fake:fixed=YES")
+    bad = bench.run(models=["fake:authentication_failed=1"])
+    found = {each["id"]: each for each in bench.client.get("/api/runs?outcomes=true").data}
+    page = bench.open("/runs")
+    named = row(page, good).get_by_role("rowheader")
+    expect(named.get_by_role("link")).to_have_attribute("href", f"/runs/{good}")
+    expect(named).to_contain_text("v1.0-cheap")
+    expect(cell(page, good, "Models")).to_contain_text("fake:echo")
+    expect(cell(page, good, "Models")).to_contain_text("2 repeats")
+    expect(cell(page, good, "Status")).to_have_text(re.compile(r"✓\s*finished"))
+    low, high = (f"{100 * each:.1f}" for each in found[good]["interval"])
+    passed = cell(page, good, "Passed")
+    expect(passed).to_contain_text(f"{100 * found[good]['passRate']:.1f} %")
+    expect(passed).to_contain_text(f"{low}–{high} %")
+    expect(passed).to_contain_text("20 errored")
+    expect(passed.locator("svg.bar")).to_be_visible()
+    expect(cell(page, good, "Results")).to_have_text("40 of 40")
+    expect(cell(page, good, "Begun (UTC)")).to_contain_text("by local")
+    compare = row(page, good).get_by_role("link", name=f"Compare {good} with another run")
+    expect(compare).to_have_attribute("href", f"/compare?new={good}")
+    expect(cell(page, bad, "Status")).to_contain_text("stopped")
+    expect(cell(page, bad, "Status")).to_contain_text("authentication_failed")  # why
+    expect(cell(page, bad, "Passed")).to_have_text("–")
+
+
+def test_what_is_typed_is_looked_for_when_typing_stops_or_on_enter(bench: Bench) -> None:
+    one, other = bench.run(models=["fake:seed=11"]), bench.run(models=["fake:seed=12"])
+    page = bench.open("/runs")
+    expect(row(page, other)).to_be_visible()
+    page.get_by_label("Search").press_sequentially("SEED=11")
+    expect(row(page, other)).to_have_count(0)
+    expect(row(page, one)).to_be_visible()
+    assert in_address(page) == {"text": ["SEED=11"]}
+    expect(page.get_by_label("Search")).to_be_focused()
+    page.get_by_label("Search").fill("seed=12")
+    page.keyboard.press("Enter")
+    expect(row(page, one)).to_have_count(0)
+    expect(row(page, other)).to_be_visible()
+    page.reload()  # the address is the list
+    expect(page.get_by_label("Search")).to_have_value("seed=12")
+    expect(row(page, other)).to_be_visible()
+    assert ids(page) == [other]
+    page.get_by_label("Search").fill("no run has this")
+    expect(page.get_by_role("heading", name="No run matches")).to_be_visible()
+    page.get_by_role("link", name="Clear the filters").click()
+    expect(row(page, one)).to_be_visible()
+    assert in_address(page) == {}
+    expect(page.get_by_label("Search")).to_have_value("")
+
+
+def test_runs_are_filtered_by_status_model_and_suite(bench: Bench) -> None:
+    bench.client.post("/api/library/import", {})
+    mine = bench.run(models=["fake:seed=21"])
+    stopped = bench.run(models=["fake:out_of_credit=1"])
+    spoken = bench.run(
+        suite=None, tier=None, scenarios={"difficulty": "easy", "language": "en"}, models=["fake:seed=21"]
+    )
+    page = bench.open("/runs")
+    expect(row(page, spoken).get_by_role("rowheader")).to_contain_text("difficulty easy")
+    page.get_by_label("Status").click()
+    page.get_by_role("option", name="stopped").click()
+    expect(row(page, mine)).to_have_count(0)
+    expect(row(page, stopped)).to_be_visible()
+    assert in_address(page) == {"status": ["stopped"]}
+    page.goto(f"{bench.url}/runs")
+    page.get_by_label("Model").fill("fake:seed=21")
+    page.get_by_label("Model").press("Enter")
+    expect(row(page, stopped)).to_have_count(0)
+    assert ids(page) == [spoken, mine]
+    page.get_by_label("Suite").fill("scenarios")
+    page.get_by_label("Suite").blur()
+    expect(row(page, mine)).to_have_count(0)
+    assert ids(page) == [spoken]
+    assert in_address(page) == {"model": ["fake:seed=21"], "suite": ["scenarios"]}
+    suggested = page.locator("datalist option").evaluate_all("all => all.map(each => each.value)")
+    assert {"fake:seed=21", "fake:out_of_credit=1", "v1.0-cheap"} <= set(suggested)
+
+
+def test_an_address_that_nothing_fits_is_refused_in_words(bench: Bench) -> None:
+    page = bench.open("/runs?status=sleeping")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+    expect(page.get_by_role("alert")).to_contain_text("status")
+    bench.run()
+    page = bench.open("/runs?page=900")
+    expect(page.get_by_role("heading", name="This page is empty")).to_be_visible()
+    page.get_by_role("link", name="To the first page").click()
+    expect(page.get_by_role("table")).to_be_visible()
+
+
+def test_a_run_moves_while_it_runs_and_the_page_stays_where_it_is(bench: Bench) -> None:
+    page = bench.open("/runs")
+    run_id = bench.run(wait=False, models=["fake:latency=0.5"], limits={"concurrency": 1})
+    meter = page.get_by_role("progressbar", name=f"Results of {run_id}")
+    expect(meter).to_be_visible()
+    page.get_by_role("link", name=f"Compare {run_id} with another run").focus()
+    seen: list[int] = []
+    until = time.monotonic() + 20
+    while len(set(seen)) < 3 and time.monotonic() < until:
+        seen.append(int(meter.get_attribute("aria-valuenow") or 0))
+        page.wait_for_timeout(100)
+    assert len(set(seen)) >= 3, seen
+    assert seen == sorted(seen)
+    expect(cell(page, run_id, "Status")).to_contain_text("running")
+    expect(cell(page, run_id, "Results")).to_have_text("10 of 10", timeout=20_000)
+    expect(cell(page, run_id, "Status")).to_contain_text("finished")
+    expect(meter).to_have_count(0)
+    expect(cell(page, run_id, "Passed")).to_contain_text("%")
+    expect(page.get_by_role("link", name=f"Compare {run_id} with another run")).to_be_focused()
+
+
+def test_names_of_others_are_shown_and_never_run(bench: Bench) -> None:
+    run_id = bench.run(models=[HOSTILE])
+    page = bench.open("/runs")
+    expect(cell(page, run_id, "Models")).to_contain_text(HOSTILE)
+    assert page.locator("#main img, #main script").count() == 0
+    assert "taken over" not in page.title()
+    page = bench.open("/runs?text=%3Cimg+src%3Dx+onerror%3Dalert(1)%3E%22'")
+    expect(page.get_by_role("heading", name="No run matches")).to_be_visible()
+    expect(page.get_by_label("Search")).to_have_value("<img src=x onerror=alert(1)>\"'")
+    assert page.locator("#main img").count() == 0
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_everyone_can_read_the_list(bench: Bench, axe: Callable[[Page], None], width: int, theme: str) -> None:
+    for model in (HOSTILE + "x" * 300, "fake:authentication_failed=1"):
+        if not bench.client.get(f"/api/runs?{urlencode({'model': model})}").data:
+            bench.run(models=[model])
+    slow = bench.run(wait=False, models=["fake:latency=30"])
+    page = bench.open("/runs?page=1", width=width, theme=theme)  # type: ignore[arg-type]
+    expect(page.get_by_role("progressbar", name=f"Results of {slow}")).to_be_visible()
+    no_sideways(page)
+    axe(page)
+    bench.client.post(f"/api/runs/{slow}/cancel")
+    page.get_by_label("Search").fill("no run has this")
+    expect(page.get_by_role("heading", name="No run matches")).to_be_visible()
+    no_sideways(page)
+
+
+def test_ten_thousand_runs_take_hardly_longer_than_a_hundred(alone: Bench) -> None:
+    store = open_store(f"sqlite:///{alone.home / 'pramana.sqlite3'}")
+    page = alone.open("/runs")
+
+    def load() -> float:
+        began = time.perf_counter()
+        page.goto(f"{alone.url}/runs")
+        expect(page.locator("tbody tr")).to_have_count(50)
+        expect(page.locator("tbody tr").last.locator("svg.bar")).to_be_visible()
+        return time.perf_counter() - began
+
+    try:
+        alone.run()
+        copy_runs(store, 99)
+        few = sorted(load() for _ in range(9))[4]
+        copy_runs(store, 9_900)
+        expect(page.get_by_text("1 to 50 of 100 runs")).to_be_visible()
+        many = sorted(load() for _ in range(9))[4]
+        expect(page.get_by_text("1 to 50 of 10,000 runs")).to_be_visible()
+    finally:
+        store.close()
+    assert many <= 1.5 * few, (few, many)
+    page.get_by_role("link", name="Next page").click()
+    expect(page.get_by_text("51 to 100 of 10,000 runs")).to_be_visible()
+    assert in_address(page) == {"page": ["2"]}

@@ -1,0 +1,458 @@
+"""Settings, as an administrator uses them: providers with their keys, tokens, prices, looks, and what holds for all."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, WebSocket, expect
+
+from pramana.providers.loopback import Loopback
+from pramana.providers.loopback.openai import OpenAIWire
+from pramana.providers.registered import KINDS as REGISTERED
+from pramana.show.web.provider_kinds import KINDS, TEMPLATE
+
+from ..api.served import program
+from ..api.test_providers import running
+from .conftest import NARROW, WIDE, Bench, no_sideways
+
+KEY = "sk-loopback-0123456789abcdef"
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def openai() -> Iterator[Loopback]:
+    """Somebody's server, which knows one key."""
+    with running(lambda: Loopback(OpenAIWire(key=KEY))) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def tidy(bench: Bench) -> Iterator[None]:
+    """Take away what a test has left."""
+    yield
+    for each in bench.client.get("/api/providers").data:
+        bench.client.delete(f"/api/providers/{each['id']}")
+    bench.client.patch("/api/settings", dict.fromkeys(bench.client.get("/api/settings").data))
+
+
+def heard(page: Page) -> list[str]:
+    """Collect what a page is told from now on, by its socket and by every answer."""
+    frames: list[str] = []
+
+    def listen(socket: WebSocket) -> None:
+        socket.on("framereceived", lambda payload: frames.append(str(payload)))
+
+    page.on("websocket", listen)
+    page.on(
+        "response", lambda answer: frames.append(answer.text() if answer.ok and "/_nicegui/" not in answer.url else "")
+    )
+    return frames
+
+
+def register(bench: Bench, url: str, **more: Any) -> None:
+    body = {"id": "my-vllm", "kind": "compatible", "baseUrl": url, "apiKey": KEY, **more}
+    assert bench.client.post("/api/providers", body).status == 201
+
+
+# ── Providers ──
+
+
+def test_a_provider_is_added_tested_given_a_wrong_key_and_deleted_and_its_key_is_never_told(
+    bench: Bench, openai: Loopback
+) -> None:
+    page = bench.open("/settings")
+    told = heard(page)
+    page.get_by_role("link", name="Providers").first.click()
+    expect(page.get_by_role("heading", name="No provider is registered")).to_be_visible()
+    page.get_by_role("link", name="Add a provider").first.click()
+    page.get_by_role("link", name="OpenAI-compatible server").click()
+    page.get_by_label("Id", exact=True).fill("My vLLM")
+    page.get_by_label("Address").fill(openai.url)
+    page.get_by_label("Key (optional)").fill(KEY)
+    page.get_by_role("button", name="Add").click()
+    expect(page.get_by_text("An id is 1 to 64 small letters")).to_be_visible()
+    expect(page.get_by_label("Id", exact=True)).to_be_focused()
+    page.get_by_label("Id", exact=True).fill("my-vllm")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="my-vllm")).to_be_visible()
+    assert bench.client.get("/api/providers/my-vllm").data["keySet"] is True
+    expect(page.locator(".facts")).to_contain_text("✓ set")
+
+    page.get_by_role("button", name="Test my-vllm").click()
+    status = page.get_by_role("status")
+    expect(status).to_contain_text(re.compile(r"healthy, answered in [\d.,]+ ms"))
+    expect(status).to_contain_text("It offers 2 models: loopback-large, loopback-small")
+    assert openai.requests[-1].headers["Authorization"] == f"Bearer {KEY}"
+
+    page.get_by_role("link", name="Change my-vllm").click()
+    wrong = "sk-wrong-key-0123456789"
+    page.get_by_label("New key (optional)").fill(wrong)
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Test my-vllm").click()
+    expect(status).to_contain_text(re.compile(r"failed after [\d.,]+ ms"))
+    expect(status).to_contain_text("refused the key (401)")
+    page.get_by_role("link", name="Change my-vllm").click()  # a key is not shown to who changes something else either
+    expect(page.get_by_label("New key (optional)")).to_have_value("")
+    page.get_by_label("Model (optional)").fill("loopback-small")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".facts").get_by_text("loopback-small")).to_be_visible()
+    assert bench.client.get("/api/providers/my-vllm").data["keySet"] is True
+
+    page.get_by_role("button", name="Delete my-vllm").click()
+    page.get_by_role("alertdialog").get_by_role("button", name="Leave it").click()
+    expect(page.get_by_role("alertdialog")).to_have_count(0)
+    assert len(bench.client.get("/api/providers").data) == 1
+    page.get_by_role("button", name="Delete my-vllm").click()
+    page.get_by_role("alertdialog").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", name="No provider is registered")).to_be_visible()
+    assert bench.client.get("/api/providers").data == []
+    assert len(told) > 20
+    for key in (KEY, wrong):
+        assert not [each for each in told if key in each]
+        assert key not in page.content()
+
+
+def test_a_provider_is_added_by_keyboard_alone(bench: Bench, openai: Loopback) -> None:
+    page = bench.open("/settings/new-provider")
+    press_until(page, "OpenAI-compatible server")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**kind=compatible")
+    press_until(page, "Id")
+    for typed in ("keyed", openai.url, "loopback-small", KEY):
+        page.keyboard.type(typed)
+        page.keyboard.press("Tab")
+    press_until(page, "Add")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/settings/providers")
+    press_until(page, "Test keyed")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status")).to_contain_text("healthy")
+    press_until(page, "Delete keyed")
+    page.keyboard.press("Enter")
+    press_until(page, "Delete")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="No provider is registered")).to_be_visible()
+
+
+def press_until(page: Page, name: str) -> None:
+    """Press Tab until what is called so has the focus."""
+    page.locator("#main").wait_for()
+    for _ in range(80):
+        said = page.evaluate(
+            "(e => e && (e.getAttribute('aria-label') || e.labels?.[0]?.innerText || e.innerText || ''))"
+            "(document.activeElement)"
+        )
+        if str(said).split("\n")[0].strip() == name:
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"{name} cannot be reached by keyboard")
+
+
+def test_a_key_goes_to_no_other_address_and_can_be_removed(bench: Bench, openai: Loopback) -> None:
+    register(bench, openai.url)
+    page = bench.open("/settings/providers/my-vllm")
+    page.get_by_label("Address").fill("https://elsewhere.example/v1")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("a key goes only to the address that it was given for")).to_be_visible()
+    page.get_by_role("checkbox", name="Remove the key").click()
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_url("**/settings/providers")
+    expect(page.locator(".facts").get_by_text("not set")).to_be_visible()
+    found = bench.client.get("/api/providers/my-vllm").data
+    assert (found["keySet"], found["baseUrl"]) == (False, "https://elsewhere.example/v1")
+
+
+def test_every_kind_has_a_form_with_what_it_takes(bench: Bench) -> None:
+    assert set(KINDS) == set(REGISTERED)
+    page = bench.open("/settings/new-provider")
+    for kind in KINDS.values():
+        expect(page.get_by_role("link", name=kind.title, exact=True)).to_be_visible()
+    for name, kind in KINDS.items():
+        page.goto(f"{bench.url}/settings/new-provider?kind={name}")
+        expect(page.get_by_label("Id", exact=True)).to_be_visible()
+        has = {label: page.get_by_label(re.compile(f"^{label}")).count() > 0 for label in ("Address", "Key")}
+        assert has["Key"] is bool(kind.key), name
+        assert has["Address"] is (bool(kind.url) or name in ("twilio", "pipecat")), name
+        assert (page.locator(".cm-content").count() > 0) is kind.described, name
+
+
+@pytest.mark.parametrize("name", [each for each in KINDS if each not in ("compatible", "websocket")])
+def test_the_api_takes_what_the_form_of_a_kind_sends(bench: Bench, name: str) -> None:
+    """With its suggested id, or another, and whatever is needed."""
+    kind = KINDS[name]
+    page = bench.open(f"/settings/new-provider?kind={name}")
+    if not page.get_by_label("Id", exact=True).input_value():
+        page.get_by_label("Id", exact=True).fill(f"my-{name}")
+    if name in ("twilio", "pipecat"):
+        page.get_by_label(kind.model).fill("wss://agent.example/talk")
+    if kind.key:
+        page.get_by_label(re.compile("^Key")).fill(KEY)
+    page.get_by_role("button", name="Add").click()
+    page.wait_for_url("**/settings/providers")
+    (made,) = bench.client.get("/api/providers").data
+    assert (made["kind"], made["keySet"]) == (name, bool(kind.key))
+
+
+def test_an_agent_is_described_with_its_mistakes_marked_where_they_are(bench: Bench) -> None:
+    page = bench.open("/settings/new-provider?kind=websocket")
+    page.get_by_label("Id", exact=True).fill("desk")
+    editor = page.get_by_role("textbox", name="Description of the agent, in YAML")
+    expect(editor).to_contain_text("My agent")
+    editor.click()
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.insert_text(TEMPLATE.replace("silence_ms: 1500", "silence: soon"))
+    expect(page.locator(".problems")).to_contain_text("silence")
+    page.get_by_role("button", name="Add").click()
+    expect(page.get_by_role("alert").filter(has_text="The description is not valid")).to_be_visible()
+    assert bench.client.get("/api/providers").data == []
+    editor.click()
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.insert_text(TEMPLATE.replace("My agent", EVIL))
+    expect(page.get_by_text("Nothing is wrong")).to_be_visible()
+    page.get_by_role("button", name="Add").click()
+    page.wait_for_url("**/settings/providers")
+    expect(page.locator(".facts").get_by_text(EVIL)).to_be_visible()
+    page.get_by_role("link", name="Change desk").click()
+    expect(editor).to_contain_text('"silence_ms": 1500')
+    page.get_by_label("Model (optional)").fill("front")
+    page.get_by_role("button", name="Save").click()
+    page.wait_for_url("**/settings/providers")
+    made = bench.client.get("/api/providers/desk").data["arguments"]
+    assert (made["model"], made["description"]["name"]) == ("front", EVIL)
+
+
+def test_two_people_see_each_others_providers_arrive(bench: Bench) -> None:
+    page = bench.open("/settings/providers")
+    expect(page.get_by_role("heading", name="No provider is registered")).to_be_visible()
+    register(bench, "https://models.example/v1")
+    expect(page.get_by_role("heading", name="my-vllm")).to_be_visible()
+
+
+def test_keys_of_the_environment_are_told_as_set_and_never_shown(bench: Bench, tmp_path_factory: Any) -> None:
+    secret = "sk-of-the-environment-0123"
+    with program(PRAMANA_HOME=str(tmp_path_factory.mktemp("home")), ANTHROPIC_API_KEY=secret) as started:
+        found = started.client.get("/api/providers")
+        told = {each["variable"]: each["set"] for each in found.json["meta"]["environment"]}
+        assert told["ANTHROPIC_API_KEY"] is True
+        assert told["OPENAI_API_KEY"] is False
+        assert secret.encode() not in found.body
+        there = Bench(started.client, bench.home, bench.browser)
+        page = there.open("/settings/providers")
+        row = page.get_by_role("row").filter(has_text="ANTHROPIC_API_KEY")
+        expect(row).to_contain_text("✓ set")
+        expect(page.get_by_role("row").filter(has_text="OPENAI_API_KEY")).to_contain_text("not set")
+        assert secret not in page.content()
+        there.close()
+        assert there.troubles == []
+
+
+# ── Tokens ──
+
+
+def test_the_first_token_is_asked_about_shown_once_and_signs_in(browser: Browser, tmp_path_factory: Any) -> None:
+    home = tmp_path_factory.mktemp("home")
+    with program(PRAMANA_HOME=str(home)) as started:
+        bench = Bench(started.client, home, browser)
+        page = bench.open("/settings/tokens", expects_errors=True)
+        expect(page.get_by_text("Nobody yet")).to_be_visible()
+        page.get_by_role("button", name="Make it").click()
+        dialog = page.get_by_role("alertdialog")
+        expect(dialog).to_contain_text("nobody could make another here")  # who takes the role that is offered
+        dialog.get_by_role("button", name="Leave it").click()
+        page.get_by_label("Role").click()
+        page.get_by_role("option", name=re.compile("^Administrator")).click()
+        page.get_by_role("button", name="Make it").click()
+        expect(dialog).to_contain_text("this server asks everybody for one")
+        dialog.get_by_role("button", name="Make the first token").click()
+        expect(page.get_by_text(re.compile("at least 1 character"))).to_be_visible()
+        page.get_by_label("Name").fill(f"Ann {EVIL}")
+        page.get_by_role("button", name="Make it").click()
+        dialog.get_by_role("button", name="Make the first token").click()
+        expect(page.get_by_role("heading", name=f"The token of Ann {EVIL}")).to_be_visible()
+        expect(page.get_by_role("alert")).to_contain_text("it is not shown again")
+        secret = page.get_by_label("Token, an admin’s").input_value()
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.get_by_role("button", name="Copy").click()
+        expect(page.get_by_role("status").filter(has_text="Copied.")).to_be_visible()
+        assert page.evaluate("navigator.clipboard.readText()") == secret
+        page.wait_for_timeout(6_000)  # longer than a server needs to know that everybody needs one now
+        expect(page.get_by_label("Token, an admin’s")).to_have_value(secret)
+        assert started.client.get("/api/providers").status == 401
+        page.get_by_role("button", name="I have copied it: sign in with it").click()
+        page.wait_for_url("**/settings/tokens")
+        row = page.get_by_role("row").filter(has_text=EVIL)
+        expect(row).to_contain_text("yours")
+        expect(page.get_by_text(secret)).to_have_count(0)
+        assert secret not in page.content()
+
+        page.get_by_label("Name").fill("nightly")
+        page.get_by_role("button", name="Make it").click()
+        expect(page.get_by_role("heading", name="The token of nightly")).to_be_visible()
+        page.get_by_role("link", name="I have copied it").click()
+        page.get_by_role("button", name="Revoke nightly").click()
+        expect(dialog).to_contain_text("turned away within seconds")
+        dialog.get_by_role("button", name="Revoke").click()
+        expect(page.get_by_role("row").filter(has_text="nightly")).to_contain_text(re.compile(r"20\d\d-\d\d-\d\d"))
+        expect(page.get_by_role("button", name="Revoke nightly")).to_have_count(0)
+        page.get_by_role("button", name=re.compile("^Revoke Ann")).click()
+        expect(dialog).to_contain_text("It is the one you are signed in with")
+        expect(dialog).to_contain_text("only the command line of the server can make tokens")
+        bench.close()
+
+
+# ── Prices ──
+
+
+def test_a_price_is_set_used_by_the_next_run_and_taken_back(bench: Bench, openai: Loopback) -> None:
+    register(bench, openai.url, arguments={"model": "loopback-small"})
+    wanted: dict[str, Any] = {"models": ["my-vllm"], "judge": "fake", "limits": {"maxCost": 1_000_000}}
+    stopped = bench.client.get(f"/api/runs/{bench.run(**wanted)}?summary=false").data
+    assert (stopped["status"], "an administrator can set one" in stopped["reason"]) == ("stopped", True)
+    page = bench.open("/settings/prices")
+    row = page.get_by_role("row").filter(has_text="my-vllm")
+    expect(row).to_contain_text("nobody: unknown")
+    page.get_by_role("link", name="Set the price of my-vllm").click()
+    page.wait_for_url("**model=my-vllm")
+    expect(page.get_by_text("No price is known for my-vllm")).to_be_visible()
+    page.get_by_label("Input", exact=True).fill("-1")
+    page.get_by_label("Output", exact=True).fill("0")
+    page.get_by_role("button", name="Set the price").click()
+    expect(page.get_by_text("Input should be greater than or equal to 0")).to_be_visible()
+    page.get_by_label("Input", exact=True).fill("2.5")
+    page.get_by_label("Output", exact=True).fill("1000000")
+    page.get_by_role("button", name="Set the price").click()
+    expect(row).to_contain_text("set here")
+    expect(row).to_contain_text("$2.50")
+    run = bench.client.get(f"/api/runs/{bench.run(**wanted)}").data
+    assert run["status"] == "finished"
+    cost = next(json_values(run["summary"], "costUsd"))
+    assert cost
+    page.get_by_role("button", name="Take back the price of my-vllm").click()
+    page.get_by_role("alertdialog").get_by_role("button", name="Take it back").click()
+    expect(row).to_contain_text("nobody: unknown")
+    assert bench.client.get("/api/prices?model=my-vllm").data[0]["origin"] is None
+
+
+def json_values(data: Any, name: str) -> Iterator[Any]:
+    """Find what has a name, wherever it stands."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            if key == name:
+                yield value
+            yield from json_values(value, name)
+    elif isinstance(data, list):
+        for each in data:
+            yield from json_values(each, name)
+
+
+def test_a_model_is_looked_up_with_who_says_what_it_costs(bench: Bench) -> None:
+    page = bench.open("/settings/prices")
+    page.get_by_label("Model").fill("gpt-5")
+    page.get_by_role("button", name="Look it up").click()
+    page.wait_for_url("**model=gpt-5")
+    expect(page.get_by_text("Now gpt-5: $1.25 in and $10.00 out a million tokens.")).to_be_visible()
+    expect(page.get_by_label("Input", exact=True)).to_have_value("1.25")
+    page.get_by_label("Model").fill("gpt5")
+    page.get_by_role("button", name="Set the price").click()
+    expect(page.get_by_text(re.compile("did you mean"))).to_be_visible()
+    page.get_by_label("Model").fill(EVIL)
+    page.get_by_role("button", name="Look it up").click()
+    expect(
+        page.get_by_text("No provider is known", exact=False)
+        .or_(page.get_by_text("no provider is known", exact=False))
+        .first
+    ).to_be_visible()
+    page.get_by_label("Model").fill("")
+    page.get_by_role("button", name="Set the price").click()
+    expect(page.get_by_text("Say which model is meant")).to_be_visible()
+
+
+# ── Server ──
+
+
+def test_settings_are_saved_and_what_does_not_fit_is_told_at_its_field(bench: Bench) -> None:
+    page = bench.open("/settings/server")
+    expect(page.locator(".tiles")).to_contain_text("this machine alone")
+    expect(page.locator(".tiles")).to_contain_text("SQLite")
+    page.get_by_role("checkbox", name=re.compile("^Refuse results")).click()
+    page.get_by_label("Requests a minute").fill("0")
+    page.get_by_label(re.compile("^Pages of other hosts")).fill("https://bench.example\njavascript:x")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Input should be greater than or equal to 1")).to_be_visible()
+    expect(page.get_by_text("It is no address of a page's server")).to_be_visible()
+    expect(page.get_by_label("Requests a minute")).to_be_focused()
+    assert bench.client.get("/api/settings").data["refuseUnverified"] is False
+    page.get_by_label("Requests a minute").fill("77.5")
+    page.get_by_label(re.compile("^Pages of other hosts")).fill("https://bench.example")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("valid integer")).to_be_visible()
+    expect(page.get_by_text("It is no address of a page's server")).to_have_count(0)
+    page.get_by_label("Requests a minute").fill("77")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Saved.")).to_be_visible()
+    now = bench.client.get("/api/settings").data
+    assert (now["refuseUnverified"], now["requestsPerMinute"], now["corsOrigins"]) == (
+        True,
+        77,
+        ["https://bench.example"],
+    )
+    page.get_by_label("Requests a minute").fill("")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_label("Requests a minute")).to_have_value("1200")
+    assert bench.client.get("/api/settings").data["requestsPerMinute"] == 1_200
+
+
+# ── Looks ──
+
+
+def test_looks_are_chosen_and_kept(bench: Bench) -> None:
+    page = bench.open("/settings", theme="light")
+
+    def is_dark() -> bool:
+        return bool(page.evaluate("document.body.classList.contains('body--dark')"))
+
+    assert not is_dark()
+    page.get_by_role("radio", name="Dark").click()
+    expect(page.locator("body.body--dark")).to_have_count(1)
+    page.goto(f"{bench.url}/runs")
+    page.locator("#main").wait_for()
+    assert is_dark()
+    page.goto(f"{bench.url}/settings")
+    expect(page.get_by_role("radio", name="Dark")).to_be_checked()
+    page.get_by_role("radio", name="As the system").click()
+    expect(page.locator("body.body--dark")).to_have_count(0)
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator("body.body--dark")).to_have_count(1)
+    page.reload()
+    expect(page.get_by_role("radio", name="As the system")).to_be_checked()
+
+
+PAGES = (
+    "/settings", "/settings/providers", "/settings/new-provider", "/settings/new-provider?kind=compatible",
+    "/settings/new-provider?kind=websocket", "/settings/providers/my-vllm", "/settings/tokens",
+    "/settings/prices?model=gpt-5", "/settings/server",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("width", "theme"), [(WIDE, "light"), (NARROW, "dark")])
+def test_everyone_can_read_them(
+    bench: Bench, axe: Callable[[Page], None], width: int, theme: Literal["light", "dark"]
+) -> None:
+    register(bench, f"https://{'very-' * 20}long.example/v1")
+    bench.client.put("/api/prices/openai:gpt-5", {"inputPerMillion": 1.1, "outputPerMillion": 9})
+    page = bench.open("/settings", width=width, theme=theme)
+    for path in PAGES:
+        page.goto(bench.url + path)
+        expect(page.get_by_role("heading", level=1)).to_have_count(1)
+        no_sideways(page)
+        axe(page)
+    bench.client.delete("/api/prices/openai:gpt-5")
+
+
+def test_what_is_not_there_is_told(bench: Bench) -> None:
+    page = bench.open("/settings/providers/nobody")
+    expect(page.get_by_role("alert")).to_contain_text('No provider "nobody" is registered')
+    page.goto(f"{bench.url}/settings/new-provider?kind={json.dumps(EVIL)}")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Add a provider")

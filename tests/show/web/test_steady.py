@@ -1,0 +1,36 @@
+"""A server that dies, comes back, and people who look at it meanwhile."""
+
+import socket
+from pathlib import Path
+
+from playwright.sync_api import Browser, expect
+
+from ..api.served import program
+from .conftest import Bench
+
+
+def test_a_server_that_dies_shows_as_such_and_the_page_recovers(tmp_path: Path, browser: Browser) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    home = str(tmp_path / "home")
+    with program("--port", str(port), PRAMANA_HOME=home) as first:
+        bench = Bench(first.client, tmp_path, browser)
+        page = bench.open("/runs", expects_errors=True)
+        lost = page.locator("#popup")
+        expect(lost).not_to_be_visible()
+        first.kill()
+        expect(lost).to_be_visible()
+        expect(lost).to_contain_text("Connection lost")
+    with program("--port", str(port), PRAMANA_HOME=home) as second:
+        bench.client = second.client
+        run = bench.run(models=["fake:echo"])
+        expect(lost).not_to_be_visible()
+        expect(page.get_by_text(run)).to_be_visible()
+        bench.close()
+
+
+def test_two_people_see_each_others_runs_arrive(bench: Bench) -> None:
+    one, other = bench.open("/runs"), bench.open("/runs")
+    run = bench.run(models=["fake:echo"])
+    for page in (one, other):
+        expect(page.get_by_text(run)).to_be_visible()
