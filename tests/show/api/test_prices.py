@@ -5,11 +5,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from click.testing import CliRunner
 
 from pramana import settings
 from pramana.providers.loopback import Loopback
 from pramana.providers.loopback.openai import OpenAIWire
 from pramana.show.api.prices import PriceShape
+from pramana.show.cli import pramana
 
 from .served import Client, serve
 from .test_providers import running
@@ -139,6 +141,21 @@ def test_runs_are_counted_by_what_is_set_when_they_begin(client: Client) -> None
     listed = {each["model"]: each for each in client.get("/api/prices").data}
     assert (listed[model]["origin"], listed["fake"]["origin"]) == ("set", "free")
     assert "and set prices " in str(after["notes"])
+
+
+def test_the_command_line_counts_by_what_is_set_in_its_store(
+    client: Client, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRAMANA_DATABASE_URL", sqlite_url)
+    with running(lambda: Loopback(OpenAIWire())) as openai:
+        model = f"{openai.url}#loopback-small"
+        typed = ["run", "--tier", "cheap", "--model", model, "--judge", "fake", "--max-cost", "1000000", "--quiet"]
+        assert "--max-cost needs a price" in str(CliRunner().invoke(pramana, typed).exception)
+        assert client.put(at(model), GPT).status == 200
+        CliRunner().invoke(pramana, typed)
+    (run,) = client.get("/api/runs").data
+    assert (run["status"], run["models"]) == ("finished", [model])
+    assert None not in costs(client, run)
 
 
 def test_servers_of_one_store_agree_at_once(postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,7 @@ def test_a_mistake_in_what_was_pasted_is_marked_corrected_and_imported(clean: Be
     expect(page.get_by_text("2 scenarios are new")).to_be_visible()
     assert ids_of(clean) == ["early-book", "late-book"]
     expect(page.locator(".cm-content")).to_have_text("")
+    page.wait_for_timeout(600)  # longer than what is typed is waited for
     page.get_by_role("link", name="late-book").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Test")
 
@@ -199,3 +200,23 @@ def test_everyone_can_import(clean: Bench, axe: Callable[[Page], None], tmp_path
     no_sideways(page)
     axe(page)
     assert page.evaluate("window.hacked") is None
+
+
+def test_many_files_are_listed_with_those_that_need_mending_first(clean: Bench, tmp_path: Path) -> None:
+    for number in range(60):
+        (tmp_path / f"{number:02}.yaml").write_text(document(f"id-{number}"), encoding="utf-8")
+    (tmp_path / "99.yaml").write_text(document("id-99", type_="tasks"), encoding="utf-8")
+    page = opened(clean)
+    page.get_by_label("Choose a folder").set_input_files(tmp_path)
+    expect(page.locator(".file")).to_have_count(50)
+    expect(page.locator(".file").first).to_contain_text("99.yaml ✗ 1 error")
+    expect(page.get_by_text("and 11 more")).to_be_visible()
+    page.get_by_role("button", name="99.yaml in the editor").click()
+    page.locator(".wrong-line").click()
+    page.keyboard.press("End")
+    page.keyboard.press("Shift+Home")
+    page.keyboard.type("type: task-completion")
+    expect(page.get_by_text("61 scenarios would be new")).to_be_visible()
+    press_import(page)
+    expect(page.get_by_text("61 scenarios are new")).to_be_visible()
+    assert len(ids_of(clean)) == 61

@@ -171,6 +171,12 @@ class Tail:
             if not await self._pulse(pulse):
                 yield _STILL_HERE
 
+    async def now(self) -> int | None:
+        """Return the number of the newest change; None while the store is away."""
+        with suppress(PramanaError):
+            return await asyncio.to_thread(self._store.changes.last)
+        return None
+
     async def changes(self, number: int | None) -> AsyncIterator[bytes]:
         """Yield everything new after a change's number; without one, from now on."""
         async with self._listening():

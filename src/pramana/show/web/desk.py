@@ -61,6 +61,7 @@ class Desk:
 
     def __init__(self, request: Request, token: str | None = None) -> None:
         self._api: Api = nicegui.app.state.api
+        self._since: int | None = None
         self.who: Who = who(request)
         self.path: dict[str, str] = {name: str(value) for name, value in request.path_params.items()}
         self.query = request.query_params
@@ -79,6 +80,10 @@ class Desk:
             headers=_carried(request, token or request.cookies.get(COOKIE)),
             timeout=None,  # noqa: S113 - nothing is between us and the routes, and those have their own limits
         )
+
+    async def begin(self) -> None:
+        """Note the time before a page reads anything, so that it is told of whatever is new since then."""
+        self._since = await self._api.tail.now()
 
     # ── Asking ──
 
@@ -136,7 +141,7 @@ class Desk:
         async def listen() -> None:
             telling = background_tasks.create(tell(), name="tell a page of news")
             try:
-                async for name, data in _events(self._api.tail.changes(None)):
+                async for name, data in _events(self._api.tail.changes(self._since)):
                     if name == "missed" or data.get("kind") in kinds:
                         news.set()
             finally:

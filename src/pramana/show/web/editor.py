@@ -5,6 +5,7 @@ somebody else in between is told, and never lost without a word.
 """
 
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from nicegui import ui
@@ -77,6 +78,7 @@ class _Editing:
 
     def __init__(self, desk: Desk, found: dict[str, Any] | None, text: str) -> None:
         self._desk, self._found, self._text = desk, found, text
+        self._client = ui.context.client
         self._saving = False
         self._taken: set[str] = set()
         """Ids that a new scenario cannot have."""
@@ -226,13 +228,22 @@ class _Editing:
                 ("Take theirs", self._theirs), ("Keep mine", self._mine),
             )  # fmt: skip
 
-    def _say(self, words: str | Safe, *choices: tuple[str, Any]) -> None:
+    def _say(self, words: str | Safe, *choices: tuple[str, Callable[[], Awaitable[None]]]) -> None:
         self._notice.clear()
         with self._notice, parts.box("warn row spread", role="alert"):
             parts.paragraph(words)
             with parts.box("row"):
                 for name, act in choices:
-                    parts.button(name, act, small=True)
+                    parts.button(name, self._outlasting(act), small=True)
+
+    def _outlasting(self, act: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """Return what a button does, so that it can take the button away."""
+
+        async def done() -> None:
+            with self._client:
+                await act()
+
+        return done
 
     async def _theirs(self) -> None:
         if self._found is None:

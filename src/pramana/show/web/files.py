@@ -45,7 +45,15 @@ def picker(
     """Put a button that opens the browser's dialog for files, or for a folder."""
     arrived: list[FileUpload] = []
     inbox = ui.upload(multiple=True).classes("visually-hidden").props("inert aria-hidden=true")
-    inbox.on_upload(lambda event: arrived.append(event.file))
+
+    def arrive(event: events.UploadEventArguments) -> None:
+        weight = event.file.size() + sum(each.size() for each in arrived)
+        if (
+            len(arrived) < MOST_FILES and weight <= MOST_BYTES
+        ):  # the script below says so; others may send what they like
+            arrived.append(event.file)
+
+    inbox.on_upload(arrive)
 
     async def sent(event: events.GenericEventArguments) -> None:
         found = [Picked(unquote(each.name), await each.read()) for each in arrived]

@@ -37,6 +37,7 @@ def page(path: str, title: str) -> Callable[[Build], Build]:
             desk = Desk(request)
             if desk.who.role is None:
                 return RedirectResponse(desk.sign_in, 303)
+            await desk.begin()
             themed(desk)
             _top(desk)
             with ui.element("main").classes("main").props("id=main tabindex=-1"):

@@ -4,7 +4,8 @@ Every document is checked before anything is sent. Then all of them go in one re
 everything is imported or nothing is. Whatever is refused stays on the page as it was brought.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,9 @@ MODES = {
     "fail": "Refuse everything if a single id is here already",
 }
 MOST_SHOWN = 100
+"""Of ids, and of what is wrong with a document."""
+MOST_LISTED = 50
+"""Of documents, each with its buttons; those with errors come first."""
 PASTED = "what was pasted"
 _FIELDS = {
     "name": "name", "type": "type", "prompt": "prompt", "expectedOutcome": "expected outcome", "tags": "tags",
@@ -34,7 +38,7 @@ _FIELDS = {
 }  # fmt: skip
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Document:
     """A document on its way in."""
 
@@ -63,7 +67,7 @@ class _Importing:
     """The page: what was brought, which of it stands in the editor, and what an import would do."""
 
     def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+        self._desk, self._client = desk, ui.context.client
         self._documents: list[_Document] = []
         """Those from files; what was pasted is `_pasted`."""
         self._pasted = _Document(PASTED, Checked(""))
@@ -97,39 +101,54 @@ class _Importing:
 
     async def _picked(self, pick: Pick) -> None:
         """Take files beside those that are here; one of the same name replaces the earlier."""
-        for each in pick.files:
-            try:
-                found = await check(self._desk, as_lines(each.data.decode()))
-            except UnicodeDecodeError as error:
-                line = each.data.count(b"\n", 0, error.start) + 1
-                found = Checked("", [{"message": "this is no text in UTF-8", "line": line, "column": 1}])
-            self._documents = [old for old in self._documents if old.name != each.name]
-            self._documents.append(_Document(each.name, found))
+        if len(pick.files) > 1:
+            self._files.clear()
+            with self._files:
+                parts.paragraph(f"Checking {len(pick.files):,} files …", quiet=True)
+        brought = {each.name: _Document(each.name, await self._read(each.data)) for each in pick.files}
+        stay = [each for each in self._documents if each.name not in brought]
+        self._documents = [*stay, *brought.values()]
         self._left_out = [*((name, "it is no .yaml or .yml file") for name in pick.ignored), *pick.failed]
         if not pick.files:
             parts.tell("There is no .yaml or .yml file in what you chose", "warning")
-        await self._editor.check()
+        await self._take_in_hand(brought.get(self._in_hand.name, self._in_hand))
+
+    async def _read(self, data: bytes) -> Checked:
+        try:
+            return await check(self._desk, as_lines(data.decode()))
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            return Checked("", [{"message": "this is no text in UTF-8", "line": line, "column": 1}])
 
     def _list_files(self) -> None:
         self._files.clear()
+        found = list(self._found())
+        if len(found) > MOST_LISTED:
+            found.sort(key=lambda each: not any(map(is_error, each[1])))
         with self._files:
             if self._documents:
                 parts.heading("What you brought", 3)
-            for each in [*([self._pasted] if self._documents and self._pasted.text.strip() else []), *self._documents]:
-                self._list_file(each)
+                for document, problems in found[:MOST_LISTED]:
+                    self._list_file(document, problems)
+            if len(found) > MOST_LISTED:
+                parts.paragraph(f"and {len(found) - MOST_LISTED:,} more", quiet=True)
             if self._left_out:
                 named = (tag("li", foreign(name, 200), f": {why}") for name, why in self._left_out[:MOST_SHOWN])
                 said = f"{len(self._left_out):,} left out"
                 parts.show(tag("details", tag("summary", said), tag("ul", named, class_="ids small")))
 
-    def _list_file(self, document: _Document) -> None:
+    def _list_file(self, document: _Document, problems: Sequence[dict[str, Any]]) -> None:
+        async def open_it() -> None:
+            with self._client:  # this button goes while it is at work
+                await self._take_in_hand(document)
+
         async def leave_out() -> None:
             self._documents = [each for each in self._documents if each is not document]
             if document is self._pasted:
-                document.checked = Checked("")
-            await self._take_in_hand(self._pasted if document is self._in_hand else self._in_hand)
+                self._pasted = _Document(PASTED, Checked(""))
+            with self._client:
+                await self._take_in_hand(self._pasted if document is self._in_hand else self._in_hand)
 
-        problems = self._problems(document)
         with parts.box("file"):
             parts.show(_verdict(document, problems))
             with parts.box("row"):
@@ -137,7 +156,7 @@ class _Importing:
                     parts.show(tag("span", "in the editor", class_="quiet small"))
                 elif 0 < len(document.text) <= LONGEST:
                     parts.button(
-                        "Open in the editor", lambda: self._take_in_hand(document), small=True,
+                        "Open in the editor", open_it, small=True,
                         label=f"Open {document.name} in the editor",
                     )  # fmt: skip
                 parts.button("Leave out", leave_out, "plain", small=True, label=f"Leave {document.name} out")
@@ -145,8 +164,11 @@ class _Importing:
                 parts.show(listed(problems[:MOST_SHOWN], buttons=False)).classes("problems small")
 
     async def _take_in_hand(self, document: _Document) -> None:
-        self._in_hand = document
-        await self._editor.put(document.text)
+        """Let a document stand in the editor; what was typed last goes to the one that stood there."""
+        await self._editor.check()
+        if document is not self._in_hand:
+            self._in_hand = document
+            await self._editor.put(document.text)
 
     async def _heard(self, checked: Checked) -> None:
         """Take what stands in the editor now."""
@@ -158,31 +180,23 @@ class _Importing:
     def _all(self) -> list[_Document]:
         return [each for each in (self._pasted, *self._documents) if each.text.strip() or each.checked.problems]
 
-    def _problems(self, document: _Document) -> list[dict[str, Any]]:
-        return [*document.checked.problems, *self._twice(document)]
-
     def _elsewhere(self, checked: Checked) -> list[dict[str, Any]]:
-        return self._twice(_Document(self._in_hand.name, checked))
+        """Return what is wrong with what stands in the editor because of the other documents."""
+        self._in_hand.checked = checked
+        problems = next((found for document, found in self._found() if document is self._in_hand), [])
+        return [each for each in problems if "elsewhere" in each]
 
-    def _twice(self, document: _Document) -> list[dict[str, Any]]:
-        """Return which ids of a document stand in an earlier one too: only one of the two can be kept."""
-        if not document.checked.valid:
-            return []
-        first: dict[str, str] = {}
-        for each in self._all():
-            if each.name == document.name:
-                break
-            for scenario in each.checked.read:
-                first.setdefault(scenario["id"], each.name)
-        return [
-            {
-                "message": f"id {each} stands in {first[each]} too; only one of them can be kept",
-                "elsewhere": True,
-                **line_of(document.text, each),
-            }
-            for scenario in document.checked.read
-            if (each := scenario["id"]) in first
-        ]
+    def _found(self) -> Iterator[tuple[_Document, list[dict[str, Any]]]]:
+        """Yield every document with all that is wrong with it; of an id that stands in two, only one can be kept."""
+        first: dict[str, _Document] = {}
+        for document in self._all():
+            problems = list(document.checked.problems)
+            for scenario in document.checked.read:
+                earlier = first.setdefault(scenario["id"], document)
+                if earlier is not document:
+                    said = f"id {scenario['id']} stands in {earlier.name} too; only one of them can be kept"
+                    problems.append({"message": said, "elsewhere": True, **line_of(document.text, scenario["id"])})
+            yield document, problems
 
     # ── What would change, and doing it ──
 
@@ -202,10 +216,9 @@ class _Importing:
         documents = self._all()
         if not documents:
             return _nothing()
-        if wrong := [each for each in documents if any(map(is_error, self._problems(each)))]:
-            return tag(
-                "p", "Nothing can be imported yet: mend ", join((foreign(each.name) for each in wrong), ", "), " first."
-            )
+        if wrong := [document.name for document, problems in self._found() if any(map(is_error, problems))]:
+            named = join([*(foreign(each) for each in wrong[:10]), *(["…"] if len(wrong) > 10 else [])], ", ")
+            return tag("p", "Nothing can be imported yet: mend ", named, " first.")
         try:
             done = await self._sent(documents, dry_run=True)
         except Refused as error:
@@ -215,7 +228,7 @@ class _Importing:
     async def _sent(self, documents: Sequence[_Document], *, dry_run: bool) -> Answer:
         """Send everything by one request: a document as it is, several as one."""
         one = len(documents) == 1
-        text = documents[0].text if one else "".join(write_api_scenarios([_scenarios(documents)]))
+        text = documents[0].text if one else await asyncio.to_thread(_joined, _scenarios(documents))
         return await self._desk.post("/api/scenarios/import", {"yaml": text, "mode": self._mode, "dryRun": dry_run})
 
     async def _differences(self, would: dict[str, Any]) -> dict[str, list[str]]:
@@ -250,7 +263,7 @@ class _Importing:
         if not documents:
             parts.tell("There is nothing to import: choose files, or paste a document", "warning")
             return
-        if any(is_error(problem) for each in documents for problem in self._problems(each)):
+        if any(is_error(each) for _, problems in self._found() for each in problems):
             parts.tell("Nothing was imported: mend what is marked first", "negative")
             return
         try:
@@ -258,12 +271,16 @@ class _Importing:
         except Refused as error:
             self._preview.set_content(self._refused(error, documents))
             raise
-        self._documents, self._pasted = [], _Document(PASTED, Checked(""))
-        self._left_out = ()
+        self._documents, self._left_out = [], ()
+        self._in_hand = self._pasted = _Document(PASTED, Checked(""))
         self._editor.keep("")
-        await self._take_in_hand(self._pasted)
+        await self._editor.put("")
         self._preview.set_content(_done(done))
         parts.tell("Imported", "positive")
+
+
+def _joined(scenarios: Sequence[dict[str, Any]]) -> str:
+    return "".join(write_api_scenarios([scenarios]))
 
 
 def _scenarios(documents: Sequence[_Document]) -> list[dict[str, Any]]:

@@ -116,8 +116,9 @@ def sentence(error: Refused) -> str:
 
 
 async def confirm(question: str, consequence: str, yes: str) -> bool:
-    """Ask before something that cannot be taken back."""
-    with ui.dialog() as dialog, ui.card().props('role=alertdialog aria-label="' + question.replace('"', "'") + '"'):
+    """Ask before something that cannot be taken back. What is asked stays, whatever becomes of the list it is about."""
+    named = 'role=alertdialog aria-label="' + question.replace('"', "'") + '"'
+    with ui.context.client, ui.dialog() as dialog, ui.card().props(named):
         show(tag("h2", question))
         paragraph(consequence)
         with box("row"):
@@ -137,14 +138,11 @@ def field(
     change: Change | None = None,
     *,
     hint: str = "",
-    secret: bool = False,
     lines: bool = False,
 ) -> ui.input | ui.textarea:
-    """Put a field for text."""
-    made = ui.textarea(label, value=value) if lines else ui.input(label, value=value, password=secret)
+    """Put a field for text; one for a key is `forms.Secret`, as what is typed here is sent back to the browser."""
+    made = ui.textarea(label, value=value) if lines else ui.input(label, value=value)
     _fill_in(made, change, hint)
-    if secret:
-        made.props("autocomplete=off")
     return made
 
 

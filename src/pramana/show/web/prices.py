@@ -27,9 +27,14 @@ async def prices(desk: Desk) -> None:
     parts.heading("Models of the newest runs, and prices that were set")
     notes, listed = parts.show(Safe("")), ui.element("div")
 
+    shown: list[Any] = []
+
     async def again() -> None:
         found = await desk.get("/api/prices")
         notes.set_content(_notes(found.meta))
+        if shown == [found.data]:
+            return  # whoever is about to press a button finds it where it was
+        shown[:] = [found.data]
         listed.clear()
         with listed:
             _list(desk, found.data, found.meta["published"])

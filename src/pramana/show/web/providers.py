@@ -19,8 +19,13 @@ async def providers(desk: Desk) -> None:
     listed = ui.element("div")
     environment = parts.show(Safe(""))
 
+    shown: list[Any] = []
+
     async def again() -> None:
         found = await desk.get("/api/providers")
+        if shown == [found.data]:
+            return
+        shown[:] = [found.data]
         listed.clear()
         with listed:
             _list(desk, found.data)

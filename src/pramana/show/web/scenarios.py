@@ -194,9 +194,9 @@ def _undo(desk: Desk, notice: ui.element, scenario_id: str, again: Any) -> None:
 
     async def undo() -> None:
         await desk.post(f"{api_of(scenario_id)}/restore")
-        said.delete()
         parts.tell("It is back", "positive")
         await again()
+        said.delete()  # last, since it takes the button along
 
     with said:
         parts.paragraph("Deleted ", foreign(scenario_id, 80), ". ", link("/scenarios/deleted", "Deleted lately"))

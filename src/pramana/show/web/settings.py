@@ -64,7 +64,7 @@ def table_to_act_on(
 async def overview(desk: Desk) -> None:
     """Show what is decided, in a line each, and let looks be chosen."""
     section(desk, "Settings", "Who is asked, who may ask, what it costs, and how it looks.")
-    with parts.box("halves"):
+    with parts.box("halves even"):
         for to, title, told in (
             ("/settings/providers", "Providers", _of_providers),
             ("/settings/tokens", "Tokens", _of_tokens),
@@ -200,9 +200,9 @@ def _decisions(desk: Desk, now: dict[str, Any], defaults: dict[str, Any], *, alo
             for name, (label, hint) in _NUMBERS.items():
                 fields[name] = number(label, now[name], f"{hint}; empty: {defaults[name]:,}")
         fields["corsOrigins"] = parts.field(
-            "Pages of other hosts that may use the API, one a line",
+            "Other hosts’ pages that may ask",
             "\n".join(now["corsOrigins"]),
-            hint="such as https://bench.example; empty: none",
+            hint="one address a line, such as https://bench.example; empty: none",
             lines=True,
         )
         with parts.box("row"):

@@ -153,11 +153,14 @@ class _Uploading:
 
     def begin(self) -> None:
         parts.heading("Upload a version")
-        parts.paragraph("A .jsonl file is a tier, and gives it its name. What was uploaded never changes.", quiet=True)
         with parts.box("stack"):
-            self._version = parts.field(
-                "Version", hint="letters, digits, dots, hyphens and underscores, as in team-1.0"
+            parts.paragraph(
+                "A .jsonl file is a tier, and gives it its name. What was uploaded never changes.", quiet=True
             )
+            with parts.box("search"):
+                self._version = parts.field(
+                    "Version", hint="letters, digits, dots, hyphens and underscores, as in team-1.0"
+                )
             with parts.box("row"):
                 picker("Choose .jsonl files", (".jsonl",), self._picked)
             self._listed = ui.html("")
@@ -167,7 +170,9 @@ class _Uploading:
         self._list()
 
     async def _picked(self, pick: Pick) -> None:
+        """Take the files in the place of those that were chosen before."""
         failed = [*((name, "it is no .jsonl file") for name in pick.ignored), *pick.failed]
+        self._tiers = {}
         for each in pick.files:
             tier = each.name.rpartition("/")[2][: -len(".jsonl")]
             try:
@@ -178,13 +183,13 @@ class _Uploading:
 
     def _list(self, failed: Sequence[tuple[str, str]] = ()) -> None:
         tiers = [
-            tag("li", tag("b", foreign(name)), f": {sum(map(bool, map(str.strip, text.split(chr(10))))):,} lines")
-            for name, text in self._tiers.items()
+            tag("li", tag("b", foreign(name)), f": {_cases_in(text):,} lines") for name, text in self._tiers.items()
         ]
         not_taken = [tag("li", foreign(name, 200), f": {why}") for name, why in failed]
-        chosen = tag("ul", tiers) if tiers else tag("p", "No file is chosen yet.", class_="quiet")
-        left_out = join([tag("p", "Left out:"), tag("ul", not_taken)]) if not_taken else None
+        chosen = tag("ul", tiers, class_="plain-list") if tiers else tag("p", "No file is chosen yet.", class_="quiet")
+        left_out = join([tag("p", "Left out:"), tag("ul", not_taken, class_="ids small")]) if not_taken else None
         self._listed.set_content(join([chosen, left_out]))
+        self._said.set_content("")
 
     async def _upload(self) -> None:
         if not self._tiers:
@@ -205,17 +210,22 @@ def _refused(error: Refused) -> Safe:
         why = "Runs are compared by the version and hash of their suite, so what is under a name must never change."
         return tag("div", tag("p", words), tag("p", why), class_="warn trouble")
     places = [
-        tag(
-            "li",
-            tag(
-                "span",
-                f"{each.get('file', each['path'])}:{each.get('line') or ''}:{each.get('column') or ''} ".replace(
-                    ":: ", " "
-                ),
-                class_="mono",
-            ),
-            foreign(each["message"]),
-        )
-        for each in error.details
+        tag("li", tag("span", _place(each), class_="mono"), " ", foreign(each["message"])) for each in error.details
     ]
-    return tag("div", tag("p", words), tag("ul", places, class_="small") if places else None, class_="warn trouble")
+    return tag(
+        "div", tag("p", words), tag("ul", places, class_="small plain-list") if places else None, class_="warn trouble"
+    )
+
+
+def _place(detail: dict[str, Any]) -> str:
+    """Return where in which file something is wrong.
+
+    >>> _place({"file": "smoke.jsonl", "line": 2, "column": 35, "path": "[1].category"}), _place({"path": "version"})
+    ('smoke.jsonl:2:35', 'version')
+    """
+    found = (detail.get("file") or detail.get("path"), detail.get("line"), detail.get("column"))
+    return ":".join(str(each) for each in found if each)
+
+
+def _cases_in(text: str) -> int:
+    return sum(1 for line in text.split("\n") if line.strip())

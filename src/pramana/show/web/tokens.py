@@ -10,11 +10,11 @@ from pramana.show.web.forms import Form
 from pramana.show.web.markup import Child, Column, Safe, foreign, join, tag, when
 from pramana.show.web.settings import section, table_to_act_on
 
-ROLES = {
-    "viewer": "Viewer: reads everything but settings and tokens",
-    "editor": "Editor: and changes scenarios, starts and cancels runs",
-    "admin": "Administrator: and decides about providers, prices, tokens, settings",
-}
+ROLES = {"viewer": "Viewer", "editor": "Editor", "admin": "Administrator"}
+_MAY = (
+    "A viewer reads everything but settings and tokens. An editor also changes scenarios and starts runs. An "
+    "administrator also decides about providers, prices, tokens and settings."
+)
 _COPY = """(event) => {
   const field = document.getElementById("secret"), said = document.getElementById("copied");
   const copied = () => { said.textContent = "Copied."; };
@@ -48,9 +48,11 @@ class _New:
     def __init__(self, desk: Desk, page: ui.element) -> None:
         self._desk, self._page = desk, page
         parts.heading("Make a token")
-        with Form(self._make) as self._form, parts.box("grid"):
-            self._name = parts.field("Name", hint="whose it is, or what for: Ann, nightly runs")
-            self._role = parts.choice("Role", ROLES, "editor")
+        with Form(self._make) as self._form:
+            with parts.box("grid"):
+                self._name = parts.field("Name", hint="whose it is, or what for")
+                self._role = parts.choice("Role", ROLES, "editor")
+            parts.paragraph(_MAY, quiet=True).classes("small")
             with parts.box("row"):
                 self._form.submit("Make it")
 

@@ -68,7 +68,7 @@ window.pramanaEditor = (() => {
       }
       view.dispatch({ effects: set.of(CM.Decoration.set(found, true)) });
     };
-    const attributes = { "aria-label": named.label, "aria-describedby": named.hint, spellcheck: "false" };
+    const attributes = { "aria-label": named.label, "aria-describedby": named.hint, spellcheck: "false", tabindex: "0" };
     view.dispatch({
       effects: CM.StateEffect.appendConfig.of([
         marks,

@@ -74,7 +74,7 @@ class YamlEditor:
         """Put an editor; `also` finds what only the page knows to be wrong, `touched` hears of every change at once."""
         self._desk, self._heard, self._also, self._touched = desk, heard, also, touched
         self._may_be_empty = may_be_empty
-        self._turn = 0
+        self._turn = self._puts = 0
         self.kept = text
         ui.add_body_html(f"<script>{_SCRIPT}</script>")
         self._notice = ui.element("div")
@@ -107,12 +107,15 @@ class YamlEditor:
     def keep(self, text: str) -> None:
         """Take what is kept now: from here on only what differs from it is unsaved."""
         self.kept = text
-        ui.run_javascript(f"pramanaEditor.keep({self._box.id}, {json.dumps(text)})")
+        self._box.client.run_javascript(f"pramanaEditor.keep({self._box.id}, {json.dumps(text)})")
         self._notice.clear()
 
     async def put(self, text: str) -> None:
         """Put another document in the place of this one, and check it."""
-        self._box.set_value(as_lines(text))
+        clean = as_lines(text)
+        if clean != self.text:
+            self._puts += 1
+            self._box.set_value(clean)
         await self.check()
 
     async def check(self) -> None:
@@ -137,11 +140,14 @@ class YamlEditor:
             for each in found.problems
             if each.get("line")
         ]
-        ui.run_javascript(f"pramanaEditor.mark({self._box.id}, {json.dumps(marks)})")
+        self._box.client.run_javascript(f"pramanaEditor.mark({self._box.id}, {json.dumps(marks)})")
         self._summary.set_content(_summary(found))
         self._list.set_content(listed(found.problems))
 
     async def _typed(self) -> None:
+        if self._puts:  # nobody has typed: it was put, and is being checked
+            self._puts -= 1
+            return
         self._touched()
         self._turn += 1
         turn = self._turn
