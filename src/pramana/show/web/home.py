@@ -14,6 +14,7 @@ from pramana.show.figures import duration
 from pramana.show.web import frame, parts, welcome
 from pramana.show.web.desk import Desk, Refused, address
 from pramana.show.web.markup import Column, Safe, foreign, interval_text, join, link, rate_text, table, tag, when
+from pramana.show.web.runs import status
 from pramana.show.web.trends import Point, rate_trend, time_trend
 
 NEWEST = 8
@@ -82,7 +83,7 @@ def _row(run: Data) -> tuple[Safe | str, ...]:
     return (
         link(address(f"/runs/{run['id']}"), foreign(run["suite"], 80)),
         tag("span", join((foreign(each, 80) for each in run["models"]), ", ")),
-        str(run["status"]),
+        status(run),
         rate_text(run.get("passRate"), run.get("interval")),
         f"{run['stored']:,} of {run['expected']:,}",
         when(run["createdAt"]),

@@ -96,6 +96,7 @@ async def scenarios(desk: Desk) -> None:
     except Refused as error:
         parts.trouble(error)
         parts.paragraph(link("/scenarios", "Show all scenarios"))
+    parts.paragraph(link("/scenarios/deleted", "Deleted lately"), quiet=True).classes("small foot")
     desk.when_new({"scenario"}, again)
 
 
@@ -267,7 +268,7 @@ async def _nothing(desk: Desk) -> None:
         parts.link_button("Write one", "/scenarios/new")
         parts.link_button("Import files, a folder or a text", "/scenarios/import")
     await library(desk)
-    parts.paragraph(link("/scenarios/deleted", "Deleted lately"), quiet=True)
+    parts.paragraph(link("/scenarios/deleted", "Deleted lately"), quiet=True).classes("small foot")
     desk.when_new({"scenario"}, _reload)
 
 
