@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from pramana.errors import InvalidInput
 from pramana.store import open_store
 from pramana.store.preferences import Preferences
 from pramana.store.runs import Store
+from pramana.store.schema import preferences
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -27,6 +29,18 @@ def test_decisions_are_kept_changed_and_taken_back(store: Store) -> None:
     assert found == store.decisions.read() == Preferences(requests_per_minute=7)
     with pytest.raises(InvalidInput, match="requests_per_minute"):
         store.decisions.write({"request_per_minute": 1})
+
+
+def test_origins_that_fit_no_longer_are_left_out_and_the_others_hold(store: Store) -> None:
+    store.decisions.write({"cors_origins": ["https://bench.example"], "requests_per_minute": 7})
+    kept = '["*", "https://*.example", "https://bench.example", 5]'  # from before the rule was as strict as now
+    with store._database.writing() as connection:
+        mine = preferences.c.name == "cors_origins"
+        assert connection.execute(update(preferences).where(mine).values(value=kept)).rowcount == 1
+    assert store.decisions.read() == Preferences(requests_per_minute=7, cors_origins=("https://bench.example",))
+    assert store.decisions.write({"requests_per_minute": None}).cors_origins == ("https://bench.example",)
+    with pytest.raises(InvalidInput, match="does not fit"):
+        store.decisions.write({"cors_origins": ["https://*.example"]})
 
 
 def test_several_decide_at_once_and_none_is_turned_away(store: Store) -> None:

@@ -4,6 +4,7 @@ Results are only ever added, so that what a run of so many results and scorings 
 again only counts what is new. Times are kept as they are, a few bytes each, so that those of a day can be put together.
 """
 
+import hashlib
 import threading
 from array import array
 from collections import OrderedDict
@@ -11,11 +12,12 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Connection, Select, func, literal, select
+from sqlalchemy import ColumnElement, Connection, Select, String, cast, func, literal, select
 
+from pramana.hash import PREFIX
 from pramana.model import SEVERITY, Outcome, Run
-from pramana.store.engine import Database
-from pramana.store.schema import results, run_cases, runs, scorings
+from pramana.store.engine import CHUNK, Database
+from pramana.store.schema import cases, results, run_cases, runs, scorings
 from pramana.store.scoring import finished_scorings, levels
 from pramana.store.text import restored, stored
 
@@ -60,6 +62,7 @@ class History:
         self._lock = threading.Lock()
         self._known: OrderedDict[_Key, _Measured] = OrderedDict()
         self._distinct: OrderedDict[frozenset[str], int] = OrderedDict()
+        self._asked: OrderedDict[str, str] = OrderedDict()
         self._ended: OrderedDict[_Judged, Ended] = OrderedDict()
         self._times = 0
 
@@ -119,6 +122,27 @@ class History:
                 self._distinct.popitem(last=False)
         return counted
 
+    def cases_digests(self, of: Sequence[Run]) -> list[str | None]:
+        """Return a digest of the cases of each of some runs, equal where the cases are; of a run that is gone, None.
+
+        Neither models nor the order of the cases matter. A run never changes its cases: each is read once.
+        """
+        with self._lock:
+            found = {run.id: self._asked[run.id] for run in of if run.id in self._asked}
+        alike: dict[bytes, str] = {}  # most runs in a list ask what others in it do, and only one of those is read
+        for run in of:
+            if run.id not in found:
+                with self._database.reading() as connection:
+                    if digest := _cases_digest(connection, run.id, alike):
+                        found[run.id] = digest
+        with self._lock:
+            for run_id, digest in found.items():
+                self._asked[run_id] = digest
+                self._asked.move_to_end(run_id)
+            while len(self._asked) > _KEPT_SUMS:
+                self._asked.popitem(last=False)
+        return [found.get(run.id) for run in of]
+
     def _keep(self, key: _Key, measured: _Measured) -> None:
         with self._lock:
             if key not in self._known:
@@ -127,6 +151,27 @@ class History:
             while self._known and (self._times > KEPT_TIMES or len(self._known) > _KEPT_SUMS):
                 _, dropped = self._known.popitem(last=False)
                 self._times -= _size(dropped)
+
+
+# ── Which cases runs have ──
+
+
+def _cases_digest(connection: Connection, run_id: str, alike: dict[bytes, str]) -> str | None:
+    """Return the digest of a run's cases; `alike` has those that are known, by the numbers of the cases."""
+    mine = select(runs.c.run_no).where(runs.c.id == stored(run_id)).scalar_subquery()
+    listed = select(func.aggregate_strings(cast(run_cases.c.case_no, String), ",")).where(run_cases.c.run_no == mine)
+    numbers: str | None = connection.execute(listed).scalar()
+    if numbers is None:
+        return None
+    key = hashlib.sha256(",".join(sorted(numbers.split(","))).encode()).digest()
+    if key not in alike:
+        query = select(cases.c.digest).join_from(run_cases, cases).where(run_cases.c.run_no == mine)
+        digest = hashlib.sha256()
+        ordered = query.order_by(cases.c.digest).execution_options(yield_per=CHUNK)
+        for each in connection.scalars(ordered):
+            digest.update(each.encode())
+        alike[key] = PREFIX + digest.hexdigest()
+    return alike[key]
 
 
 # ── How runs ended ──

@@ -51,6 +51,8 @@ class Decisions:
             mine = preferences.c.name.in_(Preferences.__struct_fields__)  # prices are kept beside them
             rows = connection.execute(select(preferences.c.name, preferences.c.value).where(mine)).all()
         known = {name: msgspec.json.decode(value) for name, value in rows}
+        if origins := known.get("cors_origins"):
+            known["cors_origins"] = [each for each in origins if _fits(each)]
         return msgspec.convert(known, Preferences)
 
     def write(self, changed: Mapping[str, Any]) -> Preferences:
@@ -73,3 +75,12 @@ class Decisions:
                     connection.execute(delete(preferences).where(preferences.c.name == name))
             record(connection, "settings", ", ".join(sorted(changed)), "updated")
         return self.read()
+
+
+def _fits(origin: Any) -> bool:
+    # What was kept before the rule became stricter is left out: a server that does not start helps nobody to mend it.
+    try:
+        msgspec.convert(origin, _Origin)
+    except msgspec.ValidationError:
+        return False
+    return True

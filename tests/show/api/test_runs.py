@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import hashlib
 import io
 import json
 import time
@@ -12,7 +13,8 @@ from urllib.parse import quote
 import pytest
 
 from pramana.analyse.intervals import wilson
-from pramana.model import Check, Outcome, Result
+from pramana.hash import case_digest
+from pramana.model import Case, Check, Outcome, Result
 from pramana.show.api.run_shapes import EstimateShape, ResultDetailShape, ResultShape, RunDetailShape, RunShape
 from pramana.store.runs import Store
 
@@ -199,6 +201,47 @@ def test_outcomes_of_a_list_follow_what_is_stored_and_judged_again(either: Clien
         scoring.add([(each.key, passed) for each in made[:2]])
         assert seen() == (6, 3, 3, 0.5)  # not finished yet
     assert seen() == (6, 4, 2, 4 / 6)
+
+
+def test_runs_of_the_same_cases_have_the_same_digest_whatever_the_model(either: Client) -> None:
+    assert either.store
+    first = add_run(either.store, ["passed"] * 3)
+    other = add_run(either.store, ["failed"] * 6, model="other", repeats=2)
+    more = add_run(either.store, ["passed"] * 4)
+    plan = either.store.run(first).plan
+    turned = either.store.create_run(plan, [case(number) for number in (2, 0, 1)]).id
+
+    def listed(query: str) -> dict[str, Any]:
+        return {each["id"]: each["casesDigest"] for each in either.get(f"/api/runs{query}").data}
+
+    found = listed("?outcomes=true")
+    assert found[first] == found[other] == found[turned]
+    assert found[first] != found[more]
+    assert found[first] == cases_digest([case(number) for number in range(3)])
+    assert set(listed("").values()) == {None}
+    assert either.get(f"/api/runs/{more}?summary=false").data["casesDigest"] == found[more]
+    points = either.get("/api/models/history?model=fake").data["runs"]
+    assert {each["run"]: each["casesDigest"] for each in points} == {first: found[first], more: found[more]}
+    either.store.delete_run(more)
+    assert listed("?outcomes=true") == {name: digest for name, digest in found.items() if name != more}
+
+
+def cases_digest(some: Sequence[Case]) -> str:
+    return "sha256:" + hashlib.sha256("".join(sorted(map(case_digest, some))).encode()).hexdigest()
+
+
+def test_the_cases_of_five_hundred_runs_are_read_quickly_and_once(client: Client) -> None:
+    assert client.store
+    add_run(client.store, ["passed"] * 200)
+    copy_runs(client.store, 499)
+    of = client.store.runs(500)
+    times = []
+    for _ in range(2):
+        began = time.perf_counter()
+        assert set(client.store.history.cases_digests(of)) == {cases_digest([case(number) for number in range(200)])}
+        times.append(time.perf_counter() - began)
+    assert times[0] < 2
+    assert times[1] < 0.05
 
 
 def test_a_list_of_ten_thousand_runs_takes_hardly_longer_than_one_of_a_hundred(client: Client) -> None:

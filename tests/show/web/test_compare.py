@@ -10,6 +10,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
+from pramana.show.web import contrast
+
 from .conftest import NARROW, WIDE, Bench, no_sideways
 
 HOSTILE = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\"> مرحبا 日本語 \u202egnirts"
@@ -147,7 +149,7 @@ def test_without_an_address_the_last_two_of_a_suite_are_suggested(bench: Bench, 
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.get_by_text("Choose a run on both sides.")).to_be_visible()
     page.goto(f"{bench.url}/compare?new={runs.new}")
-    expect(page.get_by_text("Suggested: the run before it of the same suite.")).to_be_visible()
+    expect(page.get_by_text("Suggested: the run before it of the same cases.")).to_be_visible()
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(answer(page).get_by_role("heading")).to_have_text(re.compile("Regression"))
     assert f"base={runs.base}&new={runs.new}" in page.url
@@ -249,3 +251,40 @@ def test_of_a_run_without_one_before_it_two_models_are_suggested(bench: Bench, r
     expect(page.get_by_text("Passed before", exact=True).locator("..")).to_contain_text(models[2])
     page.goto(f"{bench.url}/compare?base={runs.base}&new={alone}&model={quote(BEFORE)}&anySuite=true")
     expect(page.get_by_role("alert")).to_contain_text("The run now holds 3 models.")
+
+
+def test_runs_of_other_scenarios_are_not_suggested(bench: Bench) -> None:
+    for name in ("first-asked", "then-asked"):
+        made = {"id": name, "name": name, "type": "task-completion", "prompt": f"{name}?", "expectedOutcome": "So."}
+        assert bench.client.post("/api/scenarios", made).status == 201
+    alone: dict[str, Any] = {"suite": None, "tier": None, "models": ["fake:echo"], "judge": "fake:fixed=YES"}
+    first = bench.run(**alone, scenarios=["first-asked"])
+    then = bench.run(**alone, scenarios=["then-asked"])
+    page = bench.open(f"/compare?new={then}")
+    expect(page.get_by_text("No run before it was asked the same.")).to_be_visible()
+    again = bench.run(**alone, scenarios=["first-asked"])
+    page.goto(f"{bench.url}/compare?new={again}")
+    expect(page.get_by_text("Suggested: the run before it of the same cases.")).to_be_visible()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.wait_for_url(f"**/compare?base={first}&new={again}")
+
+
+def test_a_rate_over_several_models_is_not_offered_as_the_runs(bench: Bench, runs: Runs) -> None:
+    page = bench.open(f"/compare?base={runs.two}&new={runs.cheap}")
+    page.get_by_label("Run before").click()
+    several = page.get_by_role("option", name=re.compile("fake:fixed=tungsten, fake:fixed=SIGKILL"))
+    expect(several).to_have_text(re.compile(r"· 2 models$"))
+    expect(page.get_by_role("option", name=re.compile(re.escape(BEFORE)))).to_have_text(
+        re.compile(r"· 93\.3 % passed$")
+    )
+
+
+def test_more_than_all_words_may_be_wrong() -> None:
+    words = {"what": "word error rate", "unit": "share", "base": [1.0, 1.0], "new": [23 / 12, 23 / 12]}
+    times = {"what": "total time", "unit": "seconds", "base": [0.5, 0.5], "new": [2.0, None]}
+    rest = {"difference": [0.917, 0.917], "interval": None, "cases": 3}
+    shown = contrast.measured({"times": [{**times, **rest}], "words": [{**words, **rest}]})
+    assert re.findall(r"<th[^>]*>([^<]+)", shown)[:3] == ["What", "Before", "Now"]
+    assert "Total time (median)" in shown
+    assert "Word error rate (share of all)" in shown
+    assert "192 %" in shown

@@ -181,6 +181,51 @@ def test_who_may_only_look_is_told_so(browser: Browser, tmp_path: Path) -> None:
             expect(page.get_by_role("button", name=name)).to_be_enabled()
 
 
+FALTERING = """
+import pathlib, sys
+from pramana.embedded import weights
+
+here, find = pathlib.Path(__file__).parent, weights.find
+
+
+def found(name):
+    if sys._getframe(1).f_globals["__name__"] == "pramana.show.api.weights" and (here / "broken").exists():
+        (here / "asked").touch()
+        raise OSError("the disk is gone")
+    return find(name)
+
+
+weights.find = found
+"""
+"""Stands in for a server that refuses some of what the page asks for, for a while."""
+
+
+def test_what_is_refused_leaves_the_page_as_it_is(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(FALTERING)
+    with fresh(browser, tmp_path / "home", PYTHONPATH=str(tmp_path)) as bench:
+        first = bench.run(models=["fake:echo"], judge="fake:fixed=YES")
+        page = bench.open("/")
+        rows = page.get_by_role("table", name="Newest runs").locator("tbody tr")
+        link = rows.get_by_role("link", name="v1.0-cheap").last
+        expect(link).to_have_attribute("href", f"/runs/{first}")
+        before = page.locator("#main").inner_text()
+        link.focus()
+        (tmp_path / "broken").touch()
+        bench.run(models=["fake:fixed=one"], judge="fake:fixed=YES")
+        until = time.monotonic() + 15
+        while not (tmp_path / "asked").exists():
+            assert time.monotonic() < until
+            page.wait_for_timeout(50)
+        page.wait_for_timeout(500)  # whatever was cleared would be gone by now
+        assert page.locator("#main").inner_text() == before
+        (tmp_path / "broken").unlink()
+        bench.run(models=["fake:fixed=two"], judge="fake:fixed=YES")
+        expect(rows).to_have_count(3)
+        expect(rows.first).to_contain_text("fake:fixed=two")
+        expect(page.get_by_role("heading", level=3)).to_have_text(["fake:fixed=two", "fake:fixed=one", "fake:echo"])
+        expect(link).to_be_focused()
+
+
 # ── Somebody who comes back ──
 
 
@@ -274,3 +319,29 @@ def test_the_first_run_of_somebody_else_takes_the_place_of_the_welcome(browser: 
         expect(page.get_by_role("button", name="Ask the embedded model")).to_have_count(0)
         expect(page.get_by_role("heading", name="What needs attention")).to_have_count(0)
         expect(page.get_by_role("link", name="New run")).to_be_visible()
+
+
+def test_runs_of_other_cases_are_no_part_of_a_trend_nor_are_pooled_models_a_rate(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with fresh(browser, tmp_path) as bench:
+        for name in ("first-asked", "then-asked"):
+            made = {"id": name, "name": name, "type": "task-completion", "prompt": f"{name}?", "expectedOutcome": "So."}
+            assert bench.client.post("/api/scenarios", made).status == 201
+        alone: dict[str, Any] = {"suite": None, "tier": None, "judge": "fake:fixed=YES"}
+        for name in ("then-asked", "first-asked", "then-asked"):
+            bench.run(**alone, models=["fake:echo"], scenarios=[name])
+        bench.run(models=["fake:fixed=1"], judge="fake:fixed=YES")
+        pooled = bench.run(models=["fake:fixed=1", "fake:fixed=2"], judge="fake:fixed=YES")
+        listed = bench.client.get("/api/runs?outcomes=true").data
+        counts = next(each["outcomes"] for each in listed if each["id"] == pooled)
+        assert counts["passed"]
+        page = bench.open("/")
+        expect(card(page, "fake:echo")).to_contain_text(", 2 runs")
+        for path in ("/", "/runs"):
+            page.goto(bench.url + path)
+            rows = page.locator("table tbody tr")
+            expect(rows.first).to_contain_text(f"{counts['passed']} passed")
+            expect(rows.first).to_contain_text(f"{counts['failed']} failed")
+            expect(rows.first).not_to_contain_text("%")
+            expect(rows.nth(1)).to_contain_text("%")

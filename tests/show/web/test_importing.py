@@ -1,12 +1,20 @@
 """Scenarios brought in by paste, file and folder: checked first, shown before, and all of it or nothing."""
 
+import asyncio
 import re
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+
+from pramana.show.web.desk import Refused
+from pramana.show.web.documents import Document, looked_through
+from pramana.show.web.importing import _refused
+from pramana.show.web.yaml_editor import Checked
 
 from .conftest import NARROW, WIDE, Bench, no_sideways
 
@@ -175,6 +183,50 @@ def test_of_several_files_one_that_is_here_refuses_all_with_its_place(clean: Ben
     expect(page.get_by_role("alert").last).to_contain_text("1 scenario exists already")
     assert ids_of(clean) == ["b"]
     expect(page.locator(".file")).to_have_count(2)
+
+
+def test_thousands_of_ids_that_stand_elsewhere_are_placed_while_others_are_served() -> None:
+    ids = [f"scenario-{number}" for number in range(3_000)]
+    texts = document(*ids), document(*reversed(ids))
+    one, two = (Document(name, Checked(text)) for name, text in zip(("one", "two"), texts, strict=True))
+    one.checked = Checked(texts[0], (), [{"id": each} for each in ids])
+    two.checked = Checked(texts[1], (), [{"id": each} for each in ids])
+    late: list[float] = []
+
+    async def others() -> None:
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.005)
+            late.append(time.monotonic() - before)
+
+    async def look() -> Any:
+        with_others = asyncio.create_task(others())
+        found = await looked_through([one, two])
+        with_others.cancel()
+        return found
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(1) as thread:  # Playwright has a loop in this one
+        (_, none), (_, problems) = thread.submit(lambda: asyncio.run(look())).result()
+    assert time.monotonic() - began < 0.8
+    assert max(late, default=0) < 0.3
+    assert none == []
+    assert [each["line"] for each in problems] == [3 + 5 * (2_999 - number) for number in range(3_000)]
+    assert {each["column"] for each in problems} == {5}
+
+    two.checked = Checked(document("new", *ids), (), two.checked.read)  # as after it was edited
+    assert two.place("scenario-0") == {"line": 8, "column": 5}
+    assert two.place("nowhere") == {"line": 1, "column": 1}
+
+
+def test_what_is_here_already_is_placed_without_comparing_all_scenarios() -> None:
+    ids = [f"scenario-{number}" for number in range(20_000)]
+    brought = Document("many.yaml", Checked(document(*ids), (), [{"id": each} for each in ids]))
+    details = [{"path": f"scenarios[{number}].id", "message": "exists"} for number in range(19_900, 20_000)]
+    began = time.monotonic()
+    said = _refused(Refused(409, "100 scenarios exist already", "conflict", details), [brought])
+    assert time.monotonic() - began < 0.8
+    assert f"line {3 + 5 * 19_900:,}: " in said
 
 
 def test_a_folder_without_scenarios_says_so(clean: Bench, tmp_path: Path) -> None:

@@ -2,13 +2,21 @@
 
 import http.client
 import json
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from ..api.test_contract import EVERY, NO_JSON, STREAMS, example
+from .closed import Closed, closed
 from .conftest import Bench
+
+
+@pytest.fixture(scope="module")
+def shut(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Closed]:
+    with closed(tmp_path_factory.mktemp("closed"), browser) as found:
+        yield found
 
 
 @pytest.mark.parametrize(("method", "path"), EVERY)
@@ -77,3 +85,14 @@ def test_what_is_posted_to_the_socket_by_another_page_is_refused(bench: Bench) -
     )
     assert answer.status == 403
     assert json.loads(answer.body)["success"] is False
+
+
+@pytest.mark.parametrize(
+    "path", ["/sign-in?why=wrong", "/no-such-page", "/_nicegui/nothing", "/_nicegui/3.18.0/static/no"]
+)
+def test_nothing_is_kept_for_whoever_asks_for_what_strangers_may_see(shut: Closed, path: str) -> None:
+    """A page of the workbench is an object on the server for a minute at least: strangers could fill its memory."""
+    answer = shut.bench.client.get(path)
+    assert answer.status == (200 if path.startswith("/sign-in") else 404)
+    assert "x-nicegui-content" not in answer.headers
+    assert b"<script" not in answer.body

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from pramana.analyse.spread import Histogram, histogram
-from pramana.show.web import pictures, waveform
+from pramana.show.web import pictures, run_summary, waveform
 from pramana.show.web.pictures import Mark, along, distribution, position, rates, short, ticks
 from pramana.show.web.run_results import again
 from pramana.show.web.run_summary import voice_of
@@ -167,30 +167,41 @@ def test_what_the_api_says_of_calls_is_told_in_the_same_words() -> None:
 
 
 PLAN = {"parameters": {"temperature": None, "seed": 42, "max_tokens": 9}, "systemPrompt": "Be brief.", "judge": None,
-        "embedder": None, "stt": {"typed": "whisper"}}  # fmt: skip
+        "embedder": None, "stt": {"typed": "whisper"}, "voice": "espeak"}  # fmt: skip
 RUN = {"suite": "team-1-smoke", "suiteHash": "sha256:1", "selection": {}, "models": ["a", "b"], "variants": ["text"],
-       "repeats": 1, "limits": {"maxCost": 5}, "plan": PLAN}  # fmt: skip
+       "repeats": 1, "limits": {"maxCost": 5, "concurrency": 32, "timeoutSeconds": 120.0}, "plan": PLAN,
+       "owner": "server"}  # fmt: skip
+SUITES = [
+    {"version": "team-1", "tiers": {"smoke": {"hash": "sha256:1"}}},
+    {"version": "v1.0", "tiers": {"cheap": {"hash": "sha256:2"}}},
+]
+KEPT = {"suite": "scenarios (selection)", "suiteHash": None}
+OF_TIER = {"owner": "cli", "suite": "v1.0-cheap (selection)", "suiteHash": None}
 
 
 @pytest.mark.parametrize(
     ("changed", "there"),
     [
-        ({}, {"suite": ["team-1"], "tier": ["smoke"], "model": ["a", "b"], "temperature": ["none"], "maxTokens": ["9"],
-              "systemPrompt": ["Be brief."], "stt": ["whisper"], "maxCost": ["5"]}),
+        ({}, {}),
+        ({"owner": "cli", "limits": {"maxCost": 5}}, {}),
         ({"suite": "scenarios", "suiteHash": None}, {"scenario": ["all"]}),
-        ({"suite": "scenarios (selection)", "suiteHash": None, "selection": {"type": ["x"], "ids": ["p", "q"]}},
-         {"scenario": ["p", "q"], "type": ["x"]}),
+        ({**KEPT, "selection": {"type": ["x"], "ids": ["p", "q"]}}, {"scenario": ["p", "q"], "type": ["x"]}),
+        ({**KEPT, "selection": {"ids": [f"s{number}" for number in range(50)]}},
+         {"scenario": [f"s{number}" for number in range(50)]}),
         ({"suite": "v1.0-cheap+scenarios (selection)", "suiteHash": None, "selection": {"tag": ["t"]}},
          {"suite": ["v1.0"], "tier": ["cheap"], "tag": ["t"]}),
-        ({"suite": "scenarios (selection)", "suiteHash": None, "selection": {"ids": ["x"] * 51}}, {}),
-        ({"suite": "mine", "suiteHash": None, "repeats": 3, "variants": ["text", "voice"]},
-         {"repeats": ["3"], "modality": ["text", "voice"]}),
-        ({"variants": ["voice+phone"]}, {}),
-        ({"plan": {**PLAN, "parameters": {"temperature": 0.0, "seed": 0, "max_tokens": 9}}}, {"seed": ["0"]}),
+        ({"suite": "v1.0-cheap+scenarios", "suiteHash": None},
+         {"suite": ["v1.0"], "tier": ["cheap"], "scenario": ["all"]}),
+        ({"repeats": 3, "variants": ["text", "voice"]}, {"repeats": ["3"], "modality": ["text", "voice"]}),
+        ({"variants": ["voice", "voice+noise=10dB"]}, {"modality": ["voice", "noisy"]}),
+        ({"variants": ["text", "voice+phone"]}, {"modality": ["text", "voice"], "condition": ["phone"]}),
+        ({"plan": {**PLAN, "parameters": {"temperature": 0.0, "seed": 1234567, "max_tokens": 9}}},
+         {"seed": ["1234567"]}),
+        ({"limits": {"maxCost": 5, "concurrency": 2}}, {"concurrency": ["2"]}),
     ],
 )  # fmt: skip
 def test_a_run_once_more_is_asked_as_it_was(changed: dict[str, Any], there: dict[str, list[str]]) -> None:
-    path, _, query = again({**RUN, **changed}).partition("?")
+    path, _, query = (again({**RUN, **changed}, SUITES) or "").partition("?")
     found = parse_qs(query)
     assert path == "/runs/new"
     usual = {"model": ["a", "b"], "temperature": ["none"], "maxTokens": ["9"], "systemPrompt": ["Be brief."],
@@ -200,3 +211,43 @@ def test_a_run_once_more_is_asked_as_it_was(changed: dict[str, Any], there: dict
     if "plan" in changed:
         del usual["temperature"]
     assert found == {**usual, **there}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"owner": "cli", "suite": "mine", "suiteHash": None}, id="a file"),
+        pytest.param({"owner": "cli", "suite": "my-cases", "suiteHash": "sha256:9"}, id="a file of a suite"),
+        pytest.param({"owner": "cli", "suiteHash": "sha256:9"}, id="a file that is called as a tier"),
+        pytest.param({"owner": "cli", "suite": "scenarios", "suiteHash": None}, id="a file that is called scenarios"),
+        pytest.param({"suite": "gone-smoke"}, id="a suite that was removed"),
+        pytest.param({**OF_TIER, "selection": {"limit": 5}}, id="a limit"),
+        pytest.param({**OF_TIER, "selection": {"ids": ["factual-001"]}}, id="ids of a tier"),
+        pytest.param({**OF_TIER, "selection": {"tag": ["t"]}}, id="a tag of a tier"),
+        pytest.param({**KEPT, "selection": {"ids": ["x"], "limit": 5}}, id="a limit of scenarios"),
+        pytest.param({**KEPT, "selection": {"ids": [f"s{number}" for number in range(51)]}}, id="51 scenarios"),
+        pytest.param({**KEPT, "selection": {"ids": ["שלום" * 100] * 50}}, id="an address too long"),
+        pytest.param({"variants": ["voice", "voice+phone"]}, id="two conditions"),
+        pytest.param({"variants": ["voice"], "plan": {**PLAN, "voice": "piper"}}, id="another caller"),
+        pytest.param({"plan": {**PLAN, "parameters": {"top_p": 0.5}}}, id="another parameter"),
+        pytest.param({"plan": {**PLAN, "systemPrompt": "x" * 1_501}}, id="a long system prompt"),
+        pytest.param({"limits": {"timeoutSeconds": 5}}, id="another patience"),
+    ],
+)
+def test_a_run_that_no_address_can_say_is_not_offered_once_more(changed: dict[str, Any]) -> None:
+    assert again({**RUN, **changed}, SUITES) is None
+
+
+def test_models_whose_times_are_left_out_are_counted() -> None:
+    spread = {"count": 2, "median": 0.2, "p95": 0.5, "min": 0.1, "max": 0.52}
+    drawn = bins(0.1, 0.52)
+
+    def times(count: int) -> str:
+        names = [f"m{number}" for number in range(count)]
+        latency = {"overall": spread, "byModel": dict.fromkeys(names, spread), "histogram": drawn,
+                   "histogramByModel": dict.fromkeys(names, drawn)}  # fmt: skip
+        return run_summary._times({"latencySeconds": latency, "voiceToVoiceSeconds": None}, {}) or ""
+
+    assert "and 3 more models; the exports have their times" in times(9)
+    assert "and 1 more model; the exports have their times" in times(7)
+    assert "more model" not in times(6)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -224,3 +225,40 @@ def test_a_viewer_may_look_at_every_page_and_everybody_at_their_role(shut: Close
         expect(told).to_contain_text("3 tokens in use" if role == "admin" else "This needs the role admin")
     shut.bench.close()
     assert shut.bench.troubles == []
+
+
+def test_a_socket_speaks_only_for_pages_of_the_same_person(shut: Closed) -> None:
+    """Whoever has read the id of somebody's page somewhere can neither join it, press its buttons nor bring it files."""
+    page = shut.bench.open("/settings/tokens", token=shut.tokens["admin"])
+    client_id = page.evaluate("window.clientId ?? new URLSearchParams(window.socket.io.opts.query).get('client_id')")
+    assert client_id
+    tab_id = page.evaluate("sessionStorage.__nicegui_tab_id")
+    before = kept(shut.client("admin"))
+    join = (
+        f"/_nicegui_ws/socket.io/?EIO=4&transport=polling&implicit_handshake=true&client_id={client_id}&tab_id={tab_id}"
+        "&document_id=x&next_message_id=0"
+    )
+    for token in (None, shut.tokens["viewer"]):
+        other = replace(shut.bench.client, token=token)
+        opened = other.get(join)
+        if token is None:
+            assert opened.status == 401
+            continue
+        sid = json.loads(opened.body[1:])["sid"]
+        session = f"/_nicegui_ws/socket.io/?EIO=4&transport=polling&sid={sid}"
+        event = {"client_id": client_id, "id": 1, "listener_id": "x", "args": []}
+        for message in ("40", f"42{json.dumps(['event', event])}", '42["event", {}]', '42["log", {"message": "no"}]'):
+            assert other.call("POST", session, body=message.encode()).status == 200
+        said = other.get(session).body
+        assert b"44" in said, said  # the answer to a page that is not one's own
+    brought = replace(shut.bench.client, token=shut.tokens["viewer"])
+    assert brought.call("POST", f"/_nicegui/client/{client_id}/upload/1", body=b"x").status == 404
+    assert kept(shut.client("admin")) == before
+    shut.bench.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["/suites/%00", "/settings/providers/%00", "/runs/new?repeats=NaN", "/runs/new?seed=inf"]
+)
+def test_an_odd_address_is_no_defect(shut: Closed, path: str) -> None:
+    assert shut.client("admin").get(path).status < 500

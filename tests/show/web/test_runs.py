@@ -67,23 +67,28 @@ def test_an_empty_store_says_what_to_do_and_runs_of_others_arrive_by_themselves(
 
 
 def test_a_row_tells_what_was_asked_of_whom_and_how_it_ended(bench: Bench) -> None:
-    good = bench.run(models=["fake:echo", "fake:rejected=1"], repeats=2, judge="fake:fixed=YES")
+    good = bench.run(models=["fake:rejected=0.5,echo"], repeats=2, judge="fake:fixed=YES")
+    both = bench.run(models=["fake:echo", "fake:rejected=1"], repeats=2, judge="fake:fixed=YES")
     bad = bench.run(models=["fake:authentication_failed=1"])
     found = {each["id"]: each for each in bench.client.get("/api/runs?outcomes=true").data}
     page = bench.open("/runs")
     named = row(page, good).get_by_role("rowheader")
     expect(named.get_by_role("link")).to_have_attribute("href", f"/runs/{good}")
     expect(named).to_contain_text("v1.0-cheap")
-    expect(cell(page, good, "Models")).to_contain_text("fake:echo")
+    expect(cell(page, good, "Models")).to_contain_text("fake:rejected=0.5,echo")
     expect(cell(page, good, "Models")).to_contain_text("2 repeats")
     expect(cell(page, good, "Status")).to_have_text(re.compile(r"✓\s*finished"))
     low, high = (f"{100 * each:.1f}" for each in found[good]["interval"])
     passed = cell(page, good, "Passed")
     expect(passed).to_contain_text(f"{100 * found[good]['passRate']:.1f} %")
     expect(passed).to_contain_text(f"{low}–{high} %")
-    expect(passed).to_contain_text("20 errored")
+    assert found[good]["outcomes"]["errored"]
+    expect(passed).to_contain_text(f"{found[good]['outcomes']['errored']} errored")
     expect(passed.locator("svg.bar")).to_be_visible()
-    expect(cell(page, good, "Results")).to_have_text("40 of 40")
+    expect(cell(page, good, "Results")).to_have_text("20 of 20")
+    counts = found[both]["outcomes"]  # a rate over several models would be nobody's
+    ended = rf"✓\s*{counts['passed']} passed\s*✗\s*{counts['failed']} failed\s*\S\s*20 errored"
+    expect(cell(page, both, "Passed")).to_have_text(re.compile(f"^{ended}$"))
     expect(cell(page, good, "Begun (UTC)")).to_contain_text("by local")
     compare = row(page, good).get_by_role("link", name=f"Compare {good} with another run")
     expect(compare).to_have_attribute("href", f"/compare?new={good}")

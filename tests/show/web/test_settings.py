@@ -325,6 +325,8 @@ def test_a_price_is_set_used_by_the_next_run_and_taken_back(bench: Bench, openai
     page.get_by_role("button", name="Set the price").click()
     expect(row).to_contain_text("set here")
     expect(row).to_contain_text("$2.50")
+    expect(page.get_by_text("Now my-vllm: $2.50 in and $1,000,000.00 out a million tokens.")).to_be_visible()
+    expect(page.get_by_text("No price is known for my-vllm")).to_have_count(0)
     run = bench.client.get(f"/api/runs/{bench.run(**wanted)}").data
     assert run["status"] == "finished"
     cost = next(json_values(run["summary"], "costUsd"))
@@ -332,6 +334,7 @@ def test_a_price_is_set_used_by_the_next_run_and_taken_back(bench: Bench, openai
     page.get_by_role("button", name="Take back the price of my-vllm").click()
     page.get_by_role("alertdialog").get_by_role("button", name="Take it back").click()
     expect(row).to_contain_text("nobody: unknown")
+    expect(page.get_by_text("No price is known for my-vllm")).to_be_visible()
     assert bench.client.get("/api/prices?model=my-vllm").data[0]["origin"] is None
 
 
@@ -357,6 +360,9 @@ def test_a_model_is_looked_up_with_who_says_what_it_costs(bench: Bench) -> None:
     page.get_by_label("Model").fill("gpt5")
     page.get_by_role("button", name="Set the price").click()
     expect(page.get_by_text(re.compile("did you mean"))).to_be_visible()
+    page.get_by_label("Model").fill("local")
+    page.get_by_role("button", name="Set the price").click()
+    expect(page.get_by_text("Local runs in this process and costs nothing")).to_be_visible()
     page.get_by_label("Model").fill(EVIL)
     page.get_by_role("button", name="Look it up").click()
     expect(

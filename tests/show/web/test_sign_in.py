@@ -200,4 +200,4 @@ def test_everyone_can_read_it(
     expect(page.get_by_role("alert")).to_be_visible()
     no_sideways(page)
     axe(page)
-    assert page.evaluate("document.body.classList.contains('body--dark')") is (theme == "dark")
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == theme

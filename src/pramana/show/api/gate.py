@@ -36,7 +36,7 @@ HEALTH = "/api/health"
 """Asked by whatever watches over the server: nobody is looked up for it, and nothing is counted."""
 SUBMISSION = "/api/submit", "/api/submit/batch"
 BADGES = "/api/badge/"
-STATIC = "/_nicegui/"
+STATIC, SOCKETS = "/_nicegui/", "/_nicegui_ws"
 LOOKED_UP = 4
 """Tokens at once: each takes a connection to the store."""
 REMEMBERED = 10_000
@@ -211,7 +211,7 @@ class Gate:
         """
         if path in SUBMISSION or path.startswith(BADGES):
             return self._serving.preferences().anonymous_submission
-        return _is_page(path)
+        return _is_page(path) and not path.startswith(SOCKETS)
 
     # ── How often and how much ──
 

@@ -59,6 +59,7 @@ class RunPoint(RateShape):
     status: str
     suite: str
     suite_hash: str | None
+    cases_digest: str | None = Field(description="Of all cases of the run: points with the same were asked the same")
     variant: str
 
 
@@ -111,6 +112,7 @@ def _history(here: Serving, model: str, limit: int) -> Response:
     runs, total = here.store.pages.runs(model=model, limit=limit)
     runs.reverse()
     measured = here.store.history.measured(runs, model)
+    digests = here.store.history.cases_digests(runs)
     points = [
         {
             "run": run.id,
@@ -118,10 +120,11 @@ def _history(here: Serving, model: str, limit: int) -> Response:
             "status": run.status,
             "suite": run.plan.suite,
             "suiteHash": run.plan.suite_hash,
+            "casesDigest": digest,
             "variant": variant,
             **_rate([found], here.store.history.distinct_cases([run.id])),
         }
-        for run, by_variant in zip(runs, measured, strict=True)
+        for run, digest, by_variant in zip(runs, digests, measured, strict=True)
         for variant, found in by_variant.items()
     ]
     cut_off = runs[0].created[:10] if runs and total > len(runs) else None

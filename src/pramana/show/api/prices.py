@@ -15,7 +15,7 @@ from pramana import settings
 from pramana.errors import InvalidInput, Problem, visible
 from pramana.model import Target
 from pramana.providers.names import RUNS_CODE, resolve
-from pramana.providers.prices import DEAREST, Prices, Rates
+from pramana.providers.prices import DEAREST, FREE, Prices, Rates
 from pramana.providers.registered import LONGEST
 from pramana.show.api.envelope import Body, Shape, answer, documented
 from pramana.show.api.serving import Admin, Here, Serving, Viewer
@@ -111,16 +111,19 @@ def forget_price(model: str, here: Here, _: Admin) -> Response:
 
 
 def _check_name(here: Serving, name: str) -> None:
-    """Refuse what nobody could type for a model: a price under a slip would hold for nothing, and nobody would see."""
+    """Refuse names under which a price would hold for nothing, and nobody would see: slips, and what is free."""
     if not name or len(name) > LONGEST or not name.isprintable():
         message = f"a model's name has 1 to {LONGEST:,} printable characters"
         raise InvalidInput(message, [Problem(message, "model")])
     if name.partition(":")[0] in RUNS_CODE:
         return  # of another machine's command line, which may use this store
     try:
-        _resolved(here, name)
+        target = _resolved(here, name)
     except InvalidInput as error:
         raise InvalidInput(str(error), [Problem(str(error), "model")]) from None
+    if target.provider in FREE:
+        message = f"{target.provider} runs in this process and costs nothing"
+        raise InvalidInput(message, [Problem(message, "model")])
 
 
 def _resolved(here: Serving, typed: str) -> Target:

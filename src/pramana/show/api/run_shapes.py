@@ -32,6 +32,10 @@ class RunShape(Shape):
     status: RunStatus
     suite: str
     suite_hash: str | None
+    cases_digest: str | None = Field(
+        description="Of all its cases: runs that ask the same ones have the same, whatever the model, the suite or the "
+        "order; in a list with `outcomes=true` and of a run that is read, otherwise null"
+    )
     selection: dict[str, Any] = Field(description="Filters, in the words of `scenarios` where a run is asked for")
     models: list[str]
     variants: list[str]
@@ -153,14 +157,15 @@ _ASKED_AS = {"categories": "type", "tags": "tag", "difficulties": "difficulty", 
 """What a plan's filters are called where a run is asked for."""
 
 
-def of_run(run: Run, ended: Ended | None = None) -> dict[str, Any]:
-    """Return a run for a list; how its results ended, where that was counted."""
+def of_run(run: Run, ended: Ended | None = None, cases_digest: str | None = None) -> dict[str, Any]:
+    """Return a run for a list; how its results ended, and the digest of its cases, where that was asked for."""
     plan = run.plan
     return {
         "id": run.id,
         "status": run.status,
         "suite": plan.suite,
         "suiteHash": plan.suite_hash,
+        "casesDigest": cases_digest,
         "selection": {_ASKED_AS.get(name, name): value for name, value in plan.selection.items()},
         "models": [target.typed for target in plan.targets],
         "variants": list(plan.variants),

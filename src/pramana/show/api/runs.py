@@ -248,14 +248,20 @@ def list_runs(
     suite: Annotated[str | None, Query(max_length=LONGEST_NAME, description="Its name, or the beginning")] = None,
     text: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
     *,
-    outcomes: Annotated[bool, Query(description="Count how the results of each ended")] = False,
+    outcomes: Annotated[
+        bool, Query(description="Count how the results of each ended, and say by `casesDigest` which asked the same")
+    ] = False,
 ) -> Response:
     """Return runs, newest first."""
     found, total = here.store.pages.runs(
         status=status, model=model, suite=suite, text=text, limit=page_size, offset=(page - 1) * page_size
     )
-    ended = here.store.history.ended(found) if outcomes else [None] * len(found)
-    return answer([of_run(*each) for each in zip(found, ended, strict=True)], page_meta(page, page_size, total))
+    history, unknown = here.store.history, [None] * len(found)
+    ended = history.ended(found) if outcomes else unknown
+    digests = history.cases_digests(found) if outcomes else unknown
+    return answer(
+        [of_run(*each) for each in zip(found, ended, digests, strict=True)], page_meta(page, page_size, total)
+    )
 
 
 @router.get("/api/runs/{run_id}", summary="Read a run", **documented(RunDetailShape, 404))
@@ -280,7 +286,7 @@ def _read_run(run_id: str, here: Serving, findings: Findings | None) -> Response
     holder = here.store.holder(run_id)
     return answer(
         {
-            **of_run(run),
+            **of_run(run, cases_digest=here.store.history.cases_digests([run])[0]),
             "plan": of_plan(run),
             "limits": {name: run.limits[stored] for name, stored in _LIMITS.items() if stored in run.limits},
             "holder": shown(holder) if holder else None,

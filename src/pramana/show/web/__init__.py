@@ -64,12 +64,13 @@ def _install(pages: FastAPI, gate: ASGIApp, routes: FastAPI) -> None:
     """Register every page, and what they ask."""
     import nicegui
 
-    from pramana.show.web import frame, style
+    from pramana.show.web import frame, sockets, style
     from pramana.show.web.desk import Api
 
     nicegui.app.state.api = Api(gate, routes.state.tail)
     style.install()
     frame.install()
+    sockets.install()
     for name in (*PAGES, "sign_in"):
         import_module(f"pramana.show.web.{name}")
     nicegui.ui.run_with(
@@ -95,6 +96,10 @@ class _Dispatcher:
         if scope["type"] == "lifespan" or _is_api(scope["path"]):
             await self._routes(scope, receive, send)
         else:
+            from pramana.show.web.sockets import may_upload
+
+            if not may_upload(scope):
+                scope = {**scope, "path": "/no-such-page"}
             await self._pages(scope, receive, _with_policy(send))
 
 

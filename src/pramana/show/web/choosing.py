@@ -1,6 +1,6 @@
 """Which two are compared: lists of the recent runs and of their models, filled in with what the address has.
 
-What is not chosen is suggested: the newest run, and against it the run before of the same suite, or else another of its
+What is not chosen is suggested: the newest run, and against it the run before of the same cases, or else another of its
 own models. What was chosen becomes an address.
 """
 
@@ -12,10 +12,10 @@ from nicegui import ui
 from pramana.show.figures import percent, printable
 from pramana.show.web import parts
 from pramana.show.web.desk import Desk, Refused, address
+from pramana.show.web.runs import UNDER_WAY
 
 RECENT = 50
 """Runs to choose from."""
-UNDER_WAY = ("queued", "running")
 Run = dict[str, Any]
 _SIDES = {"base": "before", "new": "now"}
 
@@ -50,7 +50,7 @@ async def chooser(desk: Desk, *, both: bool) -> None:
         words = "No run before it was asked the same. Choose what to compare it with."
         if before or len(new["models"]) > 1:
             choosing.choose("base", before or new)
-            words = f"Suggested: {'the run before it of the same suite' if before else 'two models of the same run'}."
+            words = f"Suggested: {'the run before it of the same cases' if before else 'two models of the same run'}."
         if not both:
             parts.paragraph(words, quiet=True)
     _form(choosing)
@@ -58,8 +58,10 @@ async def chooser(desk: Desk, *, both: bool) -> None:
 
 async def _before(desk: Desk, run: Run) -> Run | None:
     """Return the newest run before another that was asked the same."""
-    for each in (await desk.get("/api/runs", suite=run["suite"], pageSize=RECENT)).data:
-        same = (each["suite"], each["suiteHash"]) == (run["suite"], run["suiteHash"])
+    if run["casesDigest"] is None:  # it is gone
+        return None
+    for each in (await desk.get("/api/runs", suite=run["suite"], pageSize=RECENT, outcomes=True)).data:
+        same = each["casesDigest"] == run["casesDigest"]
         if same and each["createdAt"] < run["createdAt"] and each["status"] not in UNDER_WAY:
             found: Run = each
             return found
@@ -135,6 +137,6 @@ def _form(choosing: _Choosing) -> None:
 def _label(run: Run) -> str:
     """Return a run for a list to choose from."""
     models = ", ".join(each[:40] for each in run["models"][:3]) + (" …" if len(run["models"]) > 3 else "")
-    rate = run.get("passRate")
-    passed = f" · {percent(rate)} passed" if rate is not None else ""
-    return printable(f"{run['suite'][:60]} · {models} · {run['createdAt'][:16].replace('T', ' ')}{passed}")
+    rate, several = run["passRate"], len(run["models"]) > 1  # a rate over several models would be nobody's
+    end = f" · {len(run['models'])} models" if several else f" · {percent(rate)} passed" if rate is not None else ""
+    return printable(f"{run['suite'][:60]} · {models} · {run['createdAt'][:16].replace('T', ' ')}{end}")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pramana.show.figures import duration, percent
+from pramana.show.figures import duration, percent, rate
 from pramana.show.web.desk import address
 from pramana.show.web.markup import Child, Column, Safe, block, foreign, join, link, outcome, table, tag, tiles, when
 from pramana.show.web.trends import difference_line, points
@@ -115,8 +115,8 @@ def measured(data: Data) -> Safe:
         return join([heading, tag("p", "No case was timed on both sides.", class_="quiet")])
     columns = (
         Column("What", head=True),
-        Column("Median before", number=True),
-        Column("Median now", number=True),
+        Column("Before", number=True),
+        Column("Now", number=True),
         Column("Difference", number=True),
         Column("95 % interval", number=True),
         Column("Cases", number=True),
@@ -126,12 +126,12 @@ def measured(data: Data) -> Safe:
 
 def _measured(each: Data) -> tuple[Child, ...]:
     timed = each["unit"] == "seconds"
-    shown = _time if timed else _share
+    shown = duration if timed else rate
     by = _by_time if timed else points
     interval = each["interval"]
     named = each["what"][:1].upper() + each["what"][1:]
     return (
-        named if timed else f"{named} (share of all)",
+        f"{named} ({'median' if timed else 'share of all'})",
         _ends(each["base"], shown),
         _ends(each["new"], shown),
         _ends(each["difference"], by),
@@ -146,14 +146,6 @@ def _ends(given: Sequence[float | None], shown: Any) -> str:
     if low is not None and high is not None:
         return str(shown(low)) if abs(high - low) < 1e-9 else f"{shown(low)} to {shown(high)}"
     return f"≥ {shown(low)}" if low is not None else f"≤ {shown(high)}" if high is not None else "unknown"
-
-
-def _time(seconds: float) -> str:
-    return duration(seconds)
-
-
-def _share(of: float) -> str:
-    return percent(min(of, 1.0))
 
 
 def _by_time(seconds: float) -> str:

@@ -22,9 +22,8 @@ from pramana.errors import PramanaError
 from pramana.show.api.gate import COOKIE
 from pramana.show.api.serving import Who, who
 from pramana.show.api.tail import Tail
+from pramana.show.web.plain import THEME
 
-THEME = "pramana_theme"
-"""The cookie that says light or dark; without it, as the system has it."""
 SETTLED_S = 0.3
 """News within so long are told together."""
 WELCOME_S = 5.0
@@ -149,16 +148,25 @@ class Desk:
 
         self._while_open(listen())
 
-    def follow(self, run_id: str, after: int, then: Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]]) -> None:
-        """Call a function of this page with every event of a run: `result`, `progress`, `finished`, `deleted`."""
+    def follow(
+        self,
+        run_id: str,
+        after: int,
+        then: Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]],
+        over: Callable[[], None] | None = None,
+    ) -> None:
+        """Call a function of this page with every event of a run: `result`, `progress`, `finished`, `deleted`.
+
+        `over` is called when no more will come, for whatever reason: the run or the page ended, or something broke.
+        """
 
         async def listen() -> None:
             async for name, data in _events(self._api.tail.run(run_id, after)):
                 await then(name, data)
 
-        self._while_open(listen())
+        self._while_open(listen(), over)
 
-    def _while_open(self, work: Coroutine[Any, Any, None]) -> None:
+    def _while_open(self, work: Coroutine[Any, Any, None], over: Callable[[], None] | None = None) -> None:
         client = ui.context.client
 
         async def leave() -> None:
@@ -187,6 +195,8 @@ class Desk:
                 work.close()
 
         task = background_tasks.create(begun(), name="news for a page")
+        if over:
+            task.add_done_callback(lambda _: over())  # a task that is cancelled before it begins has no `finally`
         client.on_delete(lambda: task.cancel() and None)
 
     # ── Addresses ──

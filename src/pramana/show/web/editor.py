@@ -6,6 +6,7 @@ somebody else in between is told, and never lost without a word.
 
 import re
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import Any
 
 from nicegui import ui
@@ -45,7 +46,7 @@ scenarios:
           ideal: ["4471", four four seven one]
           case_sensitive: false
 """
-_ID_LINE = re.compile(r"^[\s-]*[\"']?id[\"']?\s*:", re.MULTILINE)
+_ID_LINE = re.compile(r"^[ \t-]*[\"']?id[\"']?[ \t]*:", re.MULTILINE)
 
 
 @frame.page("/scenarios/new", "New scenario")
@@ -134,7 +135,7 @@ class _Editing:
         said = "Not saved yet" if is_new else "All changes are saved" if self._editor.is_kept else "Unsaved changes"
         self._state.set_content(tag("span", said, class_="quiet"))
 
-    def _wrong(self, checked: Checked) -> list[dict[str, Any]]:
+    async def _wrong(self, checked: Checked) -> list[dict[str, Any]]:
         """Return what only this page knows: one scenario is saved, under the id it has."""
         if not checked.valid or not checked.read:
             return []
@@ -293,8 +294,8 @@ def _place_of_id(text: str, which: int) -> dict[str, int]:
     >>> _place_of_id("version: 1\\nscenarios:\\n  - id: a\\n", 0)
     {'line': 3, 'column': 5}
     """
-    found = [each.end() for each in _ID_LINE.finditer(text)]
-    if which >= len(found):
+    found = next(islice(_ID_LINE.finditer(text), which, None), None)
+    if not found:
         return {"line": 1, "column": 1}
-    line = text[: found[which]].rpartition("\n")[2]
-    return {"line": text.count("\n", 0, found[which]) + 1, "column": line.index("id") + 1}
+    line = text[: found.end()].rpartition("\n")[2]
+    return {"line": text.count("\n", 0, found.end()) + 1, "column": line.index("id") + 1}

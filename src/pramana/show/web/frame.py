@@ -3,13 +3,14 @@
 from collections.abc import Awaitable, Callable
 
 import nicegui
-from nicegui import Client, ui
+from nicegui import ui
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pramana.show.web import parts
-from pramana.show.web.desk import THEME, Desk, Refused
+from pramana.show.web.desk import Desk, Refused
 from pramana.show.web.markup import Child, Safe, foreign, join, link, tag
+from pramana.show.web.plain import THEME, plain
 
 NAVIGATION = (
     ("/", "Home"),
@@ -61,13 +62,14 @@ def install() -> None:
     @nicegui.app.exception_handler(404)
     async def lost(request: Request, error: Exception) -> Response:
         del error
-        with Client(ui.page(""), request=request) as client:
-            themed(Desk(request))
-            with ui.element("main").classes("main").props("id=main"):
-                parts.heading("There is no such page", 1)
-                parts.paragraph("What was here may have been deleted, or the address is mistyped.")
-                parts.paragraph(link("/", "To the beginning"))
-        return client.build_response(request, 404)
+        return plain(
+            request,
+            "No such page",
+            tag("h1", "There is no such page"),
+            tag("p", "What was here may have been deleted, or the address is mistyped."),
+            tag("p", link("/", "To the beginning")),
+            status=404,
+        )
 
 
 def head(title: Child, about: Child = None, crumbs: tuple[tuple[str, str], ...] = ()) -> ui.element:

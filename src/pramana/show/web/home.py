@@ -4,17 +4,16 @@ It grows as runs arrive, from whomever.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from nicegui import ui
 
 from pramana.show.figures import duration
 from pramana.show.web import frame, parts, welcome
-from pramana.show.web.desk import Desk, Refused, address
-from pramana.show.web.markup import Column, Safe, foreign, interval_text, join, link, rate_text, table, tag, when
-from pramana.show.web.runs import status
+from pramana.show.web.desk import Desk, address
+from pramana.show.web.markup import Safe, foreign, interval_text, join, link, tag, when
+from pramana.show.web.runs import Table, passed, status
 from pramana.show.web.trends import Point, rate_trend, time_trend
 
 NEWEST = 8
@@ -31,61 +30,80 @@ Data = dict[str, Any]
 async def home(desk: Desk) -> None:
     """Show what is new."""
     beside = frame.head("Pramana", "How good is it, which of two is better, has it changed?")
-    newcomer = welcome.Welcome(desk)
+    news = _News(desk, beside)
+    news.show(await news.read())
+    desk.when_new({"run"}, news.again)
 
-    @ui.refreshable
-    async def shown() -> None:
-        runs = (await desk.get("/api/runs", pageSize=LOOKED_AT, outcomes=True)).data
-        if not runs:
-            await newcomer.show()
+
+class _Read(NamedTuple):
+    """All that the page shows."""
+
+    runs: list[Data]
+    weights: list[Data]
+    pasts: list[Data]
+
+
+class _News:
+    """What stands on the page. All is read before any of it changes, and what is the same is not drawn anew."""
+
+    def __init__(self, desk: Desk, beside: ui.element) -> None:
+        self._desk, self._beside = desk, beside
+        self._place = ui.element("div")
+        self._newcomer: welcome.Welcome | None = None
+        self._drawn: tuple[_Attention, Table, _Cards] | None = None
+
+    async def read(self) -> _Read:
+        get = self._desk.get
+        found, weights = await asyncio.gather(get("/api/runs", pageSize=LOOKED_AT, outcomes=True), get("/api/weights"))
+        names = list(dict.fromkeys(model for run in found.data for model in run["models"]))[:MODELS]
+        pasts = await asyncio.gather(*(get("/api/models/history", model=name, limit=PAST) for name in names))
+        return _Read(found.data, weights.data, [past.data for past in pasts if past.data["runs"]])
+
+    async def again(self) -> None:
+        """Show what is new. What is refused leaves the page as it is, until there is news again."""
+        if not self._busy():
+            found = await self.read()
+            if not self._busy() and not self._place.is_deleted:
+                self.show(found)
+
+    def _busy(self) -> bool:
+        return self._newcomer is not None and self._newcomer.busy  # what it tells would be gone
+
+    def show(self, found: _Read) -> None:
+        if not found.runs:
+            if self._newcomer is None:
+                self._place.clear()
+                self._drawn, self._newcomer = None, welcome.Welcome(self._desk)
+                with self._place:
+                    self._newcomer.show(found.weights)
             return
-        if not beside.default_slot.children:
-            with beside:
+        if self._drawn is None:
+            self._newcomer, self._drawn = None, self._draw()
+        attention, newest, cards = self._drawn
+        attention.put(found)
+        newest.put({run["id"]: _row(run) for run in found.runs[:NEWEST]})
+        cards.put(found.pasts)
+
+    def _draw(self) -> "tuple[_Attention, Table, _Cards]":
+        if not self._beside.default_slot.children:
+            with self._beside:
                 parts.link_button("New run", "/runs/new", "primary")
-        await _attention(desk, runs)
-        _newest(runs[:NEWEST])
-        await _models(desk, runs)
-
-    await shown()
-
-    async def again() -> None:
-        if not newcomer.busy:  # what it tells would be gone
-            with suppress(Refused):  # the page stays as it is, until there is news again
-                await shown.refresh()
-
-    desk.when_new({"run"}, again)
+        self._place.clear()
+        with self._place:
+            attention = _Attention(self._desk)
+            parts.heading("Newest runs")
+            newest = Table("Newest runs", ("Run", "Models", "Status", "Passed", "Results", "Begun"))
+            parts.show(tag("p", link("/runs", "All runs"), class_="pager"))
+            return attention, newest, _Cards()
 
 
-# ── The newest runs ──
-
-
-def _newest(runs: Sequence[Data]) -> None:
-    columns = (
-        Column("Run", head=True),
-        Column("Models"),
-        Column("Status"),
-        Column("Passed", number=True),
-        Column("Results", number=True),
-        Column("Begun"),
-    )
-    parts.show(
-        join(
-            [
-                tag("h2", "Newest runs"),
-                table("Newest runs", columns, map(_row, runs), hidden=True),
-                tag("p", link("/runs", "All runs"), class_="pager"),
-            ]
-        )
-    )
-
-
-def _row(run: Data) -> tuple[Safe | str, ...]:
+def _row(run: Data) -> tuple[Safe, ...]:
     return (
         link(address(f"/runs/{run['id']}"), foreign(run["suite"], 80)),
         tag("span", join((foreign(each, 80) for each in run["models"]), ", ")),
         status(run),
-        rate_text(run.get("passRate"), run.get("interval")),
-        f"{run['stored']:,} of {run['expected']:,}",
+        passed(run),
+        tag("span", f"{run['stored']:,} of {run['expected']:,}", class_="number"),
         when(run["createdAt"]),
     )
 
@@ -93,12 +111,29 @@ def _row(run: Data) -> tuple[Safe | str, ...]:
 # ── Models over time ──
 
 
-async def _models(desk: Desk, runs: Iterable[Data]) -> None:
-    names = list(dict.fromkeys(model for run in runs for model in run["models"]))[:MODELS]
-    pasts = await asyncio.gather(*(desk.get("/api/models/history", model=name, limit=PAST) for name in names))
-    cards = [_card(past.data) for past in pasts if past.data["runs"]]
-    if cards:
-        parts.show(join([tag("h2", "Models over time"), tag("div", cards, class_="grid even")]))
+class _Cards:
+    """A card for each model; one that has nothing new stays as it is."""
+
+    def __init__(self) -> None:
+        self._whole = ui.element("div")
+        with self._whole:
+            parts.heading("Models over time")
+            self._grid = ui.element("div").classes("grid even")
+        self._shown: dict[str, ui.html] = {}
+
+    def put(self, pasts: Sequence[Data]) -> None:
+        self._whole.set_visibility(bool(pasts))
+        cards = {past["model"]: _card(past) for past in pasts}
+        for gone in self._shown.keys() - cards.keys():
+            self._shown.pop(gone).delete()
+        for place, (model, card) in enumerate(cards.items()):
+            if model not in self._shown:
+                with self._grid:
+                    self._shown[model] = parts.show(card)
+            made = self._shown[model]
+            made.set_content(card)
+            if self._grid.default_slot.children[place] is not made:
+                made.move(target_index=place)
 
 
 def _card(past: Data) -> Safe:
@@ -137,7 +172,7 @@ def _card(past: Data) -> Safe:
 
 
 def _series(point: Data) -> tuple[Any, ...]:
-    return point["suite"], point["suiteHash"], point["variant"]
+    return point["casesDigest"], point["variant"]
 
 
 def _figure(name: str, value: str, note: str) -> Safe:
@@ -147,24 +182,40 @@ def _figure(name: str, value: str, note: str) -> Safe:
 # ── What needs attention ──
 
 
-async def _attention(desk: Desk, runs: Sequence[Data]) -> None:
-    weights, health = await asyncio.gather(desk.get("/api/weights"), desk.get("/api/health"))
-    found = [line for run in runs if (line := _trouble(run))]
-    if health.data["apiOnly"] and any(run["status"] == "queued" for run in runs):
-        found.append(
-            join(["Runs are queued, and this server carries none out. ", "Start another one without --api-only."])
-        )
-    missing = [each for each in weights.data if not each["present"] and not each["optional"]]
-    if not found and not missing:
-        return
-    parts.heading("What needs attention")
-    with parts.box("stack"):
-        if found:
-            parts.show(tag("ul", (tag("li", line) for line in found[:NEWEST]), class_="lines"))
-        if len(found) > NEWEST:
-            parts.paragraph(f"And {len(found) - NEWEST:,} more among the last {len(runs):,} runs.", quiet=True)
-        for each in missing:
-            welcome.Download(desk, each).show()
+class _Attention:
+    """Runs with trouble, and weights that are missing; a download that is watched here goes on being watched."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._whole = ui.element("div")
+        with self._whole:
+            parts.heading("What needs attention")
+            with parts.box("stack") as self._box:
+                self._lines = parts.show(Safe(""))
+        self._missing: dict[tuple[str, str | None], ui.element] = {}
+
+    def put(self, found: _Read) -> None:
+        lines = [line for run in found.runs if (line := _trouble(run))]
+        missing = {
+            (each["name"], each["pull"] and each["pull"]["status"]): each
+            for each in found.weights
+            if not each["present"] and not each["optional"]
+        }
+        self._whole.set_visibility(bool(lines or missing))
+        self._lines.set_visibility(bool(lines))
+        self._lines.set_content(_told(lines, len(found.runs)))
+        for gone in self._missing.keys() - missing.keys():
+            self._missing.pop(gone).delete()
+        for key, weights in missing.items():
+            if key not in self._missing:
+                with self._box, ui.element("div") as self._missing[key]:
+                    welcome.Download(self._desk, weights).show()
+
+
+def _told(lines: Sequence[Safe], among: int) -> Safe:
+    more = f"And {len(lines) - NEWEST:,} more among the last {among:,} runs." if len(lines) > NEWEST else None
+    listed = tag("ul", (tag("li", line) for line in lines[:NEWEST]), class_="lines")
+    return join([listed, tag("p", more, class_="quiet") if more else Safe("")])
 
 
 def _trouble(run: Data) -> Safe | None:

@@ -5,20 +5,19 @@ everything is imported or nothing is. Whatever is refused stays on the page as i
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nicegui import ui
 
-from pramana.load.api_scenario import write_api_scenarios
 from pramana.show.web import frame, parts
 from pramana.show.web.desk import Answer, Desk, Refused
-from pramana.show.web.files import Pick, picker
+from pramana.show.web.documents import Document, decoded, joined, looked_through
+from pramana.show.web.files import MOST_BYTES, Pick, picker
 from pramana.show.web.library import library
 from pramana.show.web.markup import Child, Safe, foreign, join, link, tag
 from pramana.show.web.scenarios import page_of
-from pramana.show.web.yaml_editor import LONGEST, Checked, YamlEditor, as_lines, check, counted, is_error, listed
+from pramana.show.web.yaml_editor import LONGEST, Checked, YamlEditor, check, counted, is_error, listed
 
 ENDINGS = (".yaml", ".yml")
 MODES = {
@@ -36,18 +35,6 @@ _FIELDS = {
     "promptAudioUrl": "recording", "language": "language", "difficulty": "difficulty", "assert": "assertions",
     "reference": "reference", "turns": "turns", "conditions": "conditions",
 }  # fmt: skip
-
-
-@dataclass(slots=True, eq=False)
-class _Document:
-    """A document on its way in."""
-
-    name: str
-    checked: Checked
-
-    @property
-    def text(self) -> str:
-        return self.checked.text
 
 
 @frame.page("/scenarios/import", "Import scenarios")
@@ -68,14 +55,14 @@ class _Importing:
 
     def __init__(self, desk: Desk) -> None:
         self._desk, self._client = desk, ui.context.client
-        self._documents: list[_Document] = []
+        self._documents: list[Document] = []
         """Those from files; what was pasted is `_pasted`."""
-        self._pasted = _Document(PASTED, Checked(""))
+        self._pasted = Document(PASTED, Checked(""))
         self._in_hand = self._pasted
         self._left_out: Sequence[tuple[str, str]] = ()
         """Of the last choice: names, and why."""
         self._mode = "skip"
-        self._turn = 0
+        self._turn = self._listing = 0
 
     async def begin(self) -> None:
         parts.heading("What to import")
@@ -105,8 +92,11 @@ class _Importing:
             self._files.clear()
             with self._files:
                 parts.paragraph(f"Checking {len(pick.files):,} files …", quiet=True)
-        brought = {each.name: _Document(each.name, await self._read(each.data)) for each in pick.files}
+        brought = {each.name: Document(each.name, await self._read(each.data)) for each in pick.files}
         stay = [each for each in self._documents if each.name not in brought]
+        if sum(len(each.text) for each in (*stay, *brought.values())) > MOST_BYTES:
+            parts.tell(f"All of it together has more than {MOST_BYTES >> 20} MB; import some of it first", "negative")
+            return
         self._documents = [*stay, *brought.values()]
         self._left_out = [*((name, "it is no .yaml or .yml file") for name in pick.ignored), *pick.failed]
         if not pick.files:
@@ -115,16 +105,20 @@ class _Importing:
 
     async def _read(self, data: bytes) -> Checked:
         try:
-            return await check(self._desk, as_lines(data.decode()))
+            return await check(self._desk, await decoded(data))
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             return Checked("", [{"message": "this is no text in UTF-8", "line": line, "column": 1}])
 
-    def _list_files(self) -> None:
-        self._files.clear()
-        found = list(self._found())
+    async def _list_files(self) -> None:
+        self._listing += 1
+        turn = self._listing
+        found = await looked_through(self._all())
+        if turn != self._listing:
+            return  # what is newer is listed
         if len(found) > MOST_LISTED:
-            found.sort(key=lambda each: not any(map(is_error, each[1])))
+            found = sorted(found, key=lambda each: not any(map(is_error, each[1])))
+        self._files.clear()
         with self._files:
             if self._documents:
                 parts.heading("What you brought", 3)
@@ -137,7 +131,7 @@ class _Importing:
                 said = f"{len(self._left_out):,} left out"
                 parts.show(tag("details", tag("summary", said), tag("ul", named, class_="ids small")))
 
-    def _list_file(self, document: _Document, problems: Sequence[dict[str, Any]]) -> None:
+    def _list_file(self, document: Document, problems: Sequence[dict[str, Any]]) -> None:
         async def open_it() -> None:
             with self._client:  # this button goes while it is at work
                 await self._take_in_hand(document)
@@ -145,7 +139,7 @@ class _Importing:
         async def leave_out() -> None:
             self._documents = [each for each in self._documents if each is not document]
             if document is self._pasted:
-                self._pasted = _Document(PASTED, Checked(""))
+                self._pasted = Document(PASTED, Checked(""))
             with self._client:
                 await self._take_in_hand(self._pasted if document is self._in_hand else self._in_hand)
 
@@ -163,7 +157,7 @@ class _Importing:
             if document is not self._in_hand and problems:
                 parts.show(listed(problems[:MOST_SHOWN], buttons=False)).classes("problems small")
 
-    async def _take_in_hand(self, document: _Document) -> None:
+    async def _take_in_hand(self, document: Document) -> None:
         """Let a document stand in the editor; what was typed last goes to the one that stood there."""
         await self._editor.check()
         if document is not self._in_hand:
@@ -174,29 +168,19 @@ class _Importing:
         """Take what stands in the editor now."""
         own = [each for each in checked.problems if "elsewhere" not in each]
         self._in_hand.checked = Checked(checked.text, own, checked.read)
-        self._list_files()
+        await self._list_files()
         await self._tried()
 
-    def _all(self) -> list[_Document]:
-        return [each for each in (self._pasted, *self._documents) if each.text.strip() or each.checked.problems]
+    def _all(self) -> list[Document]:
+        every = (self._pasted, *self._documents)
+        return [each for each in every if (each.text and not each.text.isspace()) or each.checked.problems]
 
-    def _elsewhere(self, checked: Checked) -> list[dict[str, Any]]:
+    async def _elsewhere(self, checked: Checked) -> list[dict[str, Any]]:
         """Return what is wrong with what stands in the editor because of the other documents."""
-        self._in_hand.checked = checked
-        problems = next((found for document, found in self._found() if document is self._in_hand), [])
-        return [each for each in problems if "elsewhere" in each]
-
-    def _found(self) -> Iterator[tuple[_Document, list[dict[str, Any]]]]:
-        """Yield every document with all that is wrong with it; of an id that stands in two, only one can be kept."""
-        first: dict[str, _Document] = {}
-        for document in self._all():
-            problems = list(document.checked.problems)
-            for scenario in document.checked.read:
-                earlier = first.setdefault(scenario["id"], document)
-                if earlier is not document:
-                    said = f"id {scenario['id']} stands in {earlier.name} too; only one of them can be kept"
-                    problems.append({"message": said, "elsewhere": True, **line_of(document.text, scenario["id"])})
-            yield document, problems
+        mine = self._in_hand
+        mine.checked = checked
+        found = await looked_through(self._all())
+        return [each for document, problems in found if document is mine for each in problems if "elsewhere" in each]
 
     # ── What would change, and doing it ──
 
@@ -216,19 +200,20 @@ class _Importing:
         documents = self._all()
         if not documents:
             return _nothing()
-        if wrong := [document.name for document, problems in self._found() if any(map(is_error, problems))]:
+        found = await looked_through(documents)
+        if wrong := [document.name for document, problems in found if any(map(is_error, problems))]:
             named = join([*(foreign(each) for each in wrong[:10]), *(["…"] if len(wrong) > 10 else [])], ", ")
             return tag("p", "Nothing can be imported yet: mend ", named, " first.")
         try:
             done = await self._sent(documents, dry_run=True)
         except Refused as error:
-            return self._refused(error, documents)
+            return await asyncio.to_thread(_refused, error, documents)
         return _changes(done.data, await self._differences(done.data))
 
-    async def _sent(self, documents: Sequence[_Document], *, dry_run: bool) -> Answer:
+    async def _sent(self, documents: Sequence[Document], *, dry_run: bool) -> Answer:
         """Send everything by one request: a document as it is, several as one."""
         one = len(documents) == 1
-        text = documents[0].text if one else await asyncio.to_thread(_joined, _scenarios(documents))
+        text = documents[0].text if one else await joined(documents)
         return await self._desk.post("/api/scenarios/import", {"yaml": text, "mode": self._mode, "dryRun": dry_run})
 
     async def _differences(self, would: dict[str, Any]) -> dict[str, list[str]]:
@@ -243,61 +228,40 @@ class _Importing:
             if each["id"] in there
         }
 
-    def _refused(self, error: Refused, documents: Sequence[_Document]) -> Safe:
-        said = tag("p", "Nothing would be imported: ", foreign(str(error)), class_="warn trouble")
-        if error.status != 409 or not error.details:
-            return said
-        every = _scenarios(documents)
-        places = []
-        for each in error.details[:MOST_SHOWN]:
-            index = each["path"].removeprefix("scenarios[").partition("]")[0]
-            scenario = every[int(index)] if index.isdigit() else every[0]
-            name, text = next((each.name, each.text) for each in documents if scenario in each.checked.read)
-            line = line_of(text, scenario["id"])["line"]
-            places.append(tag("li", foreign(name), f", line {line:,}: ", foreign(each["message"])))
-        return join([said, tag("ul", places, class_="ids small")])
-
     async def _import(self) -> None:
         await self._editor.check()
         documents = self._all()
         if not documents:
             parts.tell("There is nothing to import: choose files, or paste a document", "warning")
             return
-        if any(is_error(each) for _, problems in self._found() for each in problems):
+        if any(is_error(each) for _, problems in await looked_through(documents) for each in problems):
             parts.tell("Nothing was imported: mend what is marked first", "negative")
             return
         try:
             done = (await self._sent(documents, dry_run=False)).data
         except Refused as error:
-            self._preview.set_content(self._refused(error, documents))
+            self._preview.set_content(await asyncio.to_thread(_refused, error, documents))
             raise
         self._documents, self._left_out = [], ()
-        self._in_hand = self._pasted = _Document(PASTED, Checked(""))
+        self._in_hand = self._pasted = Document(PASTED, Checked(""))
         self._editor.keep("")
         await self._editor.put("")
         self._preview.set_content(_done(done))
         parts.tell("Imported", "positive")
 
 
-def _joined(scenarios: Sequence[dict[str, Any]]) -> str:
-    return "".join(write_api_scenarios([scenarios]))
-
-
-def _scenarios(documents: Sequence[_Document]) -> list[dict[str, Any]]:
-    return [scenario for each in documents for scenario in each.checked.read]
-
-
-def line_of(text: str, scenario_id: str) -> dict[str, int]:
-    """Return where an id stands, as well as one can tell without reading YAML.
-
-    >>> line_of("scenarios:\\n- id: a\\n- id: b\\n", "b")
-    {'line': 3, 'column': 3}
-    """
-    for number, line in enumerate(text.split("\n"), 1):
-        key, _, value = line.partition(":")
-        if key.strip("- \t\"'") == "id" and value.partition(" #")[0].strip(" \t\"'") == scenario_id:
-            return {"line": number, "column": line.index("id") + 1}
-    return {"line": 1, "column": 1}
+def _refused(error: Refused, documents: Sequence[Document]) -> Safe:
+    said = tag("p", "Nothing would be imported: ", foreign(str(error)), class_="warn trouble")
+    if error.status != 409 or not error.details:
+        return said
+    every = [(document, scenario["id"]) for document in documents for scenario in document.checked.read]
+    named = []
+    for each in error.details[:MOST_SHOWN]:
+        index = each["path"].removeprefix("scenarios[").partition("]")[0]
+        document, scenario_id = every[int(index)] if index.isdigit() else every[0]
+        line = document.place(scenario_id)["line"]
+        named.append(tag("li", foreign(document.name), f", line {line:,}: ", foreign(each["message"])))
+    return join([said, tag("ul", named, class_="ids small")])
 
 
 # ── Words ──
@@ -307,7 +271,7 @@ def _nothing() -> Safe:
     return tag("p", "Nothing yet: choose files, or paste a document.", class_="quiet")
 
 
-def _verdict(document: _Document, problems: Sequence[dict[str, Any]]) -> Safe:
+def _verdict(document: Document, problems: Sequence[dict[str, Any]]) -> Safe:
     count = len(document.checked.read)
     wrong = any(map(is_error, problems))
     said = counted(problems) if wrong else f"{count:,} scenario{'' if count == 1 else 's'}"

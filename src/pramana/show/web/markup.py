@@ -25,14 +25,14 @@ class Safe(str):
 Child = str | int | Safe | None
 
 
-def tag(name: str, *children: Child | Iterable[Child], **attributes: str | int | bool | None) -> Safe:
+def tag(name: str, /, *children: Child | Iterable[Child], **attributes: str | int | bool | None) -> Safe:
     """Return an element; texts are escaped, attributes lose a last underscore and others become hyphens.
 
     >>> tag("a", "1 < 2", href="/x", class_="id", data_label="Run")
     '<a href="/x" class="id" data-label="Run">1 &lt; 2</a>'
     """
     said = "".join(_attribute(key, value) for key, value in attributes.items())
-    if name in ("br", "img", "hr", "rect", "path", "line", "circle"):
+    if name in ("br", "img", "hr", "input", "rect", "path", "line", "circle"):
         return Safe(f"<{name}{said}{' /' if name in ('rect', 'path', 'line', 'circle') else ''}>")
     return Safe(f"<{name}{said}>{join(children)}</{name}>")
 
@@ -188,7 +188,7 @@ def pager(meta: Mapping[str, Any], here: Any, what: str) -> Safe:
     return tag(
         "nav",
         tag("span", f"{first:,} to {last:,} of {total:,} {what}" if total else f"no {what}", class_="number"),
-        link(here(page=page - 1 if page > 2 else None), "Earlier page") if page > 1 else None,
+        link(here(page=page - 1 if page > 2 else None), "Previous page") if page > 1 else None,
         link(here(page=page + 1), "Next page") if page < pages else None,
         class_="pager",
         aria_label=f"Pages of {what}",

@@ -7,6 +7,7 @@ something chosen already. The estimate is the API's own; what it refuses is said
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from typing import Any
 
 from nicegui import background_tasks, ui
@@ -215,6 +216,8 @@ class _Form:
         try:
             value = None if said == NONE else float(said) if said else usual
         except ValueError:
+            value = usual
+        if value is not None and not isfinite(value):
             value = usual
         self._fields[path] = parts.number(label, value, self._changed, least=least)
 

@@ -117,8 +117,8 @@ def sentence(error: Refused) -> str:
 
 async def confirm(question: str, consequence: str, yes: str) -> bool:
     """Ask before something that cannot be taken back. What is asked stays, whatever becomes of the list it is about."""
-    named = 'role=alertdialog aria-label="' + question.replace('"', "'") + '"'
-    with ui.context.client, ui.dialog() as dialog, ui.card().props(named):
+    with ui.context.client, ui.dialog() as dialog, ui.card() as card:
+        card.props["role"], card.props["aria-label"] = "alertdialog", question
         show(tag("h2", question))
         paragraph(consequence)
         with box("row"):

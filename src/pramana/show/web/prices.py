@@ -23,7 +23,7 @@ async def prices(desk: Desk) -> None:
     """Show what models cost, and let prices be set."""
     section(desk, "Prices", "What is asked for a million tokens. A price that nobody knows is unknown, never 0.")
     wanted = desk.query.get("model", "").strip()
-    _Set(desk, wanted, await _now(desk, wanted))
+    form = _Set(desk, wanted, await _now(desk, wanted))
     parts.heading("Models of the newest runs, and prices that were set")
     notes, listed = parts.show(Safe("")), ui.element("div")
 
@@ -39,8 +39,12 @@ async def prices(desk: Desk) -> None:
         with listed:
             _list(desk, found.data, found.meta["published"])
 
+    async def heard() -> None:
+        await form.again()
+        await again()
+
     await again()
-    desk.when_new({"price", "run"}, again)
+    desk.when_new({"price", "run"}, heard)
 
 
 async def _now(desk: Desk, model: str) -> dict[str, Any] | None:
@@ -54,12 +58,13 @@ class _Set:
     """The form that sets a price."""
 
     def __init__(self, desk: Desk, model: str, now: dict[str, Any] | None) -> None:
-        self._desk = desk
+        self._desk, self._told = desk, model
+        """Of which model the line above the form tells."""
         first = now["steps"][0] if now and now["steps"] else {}
         parts.heading("Set a price")
         with Form(self._save) as self._form:
-            if now:
-                parts.show(tag("p", _said_of(now), class_="quiet"))
+            self._said = parts.show(Safe(""))
+            self._say(now)
             self._model = parts.field("Model", model, hint="as it is typed for a run, or provider:model")
             self._model.props("autocomplete=off spellcheck=false autocapitalize=off")
             with parts.box("grid"):
@@ -67,6 +72,17 @@ class _Set:
             with parts.box("row"):
                 self._form.submit("Set the price")
                 parts.button("Look it up", self._look_up)
+
+    def _say(self, now: dict[str, Any] | None) -> None:
+        self._said.set_content(tag("p", _said_of(now), class_="quiet") if now else Safe(""))
+        self._said.set_visibility(now is not None)
+
+    async def again(self) -> None:
+        """Tell what holds now, whoever set it or took it back."""
+        told = self._told
+        now = await _now(self._desk, told)
+        if told == self._told:
+            self._say(now)
 
     def _look_up(self) -> None:
         ui.navigate.to(self._desk.here(model=(self._model.value or "").strip()))
@@ -78,7 +94,9 @@ class _Set:
             if not model:
                 self._model.error = "Say which model is meant"
                 return
-            await self._desk.put(at(model), body)
+            now = (await self._desk.put(at(model), body)).data
+            self._told = model
+            self._say(now)
             parts.tell(f"The price of {model} is set: runs that begin from now on are counted by it.", "positive")
 
 
@@ -168,11 +186,13 @@ def _said_of(price: dict[str, Any]) -> Safe:
 def dollars(value: float | None) -> str:
     """Return a price for people; unknown is never 0.
 
-    >>> dollars(1.25), dollars(0.075), dollars(0), dollars(None), dollars(12000)
-    ('$1.25', '$0.075', '$0', 'unknown', '$12,000.00')
+    >>> dollars(1.25), dollars(0.075), dollars(0), dollars(None), dollars(12000), dollars(4e-7)
+    ('$1.25', '$0.075', '$0', 'unknown', '$12,000.00', 'under $0.000001')
     """
     if value is None:
         return "unknown"
+    if 0 < value < 0.000001:
+        return "under $0.000001"
     whole, _, rest = f"{value:,.6f}".rstrip("0").partition(".")
     return f"${whole}.{rest:0<2}" if value else "$0"
 

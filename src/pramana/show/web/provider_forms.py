@@ -3,11 +3,12 @@
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from nicegui import ui
 
 from pramana.show.web import frame, parts
-from pramana.show.web.desk import Desk, Refused, address
+from pramana.show.web.desk import Desk, Refused
 from pramana.show.web.forms import Field, Form, Secret
 from pramana.show.web.markup import Safe, foreign, join, tag
 from pramana.show.web.provider_kinds import GROUPS, KINDS, TEMPLATE, Kind, of_kind
@@ -33,7 +34,7 @@ async def new(desk: Desk) -> None:
 @frame.page("/settings/providers/{id}", "Change a provider")
 async def change(desk: Desk) -> None:
     """Let everything but id and kind be changed."""
-    found = (await desk.get(address(f"/api/providers/{desk.path['id']}"))).data
+    found = (await desk.get(f"/api/providers/{quote(desk.path['id'], safe='')}")).data
     kind = of_kind(found["kind"])
     frame.head(foreign(found["id"]), f"{kind.title}. {kind.about}", _CRUMBS)
     frame.titled(found["id"])

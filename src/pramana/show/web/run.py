@@ -7,9 +7,9 @@ long run is added up takes seconds: the page does not wait for it.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 from nicegui import background_tasks, ui
@@ -20,12 +20,9 @@ from pramana.show.web.desk import Desk, Refused, address
 from pramana.show.web.markup import Safe, foreign, join, link, tag, when
 from pramana.show.web.run_results import PAGE_SIZE, again, filters, pages, plan, rows, table_of
 from pramana.show.web.run_summary import amounts, ended_so
+from pramana.show.web.runs import UNDER_WAY, standing
 
 EXPORTS = {"json": "JSON", "csv": "CSV", "junit": "JUnit", "markdown": "Markdown", "html": "HTML"}
-SIGNS: Mapping[str, str] = {
-    "queued": "…", "running": "▸", "finished": "✓", "stopped": "!", "interrupted": "!", "cancelled": "–",
-}  # fmt: skip
-UNDER_WAY: Final = ("queued", "running")
 TICK_S, SUMMED_S, PATIENCE_S, AGAIN_S = 0.5, 2.0, 0.25, 5.0
 """How often progress is drawn anew, how often the summary, how long a page waits for it, and when it asks again."""
 NEWEST = 10
@@ -38,20 +35,25 @@ RATED_S = 15.0
 async def run(desk: Desk) -> None:
     """Show a run, and follow it until it ends."""
     found = await desk.get(f"/api/runs/{quote(desk.path['run_id'], safe='')}", summary=False)
-    await _Shown(desk, found.data).build()
+    suites = (await desk.get("/api/suites")).data
+    await _Shown(desk, found.data, suites).build()
 
 
 class _Shown:
     """A run that somebody looks at."""
 
-    def __init__(self, desk: Desk, data: dict[str, Any]) -> None:
-        self._desk, self._run = desk, data
+    def __init__(self, desk: Desk, data: dict[str, Any], suites: Sequence[Mapping[str, Any]]) -> None:
+        self._desk, self._run, self._suites = desk, data, suites
         self._id: str = data["id"]
         self._api = f"/api/runs/{self._id}"
         self._failures: dict[int, dict[str, Any]] = {}
         self._drawn: tuple[str, bool] | None = None
         self._seen: deque[tuple[float, int]] = deque([(time.monotonic(), data["stored"])])
-        self._follows = self._changed = self._held = False
+        self._changed = self._held = False
+        self._follows: object | None = None
+        """What stands for the listener that tells of this run now."""
+        self._told = 0
+        """How often something newer was told of the run than the page had."""
         self._summed_at = 0.0
         self._redrawing = asyncio.Lock()
 
@@ -78,9 +80,8 @@ class _Shown:
         await self._list()
         await asyncio.wait([summed], timeout=PATIENCE_S)
         self._draw_head()
-        if self._run["status"] in UNDER_WAY:
-            await self._follow()
         self._desk.when_new({"run"}, self._news)
+        await self._follow()
         ui.run_javascript('if (location.hash === "#results") document.getElementById("results")?.scrollIntoView()')
 
     def _draw_head(self) -> None:
@@ -99,7 +100,8 @@ class _Shown:
         elif status in ("stopped", "interrupted", "cancelled"):
             parts.button("Resume", self._resume, "primary")
         parts.link_button("Compare with another run", address("/compare", new=self._id))
-        parts.link_button("Run again", again(self._run))
+        if once_more := again(self._run, self._suites):
+            parts.link_button("Run again", once_more)
         parts.button("Delete", self._delete, "danger")
 
     def _draw_progress(self) -> None:
@@ -128,11 +130,24 @@ class _Shown:
 
     # ── Asking ──
 
+    def _learn(self, data: Mapping[str, Any]) -> None:
+        """Take what is newer of the run."""
+        self._run = {**self._run, **data}
+        self._told += 1
+
     async def _sum_up(self) -> None:
-        """Add up what is there, and draw it."""
-        self._summed_at = time.monotonic()
+        """Add up what is there, and draw it; one after the other, so that an older summary never replaces a newer."""
+        async with self._redrawing:
+            if not self._all.is_deleted:
+                await self._add_up()
+
+    async def _add_up(self) -> None:
+        self._summed_at, told = time.monotonic(), self._told
         try:
-            self._run = (await self._desk.get(self._api)).data
+            found = (await self._desk.get(self._api)).data
+            if self._told != told:  # how the run stands was told while this was added up
+                found = {**self._run, "summary": found["summary"], "aggregates": found["aggregates"]}
+            self._run = found
             self._summary.set_content(amounts(self._run, self._desk.address))
         except Refused as error:
             if error.status == 404:
@@ -166,7 +181,7 @@ class _Shown:
         async with self._redrawing:
             if self._all.is_deleted:
                 return
-            await self._sum_up()
+            await self._add_up()
             if not self._all.is_deleted:
                 await self._list()
                 self._draw_head()
@@ -174,13 +189,38 @@ class _Shown:
     # ── Following ──
 
     async def _follow(self) -> None:
-        if self._follows:
+        """Listen to the run, if it is under way and nobody does; what is refused now is tried again."""
+        if self._is_idle():
             return
-        self._follows = True
-        last = await self._last()
+        try:
+            last = await self._last()
+        except Refused as error:
+            if error.status == 404:
+                self._gone()
+            elif error.status != 401:
+                self._follow_later()
+            return
+        if self._is_idle():  # or another was faster
+            return
+        self._follows = following = object()
         self._draw_progress()
         self._timer.activate()
-        self._desk.follow(self._id, last, self._take)
+        self._desk.follow(self._id, last, self._take, partial(self._unfollow, following))
+
+    def _is_idle(self) -> bool:
+        """Tell whether there is nothing to begin to listen to."""
+        return bool(self._follows) or self._run["status"] not in UNDER_WAY or self._all.is_deleted
+
+    def _unfollow(self, following: object) -> None:
+        """Note that a listener has ended; if that was before the run did, another takes its place."""
+        if self._follows is following:
+            self._follows = None
+            if not self._is_idle():
+                self._follow_later()
+
+    def _follow_later(self) -> None:
+        with self._all:
+            ui.timer(AGAIN_S, self._follow, once=True)
 
     async def _last(self) -> int:
         """Return the number of the newest result, and keep the newest that failed."""
@@ -208,12 +248,12 @@ class _Shown:
             return
         else:
             stopped = self._run["cancelRequested"] != data["cancelRequested"]
-            self._run = {**self._run, **data}
+            self._learn(data)
             if stopped or self._run["status"] not in UNDER_WAY:
                 self._draw_head()
         self._changed = True
         if name == "finished":
-            self._follows = False
+            self._follows = None
             self._timer.deactivate()
             await self._refresh()
 
@@ -235,7 +275,7 @@ class _Shown:
             return
         if found["status"] == self._run["status"] and found["stored"] == self._run["stored"]:
             return
-        self._run = {**self._run, **found, "summary": self._run["summary"], "aggregates": self._run["aggregates"]}
+        self._learn({**found, "summary": self._run["summary"], "aggregates": self._run["aggregates"]})
         self._seen = deque([(time.monotonic(), found["stored"])])
         if found["status"] in UNDER_WAY:
             self._draw_head()
@@ -244,6 +284,7 @@ class _Shown:
             await self._refresh()
 
     def _gone(self) -> None:
+        self._follows = None
         self._timer.deactivate()
         self._all.clear()
         with self._all:
@@ -253,12 +294,12 @@ class _Shown:
     # ── Acting ──
 
     async def _cancel(self) -> None:
-        self._run = {**self._run, **(await self._desk.post(f"{self._api}/cancel")).data}
+        self._learn((await self._desk.post(f"{self._api}/cancel")).data)
         self._draw_head()
         parts.tell("It ends within seconds. What is stored stays, and you can resume it.")
 
     async def _resume(self) -> None:
-        self._run = {**self._run, **(await self._desk.post(f"{self._api}/resume")).data}
+        self._learn((await self._desk.post(f"{self._api}/resume")).data)
         self._seen = deque([(time.monotonic(), self._run["stored"])])
         self._draw_head()
         await self._follow()
@@ -278,7 +319,6 @@ class _Shown:
 def _about(run: Mapping[str, Any]) -> Safe:
     """Return how a run stands, who is asked, when, by whom, and where it can be taken."""
     models = join((tag("b", foreign(each, 80)) for each in run["models"]), ", ")
-    status = tag("span", tag("b", SIGNS[run["status"]], aria_hidden="true"), f" {run['status']}", class_="outcome")
     by = join([" by ", foreign(run["creator"], 80)]) if run["creator"] else None
     ended = join([", ended ", when(run["finishedAt"])]) if run["finishedAt"] else None
     exports = (
@@ -287,10 +327,10 @@ def _about(run: Mapping[str, Any]) -> Safe:
     )
     some = figures.selection(run["selection"])
     lines = [
-        tag("p", tag("span", status, role="status"), " · ", models),
+        tag("p", tag("span", standing(run), role="status"), " · ", models),
         tag("p", "Begun ", when(run["createdAt"]), " UTC", by, ended, " · ", tag("span", run["id"], class_="mono")),
         tag("p", "A selection, not the whole: ", foreign(some, 300)) if some else None,
-        tag("p", "Export: ", exports),
+        tag("p", link("#results", "To the results"), " · Export: ", exports),
     ]
     return join([tag("div", lines[0], tag("div", lines[1:], class_="quiet small")), _reason(run)])
 

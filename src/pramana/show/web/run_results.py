@@ -8,9 +8,11 @@ from nicegui import ui
 
 from pramana.analyse.summary import Total
 from pramana.show import figures
+from pramana.show.selection import MARK
 from pramana.show.web import parts
 from pramana.show.web.desk import Desk, address
 from pramana.show.web.markup import Child, Column, Safe, block, foreign, join, link, outcome, pager, table, tag
+from pramana.show.web.runs import UNDER_WAY
 
 PAGE_SIZE = 50
 SHOWN = 300
@@ -47,7 +49,7 @@ def table_of(desk: Desk, run: Mapping[str, Any], found: list[dict[str, Any]]) ->
         return rows(desk.address, run, found, desk.query.get("outcome"))
     if any(desk.query.get(name) for name in ("outcome", "model", "case")):
         return tag("p", "No result passes these filters.", class_="quiet")
-    waiting = run["status"] in ("queued", "running")
+    waiting = run["status"] in UNDER_WAY
     return tag("p", "None yet: they come as they are answered." if waiting else "There are none.", class_="quiet")
 
 
@@ -167,37 +169,79 @@ def pretty(data: Any, label: str) -> Safe:
 
 MODALITIES = {"text": "text", "voice": "voice", "voice+noise=10dB": "noisy"}
 USUAL = {"temperature": 0, "seed": 42}
-LONGEST_PROMPT, MOST_IDS = 1_500, 50
-"""Characters of a system prompt, and ids of scenarios, that an address can hold."""
+USUAL_LIMITS = {"concurrency": 32, "timeoutSeconds": 120}
+LONGEST_PROMPT, MOST_IDS, LONGEST = 1_500, 50, 16_000
+"""Characters of a system prompt, ids of scenarios, and characters in all, that an address can hold."""
 
 
-def again(run: Mapping[str, Any]) -> str:
-    """Return the address of a new run like this one, as far as an address can say."""
-    of, selection = run["plan"], dict(run["selection"])
-    tier, _, scenarios = run["suite"].rpartition("+") if "+scenarios" in run["suite"] else (run["suite"], "", "")
-    if run["suite"].startswith("scenarios") and run["suiteHash"] is None:
-        tier, scenarios = "", run["suite"]
-    version, _, name = tier.rpartition("-")
-    ids = selection.pop("ids", [])
-    modalities = [MODALITIES.get(each) for each in run["variants"]]
-    parameters = dict(of["parameters"])
-    wanted = {
-        "suite": version,
-        "tier": name if version else None,
-        "scenario": "all" if scenarios and not run["selection"] else ids if len(ids) <= MOST_IDS else None,
-        **{key: selection.get(key) for key in ("type", "difficulty", "language", "tag", "text") if scenarios},
-        "model": run["models"],
-        "repeats": run["repeats"] if run["repeats"] > 1 else None,
-        "modality": None if None in modalities or modalities == ["text"] else modalities,
+def again(run: Mapping[str, Any], suites: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the address of a new run like this one, on a server of these suites.
+
+    None where an address cannot say all of it: a run that only resembles this one is not this one again.
+    """
+    who = {"model": run["models"], "repeats": run["repeats"] if run["repeats"] > 1 else None}
+    found: dict[str, Any] = {}
+    for each in (_asked(run, suites), who, _spoken(run), _sent(run["plan"]), _limited(run["limits"])):
+        if each is None:
+            return None
+        found |= each
+    made = address("/runs/new", **found)
+    return made if len(made) <= LONGEST else None
+
+
+def _asked(run: Mapping[str, Any], suites: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the tier and the scenarios that are asked; None where they are files, or a part of a tier."""
+    named, selection = run["suite"], dict(run["selection"])
+    found: dict[str, Any] = {}
+    if run["owner"] == "server" and run["suiteHash"] is None:  # with scenarios of the store, so filters are theirs
+        named = named.removesuffix(MARK).removesuffix("scenarios").removesuffix("+")
+        found = {name: selection.pop(name, None) for name in ("type", "difficulty", "language", "tag", "text")}
+        ids = selection.pop("ids", [])
+        if len(ids) > MOST_IDS:
+            return None
+        found["scenario"] = ids if run["selection"] else "all"
+        if not named:
+            return None if selection else found
+    tiers = {f"{each['version']}-{name}": (each, name) for each in suites for name in each["tiers"]}
+    if selection or named not in tiers:
+        return None
+    suite, tier = tiers[named]
+    pinned = suite["tiers"][tier]["hash"]
+    is_it = run["suiteHash"] == pinned or (run["suiteHash"] is None and run["owner"] == "server")
+    return {"suite": suite["version"], "tier": tier, **found} if is_it else None
+
+
+def _spoken(run: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return in which modalities cases are asked, and under which condition."""
+    variants = run["variants"]
+    if variants == ["text"]:
+        return {}
+    if run["plan"]["voice"] != "espeak":
+        return None
+    if all(each in MODALITIES for each in variants):
+        return {"modality": [MODALITIES[each] for each in variants]}
+    aloud = [each for each in variants if each != "text"]
+    if len(aloud) != 1:
+        return None
+    return {"modality": [each.partition("+")[0] for each in variants], "condition": aloud[0].partition("+")[2]}
+
+
+def _sent(of: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what is sent with each case, and who judges, embeds and listens."""
+    parameters, prompt = dict(of["parameters"]), of["systemPrompt"] or ""
+    most = parameters.pop("max_tokens", None)
+    numbers = {key: parameters.pop(key, USUAL[key]) for key in USUAL}
+    if parameters or len(prompt) > LONGEST_PROMPT or any(each and float(each) != each for each in numbers.values()):
+        return None
+    return {
         **{key: of[key] and of[key]["typed"] for key in ("judge", "embedder", "stt")},
-        **{key: _number(parameters[key]) for key in USUAL if parameters.get(key, USUAL[key]) != USUAL[key]},
-        "maxTokens": parameters.get("max_tokens"),
-        "systemPrompt": of["systemPrompt"] if len(of["systemPrompt"] or "") <= LONGEST_PROMPT else None,
-        **{key: run["limits"].get(key) for key in ("maxCost", "maxTotalTokens", "deadlineSeconds")},
+        **{key: "none" if value is None else str(value) for key, value in numbers.items() if value != USUAL[key]},
+        "maxTokens": most,
+        "systemPrompt": prompt,
     }
-    return address("/runs/new", **wanted)
 
 
-def _number(value: float | None) -> str:
-    """Return a parameter as an address says it; so, too, where none is sent."""
-    return "none" if value is None else f"{value:g}"
+def _limited(limits: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the limits that are not the usual ones."""
+    found = {name: value for name, value in limits.items() if value != USUAL_LIMITS.get(name)}
+    return None if "timeoutSeconds" in found else found

@@ -28,6 +28,7 @@ from pramana.show.web.markup import (
     tag,
     tiles,
 )
+from pramana.show.web.runs import UNDER_WAY
 
 DIMENSIONS = {
     "category": "Category",
@@ -70,7 +71,7 @@ def _answer(run: _Data, summary: _Data, where: str) -> Safe:
         )
     scored = overall["passed"] + overall["failed"]
     if not scored:
-        words = "Nothing has a verdict yet." if _is_under_way(run) else "None of the results could be decided."
+        words = "Nothing has a verdict yet." if run["status"] in UNDER_WAY else "None of the results could be decided."
         return tag("div", tag("p", "No verdict", class_="big"), tag("p", words, class_="quiet"), ended, class_="card")
     said = (
         f"passed, of {scored:,} with a verdict. With 95 % confidence the true rate is "
@@ -91,10 +92,6 @@ def ended_so(counts: _Data, where: str) -> Iterator[Safe]:
     for name in ("passed", "failed", "errored", "unscored", "skipped"):
         if counts[name] or name in ("passed", "failed"):
             yield link(f"{where}?outcome={name}#results", outcome(name, counts[name]))
-
-
-def _is_under_way(run: _Data) -> bool:
-    return run["status"] in ("queued", "running")
 
 
 def _notes(summary: _Data) -> Iterator[Safe]:
@@ -195,7 +192,17 @@ def _times(aggregates: _Data, summary: _Data) -> Safe | None:
         if unanswered and waited
         else None
     )
-    return tag("section", tag("h3", "Times"), tag("div", drawn, class_="halves"), note)
+    left_out = max(len(each["byModel"]) for each in (aggregates.get("latencySeconds"), waited) if each) - SHOWN_MODELS
+    more = (
+        tag(
+            "p",
+            f"and {left_out:,} more model{'' if left_out == 1 else 's'}; the exports have their times",
+            class_="quiet small",
+        )
+        if left_out > 0
+        else None
+    )
+    return tag("section", tag("h3", "Times"), tag("div", drawn, class_="halves"), more, note)
 
 
 def _spreads(title: str, what: str, times: _Data | None) -> Iterator[Safe]:

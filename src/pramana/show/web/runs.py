@@ -80,7 +80,7 @@ class _Listed:
         self._stale = parts.show(Safe(""))
         self._stale.props["role"] = "status"
         self._place = ui.element("div")
-        self._table: _Table | None = None
+        self._table: Table | None = None
         self._pager = parts.show(Safe(""))
         self._pager.props["aria-live"] = "polite"
         self._clock = ui.timer(LOOK_S, self.again, active=False, immediate=False)
@@ -105,7 +105,7 @@ class _Listed:
             if self._table is None:
                 self._place.clear()
                 with self._place:
-                    self._table = _Table("Runs, newest first", COLUMNS)
+                    self._table = Table("Runs, newest first", COLUMNS, "Compare")
             self._table.put({run["id"]: _row(run) for run in found.data})
         else:
             self._table = None
@@ -160,10 +160,13 @@ def _named(listed: _Listed, name: str, label: str, known: Iterable[str]) -> None
 # ── The table ──
 
 
-class _Table:
-    """A table whose rows change while they are looked at: only cells that differ are drawn anew."""
+class Table:
+    """A table whose rows change while they are looked at: only cells that differ are drawn anew.
 
-    def __init__(self, caption: str, columns: Sequence[str]) -> None:
+    `aside` names a last column for those who do not see that it needs no name.
+    """
+
+    def __init__(self, caption: str, columns: Sequence[str], aside: str | None = None) -> None:
         self._columns = columns
         self._rows: dict[str, tuple[ui.element, list[ui.html]]] = {}
         with ui.element("table").classes("data folds runs"):
@@ -171,7 +174,8 @@ class _Table:
             with ui.element("thead"), ui.element("tr"):
                 for each in columns:
                     ui.html(each, tag="th").props("scope=col")
-                ui.html(tag("span", "Compare", class_="visually-hidden"), tag="th").props("scope=col")
+                if aside:
+                    ui.html(tag("span", aside, class_="visually-hidden"), tag="th").props("scope=col")
             self._body = ui.element("tbody")
 
     def put(self, rows: Mapping[str, Sequence[Safe]]) -> None:
@@ -203,7 +207,7 @@ def _row(run: Mapping[str, Any]) -> tuple[Safe, ...]:
         _what(run),
         _whom(run),
         status(run),
-        _passed(run),
+        passed(run),
         _progress(run),
         _cell(when(run["createdAt"]), tag("small", "by ", _by(run), class_="quiet")),
         tag("a", "Compare", href=address("/compare", new=run["id"]), aria_label=compared),
@@ -232,20 +236,29 @@ def _whom(run: Mapping[str, Any]) -> Safe:
 
 def status(run: Mapping[str, Any]) -> Safe:
     """Return how a run stands: its sign, its word, and why it did not come to its end."""
-    named = str(run["status"])
-    sign, colour = STATUSES[named]
-    word = "cancelling" if run["cancelRequested"] and named in UNDER_WAY else named
     return _cell(
-        tag("span", tag("b", sign, aria_hidden="true"), " ", word, class_=f"outcome {colour}".strip()),
+        standing(run),
         tag("small", foreign(run["reason"], 300), class_="quiet") if run["reason"] else None,
     )
 
 
-def _passed(run: Mapping[str, Any]) -> Safe:
+def standing(run: Mapping[str, Any]) -> Safe:
+    """Return the sign and the word of how a run stands, within a line."""
+    named = str(run["status"])
+    sign, colour = STATUSES[named]
+    word = "cancelling" if run["cancelRequested"] and named in UNDER_WAY else named
+    return tag("span", tag("b", sign, aria_hidden="true"), " ", word, class_=f"outcome {colour}".strip())
+
+
+def passed(run: Mapping[str, Any]) -> Safe:
+    """Return how much of a run passed; of several models how many results ended how: their rate would be nobody's."""
     counts = run["outcomes"]
     if not counts or not any(counts.values()):
         return tag("span", "–", class_="quiet")
     undecided = [outcome(name, counts[name]) for name in ("errored", "unscored", "skipped") if counts[name]]
+    if len(run["models"]) > 1:
+        decided = [outcome(name, counts[name]) for name in ("passed", "failed")]
+        return _cell(tag("small", join(decided + undecided, " "), class_="undecided"))
     return _cell(
         rate_text(run["passRate"], run["interval"]),
         rate_bar(run["passRate"], run["interval"]) if run["passRate"] is not None else None,

@@ -6,9 +6,10 @@ from typing import Any
 from nicegui import ui
 
 from pramana.show.web import frame, parts
-from pramana.show.web.desk import THEME, Desk, Refused
+from pramana.show.web.desk import Desk, Refused
 from pramana.show.web.forms import Form, number
 from pramana.show.web.markup import Child, Column, Safe, join, link, tag, tiles
+from pramana.show.web.plain import THEME
 
 SECTIONS = (
     ("/settings", "Overview"),
@@ -159,7 +160,6 @@ async def server(desk: Desk) -> None:
                     "this machine alone" if found["forThisMachineAlone"] else "everybody with a token",
                     None if found["tokensRequired"] else "no tokens are needed",
                 ),
-                ("Runs", "carried out here" if found["runsHere"] else "left to another process", None),
             ]
         )
     )

@@ -7,14 +7,14 @@ token of any request is, by the gate, which also counts who tries too many.
 from typing import Literal
 
 import nicegui
-from nicegui import ui
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pramana.show.api.gate import COOKIE
-from pramana.show.web import frame, parts
+from pramana.show.api.serving import who
 from pramana.show.web.desk import Desk, Refused, address
 from pramana.show.web.markup import tag
+from pramana.show.web.plain import plain
 
 LASTS_S = 30 * 24 * 3600
 """How long a browser keeps a token; whoever revokes it ends it at once."""
@@ -28,36 +28,43 @@ _SAID: dict[Why, str] = {
 }
 
 
-@ui.page("/sign-in", title="Sign in · Pramana")
-async def sign_in(request: Request) -> Response | None:
+@nicegui.app.get("/sign-in", include_in_schema=False)
+async def sign_in(request: Request) -> Response:
     """Ask for a token."""
-    desk, to = Desk(request), _within(request.query_params.get("to"))
-    if desk.who.role is not None:
+    to = _within(request.query_params.get("to"))
+    if who(request).role is not None:
         return RedirectResponse(to, 303)
     why = _SAID.get(request.query_params.get("why"))  # type: ignore[call-overload] # whatever an address says
-    frame.themed(desk)
-    with ui.element("main").classes("main narrow").props("id=main"), parts.box("card stack"):
-        parts.show(tag("h1", "Sign in to Pramana"))
-        if why:
-            with parts.box("warn trouble", role="alert"):
-                parts.paragraph(why)
-        with ui.element("form").props('method=post action="/sign-in"').classes("stack"):
-            parts.show(tag("label", "Your token", for_="token"))
-            ui.element("input").props(
-                "id=token name=token type=password required autofocus autocomplete=current-password spellcheck=false"
-            )
-            # A name that nobody fills in, by which password managers keep the token.
-            named = ui.element("input").classes("visually-hidden").props("name=username autocomplete=username")
-            named.props('tabindex=-1 aria-hidden=true value="Pramana"')
-            ui.element("input").props("type=hidden name=to").props["value"] = to
-            with parts.box("row"):
-                parts.native_button("Sign in")
-        parts.paragraph(
-            "This server asks who you are. An administrator makes a token for you in Settings, or on its machine:",
-            quiet=True,
-        )
-        parts.show(tag("p", tag("code", "pramana token create NAME --role editor", class_="mono")))
-    return None
+    form = tag(
+        "form",
+        tag("label", "Your token", for_="token"),
+        tag(
+            "input", id="token", name="token", type="password", required=True, autofocus=True,
+            autocomplete="current-password", spellcheck="false",
+        ),
+        # A name that nobody fills in, by which password managers keep the token.
+        tag(
+            "input", class_="visually-hidden", name="username", autocomplete="username", tabindex=-1,
+            aria_hidden="true", value="Pramana",
+        ),
+        tag("input", type="hidden", name="to", value=to),
+        tag("div", tag("button", "Sign in", type="submit", class_="native primary"), class_="row"),
+        method="post", action="/sign-in", class_="stack",
+    )  # fmt: skip
+    told = "This server asks who you are. An administrator makes a token for you in Settings, or on its machine:"
+    return plain(
+        request,
+        "Sign in",
+        tag(
+            "div",
+            tag("h1", "Sign in to Pramana"),
+            tag("div", tag("p", why), class_="warn trouble", role="alert") if why else None,
+            form,
+            tag("p", told, class_="quiet"),
+            tag("p", tag("code", "pramana token create NAME --role editor", class_="mono")),
+            class_="card stack",
+        ),
+    )
 
 
 @nicegui.app.post("/sign-in", include_in_schema=False)

@@ -3,6 +3,7 @@
 Text is set in the system's own fonts: nothing is fetched. Pages use these classes and none of a framework's.
 """
 
+from functools import cache
 from pathlib import Path
 
 from nicegui import app, ui
@@ -19,9 +20,15 @@ _THEMES = (
 )
 
 
+@cache
+def css() -> str:
+    """Return the classes of all pages."""
+    return Path(__file__).with_name("workbench.css").read_text(encoding="utf-8")
+
+
 def install() -> None:
     """Give every page its looks."""
-    ui.add_css(_THEMES + Path(__file__).with_name("workbench.css").read_text(encoding="utf-8"), shared=True)
+    ui.add_css(_THEMES + css(), shared=True)
     app.config.quasar_config["loadingBar"]["skipHijack"] = True  # a bar nobody named, for requests that no page makes
     app.colors(
         primary=LIGHT["accent"],

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from nicegui import ui
 
@@ -90,7 +91,7 @@ def _page_of(version: str) -> str:
 @frame.page("/suites/{version}", "Suite")
 async def suite(desk: Desk) -> None:
     """Show what a version holds, and the cases of one of its tiers."""
-    found = (await desk.get(f"/api/suites/{desk.path['version']}")).data
+    found = (await desk.get(f"/api/suites/{quote(desk.path['version'], safe='')}")).data
     version, tiers = found["version"], found["tiers"]
     frame.titled(f"Suite {version}")
     about = tag("span", ORIGINS[found["origin"]], *([", ", when(found["createdAt"])] if found["createdAt"] else []))

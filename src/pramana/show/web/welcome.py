@@ -5,6 +5,7 @@ What is missing for it is downloaded first, with a bar to watch.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from nicegui import ui
@@ -61,8 +62,12 @@ def _bar(words: str, share: float) -> Safe:
 
 
 async def brought(desk: Desk, weights: Data, tell: Callable[[str, float | None], None]) -> None:
-    """Bring weights here, and tell how far that is; whoever pulls the same meanwhile watches the same download."""
-    found = weights
+    """Bring weights here, and tell how far that is; whoever pulls the same meanwhile watches the same download.
+
+    The download goes on without the page; to look at it does not.
+    """
+    found, gone = weights, asyncio.Event()
+    ui.context.client.on_delete(gone.set)
     if not _is_under_way(found):
         found = (await desk.post(f"/api/weights/{weights['name']}/pull")).data
     while not found["present"]:
@@ -73,7 +78,11 @@ async def brought(desk: Desk, weights: Data, tell: Callable[[str, float | None],
         done, total = pull["doneBytes"], max(1, pull["totalBytes"])
         doing = "Downloading" if pull["phase"] == "download" else "Unpacking"
         tell(f"{doing} {found['title']}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB", done / total)
-        await asyncio.sleep(LOOK_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await gone.wait()
+        if gone.is_set():
+            raise Failed("The page was closed meanwhile.")
         found = next(each for each in (await desk.get("/api/weights")).data if each["name"] == weights["name"])
 
 
@@ -120,9 +129,8 @@ class Welcome:
         self.busy = False
         """Whether something was begun here that should not be swept away."""
 
-    async def show(self) -> None:
-        found = (await self._desk.get("/api/weights")).data
-        missing = [each for each in found if each["models"] and not each["present"]]
+    def show(self, weights: list[Data]) -> None:
+        missing = [each for each in weights if each["models"] and not each["present"]]
         with parts.box("stack wide"):
             self._show(sum(each["downloadBytes"] for each in missing))
 
@@ -218,7 +226,11 @@ class Welcome:
             if name in ("result", "finished", "deleted") and not ended.done():
                 ended.set_result(None)
 
-        self._desk.follow(run, 0, heard)
+        def unheard() -> None:  # the page was closed, the token revoked; where something broke, they read this
+            if not ended.done():
+                ended.set_exception(Failed(f"The call is not followed any more. See its run, {run}."))
+
+        self._desk.follow(run, 0, heard, unheard)
         await ended
         results = (await self._desk.get(f"/api/runs/{run}/results")).data
         if not results:

@@ -21,6 +21,8 @@ SETTLED_S = 0.3
 """How long nothing is typed before it is checked."""
 LONGEST = 250_000
 """Characters of a document here: a message from a browser may have a megabyte, and a character three bytes or more."""
+MOST_TOLD = 200
+"""Of what is wrong, below the editor; its lines are marked all."""
 _SCRIPT = Path(__file__).with_name("yaml_editor.js").read_text(encoding="utf-8")
 _GO = """(event) => {
   const found = event.target.closest("button[data-line]");
@@ -67,7 +69,7 @@ class YamlEditor:
         text: str,
         heard: Callable[[Checked], Awaitable[None]],
         *,
-        also: Callable[[Checked], list[dict[str, Any]]] = lambda _: [],
+        also: Callable[[Checked], Awaitable[list[dict[str, Any]]]] | None = None,
         touched: Callable[[], None] = lambda: None,
         may_be_empty: bool = False,
     ) -> None:
@@ -131,7 +133,8 @@ class YamlEditor:
         if self._may_be_empty and not text.strip():
             return Checked(text)
         found = await check(self._desk, text)
-        return Checked(text, [*found.problems, *self._also(found)], found.read)
+        also = await self._also(found) if self._also else []
+        return Checked(text, [*found.problems, *also], found.read)
 
     def show(self, found: Checked) -> None:
         """Mark what is wrong, and tell it below."""
@@ -142,11 +145,19 @@ class YamlEditor:
         ]
         self._box.client.run_javascript(f"pramanaEditor.mark({self._box.id}, {json.dumps(marks)})")
         self._summary.set_content(_summary(found))
-        self._list.set_content(listed(found.problems))
+        more = len(found.problems) - MOST_TOLD
+        told = [
+            listed(found.problems[:MOST_TOLD]),
+            tag("p", f"and {more:,} more", class_="quiet") if more > 0 else None,
+        ]
+        self._list.set_content(join(told))
 
     async def _typed(self) -> None:
         if self._puts:  # nobody has typed: it was put, and is being checked
             self._puts -= 1
+            return
+        if len(self._box.value or "") > LONGEST:  # no browser of ours sends so much
+            await self.put(self.kept)
             return
         self._touched()
         self._turn += 1

@@ -1,0 +1,79 @@
+"""The sockets of pages: each takes part only in pages of the same person, and what is malformed is dropped unheard.
+
+NiceGUI knows a page by its id alone, which nobody can guess. That an id may be read in a proxy's log is reason enough
+not to leave it at that: whoever speaks for a page must have opened it, by the token that they show.
+"""
+
+from collections.abc import Callable
+from inspect import isawaitable
+from typing import Any
+from urllib.parse import parse_qs
+
+from nicegui import Client, app, core
+from socketio.exceptions import ConnectionRefusedError as Turned
+from starlette.types import Scope
+
+from pramana.show.api.serving import STRANGER, Who
+
+LONGEST_TAB = 100
+"""Characters of a tab's id; a browser's has 36."""
+TAB_LASTS_S = 600.0
+_UPLOAD = "/_nicegui/client/"
+
+
+def install() -> None:
+    """Put the rule before what NiceGUI does with messages."""
+    app.storage.max_tab_storage_age = TAB_LASTS_S
+    core.sio.eio.cors_allowed_origins = []
+    handlers: dict[str, Callable[..., Any]] = core.sio.handlers["/"]
+    for name in ("event", "javascript_response", "ack", "handshake"):
+        handlers[name] = _spoken(handlers[name])
+    handlers["connect"] = _opened(handlers["connect"])
+    handlers["log"] = lambda *_: None  # a browser writes nothing into the log of a server
+
+
+def may_upload(scope: Scope) -> bool:
+    """Tell whether a request that brings a file to a page comes from whoever opened the page."""
+    path: str = scope["path"]
+    if not path.startswith(_UPLOAD):
+        return True
+    return _is_theirs(path.removeprefix(_UPLOAD).partition("/")[0], scope)
+
+
+def _opened(connect: Callable[..., Any]) -> Callable[..., Any]:
+    async def handled(sid: str, environ: dict[str, Any], *more: Any) -> None:
+        query = {name: values[0] for name, values in parse_qs(environ.get("QUERY_STRING", "")).items()}
+        fits = len(query.get("tab_id", "")) <= LONGEST_TAB
+        if "client_id" in query and not (fits and _is_theirs(query["client_id"], environ["asgi.scope"])):
+            raise Turned("this page is not yours")
+        await connect(sid, environ, *more)
+
+    return handled
+
+
+def _spoken(handle: Callable[..., Any]) -> Callable[..., Any]:
+    async def handled(sid: str, message: Any = None) -> Any:
+        if not isinstance(message, dict) or len(str(message.get("tab_id", ""))) > LONGEST_TAB:
+            return False
+        environ = core.sio.get_environ(sid)
+        if environ is None or not _is_theirs(message.get("client_id"), environ["asgi.scope"]):
+            return False
+        try:
+            found = handle(sid, message)
+            return await found if isawaitable(found) else found
+        except (KeyError, TypeError, ValueError, AttributeError):  # no browser of ours has written it
+            return False
+
+    return handled
+
+
+def _is_theirs(client_id: Any, scope: Scope) -> bool:
+    client = Client.instances.get(client_id) if isinstance(client_id, str) else None
+    if client is None or client.request is None:
+        return True  # there is no such page, and nothing is done
+    return _who(scope).token_id == _who(client.request.scope).token_id
+
+
+def _who(scope: Any) -> Who:
+    found: Who = scope.get("pramana.who", STRANGER)
+    return found

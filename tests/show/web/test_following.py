@@ -1,0 +1,155 @@
+"""What a page is told while it is open: it hears again after a refusal, keeps what is newer, and ends when it closes."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+from pramana.show.web import run as page
+from pramana.show.web import welcome
+from pramana.show.web.desk import Answer, Refused
+
+RUN: dict[str, Any] = {
+    "id": "r1", "status": "running", "stored": 1, "expected": 10, "cancelRequested": False, "summary": None,
+    "aggregates": None, "models": ["m"], "variants": ["text"], "repeats": 1,
+}  # fmt: skip
+AWAY = Refused(503, "the store is away", "unavailable", [])
+
+
+class Desk:
+    """Answers as it is told, and keeps who listens."""
+
+    address = "/runs/r1"
+
+    def __init__(self) -> None:
+        self.refused: Refused | None = None
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.heard: list[tuple[Any, Any]] = []
+        self.asked = 0
+
+    async def get(self, path: str, **_: Any) -> Answer:
+        self.asked += 1
+        await asyncio.sleep(0)
+        if self.refused:
+            raise self.refused
+        if path.endswith("/results"):
+            return Answer(200, [], {"totalPages": 1})
+        if path == "/api/weights":
+            return Answer(200, [WEIGHTS], {})
+        found = {**RUN, "summary": {"overall": "new"}, "aggregates": {}}
+        self.meanwhile()
+        return Answer(200, found, {})
+
+    def follow(self, _run: str, _after: int, then: Any, over: Any = None) -> None:
+        self.heard.append((then, over))
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def timer(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
+    made = MagicMock()
+    monkeypatch.setattr("nicegui.ui.timer", made)
+    return made
+
+
+@pytest.fixture
+def shown(desk: Desk, timer: MagicMock, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The page of a run, without a browser."""
+    del timer
+    found: Any = page._Shown(desk, dict(RUN), [])  # type: ignore[arg-type]
+    for name in ("_all", "_about", "_summary", "_progress", "_newest", "_timer"):
+        setattr(found, name, MagicMock())
+    found._all.is_deleted = False
+    monkeypatch.setattr(page, "amounts", lambda *_: "drawn")
+    return found
+
+
+def test_one_refusal_does_not_end_following(desk: Desk, shown: Any, timer: MagicMock) -> None:
+    desk.refused = AWAY
+    asyncio.run(shown._follow())
+    assert not desk.heard
+    desk.refused = None
+    later = timer.call_args.args[1]
+    asyncio.run(later())
+    assert len(desk.heard) == 1
+
+
+def test_a_listener_that_breaks_is_replaced_and_an_older_one_is_not_missed(
+    desk: Desk, shown: Any, timer: MagicMock
+) -> None:
+    asyncio.run(shown._follow())
+    (_, over), *_ = desk.heard
+    over()
+    asyncio.run(timer.call_args.args[1]())
+    assert len(desk.heard) == 2
+    timer.reset_mock()
+    over()
+    asyncio.run(shown._follow())
+    assert len(desk.heard) == 2, "the newer one listens still"
+    shown._all.is_deleted = True
+    desk.heard[1][1]()
+    timer.assert_not_called()
+
+
+def test_two_who_begin_to_follow_at_once_are_one(desk: Desk, shown: Any) -> None:
+    async def both() -> None:
+        await asyncio.gather(shown._follow(), shown._follow())
+
+    asyncio.run(both())
+    assert len(desk.heard) == 1
+
+
+def test_a_summary_never_takes_the_place_of_what_was_told_meanwhile(desk: Desk, shown: Any) -> None:
+    newer = {"stored": 10, "status": "stopped", "cancelRequested": True}
+    desk.meanwhile = lambda: shown._learn(newer)
+    asyncio.run(shown._sum_up())
+    assert {name: shown._run[name] for name in newer} == newer
+    assert shown._run["summary"] == {"overall": "new"}
+    desk.meanwhile = lambda: None
+    asyncio.run(shown._sum_up())
+    assert shown._run["stored"] == 1, "what nobody has told since is taken as it is read"
+
+
+# ── The first run ──
+
+WEIGHTS = {"name": "w", "title": "W", "present": False,
+           "pull": {"status": "running", "phase": "download", "doneBytes": 1, "totalBytes": 2}}  # fmt: skip
+
+
+def test_a_download_is_not_looked_at_when_the_page_is_gone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers: list[Callable[[], None]] = []
+    client = SimpleNamespace(on_delete=handlers.append)
+    monkeypatch.setattr(welcome, "ui", SimpleNamespace(context=SimpleNamespace(client=client)))
+    monkeypatch.setattr(welcome, "LOOK_S", 0.01)
+
+    async def watched() -> None:
+        told = asyncio.Event()
+        watching = welcome.brought(desk, WEIGHTS, lambda *_: told.set())  # type: ignore[arg-type]
+        looking = asyncio.create_task(watching)
+        await told.wait()
+        for each in handlers:
+            each()
+        with pytest.raises(welcome.Failed):
+            await asyncio.wait_for(looking, 5)
+
+    asyncio.run(watched())
+
+
+def test_nobody_waits_for_a_call_that_is_not_followed_any_more(desk: Desk) -> None:
+    async def waited() -> None:
+        waiting = asyncio.create_task(welcome.Welcome(desk)._over("r1"))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        over = desk.heard[0][1]
+        over()
+        over()
+        with pytest.raises(welcome.Failed, match="See its run, r1"):
+            await asyncio.wait_for(waiting, 5)
+
+    asyncio.run(waited())
