@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, e
 from ..api.served import Client, program
 
 WIDE, NARROW = 1600, 360
-expect.set_options(timeout=15_000)
+expect.set_options(timeout=30_000)  # two cores that run other tests beside may be slow
 
 
 @dataclass
