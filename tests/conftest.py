@@ -55,8 +55,8 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Pages come last: a browser keeps both cores busy, and tests beside it would measure that."""
-    items.sort(key=lambda item: "tests/show/web/" in item.nodeid)
+    """The clock is proven first, and pages come last: a browser keeps both cores busy, and times would be of that."""
+    items.sort(key=lambda item: 2 if "tests/show/web/" in item.nodeid else "test_selftest" not in item.nodeid)
 
 
 def pytest_configure(config: pytest.Config) -> None:
