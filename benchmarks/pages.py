@@ -66,10 +66,11 @@ def main() -> int:
 
 
 def _case(number: int) -> str:
-    facets = {"category": ("coding", "facts", "safety")[number % 3], "difficulty": "easy", "tags": [f"t{number % 7}"]}
+    category = ("coding", "factual", "safety")[number % 3]
     line = {
-        "id": f"page-{number:06}", "input": f"Say word number {number}.", "ideal": [f"number {number}."],
-        "assertion": {"type": "contains"}, "metadata": facets,
+        "id": f"{category}-{number:06}", "category": category, "input": f"Say word number {number}.",
+        "ideal": f"number {number}.", "assertion": {"type": "contains"},
+        "metadata": {"difficulty": "easy", "tokens_est": 8, "tags": [f"t{number % 7}"]},
     }  # fmt: skip
     return json.dumps(line) + "\n"
 
