@@ -1,7 +1,8 @@
 """What a page is told while it is open: it hears again after a refusal, keeps what is newer, and ends when it closes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -11,6 +12,13 @@ import pytest
 from pramana.show.web import run as page
 from pramana.show.web import welcome
 from pramana.show.web.desk import Answer, Refused
+
+
+def apart(work: Coroutine[Any, Any, Any]) -> None:
+    """Run something in a thread of its own: in this one, Playwright's loop may be running."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, work).result()
+
 
 RUN: dict[str, Any] = {
     "id": "r1", "status": "running", "stored": 1, "expected": 10, "cancelRequested": False, "summary": None,
@@ -73,25 +81,25 @@ def shown(desk: Desk, timer: MagicMock, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_one_refusal_does_not_end_following(desk: Desk, shown: Any, timer: MagicMock) -> None:
     desk.refused = AWAY
-    asyncio.run(shown._follow())
+    apart(shown._follow())
     assert not desk.heard
     desk.refused = None
     later = timer.call_args.args[1]
-    asyncio.run(later())
+    apart(later())
     assert len(desk.heard) == 1
 
 
 def test_a_listener_that_breaks_is_replaced_and_an_older_one_is_not_missed(
     desk: Desk, shown: Any, timer: MagicMock
 ) -> None:
-    asyncio.run(shown._follow())
+    apart(shown._follow())
     (_, over), *_ = desk.heard
     over()
-    asyncio.run(timer.call_args.args[1]())
+    apart(timer.call_args.args[1]())
     assert len(desk.heard) == 2
     timer.reset_mock()
     over()
-    asyncio.run(shown._follow())
+    apart(shown._follow())
     assert len(desk.heard) == 2, "the newer one listens still"
     shown._all.is_deleted = True
     desk.heard[1][1]()
@@ -102,18 +110,18 @@ def test_two_who_begin_to_follow_at_once_are_one(desk: Desk, shown: Any) -> None
     async def both() -> None:
         await asyncio.gather(shown._follow(), shown._follow())
 
-    asyncio.run(both())
+    apart(both())
     assert len(desk.heard) == 1
 
 
 def test_a_summary_never_takes_the_place_of_what_was_told_meanwhile(desk: Desk, shown: Any) -> None:
     newer = {"stored": 10, "status": "stopped", "cancelRequested": True}
     desk.meanwhile = lambda: shown._learn(newer)
-    asyncio.run(shown._sum_up())
+    apart(shown._sum_up())
     assert {name: shown._run[name] for name in newer} == newer
     assert shown._run["summary"] == {"overall": "new"}
     desk.meanwhile = lambda: None
-    asyncio.run(shown._sum_up())
+    apart(shown._sum_up())
     assert shown._run["stored"] == 1, "what nobody has told since is taken as it is read"
 
 
@@ -139,7 +147,7 @@ def test_a_download_is_not_looked_at_when_the_page_is_gone(desk: Desk, monkeypat
         with pytest.raises(welcome.Failed):
             await asyncio.wait_for(looking, 5)
 
-    asyncio.run(watched())
+    apart(watched())
 
 
 def test_nobody_waits_for_a_call_that_is_not_followed_any_more(desk: Desk) -> None:
@@ -152,4 +160,4 @@ def test_nobody_waits_for_a_call_that_is_not_followed_any_more(desk: Desk) -> No
         with pytest.raises(welcome.Failed, match="See its run, r1"):
             await asyncio.wait_for(waiting, 5)
 
-    asyncio.run(waited())
+    apart(waited())
