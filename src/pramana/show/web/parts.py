@@ -97,10 +97,8 @@ def link_button(words: str, to: str, kind: Kind = "") -> None:
 
 
 def tell(words: str, kind: Literal["positive", "negative", "warning", "info"] = "info") -> None:
-    """Say something that passes: read out at once, gone after some seconds, refusals after more."""
-    ui.notify(
-        words, type=kind, position="bottom", timeout=10_000 if kind == "negative" else 4_000, close_button="Close"
-    )
+    """Say something that passes: read out at once, gone after ten seconds."""
+    ui.notify(words, type=kind, position="bottom", timeout=10_000, close_button="Close")
 
 
 def sentence(error: Refused) -> str:
