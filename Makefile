@@ -56,7 +56,7 @@ reference: setup-test  ## write docs/cli.md and docs/claims.md again from the pr
 	$(BIN)/python docs/reference.py
 
 screenshots: setup-test system  ## take the pictures of docs/workbench.md anew
-	$(BIN)/python docs/screenshots.py
+	$(BIN)/python -m docs.screenshots
 
 lock: setup-test ## write both locks again from pyproject.toml; no host is named in them, so mirrors work
 	$(COMPILE) --extra local --extra voice --group build --group weights pyproject.toml -o requirements/run.txt $(LOCK_ARGS)

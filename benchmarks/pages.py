@@ -8,7 +8,6 @@ the many are copies of a hundred real ones, made by SQL: synthetic.
 
 import json
 import os
-import re
 import shutil
 import sqlite3
 import statistics
@@ -16,11 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
+
+from benchmarks.served import server
 
 LOADS = 9
 FEW_RUNS, MANY_RUNS = 100, 10_000
@@ -43,7 +43,11 @@ def main() -> int:
             suite.write_text("".join(_case(number) for number in range(count)), encoding="utf-8")
             _pramana(many, "run", str(suite), "--model", "fake:echo", "--quiet")
             runs[count] = json.loads(_pramana(many, "runs", "--json"))[0]["id"]
-        with _serving(few) as small, _serving(many) as large, sync_playwright() as playwright:
+        with (
+            server(PRAMANA_HOME=str(few)) as small,
+            server(PRAMANA_HOME=str(many)) as large,
+            sync_playwright() as playwright,
+        ):
             browser = playwright.chromium.launch(
                 executable_path=shutil.which("chromium") or shutil.which("chromium-browser"),
                 args=["--no-sandbox", "--disable-gpu"],
@@ -108,21 +112,6 @@ def _copy_runs(store: Path, times: int) -> None:
                 given = ", ".join(anew.get(name, f'"{name}"') for name in names)
                 connection.execute(f"INSERT INTO {table} ({wanted}) SELECT {given} FROM {table} WHERE {limit}")  # noqa: S608
     connection.close()
-
-
-@contextmanager
-def _serving(home: Path) -> Iterator[str]:
-    environment = {**os.environ, "PRAMANA_HOME": str(home)}  # noqa: TID251 - a child gets what a child gets
-    command = [sys.executable, "-m", "pramana", "serve", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as started:
-        assert started.stdout  # noqa: S101 - it is a pipe
-        try:
-            found = re.search(r"http://[^\s,]+:\d+", started.stdout.readline())
-            if not found:
-                sys.exit("the server did not start")
-            yield found[0]
-        finally:
-            started.terminate()
 
 
 def _in_turns(page: Page, addresses: Sequence[str], last: str) -> list[float]:

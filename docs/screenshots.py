@@ -1,18 +1,15 @@
 """Take the pictures of docs/workbench.md anew: its flows, walked in Chromium, in both widths and both themes.
 
-    python docs/screenshots.py            # or: make screenshots
+    python -m docs.screenshots            # or: make screenshots
 
 Each view gets a server of its own with an empty store; the embedded models answer for real. The provider is a loopback
 server that speaks OpenAI's wire format. Pictures go to docs/pictures/NAME-WIDTH-THEME.png.
 """
 
 import asyncio
-import os
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +17,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from benchmarks.served import server
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
@@ -182,23 +180,6 @@ def ask(walk: Walk, path: str, body: Any) -> Any:
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    """Start `pramana serve` with an empty store."""
-    with tempfile.TemporaryDirectory(prefix="pramana-pictures-") as home:
-        environment = {**os.environ, "PRAMANA_HOME": home}  # noqa: TID251 - a child gets what a child gets
-        command = [sys.executable, "-m", "pramana", "serve", "--port", "0"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as started:
-            assert started.stdout  # noqa: S101 - it is a pipe
-            try:
-                found = re.search(r"http://[^\s,]+:\d+", started.stdout.readline())
-                if not found:
-                    sys.exit("the server did not start")
-                yield found[0]
-            finally:
-                started.terminate()
-
-
-@contextmanager
 def loopback() -> Iterator[str]:
     """Speak OpenAI's wire format on a free port, and know one key."""
     from pramana.providers.loopback import Loopback
@@ -240,9 +221,9 @@ def main() -> None:
                     color_scheme=theme,
                     permissions=["clipboard-read", "clipboard-write"],
                 )
-                with serving() as url:
+                with server() as url:
                     first_run(Walk(context.new_page(), url, width, theme))
-                with serving() as url:
+                with server() as url:
                     walk = Walk(context.new_page(), url, width, theme)
                     call(walk)
                     scenarios(walk)

@@ -167,7 +167,7 @@ def program(*options: str, **environment: str) -> Iterator[Program]:
         said = process.stdout.readline()
         found = re.search(r"http://\S+:\d+", said)
         assert found, said + process.stdout.read()
-        yield Program(process, Client(found[0].rstrip(",:.")))
+        yield Program(process, Client(found[0]))
     finally:
         if process.poll() is None:
             process.terminate()

@@ -12,7 +12,7 @@ from nicegui import ui
 from pramana.show.figures import percent, printable
 from pramana.show.web import parts
 from pramana.show.web.desk import Desk, Refused, address
-from pramana.show.web.runs import UNDER_WAY
+from pramana.store.queue import UNDER_WAY
 
 RECENT = 50
 """Runs to choose from."""

@@ -13,7 +13,7 @@ from pramana.show.web.choosing import Run, chooser, one_run
 from pramana.show.web.contrast import asked_differently, flip_line, left_out, measured, opened, sides, verdict
 from pramana.show.web.desk import Desk, Refused
 from pramana.show.web.markup import foreign, pager, tag
-from pramana.show.web.runs import UNDER_WAY
+from pramana.store.queue import UNDER_WAY
 
 FLIPS = 20
 """Cases that changed on one page."""

@@ -20,7 +20,8 @@ from pramana.show.web.desk import Desk, Refused, address
 from pramana.show.web.markup import Safe, foreign, join, link, tag, when
 from pramana.show.web.run_results import PAGE_SIZE, again, filters, pages, plan, rows, table_of
 from pramana.show.web.run_summary import amounts, ended_so
-from pramana.show.web.runs import UNDER_WAY, standing
+from pramana.show.web.runs import standing
+from pramana.store.queue import UNDER_WAY
 
 EXPORTS = {"json": "JSON", "csv": "CSV", "junit": "JUnit", "markdown": "Markdown", "html": "HTML"}
 TICK_S, SUMMED_S, PATIENCE_S, AGAIN_S = 0.5, 2.0, 0.25, 5.0

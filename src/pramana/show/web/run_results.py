@@ -12,7 +12,7 @@ from pramana.show.selection import MARK
 from pramana.show.web import parts
 from pramana.show.web.desk import Desk, address
 from pramana.show.web.markup import Child, Column, Safe, block, foreign, join, link, outcome, pager, table, tag
-from pramana.show.web.runs import UNDER_WAY
+from pramana.store.queue import UNDER_WAY
 
 PAGE_SIZE = 50
 SHOWN = 300

@@ -28,7 +28,7 @@ from pramana.show.web.markup import (
     tag,
     tiles,
 )
-from pramana.show.web.runs import UNDER_WAY
+from pramana.store.queue import UNDER_WAY
 
 DIMENSIONS = {
     "category": "Category",

@@ -14,13 +14,13 @@ from pramana.show.web import frame, parts
 from pramana.show.web.desk import Answer, Desk, Refused, address
 from pramana.show.web.markup import Safe, foreign, join, link, outcome, pager, rate_bar, rate_text, tag, when
 from pramana.show.web.names import suggest
+from pramana.store.queue import UNDER_WAY
 
 PAGE_SIZE = 50
 LOOK_S = 1.0
 """How often the list is read again while something on it is under way."""
 TYPED_MS = 400
 """After so long without a key, what was typed is looked for."""
-UNDER_WAY = ("queued", "running")
 STATUSES: Mapping[str, tuple[str, str]] = {
     "queued": ("…", ""),
     "running": ("▸", "running"),
