@@ -40,17 +40,9 @@ def test_an_empty_store_offers_two_ways_to_begin(bench: Bench, axe: Callable[[Pa
 
 
 def test_the_embedded_model_answers_within_a_reply_and_five_seconds(browser: Browser, tmp_path: Path) -> None:
-    """From the click to the first result on the run's page, of a server that has asked nobody before.
-
-    The best of three counts: whatever else this machine does is not what is measured.
-    """
-    beyond = []
-    for number in range(3):
-        with fresh(browser, tmp_path / str(number)) as bench:
-            beyond.append(first_result_s(bench))
-        if beyond[-1] < 5:
-            return
-    pytest.fail(f"beyond one reply it took {beyond} s")
+    """From the click to the first result on the run's page, of a server that has asked nobody before."""
+    with fresh(browser, tmp_path) as bench:
+        assert first_result_s(bench) < 5
 
 
 def first_result_s(bench: Bench) -> float:

@@ -167,6 +167,12 @@ def test_a_folder_is_searched_to_the_bottom_and_other_files_are_named(clean: Ben
     press_import(page)
     expect(page.get_by_text("3 scenarios are new")).to_be_visible()
     assert ids_of(clean) == ["a", "e697a5e69cac", "pasted"]
+    paste(page, "\n")
+    page.wait_for_timeout(1000)  # an editor without a document is looked at again, and what was done stays said
+    expect(page.get_by_text("3 scenarios are new")).to_be_visible()
+    paste(page, document("next"))
+    expect(page.get_by_text("1 scenario would be new")).to_be_visible()
+    expect(page.get_by_text("3 scenarios are new")).to_have_count(0)
     assert clean.client.get("/api/scenarios/e697a5e69cac").data["prompt"] == "予約をお願いします"
     assert page.evaluate("window.hacked") is None
 

@@ -62,6 +62,8 @@ class _Importing:
         self._left_out: Sequence[tuple[str, str]] = ()
         """Of the last choice: names, and why."""
         self._mode = "skip"
+        self._done = _nothing()
+        """What was imported last; it stays until something is brought again."""
         self._turn = self._listing = 0
 
     async def begin(self) -> None:
@@ -199,7 +201,8 @@ class _Importing:
     async def _what_would_change(self) -> Safe:
         documents = self._all()
         if not documents:
-            return _nothing()
+            return self._done
+        self._done = _nothing()
         found = await looked_through(documents)
         if wrong := [document.name for document, problems in found if any(map(is_error, problems))]:
             named = join([*(foreign(each) for each in wrong[:10]), *(["…"] if len(wrong) > 10 else [])], ", ")
@@ -244,9 +247,9 @@ class _Importing:
             raise
         self._documents, self._left_out = [], ()
         self._in_hand = self._pasted = Document(PASTED, Checked(""))
+        self._done = _done(done)
         self._editor.keep("")
         await self._editor.put("")
-        self._preview.set_content(_done(done))
         parts.tell("Imported", "positive")
 
 
