@@ -3,15 +3,18 @@
     python -m docs.screenshots            # or: make screenshots
 
 Each view gets a server of its own with an empty store; the embedded models answer for real. The provider is a loopback
-server that speaks OpenAI's wire format. Pictures go to docs/pictures/NAME-WIDTH-THEME.png.
+server that speaks OpenAI's wire format; what it answers is ours, and so is that it gets worse. Pictures go to
+docs/pictures/NAME-WIDTH-THEME.png.
 """
 
 import asyncio
+import json
 import re
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -23,7 +26,8 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 Theme = Literal["light", "dark"]
 WIDTHS = (1600, 360)
-PICTURES = Path(__file__).parent / "pictures"
+ROOT = Path(__file__).parent.parent
+PICTURES = ROOT / "docs" / "pictures"
 TALLEST, COLOURS = 1600, 64
 MISTAKEN = """scenarios:
   - id: lost-umbrella
@@ -116,16 +120,21 @@ def scenarios(walk: Walk) -> None:
     walk.picture("editor")
 
 
-def compare(walk: Walk) -> None:
-    """Ask two models the same, and compare them; then everything that lists runs."""
+def compare(walk: Walk, assistant: "Assistant") -> None:
+    """Ask one model the same three times, which gets worse before the third, and compare; then all that lists runs."""
+    registered = {"id": "assistant", "kind": "compatible", "baseUrl": assistant.url, "apiKey": KEY}
+    ask(walk, "/api/providers", registered)
     runs = []
-    for model in ("fake:latency=0.05,fixed=Ben tungsten 16:00", "fake:latency=0.1,echo", "fake:fixed=<b>tungsten</b>"):
-        body = {"suite": "v1.0", "tier": "comprehensive", "models": [model]}
+    for share in (0.92, 0.92, 0.68):
+        assistant.share = share
+        body = {"suite": "v1.0", "tier": "comprehensive", "models": ["assistant:loopback-large"]}
         runs.append(ask(walk, "/api/runs", body)["id"])
-    for run in runs:
-        page = walk.go(f"/runs/{run}")
+        page = walk.go(f"/runs/{runs[-1]}")
         expect(page.get_by_text("finished").first).to_be_visible(timeout=120_000)
-    walk.go(f"/compare?base={runs[0]}&new={runs[1]}")
+    runs.append(ask(walk, "/api/runs", {"suite": "v1.0", "tier": "cheap", "models": ["local"]})["id"])
+    page = walk.go(f"/runs/{runs[-1]}")
+    expect(page.get_by_text("finished").first).to_be_visible(timeout=240_000)
+    walk.go(f"/compare?base={runs[1]}&new={runs[2]}")
     expect(page.locator("details").first).to_be_visible()
     walk.picture("compare")
     walk.go("/runs")
@@ -179,19 +188,44 @@ def ask(walk: Walk, path: str, body: Any) -> Any:
 # ── Servers ──
 
 
+class Assistant:
+    """What stands behind the loopback server: it knows the right answers of the suite, and gives a share of them."""
+
+    def __init__(self) -> None:
+        def read(path: Path) -> list[dict[str, Any]]:
+            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+        answers = {each["id"]: each for each in read(ROOT / "tests" / "suites" / "answers.jsonl")}
+        cases = read(ROOT / "src" / "pramana" / "suites" / "v1.0" / "comprehensive.jsonl")
+        self._known = {_last(case["input"]): (case["id"], answers.get(case["id"])) for case in cases}
+        self.share, self.url = 1.0, ""
+
+    def __call__(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """Answer a case; whatever else is asked comes from a judge."""
+        name, answer = self._known.get(_last(messages), ("", None))
+        if not name:
+            return "The answer does what was asked.\nYES"
+        knows = zlib.crc32(name.encode()) % 1000 < 1000 * self.share
+        return str(answer["right" if knows else "wrong"][0]) if answer else "I think so."
+
+
+def _last(messages: Any) -> str:
+    return messages if isinstance(messages, str) else str(messages[-1]["content"])
+
+
 @contextmanager
-def loopback() -> Iterator[str]:
+def loopback() -> Iterator[Assistant]:
     """Speak OpenAI's wire format on a free port, and know one key."""
     from pramana.providers.loopback import Loopback
     from pramana.providers.loopback.openai import OpenAIWire
 
-    loop, told, url = asyncio.new_event_loop(), threading.Event(), ""
+    assistant = Assistant()
+    loop, told = asyncio.new_event_loop(), threading.Event()
     stop = asyncio.Event()
 
     async def work() -> None:
-        nonlocal url
-        async with Loopback(OpenAIWire(key=KEY)) as server:
-            url = server.url
+        async with Loopback(OpenAIWire(assistant, key=KEY), latency_s=0.05, pace_s=0.02) as server:
+            assistant.url = server.url
             told.set()
             await stop.wait()
 
@@ -199,7 +233,7 @@ def loopback() -> Iterator[str]:
     thread.start()
     told.wait(30)
     try:
-        yield url
+        yield assistant
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
@@ -209,7 +243,7 @@ def main() -> None:
     """Walk everything, four times."""
     PICTURES.mkdir(exist_ok=True)
     browser_path = shutil.which("chromium") or shutil.which("chromium-browser")
-    with sync_playwright() as playwright, loopback() as openai_url:
+    with sync_playwright() as playwright, loopback() as assistant:
         browser = playwright.chromium.launch(
             executable_path=browser_path,
             args=["--no-sandbox", "--disable-gpu", "--autoplay-policy=no-user-gesture-required"],
@@ -227,8 +261,8 @@ def main() -> None:
                     walk = Walk(context.new_page(), url, width, theme)
                     call(walk)
                     scenarios(walk)
-                    compare(walk)
-                    provider(walk, openai_url)
+                    compare(walk, assistant)
+                    provider(walk, assistant.url)
                     sign_in(walk)
                 context.close()
         browser.close()

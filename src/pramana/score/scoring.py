@@ -19,8 +19,8 @@ from pramana.score.rubric import score_by_rubric
 LONG_OUTPUT = 50_000
 """Characters from which on an offline assertion may take over a millisecond, and so leaves the event loop."""
 NEED_A_MODEL = ("llm_judge", "semantic_similarity")
-NO_JUDGE = "the embedded model is a subject, never a judge; name a judge with --judge"
-NOT_WRITTEN_TO = "a voice agent is called and cannot judge; name a judge with --judge"
+NO_JUDGE = "the embedded model is a subject, never a judge; name another model as judge"
+NOT_WRITTEN_TO = "a voice agent is called and cannot judge; name a model as judge"
 
 
 def _name(case: Case) -> str:

@@ -4,6 +4,7 @@ Every page, table and export takes its words from here, so that one number reads
 called unknown, and nothing is rounded up to all or down to none.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -52,6 +53,29 @@ def percent(share: float | None) -> str:
     if 0.9995 <= share < 1:
         return "> 99.9 %"
     return f"{share:.0%}".replace("%", " %") if share in (0, 1) else f"{share * 100:.1f} %"
+
+
+def points(share: float) -> str:
+    """Return a difference of shares, with its sign.
+
+    >>> points(-0.2), points(0.0001), points(0.125)
+    ('-20.0 points', '0.0 points', '+12.5 points')
+    """
+    rounded = round(share * 100, 1)
+    return f"{rounded:+.1f} points" if rounded else "0.0 points"
+
+
+def later(seconds: float) -> str:
+    """Return a difference of times, with its sign.
+
+    >>> later(1.7), later(-0.0301), later(0.0), later(float("inf"))
+    ('+1.70 s', '-30 ms', '0 ms', 'no bound')
+    """
+    if math.isinf(seconds):
+        return "no bound"
+    if abs(seconds) < 0.0005:
+        return "0 ms"
+    return f"{'-' if seconds < 0 else '+'}{duration(max(abs(seconds), 0.001))}"
 
 
 def title_of(run: Run, summary: Summary) -> str:

@@ -28,7 +28,7 @@ def measured(change: "Change") -> str:
     from pramana.analyse.changes import FEWEST, TIMES
 
     timed = change.what in TIMES
-    shown, by = (_shown_time, _by_time) if timed else (_shown_rate, _by_points)
+    shown, by = (_shown_time, figures.later) if timed else (_shown_rate, figures.points)
     named = f"{change.what[0].upper()}{change.what[1:]}"
     words = ["", ""] if timed else [f" of {each:,}" for each in change.words]
     numbers = f"{named} {shown(change.base)}{words[0]} before, {shown(change.new)}{words[1]} now"
@@ -59,21 +59,3 @@ def _shown_time(given: tuple[float, float]) -> str:
 
 def _shown_rate(given: tuple[float, float]) -> str:
     return figures.rate(given[0])
-
-
-def _by_time(seconds: float) -> str:
-    """Return a difference of times, with its sign.
-
-    >>> _by_time(1.7), _by_time(-0.0301), _by_time(0.0), _by_time(float("inf"))
-    ('+1.70 s', '-30 ms', '0 ms', 'no bound')
-    """
-    if math.isinf(seconds):
-        return "no bound"
-    if abs(seconds) < 0.0005:
-        return "0 ms"
-    return f"{'-' if seconds < 0 else '+'}{figures.duration(max(abs(seconds), 0.001))}"
-
-
-def _by_points(share: float) -> str:
-    rounded = round(share * 100, 1)
-    return f"{rounded:+.1f} points" if rounded else "0.0 points"

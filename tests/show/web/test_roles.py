@@ -37,7 +37,7 @@ WITH_QUERY = (
 PRESSED = "#main button:visible, #main [role=button]:visible"
 SAID = ".q-notification, [role=alert], [role=status]"
 CHANGES = re.compile(
-    r"Delete|Revoke|Save|Add$|Make it|Set the price|Take back|Test |Cancel$|Resume|Duplicate|Restore|Start the run|"
+    r"Delete|Revoke|Save|Add$|Make it|Set the price|Remove the price|Test |Cancel$|Resume|Duplicate|Restore|Start the run|"
     r"Import all|Ask the embedded|Hear a call|Download"
 )
 """What buttons are called that change something, or cost somebody money."""

@@ -102,7 +102,7 @@ def test_search_and_filters_are_in_the_address(ferries: Bench) -> None:
     assert parse_qs(urlsplit(page.url).query) == {"text": ["TRAIN"], "tag": ["night"]}
     page.go_back()
     expect(rows(page)).to_have_count(2)
-    page.get_by_role("link", name="Take all filters away").click()
+    page.get_by_role("link", name="Clear all filters").click()
     expect(rows(page)).to_have_count(50)
 
     page.get_by_role("combobox", name="Difficulty").click()

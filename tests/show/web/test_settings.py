@@ -275,7 +275,7 @@ def test_the_first_token_is_asked_about_shown_once_and_signs_in(browser: Browser
         secret = page.get_by_label("Token, an admin’s").input_value()
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         page.get_by_role("button", name="Copy").click()
-        expect(page.get_by_role("status").filter(has_text="Copied.")).to_be_visible()
+        expect(page.get_by_role("alert").filter(has_text="Copied")).to_be_visible()
         assert page.evaluate("navigator.clipboard.readText()") == secret
         page.wait_for_timeout(6_000)  # longer than a server needs to know that everybody needs one now
         expect(page.get_by_label("Token, an admin’s")).to_have_value(secret)
@@ -331,8 +331,8 @@ def test_a_price_is_set_used_by_the_next_run_and_taken_back(bench: Bench, openai
     assert run["status"] == "finished"
     cost = next(json_values(run["summary"], "costUsd"))
     assert cost
-    page.get_by_role("button", name="Take back the price of my-vllm").click()
-    page.get_by_role("alertdialog").get_by_role("button", name="Take it back").click()
+    page.get_by_role("button", name="Remove the price of my-vllm").click()
+    page.get_by_role("alertdialog").get_by_role("button", name="Remove it").click()
     expect(row).to_contain_text("nobody: unknown")
     expect(page.get_by_text("No price is known for my-vllm")).to_be_visible()
     assert bench.client.get("/api/prices?model=my-vllm").data[0]["origin"] is None

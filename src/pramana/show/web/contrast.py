@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pramana.show.figures import duration, percent, rate
+from pramana.show.figures import duration, later, percent, points, rate
 from pramana.show.web.desk import address
 from pramana.show.web.markup import Child, Column, Safe, block, foreign, join, link, outcome, table, tag, tiles, when
-from pramana.show.web.trends import difference_line, points
+from pramana.show.web.trends import difference_line
 
 VERDICTS = {
     "regression": ("▼", "failed"),
@@ -40,8 +40,8 @@ def verdict(data: Data) -> Safe:
             tag(
                 "p",
                 "Difference of the pass rate: ",
-                tag("strong", points(data["difference"]), class_="number"),
-                f", 95 % interval {points(low)} to {points(high)}.",
+                tag("strong", _signed(points(data["difference"])), class_="number"),
+                f", 95 % interval {_signed(points(low))} to {_signed(points(high))}.",
             ),
             difference_line(data["difference"], data["interval"]),
             tag("p", chance(data), class_="quiet small"),
@@ -127,15 +127,15 @@ def measured(data: Data) -> Safe:
 def _measured(each: Data) -> tuple[Child, ...]:
     timed = each["unit"] == "seconds"
     shown = duration if timed else rate
-    by = _by_time if timed else points
-    interval = each["interval"]
+    by = later if timed else points
+    ends = ("no bound" if end is None else by(end) for end in each["interval"] or ())
     named = each["what"][:1].upper() + each["what"][1:]
     return (
         f"{named} ({'median' if timed else 'share of all'})",
         _ends(each["base"], shown),
         _ends(each["new"], shown),
-        _ends(each["difference"], by),
-        " to ".join("no bound" if end is None else by(end) for end in interval) if interval else "too few cases",
+        _signed(_ends(each["difference"], by)),
+        _signed(" to ".join(ends)) or "too few cases",
         f"{each['cases']:,}",
     )
 
@@ -148,15 +148,9 @@ def _ends(given: Sequence[float | None], shown: Any) -> str:
     return f"≥ {shown(low)}" if low is not None else f"≤ {shown(high)}" if high is not None else "unknown"
 
 
-def _by_time(seconds: float) -> str:
-    """Return a difference of times, with its sign.
-
-    >>> _by_time(1.7), _by_time(-0.0301), _by_time(0.0)
-    ('+1.70 s', '−30 ms', '0 ms')
-    """
-    if abs(seconds) < 0.0005:
-        return "0 ms"
-    return f"{'−' if seconds < 0 else '+'}{duration(max(abs(seconds), 0.001))}"
+def _signed(difference: str) -> str:
+    """Return a difference with the minus sign of print; a terminal's is the hyphen that can be searched for."""
+    return difference.replace("-", "−")
 
 
 # ── Cases ──

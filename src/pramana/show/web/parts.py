@@ -17,6 +17,14 @@ from pramana.show.web.markup import Safe, foreign, join, tag
 Kind = Literal["", "primary", "danger", "plain"]
 Act = Callable[[], Awaitable[None] | None]
 Change = Callable[[Any], Awaitable[None] | None]
+COPY = """(event) => {
+  const found = event.target.closest("[data-copy]");
+  if (!found) return;
+  Quasar.copyToClipboard(found.dataset.copy).then(
+    () => Quasar.Notify.create({ message: "Copied", position: "bottom", timeout: 2000 }),
+    () => Quasar.Notify.create({ message: "The browser did not let us copy: select it, and copy it yourself" }));
+}"""
+"""What a browser does when a button that says what to copy is pressed."""
 
 
 def show(markup: Safe, *, classes: str = "") -> ui.html:
@@ -121,7 +129,7 @@ async def confirm(question: str, consequence: str, yes: str) -> bool:
         paragraph(consequence)
         with box("row"):
             button(yes, lambda: dialog.submit("yes"), "danger")
-            button("Leave it", lambda: dialog.submit("no"))
+            button("Leave it as it is", lambda: dialog.submit("no"))
     answer: bool = await dialog == "yes"
     dialog.delete()
     return answer

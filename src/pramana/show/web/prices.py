@@ -210,12 +210,12 @@ class _Row:
             to = self._desk.here(model=named)
             parts.show(tag("a", "Set", href=to, class_="btn small", aria_label=f"Set the price of {model}"))
         if self._price["origin"] == "set":
-            parts.button("Take back", self._forget, "danger", small=True, label=f"Take back the price of {model}")
+            parts.button("Remove", self._forget, "danger", small=True, label=f"Remove the price of {model}")
 
     async def _forget(self) -> None:
         name = self._price["name"]
         consequence = "Runs that begin from now on are counted by what others say of it. What was counted stays."
-        if await parts.confirm(f"Take back the price of {name}?", consequence, "Take it back"):
+        if await parts.confirm(f"Remove the price of {name}?", consequence, "Remove it"):
             then = (await self._desk.delete(at(name))).data
             now = "unknown" if not then["steps"] else f"{dollars(then['steps'][0]['inputPerMillion'])} in"
-            parts.tell(f"Taken back. {name} is now {now}.", "positive")
+            parts.tell(f"Removed. {name} is now {now}.", "positive")

@@ -81,7 +81,7 @@ class _Form:
                 self._put_key(kind, now)
             with parts.box("row"):
                 self._form.submit("Add" if now is None else "Save")
-                parts.link_button("Leave it", "/settings/providers")
+                parts.link_button("Cancel", "/settings/providers")
 
     def _put_id(self, name: str, known: set[str]) -> None:
         stands_for_all = bool(KINDS[name].key) and name not in ("websocket", "compatible")

@@ -126,7 +126,7 @@ def _filters(facets: dict[str, dict[str, int]], wanted: dict[str, Any]) -> None:
                 made.props("outlined dense use-chips").props["popup-content-class"] = "choices"
                 made.on_value_change(lambda event, name=name: to(**{name: event.value or None}))
     if wanted:
-        parts.paragraph(link("/scenarios", "Take all filters away")).classes("shown")
+        parts.paragraph(link("/scenarios", "Clear all filters")).classes("shown")
 
 
 async def _listed(desk: Desk, wanted: dict[str, Any]) -> Safe:

@@ -13,13 +13,6 @@ from pramana.show.web.markup import Column, Safe, foreign, join, link, pager, ta
 
 PAGE_SIZE = 25
 ORIGINS = {"built-in": "built in", "published": "published into the data folder", "uploaded": "uploaded"}
-_COPY = """(event) => {
-  const found = event.target.closest("button[data-copy]");
-  if (!found) return;
-  Quasar.copyToClipboard(found.dataset.copy).then(
-    () => Quasar.Notify.create({ message: "Copied", position: "bottom", timeout: 2000 }),
-    () => Quasar.Notify.create({ message: "The browser did not let us copy: select it, and copy it yourself" }));
-}"""
 
 
 @frame.page("/suites", "Suites")
@@ -27,7 +20,7 @@ async def suites(desk: Desk) -> None:
     """Show every version, and a way to add one."""
     frame.head("Suites", "Test cases with a version and a hash. A version never changes.")
     listed = ui.html("")
-    listed.on("click", js_handler=_COPY)
+    listed.on("click", js_handler=parts.COPY)
 
     async def again() -> None:
         found = (await desk.get("/api/suites")).data
@@ -96,7 +89,7 @@ async def suite(desk: Desk) -> None:
     frame.titled(f"Suite {version}")
     about = tag("span", ORIGINS[found["origin"]], *([", ", when(found["createdAt"])] if found["createdAt"] else []))
     frame.head(foreign(version), about, crumbs=(("/suites", "Suites"),))
-    parts.show(_tiers(version, tiers)).on("click", js_handler=_COPY)
+    parts.show(_tiers(version, tiers)).on("click", js_handler=parts.COPY)
     kinds = (("Categories", ", ".join(found["categories"])), ("Assertions", ", ".join(found["assertionTypes"])))
     parts.show(asking.facts_of(kinds))
     tier = desk.query.get("tier") or next(iter(tiers))

@@ -15,13 +15,6 @@ _MAY = (
     "A viewer reads everything but settings and tokens. An editor also changes scenarios and starts runs. An "
     "administrator also decides about providers, prices, tokens and settings."
 )
-_COPY = """(event) => {
-  const field = document.getElementById("secret"), said = document.getElementById("copied");
-  const copied = () => { said.textContent = "Copied."; };
-  const byHand = () => { field.select(); if (document.execCommand("copy")) copied(); };
-  navigator.clipboard ? navigator.clipboard.writeText(field.value).then(copied, byHand) : byHand();
-}"""
-"""Where a page is not secure, browsers have no clipboard but the old one."""
 
 
 @frame.page("/settings/tokens", "Tokens")
@@ -95,8 +88,8 @@ def _show_once(made: dict[str, Any], *, first: bool) -> None:
             shown = ui.element("input").classes("native mono secret").props("id=secret type=text readonly")
             shown.props["value"] = made["token"]
             copy = ui.button("Copy", color=None).props("unelevated no-caps").classes("btn primary")
-            copy.on("click", js_handler=_COPY)
-            parts.show(tag("span", "", id="copied", role="status", class_="small quiet"))
+            copy.props["data-copy"] = made["token"]
+            copy.on("click", js_handler=parts.COPY)
         if first:
             parts.paragraph("From now on everybody needs a token here. Sign in with yours to go on.", quiet=True)
             with ui.element("form").props('method=post action="/sign-in"').classes("row"):

@@ -97,13 +97,3 @@ def difference_line(difference: float, interval: Sequence[float]) -> Safe:
     )
     ends = [tag("span", f"−{half * 100:.0f} points"), tag("span", "0"), tag("span", f"+{half * 100:.0f} points")]
     return join([drawn, tag("div", ends, class_="row spread tiny quiet", aria_hidden="true")])
-
-
-def points(share: float) -> str:
-    """Return a difference of shares in points, with its sign.
-
-    >>> points(-0.2), points(0.0001), points(0.125)
-    ('−20.0 points', '0.0 points', '+12.5 points')
-    """
-    rounded = round(share * 100, 1)
-    return f"{'−' if rounded < 0 else '+' if rounded else ''}{abs(rounded):.1f} points"
