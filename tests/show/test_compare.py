@@ -356,7 +356,7 @@ def test_slower_calls_are_told_beside_the_verdict_although_no_verdict_changed() 
     text = said(base, new)
     assert text.startswith(
         "No difference seen: all 8 cases ended as before, but 8 cases prove little. "
-        "Slower: voice to voice went from 301 ms to 2.00 s, and that is proven."
+        "Slower: voice to voice by 1.70 s (median of 8 cases), and that is proven."
     )
     assert (
         "Voice to voice 301 ms before, 2.00 s now: median difference +1.70 s (95 % interval +1.70 s to +1.70 s, 8 cases; "
@@ -369,7 +369,7 @@ def test_slower_calls_are_told_beside_the_verdict_although_no_verdict_changed() 
     assert (times["what"], times["cases"], times["proven"]) == ("voice to voice", 8, True)
     assert times["interval"] == [pytest.approx(1.699)] * 2
     assert (words["what"], words["proven"]) == ("misheard words", False)
-    assert found["changed"] == ["Slower: voice to voice went from 301 ms to 2.00 s, and that is proven."]
+    assert found["changed"] == ["Slower: voice to voice by 1.70 s (median of 8 cases), and that is proven."]
     assert "slower" not in found
 
 

@@ -25,8 +25,8 @@ from pramana.errors import InvalidInput
 from pramana.model import Check
 
 ALPHA = 0.05
-NOTICED_S = 0.001
-"""A shorter difference is not worth a sentence, however sure it is."""
+NOTICED_S = 0.01
+"""A shorter difference is not worth a sentence, however sure it is: nobody notices it."""
 
 Measure = Literal["voice to voice", "time to give way", "total time", "time to first token"]
 VOICE_TO_VOICE: Final = "voice to voice"

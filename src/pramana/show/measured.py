@@ -15,12 +15,18 @@ def proven(change: "Change") -> str:
     from pramana.analyse.changes import NOTICED_S, TIMES
 
     low, high = change.difference
-    timed = change.what in TIMES
-    if not change.proven or (timed and max(abs(low), abs(high)) < NOTICED_S):
+    if not change.proven:
         return ""
-    verdict = ("Slower" if low > 0 else "Faster") if timed else ("More words wrong" if low > 0 else "Fewer words wrong")
-    shown = _shown_time if timed else _shown_rate
-    return f"{verdict}: {change.what} went from {shown(change.base)} to {shown(change.new)}, and that is proven."
+    if change.what not in TIMES:
+        rates = f"{_shown_rate(change.base)} to {_shown_rate(change.new)}"
+        return f"{'More' if low > 0 else 'Fewer'} words wrong: {change.what} went from {rates}, and that is proven."
+    least, most = sorted((abs(low), abs(high)))
+    if most < NOTICED_S:
+        return ""
+    # Of the cases' differences, as tested: the middle of all times may have gone the other way.
+    by = _between((least, most), figures.duration).replace("≥", "at least")
+    cases = terminal.counted(change.cases, "case")
+    return f"{'Slower' if low > 0 else 'Faster'}: {change.what} by {by} (median of {cases}), and that is proven."
 
 
 def measured(change: "Change") -> str:

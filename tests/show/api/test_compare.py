@@ -110,12 +110,27 @@ def test_latency_stands_beside_latency(client: Client) -> None:
     assert (found["base"], found["new"]) == ([pytest.approx(0.4)] * 2, [pytest.approx(0.65)] * 2)
     assert found["difference"] == [pytest.approx(0.25)] * 2
     assert found["interval"] == [pytest.approx(0.25)] * 2
-    assert found["sentence"] == "Slower: total time went from 400 ms to 650 ms, and that is proven."
+    assert found["sentence"] == "Slower: total time by 250 ms (median of 7 cases), and that is proven."
     assert "median difference +250 ms (95 % interval +250 ms to +250 ms, 7 cases" in found["detail"]
     assert (data["words"], data["askedDifferently"], data["verdict"]) == ([], [], "no_change")
     few = [add_run(client.store, ["passed"] * 2, model="few") for _ in range(2)]
     (found,) = client.get(f"/api/compare?base={few[0]}&new={few[1]}").data["times"]
     assert (found["interval"], found["proven"], found["sentence"]) == (None, False, "")
+
+
+def test_the_sentence_is_about_what_was_tested_each_case_against_itself(client: Client) -> None:
+    """The middle of all times may go the other way, and "faster: from 500 to 540 ms" would contradict itself."""
+    assert client.store
+    times = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    now = [each - 0.05 for each in times]
+    now[4] = 0.54
+    base, new = (add_run(client.store, ["passed"] * 9, times=each) for each in (times, now))
+    (found,) = client.get(f"/api/compare?base={base}&new={new}").data["times"]
+    assert (found["base"][0], found["new"][0]) == (pytest.approx(0.5), pytest.approx(0.54))
+    assert found["sentence"] == "Faster: total time by 50 ms (median of 9 cases), and that is proven."
+    hardly = add_run(client.store, ["passed"] * 9, times=[each + 0.009 for each in times])
+    (found,) = client.get(f"/api/compare?base={base}&new={hardly}").data["times"]
+    assert (found["proven"], found["sentence"]) == (True, "")
 
 
 def test_of_calls_it_is_told_how_long_callers_waited_and_how_they_were_asked(client: Client) -> None:
@@ -126,7 +141,7 @@ def test_of_calls_it_is_told_how_long_callers_waited_and_how_they_were_asked(cli
     (found,) = data["times"]
     assert (found["what"], found["sentence"]) == (
         "voice to voice",
-        "Slower: voice to voice went from 300 ms to 2.00 s, and that is proven.",
+        "Slower: voice to voice by 1.70 s (median of 8 cases), and that is proven.",
     )
     (words,) = data["words"]
     assert (words["what"], words["unit"], words["words"]) == ("misheard words", "share of words", [80, 80])

@@ -117,7 +117,7 @@ def measured(data: Data) -> Safe:
         Column("What", head=True),
         Column("Before", number=True),
         Column("Now", number=True),
-        Column("Difference", number=True),
+        Column("Difference, case by case", number=True),
         Column("95 % interval", number=True),
         Column("Cases", number=True),
     )
