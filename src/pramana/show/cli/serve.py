@@ -127,9 +127,9 @@ def _serve(serving: "Serving", listening: socket.socket) -> None:
             if self.started:
                 shown = f"[{serving.host}]" if ":" in serving.host else serving.host
                 url = f"http://{shown}:{serving.port}"
-                who = "everybody needs a token" if serving.tokens_required else "for this machine alone, without tokens"
-                what = "its API" if serving.api_only else "its workbench; open it in a browser"
-                click.echo(f"Pramana serves {url}, {who}: {what}.\nThe API is described at {url}/docs. Ctrl-C ends it.")
+                what = "API" if serving.api_only else "workbench"
+                who = "Everybody needs a token" if serving.tokens_required else "For this machine alone, without tokens"
+                click.echo(f"Pramana serves its {what}: {url}\n{who}. API at /docs. Ctrl-C ends it.")
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
