@@ -20,8 +20,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pramana import settings
+from pramana.analyse.judges import NEVER_A_JUDGE
 from pramana.embedded import weights
-from pramana.errors import AlreadyRunning, InvalidInput, PramanaError, ProviderError, Stopped
+from pramana.errors import AlreadyRunning, AuthenticationFailed, InvalidInput, PramanaError, ProviderError, Stopped
 from pramana.hash import RecordDigest, hash_result
 from pramana.load.selection import Selection
 from pramana.load.sources import Sources
@@ -41,9 +42,9 @@ from pramana.model import (
     Turn,
     Usage,
 )
-from pramana.providers.names import is_called, resolve, resolve_embedder
+from pramana.providers.names import VARIABLES, is_called, resolve, resolve_embedder
 from pramana.providers.prices import Prices
-from pramana.run.accounts import Limits, OpenAccounts, Reach, commands
+from pramana.run.accounts import Limits, OpenAccounts, Reach, accounts_of, commands
 from pramana.run.asking import Asking, Budget, in_turn
 from pramana.run.calling import Calling
 from pramana.run.engine import Feed, Pool, as_it_is, stream
@@ -59,11 +60,10 @@ from pramana.store.queue import CANCELLED
 from pramana.store.runs import Store
 
 __all__ = [
-    "INTERRUPTED", "Limits", "Progress", "Reach", "Sources", "Watch", "evaluate", "execute", "judge_again", "run_sync",
+    "INTERRUPTED", "Limits", "Progress", "Reach", "Sources", "Watch", "evaluate", "execute", "judge_again", "keyless",
+    "run_sync",
 ]  # fmt: skip
 
-NEVER_A_JUDGE = ("local", "local-voice")
-"""The embedded model is a subject that fails visibly; its verdicts would look like evidence and be none."""
 INTERRUPTED = "interrupted by the user"
 HANDED_ON = "its server ended in good order; the next one goes on with it"
 _ENDINGS: Mapping[str | None, RunStatus] = {INTERRUPTED: "interrupted", CANCELLED: "cancelled", HANDED_ON: "queued"}
@@ -227,6 +227,24 @@ def _who_embeds(typed: str | None, reach: Reach) -> Target | None:
     if typed in (None, "local"):
         return None
     return resolve_embedder(typed, registered=reach.registered, for_others=reach.for_others)
+
+
+def keyless(store: Store, names: Iterable[str], reach: Reach) -> dict[str, str]:
+    """Return the providers, of those typed, that need a key and have none here, each with what to do; asks nobody."""
+    reach = _reaching(store, reach)
+    accounts, found = accounts_of(reach, None), dict[str, str]()
+    for typed in names:
+        target = _named(typed, reach)
+        try:
+            accounts.account(target)
+        except AuthenticationFailed:
+            account = target.arguments.get("account")
+            name = str(account or target.provider)
+            or_in = "" if account else f" or {' or '.join(VARIABLES[name].keys)}"
+            found[name] = f"{name} has no key here: set one in Settings › Providers{or_in}"
+        except PramanaError:  # another trouble, which the run itself tells
+            continue
+    return found
 
 
 # ── Do it ──

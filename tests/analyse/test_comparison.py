@@ -11,7 +11,7 @@ from statsmodels.stats.contingency_tables import mcnemar as referee  # type: ign
 
 from pramana.analyse import compare
 from pramana.analyse.comparison import EXIT_CODES
-from pramana.analyse.pairing import Apart, Excluded, Judged, Pair
+from pramana.analyse.pairing import Apart, Excluded, Judged, Over, Pair
 from pramana.model import Outcome
 
 P, F, E, U, S = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED
@@ -327,6 +327,41 @@ def test_as_many_repeats_are_taken_from_both_sides() -> None:
     assert found.pairs == 2
     assert found.lost == (Pair("b", 2, 1, 2),)
     assert found.unpaired == 4
+    assert found.over == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "over", "left"),
+    [
+        ([P, F, P], [P], (2, 0), "2 answers before are left out"),
+        ([P], [P, F], (0, 1), "1 answer now is left out"),
+        ([P, P, P], [P, E, E], (2, 0), "2 answers before are left out"),
+        ([P, E, E], [P], (0, 0), None),  # what has no verdict needs no partner
+        ([P, P], [E, E], (0, 0), None),  # not compared at all, and told as a case
+    ],
+)
+def test_verdicts_that_found_no_partner_are_counted_and_told(
+    before: Sequence[Outcome], after: Sequence[Outcome], over: tuple[int, int], left: str | None
+) -> None:
+    found = compare({"a": before, "b": [P]}, {"a": after, "b": [P]}, new_repeats=1)
+    assert found.over == over
+    assert found.over_sentence == (
+        "Where a case has more verdicts on one side, as many count as both have, the first of them: "
+        f"{left}, and the rates here are of the rest."
+        if left
+        else ""
+    )
+    both = compare({"a": before, "b": [P]}, {"a": after, "b": [P, F]})
+    assert both.over == (over[0], over[1] + 1)
+    assert (f"{over[0]:,} answers before and 1 now are left out" in both.over_sentence) == bool(over[0])
+
+
+def test_a_flip_says_what_of_it_was_not_compared() -> None:
+    found = compare({"a": [F, P, P], "b": [P]}, {"a": [P], "b": [F, P, F]})
+    assert found.gained == (Pair("a", 0, 1, 1, base_over=Over(2, 2)),)
+    assert found.lost == (Pair("b", 1, 0, 1, new_over=Over(1, 2)),)
+    assert found.sentence.startswith("Not enough evidence: of 2 cases, 1 passes less often now and 1 more often;")
+    assert found.test == "exact McNemar"
 
 
 def _brute_force(base: Outcomes, new: Outcomes) -> float:

@@ -38,6 +38,35 @@ def test_where_all_are_alike_nothing_is_said(verdicts: list[tuple[str, Check]]) 
     assert mixed(*verdicts) == ()
 
 
+RUBRIC = judged("opus", name="rubric")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "sentence"),
+    [
+        ([], ""),
+        ([("m", OFFLINE)], ""),
+        ([("m", judged(None))], ""),
+        ([("m", OFFLINE), ("m", judged("openai:gpt-5"))], "Judged by gpt-5."),
+        ([("m", judged("m"))], "Judged by its own model."),
+        ([("openai:m", judged("m")), ("n", judged("n"))], "Judged by each model itself."),
+        ([("m", judged("m")), ("n", judged("m"))], "Judged by m."),
+        ([("m", OFFLINE), ("n", judged("n"))], "Judged by n."),  # the other one has no such verdict
+        ([("m", judged("opus")), ("m", RUBRIC)], "Judged by opus."),
+        ([("m", judged("gpt-5")), ("m", RUBRIC)], "Judged by gpt-5 (llm_judge), opus (rubric)."),
+        ([("m", judged("gpt-5")), ("m", judged("m"))], ""),  # a mixture is said as one
+        ([("m", judged("gpt-5")), ("m", judged("m")), ("m", RUBRIC)], "Judged by opus (rubric)."),
+        ([("m", judged("x" * 100))], f"Judged by {'x' * 79}…."),
+    ],
+)
+def test_who_judged_is_said_in_one_sentence(verdicts: list[tuple[str, Check]], sentence: str) -> None:
+    for each in (verdicts, verdicts[::-1]):
+        judges = Judges(lambda typed: typed.removeprefix("openai:"))
+        for model, check in each:
+            judges.add(model, check)
+        assert judges.judged() == sentence
+
+
 @pytest.mark.parametrize(
     ("verdicts", "sentence"),
     [

@@ -155,6 +155,14 @@ def test_a_rate_of_several_judges_is_called_that() -> None:
     data = summary.as_data()
     assert data["mixed_judges"] == list(summary.mixed_judges)
     assert [(each["judge"], each["verdicts"]) for each in data["judges"]] == [("a", 2), ("b", 1)]
+    assert (summary.judge_names, data["judged_by"]) == (["a", "b"], None)
+
+
+def test_one_judge_is_named() -> None:
+    tally = Tally()
+    tally.add(case(), result(check="llm_judge", judge="a"))
+    summary = tally.summary()
+    assert (summary.judge_names, summary.as_data()["judged_by"]) == (["a"], "Judged by a.")
 
 
 def test_replies_from_the_cache_are_counted_apart() -> None:

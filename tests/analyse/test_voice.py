@@ -162,6 +162,15 @@ def test_lines_are_summed_up() -> None:
     assert turn_taking([]).voice_to_voice == Latency()
 
 
+def test_times_that_were_taken_by_a_late_machine_are_counted() -> None:
+    late = Line(first_audible_s=3.0, voice_to_voice_s=0.4, reliable=False)
+    fine = Line(first_audible_s=3.0, voice_to_voice_s=0.4, reliable=True)
+    cut_in = Line(first_audible_s=1.0, cut_in=True, reliable=False)  # it has no time from voice to voice
+    unanswered = Line(censored=True, waited_s=15.0, reliable=False)
+    assert turn_taking([late, fine, Line(first_audible_s=3.0, voice_to_voice_s=0.4), cut_in]).unreliable == Share(1, 3)
+    assert turn_taking([late, unanswered]).unreliable == Share(2, 2)
+
+
 def test_lines_come_from_the_evidence_of_a_check() -> None:
     evidence = {
         "times": {"lines": [{"line": 0, "voice_to_voice_s": 0.5, "first_audible_s": 2, "new": 1}], "reason": "done"}

@@ -201,6 +201,12 @@ def test_a_scenario_is_judged_by_the_rubric_of_its_type() -> None:
     assert check.value is None
 
 
+def test_a_judge_that_gives_no_evidence_ends_in_no_colon() -> None:
+    assert scored(Scripted(RATINGS), "x", SCENARIO).reason == "openai:judge holds the task for completed"
+    stated = scored(Scripted(f"It asks.\n{RATINGS}"), "x", SCENARIO).reason
+    assert stated == "openai:judge holds the task for completed: It asks."
+
+
 def test_low_scores_decide_nothing() -> None:
     low = RATINGS.replace("9", "1").replace("8", "1")
     assert scored(Scripted(low), "x", SCENARIO).outcome == Outcome.PASSED

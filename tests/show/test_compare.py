@@ -226,6 +226,60 @@ def test_repeats_meant_and_not_ended_are_lost_in_the_worst_case() -> None:
     assert [compared(base, new)[0] for new in (hidden, stopped, once)] == [4, 4, 0]
 
 
+def test_repeats_that_only_one_side_has_are_left_out_and_told() -> None:
+    base = run(cases(9), lambda number: [F, P, P] if number < 2 else [P, P, P], repeats=3)
+    new = run(cases(9))
+    text, (_, found) = said(base, new), compared(base, new)
+    sentence = (
+        "Where a case has more verdicts on one side, as many count as both have, the first of them: 18 answers before "
+        "are left out, and the rates here are of the rest."
+    )
+    assert sentence in text
+    assert found["over"] == {"base": 18, "new": 0, "sentence": sentence}
+    assert (found["base_rate"], found["base_whole_rate"]) == (pytest.approx(7 / 9), pytest.approx(25 / 27))
+    assert found["new_rate"] == found["new_whole_rate"] == 1
+    assert "2 pass more often now: factual-00" in text
+    for name in ("factual-000", "factual-001"):
+        assert f"{name}, passed 0 of 1 compared before (2 of 3 in all), 1 of 1 now" in text
+    flip = found["gained"][0]
+    assert (flip["base_passed"], flip["new_passed"], flip["repeats"]) == (0, 1, 1)
+    assert (flip["base_in_all"], flip["new_in_all"]) == ({"passed": 2, "answers": 3}, {"passed": 1, "answers": 1})
+    even = run(cases(9))
+    assert "left out" not in said(new, even)
+    assert compared(new, even)[1]["over"] == {"base": 0, "new": 0, "sentence": ""}
+
+
+def test_cases_that_changed_are_listed_as_what_they_are() -> None:
+    base = run(cases(9), lambda _: [P, P, P], repeats=3)
+    new = run(cases(9), lambda number: [P, F, F] if number < 8 else [P, P, P], repeats=3)
+    text = said(base, new)
+    assert "8 pass less often now: factual-00" in text
+    assert text.count(", passed 3 of 3 before, 1 of 3 now") == 8
+    assert "now fail" not in text
+    text = said(new, base)
+    assert "8 pass more often now: factual-00" in text
+    assert text.count(", passed 1 of 3 before, 3 of 3 now") == 8
+    once = said(run(cases(9)), run(cases(9), lambda number: [F] if number == 4 else [P]))
+    assert once.endswith("1 passes less often now: factual-004")
+
+
+def test_counts_stand_below_a_name_that_leaves_them_no_room() -> None:
+    long = [replace(each, id=each.id + "-" + "x" * 80) for each in cases(9)]
+    base = run(long, lambda _: [P, P, P], repeats=3)
+    done = CliRunner().invoke(pramana, ["compare", base, run(long, failing)], standalone_mode=False)
+    lines = done.stdout.splitlines()
+    assert lines.count("    passed 1 of 1 compared before (3 of 3 in all), 0 of 1 now") == 9
+    assert max(map(width, lines)) <= 80
+
+
+def test_where_nothing_is_paired_nothing_is_weighed() -> None:
+    base, new = run(cases(9)), run(cases(9), lambda _: [E])
+    _, found = compared(base, new)
+    assert (found["pairs"], len(found["excluded"])) == (0, 9)
+    assert [found[name] for name in ("difference", "interval", "p_value", "test")] == [None] * 4
+    assert (found["base_whole_rate"], found["new_whole_rate"]) == (1, None)
+
+
 # ── Which model ──
 
 

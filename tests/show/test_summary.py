@@ -12,6 +12,7 @@ from pramana import settings
 from pramana.errors import Problem
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Run, Target, Usage
 from pramana.show.cli import pramana
+from pramana.show.exports import export
 from pramana.show.summary import SHOWN_REASONS, decide, print_summary, summary_of_results
 from pramana.show.terminal import fitted, print_problem, told, width, wrapped
 from pramana.store import open_store
@@ -99,6 +100,19 @@ def test_verdicts_of_several_judges_are_said_below_the_rate(capsys: pytest.Captu
     assert lines[place + 1] == "  several judges: llm_judge: 7 of 10 verdicts by openai:gpt-5, 3 by m"
     alike = printed(a_run(), rows[:7], capsys)
     assert "judges" not in alike
+    assert alike.splitlines()[place + 1] == "  Judged by openai:gpt-5."
+    assert "Judged by" not in "\n".join(lines)
+    assert "\n  Judged by its own model.\n" in printed(a_run(), rows[7:], capsys)
+    assert "Judged by" not in printed(a_run(), [result("a-1", Outcome.PASSED)], capsys)
+
+
+@pytest.mark.parametrize("kind", ["html", "markdown"])
+def test_reports_name_who_judged_and_not_who_was_to(kind: Any) -> None:
+    run, out = a_run(), io.StringIO()
+    planned = replace(run, plan=replace(run.plan, judge=Target("first", "fake", "first")))
+    export(kind, planned, [result("a-1", Outcome.PASSED, judge="second")], out)
+    assert "Judged by second." in out.getvalue()
+    assert "first" not in out.getvalue()
 
 
 def test_models_that_judge_themselves_are_no_mixture(capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,6 +202,14 @@ def test_one_call_has_one_time_and_silence_too_short_to_measure_is_called_so(
     assert "m, voice: voice to voice p50 902 ms (n=1); leading silence p50 < 1 ms." in text
     text = spoken([a_call(answered()), a_call(answered(1.1))], capsys)
     assert "voice to voice p50 1.00 s, p95 1.09 s, most 1.10 s (n=2); leading silence p50 100 ms." in text
+
+
+def test_times_of_a_late_machine_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    late = answered(reliable=False, late_s=0.032)
+    text = spoken([a_call(answered(reliable=True)), a_call(late), a_call(answered())], capsys)
+    assert "most 902 ms (n=3); 1 of 3 times unreliable: this machine was late; leading silence" in text
+    assert "(n=1); 1 of 1 time unreliable: this machine was late;" in spoken([a_call(late)], capsys)
+    assert "unreliable" not in spoken([a_call(answered(reliable=True))], capsys)
 
 
 def test_turn_taking_is_told_where_there_was_any(capsys: pytest.CaptureFixture[str]) -> None:

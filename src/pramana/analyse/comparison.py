@@ -1,8 +1,9 @@
 """Which of two runs is better: outcomes by case in, one verdict with its evidence out.
 
 Only cases with a verdict on both sides are compared, each with itself. With one answer a case the test is McNemar's,
-exact; with repeats it is the sign-flip test over cases, on as many repeats as both sides have. What the words mean, at
-a level `alpha` (0.05) and with the interval of 1 - alpha beside it:
+exact; with repeats it is the sign-flip test over cases, on as many repeats as both sides have. What one side
+has more is counted (`over`), not weighed. What the words mean, at a level `alpha` (0.05) and with the interval of
+1 - alpha beside it:
 
 - **regression** or **improvement**: the test rejects "no difference" and the interval lies on one side of zero. How
   large it is does not matter: a loss that is proven is never called none.
@@ -61,6 +62,7 @@ class Comparison:
     interval: Interval
     p_value: float
     test: Test
+    """Of no pair, this, the p-value and the interval say nothing."""
     lost: tuple[Pair, ...]
     """Cases that pass less often now, the largest loss first."""
     gained: tuple[Pair, ...]
@@ -69,6 +71,8 @@ class Comparison:
     """Cases with verdicts of two judges: left out, or compared all the same where that was wanted."""
     unpaired: int
     """Answers to compared cases that were left out: without a verdict, or more than the other side has."""
+    over: tuple[int, int]
+    """Of these, those with a verdict, before and now: they found no partner."""
     only_base: tuple[str, ...]
     only_new: tuple[str, ...]
     alpha: float
@@ -79,6 +83,19 @@ class Comparison:
     @property
     def exit_code(self) -> int:
         return EXIT_CODES[self.verdict]
+
+    @property
+    def over_sentence(self) -> str:
+        """What `over` means, in plain words; empty where every verdict found its partner."""
+        sides = [(count, word) for count, word in zip(self.over, ("before", "now"), strict=True) if count]
+        if not sides:
+            return ""
+        (count, word), *other = sides
+        left = f"{_counted(count, 'answer')} {word}" + "".join(f" and {count:,} {word}" for count, word in other)
+        return (
+            "Where a case has more verdicts on one side, as many count as both have, the first of them: "
+            f"{left} {'is' if sum(self.over) == 1 else 'are'} left out, and the rates here are of the rest."
+        )
 
 
 def compare(
@@ -130,13 +147,15 @@ def compare(
     flipping = (len(lost) + len(gained)) / len(pairs) if pairs else 0.0
     base_rate = _mean([each.base_passed / each.repeats for each in pairs])
     new_rate = _mean([each.new_passed / each.repeats for each in pairs])
+    over = sum(each.base_over.answers for each in pairs), sum(each.new_over.answers for each in pairs)
     if overturned:
         sentence = _overturned(made)
     elif apart and not pairs:
         sentence = _nothing_but_apart(made)
     else:
         told = _Told.of(pairs)
-        sentence = _sentence(verdict, told, len(lost), len(gained), repeated=evidence.repeated)
+        repeated = evidence.repeated or any(over)  # who passed once of three times is not one "that failed"
+        sentence = _sentence(verdict, told, len(lost), len(gained), repeated=repeated)
         if verdict == "no_change" and not evidence.interval.within(margin):
             sentence = f"No difference seen: {told.all_of_them} ended as before, but {told.prove_little}."
     if apart and pairs and not (overturned and made.lost_sight_of):
@@ -157,6 +176,7 @@ def compare(
         excluded=tuple(made.excluded),
         apart=tuple(apart),
         unpaired=made.unpaired,
+        over=over,
         only_base=tuple(case for case in base if case not in new),
         only_new=tuple(case for case in new if case not in base),
         alpha=alpha,

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from pramana.analyse.judges import NEVER_A_JUDGE
 from pramana.model import Case, Plan, Target, Usage
 
 ANSWER = 150
@@ -48,6 +49,25 @@ class Estimate:
     cases: int = 0
     results: int = 0
     shares: list[Share] = field(default_factory=list)
+    unjudged: dict[str, int] = field(default_factory=dict)
+    """By model, the cases that need a judge and have none: they will end without a verdict."""
+    judge_named: bool = False
+
+    @property
+    def warnings(self) -> list[str]:
+        """What will be missing, in sentences.
+
+        >>> Estimate(shares=[Share("local", "model")], unjudged={"local": 2}).warnings
+        ['2 cases will have no verdict: name a judge']
+        """
+        models = sum(each.purpose == "model" for each in self.shares)
+        remedy = f"name {'another' if self.judge_named else 'a'} judge"
+        alike = len(self.unjudged) == models and len(set(self.unjudged.values())) == 1
+        rows = list(self.unjudged.items())[: 1 if alike else None]
+        return [
+            f"{count:,} case{'' if count == 1 else 's'}{'' if alike else f' of {model}'} will have no verdict: {remedy}"
+            for model, count in rows
+        ]
 
     @property
     def calls(self) -> int:
@@ -66,7 +86,7 @@ class Estimate:
 
 def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[[Target], bool]) -> Estimate:
     """Return what a plan with these cases would take."""
-    found = Estimate()
+    found = Estimate(judge_named=plan.judge is not None)
     models = {each.typed: Share(each.typed, "model") for each in plan.targets}
     judges = {each.typed: Share((plan.judge or each).typed, "judge") for each in plan.targets}
     embedder = Share(plan.embedder.typed, "embedder") if plan.embedder else None
@@ -84,7 +104,10 @@ def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[
             for asked in calls:
                 _add(models[target.typed], target, each_asked, asked, answer, cost, spoken=spoken_to(target))
             judge = plan.judge or target
-            if judged and not spoken_to(judge):
+            if judge.provider in NEVER_A_JUDGE or spoken_to(judge):
+                if _needs_a_judge(case):
+                    found.unjudged[target.typed] = found.unjudged.get(target.typed, 0) + 1
+            elif judged:
                 read = AROUND_A_VERDICT + calls[-1] + answer
                 _add(judges[target.typed], judge, judged * each_asked, read, VERDICT, cost)
             if embedder and plan.embedder and embedded:
@@ -108,6 +131,13 @@ def _judged(case: Case) -> tuple[int, int]:
     kinds = [expected.assertion.type for line in case.script for expected in line.expected]
     kinds.append("llm_judge" if case.assertion is None else case.assertion.type)
     return kinds.count("llm_judge"), kinds.count("semantic_similarity")
+
+
+def _needs_a_judge(case: Case) -> bool:
+    """Tell whether a case has no verdict without a judge; what is expected of single lines may do for a scenario."""
+    stated = [expected.assertion.type for line in case.script for expected in line.expected]
+    stated += [case.assertion.type] if case.assertion else []
+    return not stated or "llm_judge" in stated
 
 
 def _add(

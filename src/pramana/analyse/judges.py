@@ -1,4 +1,4 @@
-"""Who gave the verdicts of a run: checks in one at a time; counts by judge out, and a sentence where judges are mixed.
+"""Who gave the verdicts of a run: checks in one at a time; counts by judge out, and who they are in sentences.
 
 Verdicts are alike when one version of a check gave them and one judge stood behind it. Where every model judges itself,
 as the published format has it, several models have several judges, and that is no mixture; nor is one judge for all,
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pramana.analyse.pairing import SCORED, Judged
 from pramana.model import Check
 
+NEVER_A_JUDGE = ("local", "local-voice")
+"""The embedded model is a subject that fails visibly; its verdicts would look like evidence and be none."""
 MAX_KINDS = 1_000
 """Kept apart; the rest, which only a check with a version for every reply could make, are counted together."""
 NAMED = 5
@@ -102,9 +104,33 @@ class Judges:
         ('llm_judge: 2 of 3 verdicts by gpt-5, 1 by opus',)
         """
         counts = self._counts()
-        checks = dict.fromkeys(judged.check for _, judged in sorted(counts))
-        of_each = ([kind for kind in counts if kind[1].check == check] for check in checks)
-        return tuple(self._sentence(kinds, counts) for kinds in of_each if self._several(kinds))
+        return tuple(self._sentence(kinds, counts) for kinds in _by_check(counts) if self._several(kinds))
+
+    def judged(self) -> str:
+        """Return by whom the checks were judged that are not mixed, in one sentence; nothing where nobody was asked.
+
+        >>> from pramana.model import Outcome
+        >>> judges = Judges()
+        >>> judges.add("m", Check("llm_judge", "1", Outcome.PASSED, "", evidence={"judge": "gpt-5"}))
+        >>> judges.judged()
+        'Judged by gpt-5.'
+        """
+        counts = self._counts()
+        asked = [kinds for kinds in _by_check(counts) if any(each.by for _, each in kinds)]
+        alike = [kinds for kinds in asked if not self._several(kinds)]
+        alone = len({model for model, _ in counts}) == 1
+        names = {kinds[0][1].check: self._alike(kinds, alone=alone) for kinds in alike}
+        if len(alike) == len(asked) and len(set(names.values())) == 1:
+            return f"Judged by {next(iter(names.values()))}."
+        return f"Judged by {', '.join(f'{name} ({check})' for check, name in names.items())}." if names else ""
+
+    def _alike(self, kinds: Iterable[_Kind], *, alone: bool) -> str:
+        """Return who gave verdicts that are alike; `alone`: the run has but one model."""
+        judged = [kind for kind in kinds if kind[1].by]
+        several = len({model for model, _ in judged}) > 1
+        if (several or alone) and all(self._own(*kind) for kind in judged):
+            return "each model itself" if several else "its own model"
+        return _shown(judged[0][1].by)
 
     def _several(self, kinds: Iterable[_Kind]) -> bool:
         named = {(each.version, each.by) for _, each in kinds}
@@ -133,6 +159,13 @@ class Judges:
         return f"{check}: {', '.join(parts)}{f', {rest:,} by others' if rest else ''}"
 
 
+def _by_check(counts: Iterable[_Kind]) -> list[list[_Kind]]:
+    """Return what gave verdicts, together by check."""
+    ordered = sorted(counts)
+    checks = dict.fromkeys(judged.check for _, judged in ordered)
+    return [[kind for kind in ordered if kind[1].check == check] for check in checks]
+
+
 def _served(kinds: Iterable[_Kind], version: str, by: str) -> int:
     """Count the models that one judge says have answered in its name."""
     return len({each.served for _, each in kinds if each.served and (each.version, each.by) == (version, by)})
@@ -141,6 +174,9 @@ def _served(kinds: Iterable[_Kind], version: str, by: str) -> int:
 def _named(version: str, by: str, served: str, *, versions: bool) -> str:
     notes = [f"version {version}"] if by and versions else []
     notes += [served] if served else []
-    name = by or f"version {version}"
-    shown = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+    shown = _shown(by or f"version {version}")
     return f"{shown} ({', '.join(notes)})" if notes else shown
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"

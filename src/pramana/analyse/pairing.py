@@ -9,6 +9,7 @@ as they would be if every such answer had failed. Nothing is weighed here.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pramana.model import Outcome
 
@@ -59,6 +60,16 @@ Judges = Mapping[str, frozenset[Judged]]
 """By case, all that gave its verdicts; a case of which nobody knows is left out."""
 
 
+class Over(NamedTuple):
+    """Answers with a verdict that one side has more than the other, and how many of them passed."""
+
+    passed: int = 0
+    answers: int = 0
+
+
+_NONE = Over()
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """One case that was compared: how many of its answers passed, of the same number on both sides."""
@@ -67,6 +78,9 @@ class Pair:
     base_passed: int
     new_passed: int
     repeats: int
+    base_over: Over = _NONE
+    """What found no partner, and is not compared."""
+    new_over: Over = _NONE
 
     @property
     def difference(self) -> float:
@@ -140,7 +154,8 @@ def pair_up(
         repeats = 0 if left_out else min(len(base_scored), len(new_scored))
         if repeats:
             made.unpaired += len(before) + len(after or ()) - 2 * repeats
-            made.pairs.append(Pair(case, sum(base_scored[:repeats]), sum(new_scored[:repeats]), repeats))
+            over = [Over(sum(each[repeats:]), len(each) - repeats) for each in (base_scored, new_scored)]
+            made.pairs.append(Pair(case, sum(base_scored[:repeats]), sum(new_scored[:repeats]), repeats, *over))
         elif after is not None and not left_out:
             made.excluded.append(Excluded(case, tuple(before), tuple(after)))
         meant = max(repeats, min(len(base_scored), planned))  # fewer repeats that were meant hide nothing

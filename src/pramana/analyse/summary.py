@@ -175,15 +175,23 @@ class Summary:
     """Who gave how many verdicts."""
     mixed_judges: tuple[str, ...]
     """One sentence for each check whose verdicts are of several judges, so that the rate is of none of them."""
+    judged_by: str = ""
+    """Who judged, in a sentence, of the checks that are not mixed; empty where nobody was asked."""
     failures: tuple[Failed, ...] = ()
     """The first that failed, as they came."""
     voice: Voice | None = None
     """Where something was spoken: how long it took, what was heard, what was lost."""
 
+    @property
+    def judge_names(self) -> list[str]:
+        """Those who gave the verdicts as they stand, as far as somebody was asked."""
+        return sorted({each.judged.by for each in self.judges if each.judged.by})
+
     def as_data(self) -> dict[str, Any]:
         """Return it as plain data, for `--json`, the API and pages."""
         return {
             "overall": _rate_data(self.overall),
+            "judged_by": self.judged_by or None,
             "mixed_judges": list(self.mixed_judges),
             "judges": [
                 {
@@ -454,6 +462,7 @@ class Tally:
             judged_again=self._judged_again,
             judges=self._judges.verdicts(),
             mixed_judges=self._judges.mixed(),
+            judged_by=self._judges.judged(),
             failures=tuple(self._failures),
             voice=self._calls.voice() if self._calls else None,
         )

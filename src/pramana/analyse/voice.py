@@ -116,6 +116,8 @@ class Line(Struct, frozen=True):
     yield_s: float | None = None
     yield_censored_s: float | None = None
     false_interruption: bool | None = None
+    reliable: bool | None = None
+    """This machine was in time itself while the line was timed; None where nobody knows."""
 
 
 class Share(Struct, frozen=True):
@@ -149,6 +151,8 @@ class TurnTaking(Struct, frozen=True):
     yields: Latency
     """From the caller's first sound to the agent's last, where an answer was talked into."""
     unanswered: Share
+    unreliable: Share
+    """This machine was late itself, of the times from voice to voice."""
     cut_in: Share
     """The agent talked before the caller had ended, of the lines that were answered."""
     yielded: Share
@@ -174,9 +178,10 @@ def turn_taking(lines: Sequence[Line]) -> TurnTaking:
     answered = [each for each in lines if each.first_audible_s is not None]
     into = [each for each in lines if each.yield_s is not None or each.yield_censored_s is not None]
     backchannels = [each for each in lines if each.false_interruption is not None]
+    timed = observations(lines)
     return TurnTaking(
         lines=len(lines),
-        voice_to_voice=latency(observations(lines)),
+        voice_to_voice=latency(timed),
         first_byte=latency(observations(lines, "to_first_byte_s")),
         leading_silence=latency(
             (each.leading_silence_s, False) for each in answered if each.leading_silence_s is not None
@@ -186,6 +191,7 @@ def turn_taking(lines: Sequence[Line]) -> TurnTaking:
             (each.yield_censored_s or 0.0, True) if each.yield_s is None else (each.yield_s, False) for each in into
         ),
         unanswered=Share(sum(each.censored for each in lines), len(answered) + sum(each.censored for each in lines)),
+        unreliable=Share(len(observations(each for each in lines if each.reliable is False)), len(timed)),
         cut_in=Share(sum(each.cut_in for each in answered), len(answered)),
         yielded=Share(sum(each.yield_s is not None for each in into), len(into)),
         false_interruptions=Share(sum(each.false_interruption is True for each in backchannels), len(backchannels)),

@@ -101,5 +101,5 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     reasons = {name: given[name] for name in SCORES if isinstance(given.get(name), str)}
     evidence = {**inquiry.evidence, "scores": scores, "reasons": reasons}
     said = shortened(inquiry.evidence["answers"][-1].rpartition("\n")[0])
-    reason = f"{judge.name} holds the task for {'completed' if done else 'not completed'}: {said}"
+    reason = f"{judge.name} holds the task for {'completed' if done else 'not completed'}{f': {said}' if said else ''}"
     return Check("rubric", version, Outcome.PASSED if done else Outcome.FAILED, reason, evidence=evidence)

@@ -19,7 +19,7 @@ from pramana.show.judges import who
 if TYPE_CHECKING:
     from pramana.analyse.changes import Change, Taken
     from pramana.analyse.comparison import Comparison
-    from pramana.analyse.pairing import Judged, Pair
+    from pramana.analyse.pairing import Judged, Over, Pair
     from pramana.store.runs import Store
 
 
@@ -70,6 +70,13 @@ class Side:
     """The results of each case, in the order of repeats."""
     names: Mapping[str, str]
     """What to call a case."""
+
+    @property
+    def rate(self) -> float | None:
+        """How many of all its answers with a verdict passed, whether they were compared or not."""
+        ended = Counter(outcome for given in self.outcomes.values() for outcome in given)
+        scored = ended[Outcome.PASSED] + ended[Outcome.FAILED]
+        return ended[Outcome.PASSED] / scored if scored else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +139,10 @@ def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool)
 
 
 def as_data(compared: Compared) -> dict[str, Any]:
-    """Return a comparison as plain data."""
+    """Return a comparison as plain data; where nothing was paired, what would be weighed is None."""
     found, name = compared.found, compared.name
     before, after = compared.sides
+    weighed = found.pairs > 0
 
     def flips(pairs: "Sequence[Pair]") -> list[dict[str, Any]]:
         return [
@@ -143,6 +151,9 @@ def as_data(compared: Compared) -> dict[str, Any]:
                 "base_passed": pair.base_passed,
                 "new_passed": pair.new_passed,
                 "repeats": pair.repeats,
+                "base_in_all": _in_all(pair.base_passed, pair.repeats, pair.base_over),
+                "new_in_all": _in_all(pair.new_passed, pair.repeats, pair.new_over),
+                "detail": tally(pair),
                 "base_results": before.seqs.get(pair.case, []),
                 "new_results": after.seqs.get(pair.case, []),
             }
@@ -156,10 +167,13 @@ def as_data(compared: Compared) -> dict[str, Any]:
         "pairs": found.pairs,
         "base_rate": found.base_rate,
         "new_rate": found.new_rate,
+        "base_whole_rate": before.rate,
+        "new_whole_rate": after.rate,
         "difference": found.difference,
-        "interval": [found.interval.low, found.interval.high],
-        "p_value": found.p_value,
-        "test": found.test,
+        "interval": [found.interval.low, found.interval.high] if weighed else None,
+        "p_value": found.p_value if weighed else None,
+        "test": found.test if weighed else None,
+        "over": {"base": found.over[0], "new": found.over[1], "sentence": found.over_sentence},
         "lost": flips(found.lost),
         "gained": flips(found.gained),
         "excluded": [name(each.case) for each in found.excluded],
@@ -172,6 +186,29 @@ def as_data(compared: Compared) -> dict[str, Any]:
         "measured": [each.as_data() for each in compared.changed],
         "asked_differently": [{"what": what, "base": old, "new": now} for what, old, now in compared.asked_differently],
     }
+
+
+def _in_all(passed: int, repeats: int, over: "Over") -> dict[str, int]:
+    return {"passed": passed + over.passed, "answers": repeats + over.answers}
+
+
+def tally(pair: "Pair") -> str:
+    """Return how often a case passed, and of how many answers; where a side has more than were compared, of all too.
+
+    >>> from pramana.analyse.pairing import Over, Pair
+    >>> tally(Pair("a", 3, 1, 3))
+    'passed 3 of 3 before, 1 of 3 now'
+    >>> tally(Pair("a", 0, 1, 1, base_over=Over(2, 2)))
+    'passed 0 of 1 compared before (2 of 3 in all), 1 of 1 now'
+    """
+
+    def side(passed: int, over: "Over", when: str) -> str:
+        if not over.answers:
+            return f"{passed:,} of {pair.repeats:,} {when}"
+        in_all = f"{passed + over.passed:,} of {pair.repeats + over.answers:,} in all"
+        return f"{passed:,} of {pair.repeats:,} compared {when} ({in_all})"
+
+    return f"passed {side(pair.base_passed, pair.base_over, 'before')}, {side(pair.new_passed, pair.new_over, 'now')}"
 
 
 def _same_suite(base: Source, new: Source) -> bool:

@@ -145,7 +145,7 @@ def spent(summary: Summary) -> str:
 def voice(found: Voice) -> Iterator[tuple[str, str, str]]:
     """Yield who was called, how, and what was measured of it, in a sentence of numbers."""
     for each in found.by:
-        said = [_waited(each.voice_to_voice)]
+        said = [_waited(each.voice_to_voice), *unreliable(each.turn_taking)]
         silence = each.leading_silence_s
         said += [f"leading silence p50 {duration(silence)}"] if silence is not None else []
         said += turns(each.turn_taking)
@@ -172,6 +172,14 @@ def _waited(times: Latency) -> str:
         return f"voice to voice p50 {bound(times.p50)} (n={times.n}{unanswered})"
     shown = f"p50 {bound(times.p50)}, p95 {bound(times.p95)}, most {bound(times.max)}"
     return f"voice to voice {shown} (n={times.n:,}{unanswered})"
+
+
+def unreliable(taken: TurnTaking) -> list[str]:
+    """Return how many times are not to be relied upon, in words; nothing where all are."""
+    late, of = taken.unreliable.happened, taken.unreliable.of
+    if not late:
+        return []
+    return [f"{late:,} of {of:,} time{'' if of == 1 else 's'} unreliable: this machine was late"]
 
 
 def turns(taken: TurnTaking) -> list[str]:

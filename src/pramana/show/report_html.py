@@ -95,7 +95,6 @@ def _header(run: Run) -> str:
     models = ", ".join(f"<b>{_apart(target.typed)}</b>" for target in plan.targets)
     asked = [f"{key} {value}" for key, value in plan.parameters.items()]
     asked += [f"{plan.repeats} repeats"] if plan.repeats > 1 else []
-    asked += [f"judged by {plan.judge.typed}"] if plan.judge else []
     asked += [f"embedded by {plan.embedder.typed}"] if plan.embedder else []
     asked += [aloud] if (aloud := asked_aloud(plan)) else []
     asked += ["with a system prompt"] if plan.system_prompt is not None else []
@@ -116,6 +115,7 @@ def _answer(summary: Summary) -> str:
         f"<p class=warn>Several judges, so the rate is of none of them: {_apart(each)}</p>\n"
         for each in summary.mixed_judges
     )
+    judges += f"<p class=quiet>{_apart(summary.judged_by)}</p>\n" if summary.judged_by else ""
     pills = "".join(
         f"<li><b>{count:,}</b> {_pill(outcome)}</li>"
         for outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)

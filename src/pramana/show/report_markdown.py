@@ -68,7 +68,7 @@ def write_markdown(run: Run, results: Results, out: TextIO) -> None:
     summary = tally.summary()
     end = _end(run, summary)
     page = _Page(LIMIT - _length(end) - len(_CUT))
-    page.add(f"### {_inline(title_of(run, summary))}\n\n{_unfinished(run)}{_several_judges(summary)}")
+    page.add(f"### {_inline(title_of(run, summary))}\n\n{_unfinished(run)}{_judges(summary)}")
     _add_table(page, summary.by["model"])
     page.block(f"\n**{failed:,} failed**\n\n", shown, failed, "- and {:,} more\n")
     reasons = [
@@ -90,11 +90,12 @@ def _add_table(page: _Page, rates: Mapping[str, Rate], before: str = "", after: 
     page.block(before + heads, rows, len(rates), "\nand {:,} more\n", after)
 
 
-def _several_judges(summary: Summary) -> str:
-    return "".join(
+def _judges(summary: Summary) -> str:
+    mixed = "".join(
         f"**Several judges, so the rate is of none of them: {_inline(each, 300)}**\n\n"
         for each in summary.mixed_judges[:SHOWN_JUDGES]
     )
+    return mixed + (f"{_inline(summary.judged_by, 300)}\n\n" if summary.judged_by else "")
 
 
 def _end(run: Run, summary: Summary) -> str:

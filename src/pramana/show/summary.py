@@ -59,6 +59,8 @@ def print_summary(run: Run, summary: Summary, sentence: str) -> None:
     _rates("", {"all": summary.overall})
     for sentence_of_judges in summary.mixed_judges:
         _wrapped(f"several judges: {sentence_of_judges}")
+    if summary.judged_by:
+        _wrapped(summary.judged_by)
     for title, rows in summary.by.items():
         if len(rows) > 1:
             _rates(title, rows)

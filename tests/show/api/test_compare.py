@@ -59,7 +59,10 @@ def test_what_was_not_asked_the_same_is_compared_only_when_that_is_wanted(client
     assert [each["path"] for each in refused.json["details"]] == ["anySuite"]
     assert "\\n" not in refused.error
     anyway = client.get(f"/api/compare?base={base}&new={new}&anySuite=true").data
+    ComparisonShape.model_validate(anyway)
     assert (anyway["pairs"], anyway["verdict"], anyway["onlyNew"]["count"]) == (0, "inconclusive", 2)
+    weighed = ("baseRate", "newRate", "difference", "interval", "pValue", "test")
+    assert [anyway[name] for name in weighed] == [None] * 6  # nothing was
     assert client.get(f"/api/compare?base={base}&new=r0").status == 404
     assert client.get(f"/api/compare?base={base}").status == 400
 
@@ -96,6 +99,31 @@ def test_two_models_of_one_run_are_compared_as_two_runs_are(client: Client) -> N
     swapped = client.get(f"/api/compare?base={run}&new={run}&model={quote(second)}&newModel={quote(first)}").data
     assert (swapped["lost"], swapped["gained"]) == (1, 2)
     assert swapped["difference"] == pytest.approx(-found["difference"])
+
+
+def test_answers_that_only_one_side_has_are_counted_and_told(client: Client) -> None:
+    assert client.store
+    base = add_run(client.store, ["failed", "passed", "passed"] + ["passed"] * 9, repeats=3)
+    new = add_run(client.store, ["passed"] * 4)
+    data = client.get(f"/api/compare?base={base}&new={new}").data
+    ComparisonShape.model_validate(data)
+    assert data["excluded"]["count"] == 0
+    assert data["over"] == {
+        "base": 8,
+        "new": 0,
+        "sentence": "Where a case has more verdicts on one side, as many count as both have, the first of them: "
+        "8 answers before are left out, and the rates here are of the rest.",
+    }
+    assert (data["baseRate"], data["baseWholeRate"]) == (0.75, pytest.approx(11 / 12))
+    assert data["baseWholeRate"] == pytest.approx(client.get(f"/api/runs/{base}").data["passRate"])
+    (flip,) = data["flips"]
+    assert (flip["basePassed"], flip["newPassed"], flip["repeats"]) == (0, 1, 1)
+    assert (flip["baseInAll"], flip["newInAll"]) == ({"passed": 2, "answers": 3}, {"passed": 1, "answers": 1})
+    assert flip["detail"] == "passed 0 of 1 compared before (2 of 3 in all), 1 of 1 now"
+    swapped = client.get(f"/api/compare?base={new}&new={base}").data
+    assert (swapped["over"]["base"], swapped["over"]["new"]) == (0, 8)
+    even = client.get(f"/api/compare?base={base}&new={base}").data
+    assert even["over"] == {"base": 0, "new": 0, "sentence": ""}
 
 
 def test_latency_stands_beside_latency(client: Client) -> None:

@@ -77,7 +77,10 @@ def test_a_token_does_what_its_role_may_until_it_is_revoked(guarded: Client) -> 
     assert guarded.get("/api/tokens").status == 401
     admin, viewer = guarded.with_token("admin"), guarded.with_token("viewer")
     refused = viewer.get("/api/tokens")
-    assert (refused.status, refused.error) == (403, "this needs the role admin, and the token viewer is a viewer's")
+    assert (refused.status, refused.error) == (
+        403,
+        "this needs the role admin, and the token viewer has the role viewer",
+    )
     made = admin.post("/api/tokens", {"name": "new", "role": "admin"}).data
     new = Client(guarded.url, made["token"])
     listed = {each["name"]: each for each in new.get("/api/tokens").data}

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from pramana.analyse.intervals import wilson
+from pramana.bench import Limits, judge_again
 from pramana.hash import case_digest
 from pramana.model import Case, Check, Outcome, Result
 from pramana.show.api.run_shapes import EstimateShape, ResultDetailShape, ResultShape, RunDetailShape, RunShape
@@ -98,7 +99,26 @@ def test_a_run_is_carried_out_in_the_background_and_tells_all_of_itself(either: 
     assert 0.01 <= slow["min"] <= slow["median"] <= slow["p95"] <= slow["max"]
     assert done["aggregates"]["voiceToVoiceSeconds"] is None
     short = either.get(f"/api/runs/{run_id}?summary=false").data
-    assert short == {**done, "summary": None, "aggregates": None}
+    assert short == {**done, "judges": None, "summary": None, "aggregates": None}
+    overall = done["summary"]["overall"]
+    assert done["outcomes"] == {name: overall[name] for name in ("passed", "failed", "errored", "unscored", "skipped")}
+    assert (done["passRate"], done["interval"]) == (overall["passRate"], overall["interval"])
+    assert done["interval"] is not None
+    (listed,) = either.get("/api/runs?outcomes=true").data
+    assert {name: done[name] for name in listed} == listed
+
+
+def test_whoever_judged_is_named_also_after_judging_again(either: Client) -> None:
+    assert either.store
+    run_id = ended(either, started(either, models=["fake:fixed=YES"]))["id"]
+    before = either.get(f"/api/runs/{run_id}").data
+    assert (before["judge"], before["judges"]) == (None, ["fake:fixed=YES"])
+    assert before["summary"]["judgedBy"] == "Judged by its own model."
+    asyncio.run(judge_again(either.store, either.store.run(run_id), "fake:fixed=NO", Limits()))
+    after = either.get(f"/api/runs/{run_id}").data
+    RunDetailShape.model_validate(after)
+    assert (after["judge"], after["judges"]) == (None, ["fake:fixed=NO"])
+    assert after["summary"]["judgedBy"] == "Judged by fake:fixed=NO."
 
 
 def test_results_come_in_pages_by_filters_and_one_by_one_with_everything(either: Client) -> None:
@@ -281,6 +301,41 @@ def test_a_dry_run_estimates_and_stores_nothing(client: Client) -> None:
     assert (found.data["costUsd"], found.data["unknownPrices"]) == (None, ["http://127.0.0.1:9/v1#mine"])
     assert found.data["calls"] == sum(each["calls"] for each in found.data["shares"])
     assert client.get("/api/runs").data == []
+
+
+def estimated(client: Client, *models: str, **body: Any) -> Any:
+    found = client.post("/api/runs", {"tier": "cheap", "models": list(models), "dryRun": True, **body})
+    assert found.status == 200, found.body
+    EstimateShape.model_validate(found.data)
+    return found.data
+
+
+def test_an_estimate_says_which_cases_will_have_no_verdict(client: Client) -> None:
+    for model in ("local", "fake-voice"):
+        alone = estimated(client, model)
+        assert (alone["calls"], [each["purpose"] for each in alone["shares"]]) == (10, ["model"])
+        assert alone["unjudged"] == [{"model": model, "cases": 2}]
+        assert alone["warnings"] == ["2 cases will have no verdict: name a judge"]
+    judged = estimated(client, "local", judge="fake")
+    assert (judged["calls"], judged["unjudged"], judged["warnings"]) == (12, [], [])
+
+
+def test_an_estimate_says_who_has_no_key(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    found = estimated(client, "gpt-5", "openai:gpt-5-mini", "fake", judge="opus")
+    assert found["missingKeys"] == ["openai", "anthropic"]
+    assert found["warnings"] == [
+        "openai has no key here: set one in Settings › Providers or OPENAI_API_KEY",
+        "anthropic has no key here: set one in Settings › Providers or ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN",
+    ]
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    found = estimated(client, "gpt-5", "http://127.0.0.1:9/v1#mine")
+    assert (found["missingKeys"], found["warnings"]) == ([], [])
+    monkeypatch.delenv("OPENAI_API_KEY")
+    mine = {"id": "mine", "kind": "openai"}
+    assert client.post("/api/providers", mine).status in (200, 201)
+    assert estimated(client, "mine:gpt-5")["warnings"] == ["mine has no key here: set one in Settings › Providers"]
 
 
 def test_scenarios_of_the_server_are_asked_by_id_by_filter_or_all(client: Client) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
+from pramana.show.figures import later
 from pramana.show.web import contrast
 
 from .conftest import NARROW, WIDE, Bench, no_sideways
@@ -79,7 +80,13 @@ def test_a_regression_is_the_first_thing_that_is_said(bench: Bench, runs: Runs) 
     expect(page.get_by_text("Passed before", exact=True).locator("..")).to_contain_text("93.3 %")
     expect(page.get_by_text("Passed now", exact=True).locator("..")).to_contain_text("13.3 %")
     row = page.get_by_role("row", name=re.compile("^Total time"))
-    expect(row).to_contain_text(re.compile(r"\+1\d\d ms\s*\+\d+ ms to \+\d+ ms\s*30"))
+    (total, *_) = bench.client.get(f"/api{comparing(runs)}").data["times"]
+    (low, high), by = total["interval"], total["difference"][0]
+    assert (total["what"], by > 0.1 and low <= by <= high) == (
+        "total time",
+        True,
+    )  # they are 150 ms apart, on a quiet machine
+    expect(row).to_contain_text(re.compile(rf"{re.escape(later(by))}\s*{re.escape(later(low))} to \{later(high)}\s*30"))
     page.get_by_role("link", name="Swap the sides").click()
     expect(answer(page).get_by_role("heading")).to_have_text(re.compile(r"▲\s*Improvement"))
     assert f"base={runs.new}&new={runs.base}" in page.url
@@ -169,6 +176,11 @@ def test_other_cases_are_compared_when_that_is_wanted(bench: Bench, runs: Runs) 
     left_out.locator("summary").click()
     expect(left_out.get_by_text("metal-07")).to_be_visible()
     expect(page.get_by_text("Only now: 10 cases")).to_be_visible()
+    before = page.get_by_text("Passed before", exact=True).locator("..")
+    expect(before).to_contain_text("nothing to compare")
+    expect(before).to_contain_text(BEFORE)
+    expect(before).to_contain_text("the whole run: 93.3 %")
+    expect(before).not_to_contain_text("no verdict")
 
 
 def test_what_two_judges_decided_is_left_out_until_it_is_wanted(bench: Bench, runs: Runs) -> None:
@@ -198,6 +210,7 @@ def test_a_run_under_way_is_told_and_followed_to_its_end(bench: Bench, runs: Run
     expect(under_way).to_be_visible()
     expect(under_way).to_have_count(0, timeout=30_000)
     expect(page.get_by_text("Passed now", exact=True).locator("..")).not_to_contain_text("no verdict")
+    expect(page.get_by_text("Passed now", exact=True).locator("..")).not_to_contain_text("nothing to compare")
 
 
 def test_scripts_in_prompts_are_shown_and_never_run(bench: Bench, runs: Runs) -> None:
@@ -284,7 +297,54 @@ def test_more_than_all_words_may_be_wrong() -> None:
     times = {"what": "total time", "unit": "seconds", "base": [0.5, 0.5], "new": [2.0, None]}
     rest = {"difference": [0.917, 0.917], "interval": None, "cases": 3}
     shown = contrast.measured({"times": [{**times, **rest}], "words": [{**words, **rest}]})
-    assert re.findall(r"<th[^>]*>([^<]+)", shown)[:3] == ["What", "Before", "Now"]
+    assert re.findall(r"<th[^>]*>([^<]+)", shown)[:3] == [
+        "What",
+        "Before, over all cases",
+        "Now, over all cases",
+    ]
     assert "Total time (median)" in shown
     assert "Word error rate (share of all)" in shown
     assert "192 %" in shown
+    assert "the difference is the median of the cases&#x27; own differences" in shown
+    assert "median" not in contrast.measured({"times": [], "words": [{**words, **rest}]})
+
+
+def test_a_rate_of_what_is_compared_stands_beside_the_one_of_the_whole_run() -> None:
+    run = {"id": "r", "suite": "s", "createdAt": "2026-01-01T00:00:00Z", "models": ["m"]}
+    rates = {"baseRate": 0.75, "baseWholeRate": 0.904, "newRate": 0.5, "newWholeRate": 0.5}
+    data = {**rates, "baseModel": "m", "newModel": "m", "pairs": 4, "lost": 1, "gained": 0}
+    shown = contrast.sides(run, run, data)
+    assert shown.count("the whole run") == 1
+    assert "on what is compared; the whole run: 90.4 %" in shown
+    two = {**run, "models": ["m", "n"]}
+    assert "on what is compared; this model in the whole run: 90.4 %" in contrast.sides(two, run, data)
+
+
+def test_repeats_that_only_one_side_has_are_told(bench: Bench, runs: Runs) -> None:
+    page = bench.open(f"/compare?base={runs.two}&new={runs.new}&model=fake:fixed%3Dtungsten&newModel={quote(NOW)}")
+    expect(answer(page)).to_contain_text("Of 30 cases, 26 pass less often now and 2 more often.")
+    expect(page.get_by_role("heading", name="Not compared, or with care")).to_be_visible()
+    expect(page.get_by_text("30 answers before are left out, and the rates here are of the rest.")).to_be_visible()
+    first = page.locator("details > summary").first
+    expect(first).to_contain_text(re.compile(r"▼\s*less often: metal-\d\d"))
+    expect(first).to_contain_text("passed 1 of 1 compared before (2 of 2 in all), 0 of 1 now")
+    page.goto(bench.url + comparing(runs))
+    expect(answer(page)).to_be_visible()
+    expect(page.get_by_text("are left out")).to_have_count(0)
+
+
+def test_against_a_run_before_no_run_of_other_cases_is_suggested(bench: Bench, runs: Runs) -> None:
+    made = {"id": "alone", "name": "alone", "type": "task-completion", "prompt": "Alone?", "expectedOutcome": "So."}
+    assert bench.client.post("/api/scenarios", made).status == 201
+    alone = bench.run(suite=None, tier=None, models=["fake:echo"], judge="fake:fixed=YES", scenarios=["alone"])
+    page = bench.open(f"/compare?base={runs.base}")  # the newest of all was asked something else
+    expect(page.get_by_text("Suggested: the newest other run of the same cases.")).to_be_visible()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(answer(page)).to_be_visible()
+    assert f"base={runs.base}&new=" in page.url
+    assert f"new={runs.base}" not in page.url
+    bench.run(models=["fake:echo"], judge="fake:fixed=YES")
+    page.goto(f"{bench.url}/compare?base={alone}")
+    expect(page.get_by_text("No other run was asked the same. Choose what to compare it with.")).to_be_visible()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.get_by_text("Choose a run on both sides.")).to_be_visible()

@@ -78,8 +78,28 @@ def test_a_call_to_the_embedded_agent_is_heard(browser: Browser, tmp_path: Path)
         assert result["reply"]["text"]
         sound = bench.client.get(result["audio"]["recording"])
         assert (sound.status, sound.body[:4]) == (200, b"RIFF")
+        expect(page.locator("audio")).to_have_js_property("paused", value=False)  # it was pressed to be heard
+        page.reload()
+        page.locator("audio").wait_for()
+        page.wait_for_timeout(1_000)
+        expect(page.locator("audio")).to_have_js_property("paused", value=True)  # and only then
         imported = {each["file"]: each["imported"] for each in bench.client.get("/api/library").data}
         assert {file for file, count in imported.items() if count} == {"information-retrieval/general-knowledge.yaml"}
+
+
+def test_what_nobody_has_tried_stays_offered_beside_the_first_runs(browser: Browser, tmp_path: Path) -> None:
+    with fresh(browser, tmp_path) as bench:
+        bench.run(models=["local"], limits={"maxTotalTokens": 1})
+        page = bench.open("/")
+        expect(page.get_by_role("heading", name="Newest runs")).to_be_visible()
+        expect(page.get_by_role("heading", name="Not tried yet")).to_be_visible()
+        expect(page.get_by_role("button", name="Ask the embedded model")).to_have_count(0)
+        page.get_by_role("button", name="Hear a call").click()
+        expect(page.get_by_role("status")).to_contain_text("The caller rings")
+        page.wait_for_url(re.compile(r"/runs/r[\w-]+/results/\d+$"), timeout=90_000)
+        page = bench.open("/")
+        expect(page.get_by_role("heading", name="Newest runs")).to_be_visible()
+        expect(page.get_by_role("heading", name="Not tried yet")).to_have_count(0)
 
 
 SHADOW = """
@@ -169,7 +189,9 @@ def test_who_may_only_look_is_told_so(browser: Browser, tmp_path: Path) -> None:
         page = bench.open("/", token=token)
         for name in ("Ask the embedded model", "Hear a call"):
             page.get_by_role("button", name=name).click()
-            expect(page.get_by_text("This needs the role editor, and the token Vi is a viewer's").last).to_be_visible()
+            expect(
+                page.get_by_text("This needs the role editor, and the token Vi has the role viewer").last
+            ).to_be_visible()
             expect(page.get_by_role("button", name=name)).to_be_enabled()
 
 
@@ -250,8 +272,25 @@ def test_models_are_shown_over_time_with_their_intervals(bench: Bench) -> None:
     rates = ", ".join([f"{past['passRate'] * 100:.1f} %"] * 2)
     expect(found.get_by_role("img", name=f"Pass rate in the last runs, oldest first: {rates}")).to_be_visible()
     expect(found.get_by_role("img", name=re.compile("^Latency in the last runs"))).to_be_visible()
+    expect(card(page, "fake:authentication_failed=1")).to_contain_text("No run has finished yet.")
+    expect(card(page, "fake:authentication_failed=1")).not_to_contain_text("%")
+    expect(page.get_by_role("columnheader", name="Begun (UTC)")).to_be_visible()
     found.get_by_role("link", name="fake:echo").click()
     page.wait_for_url(f"**/runs?model={quote('fake:echo', safe='')}")
+
+
+@pytest.mark.usefixtures("busy")
+def test_buttons_in_a_full_table_never_break_inside_a_word(bench: Bench) -> None:
+    model = "openai:" + "a-very-long-name-" * 12
+    assert bench.client.put(f"/api/prices/{model}", {"inputPerMillion": 1, "outputPerMillion": 2}).status == 200
+    for width in (WIDE, 700, NARROW):
+        page = bench.open("/settings/prices", width=width)
+        row = page.locator("td.does").filter(has=page.get_by_role("button", name="Remove the price"))
+        for each in (row.get_by_role("link"), row.get_by_role("button")):
+            box = each.bounding_box()
+            assert box
+            assert box["height"] < 40, "one line of text"
+        no_sideways(page)
 
 
 @pytest.mark.usefixtures("busy")
@@ -308,7 +347,8 @@ def test_the_first_run_of_somebody_else_takes_the_place_of_the_welcome(browser: 
         expect(page.get_by_role("button", name="Ask the embedded model")).to_be_visible()
         bench.run(models=["fake"], judge="fake:fixed=YES")
         expect(page.get_by_role("table", name="Newest runs")).to_be_visible()
-        expect(page.get_by_role("button", name="Ask the embedded model")).to_have_count(0)
+        expect(page.get_by_text("Nothing was asked here yet")).to_have_count(0)
+        expect(page.get_by_role("heading", name="Not tried yet")).to_be_visible()
         expect(page.get_by_role("heading", name="What needs attention")).to_have_count(0)
         expect(page.get_by_role("link", name="New run")).to_be_visible()
 

@@ -278,3 +278,29 @@ def test_many_files_are_listed_with_those_that_need_mending_first(clean: Bench, 
     press_import(page)
     expect(page.get_by_text("61 scenarios are new")).to_be_visible()
     assert len(ids_of(clean)) == 61
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("pasted", "said"),
+    [("", "There is nothing to import"), (document("a", type_="tasks"), "Nothing was imported: mend")],
+    ids=["a warning", "a refusal"],
+)
+def test_a_message_can_be_read_and_closed(
+    clean: Bench, axe: Callable[[Page], None], theme: Any, pasted: str, said: str
+) -> None:
+    page = opened(clean, theme=theme)
+    if pasted:
+        paste(page, pasted)
+        expect(page.locator(".wrong-line")).to_have_count(1)
+    press_import(page)
+    told = page.locator(".q-notification").filter(has_text=said)
+    expect(told).to_be_visible()
+    axe(page)
+    words, ink, ground = (  # axe says nothing of white on white
+        page.evaluate(f"getComputedStyle(document.querySelector('{where}')).{what}")
+        for where, what in ((".q-notification__message", "color"), ("body", "color"), (".notice", "backgroundColor"))
+    )
+    assert words == ink != ground
+    told.get_by_role("button", name="Close").click()
+    expect(told).to_have_count(0)

@@ -127,6 +127,24 @@ def test_an_unknown_price_is_said_with_what_to_do(bench: Bench) -> None:
     expect(page.get_by_text("Nobody can tell beforehand")).to_be_visible()
 
 
+def test_cases_without_a_judge_and_providers_without_a_key_are_told_before_the_start(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    page = bench.open("/runs/new?suite=v1.0&tier=cheap&model=local")
+    warned = page.locator("aside .warn")
+    expect(warned).to_have_text("2 cases will have no verdict: name a judge.")
+    expect(tile(page, "Calls")).to_contain_text("10")
+    expect(start(page)).to_be_enabled()
+    page = bench.open("/runs/new?suite=v1.0&tier=cheap&model=local&judge=gpt-5")
+    warned = page.locator("aside .warn")
+    expect(warned).to_contain_text("openai has no key here: set one in Settings › Providers or OPENAI_API_KEY.")
+    expect(warned).not_to_contain_text("verdict")
+    expect(warned.get_by_role("link", name="To the providers")).to_have_attribute("href", "/settings/providers")
+    expect(tile(page, "Calls")).to_contain_text("12")
+    expect(start(page)).to_be_enabled()
+
+
 def test_what_is_refused_is_said_where_it_belongs(bench: Bench) -> None:
     page = bench.open("/runs/new?model=fake")
     expect(start(page)).to_be_enabled()

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from pramana.analyse.spread import Histogram, histogram
-from pramana.show.web import pictures, run_summary, waveform
+from pramana.show.web import home, pictures, result, run, run_summary, waveform
 from pramana.show.web.pictures import Mark, along, distribution, position, rates, short, ticks
 from pramana.show.web.run_results import again
 from pramana.show.web.run_summary import voice_of
@@ -70,8 +70,10 @@ def test_a_distribution_says_itself_and_one_time_is_no_picture() -> None:
     assert "3 answers · fastest 100 ms, slowest 520 ms. p50 200 ms; p95 500 ms; most, 1, took" in drawn
     one = distribution("Latency", "answers", bins(0.2), {"count": 1, "median": 0.2, "p95": 0.2, "min": 0.2, "max": 0.2})
     assert "<svg" not in one
-    assert "200 ms, the only one of answers" in one
-    assert "none of answers was timed" in distribution("Latency", "answers", [], {"count": 0})
+    assert "200 ms, the only one that was timed" in one
+    assert "nothing was timed" in distribution("Latency", "answers", [], {"count": 0})
+    assert drawn.count("time axis logarithmic, highest bar 1") == 2  # to be seen, and to be heard
+    assert "6 lines have no time" in distribution("Voice to voice", "lines", [], {"count": 0}, "6 lines have no time")
 
 
 def test_rates_have_bars_intervals_and_what_they_are_of() -> None:
@@ -96,9 +98,9 @@ def test_rates_have_bars_intervals_and_what_they_are_of() -> None:
 
 
 def test_an_axis_has_round_times_that_fit() -> None:
-    for seconds in (0.4, 3.2, 9.7, 61.0, 299.0):
+    for seconds in (0.4, 3.2, 9.7, 59.9, 61.0, 70.5, 75.0, 299.0, 7_000.0):
         words = re.findall(r">([^<]+)</span>", along(seconds))
-        assert 1 <= len(words) <= 9
+        assert 1 <= len(words) <= (6 if seconds < 60 else 5)
         assert words[0] == "0 s"
     assert "1:00 min" in along(61.0)
     assert along(0.0).count("<span") == 1
@@ -251,3 +253,166 @@ def test_models_whose_times_are_left_out_are_counted() -> None:
     assert "and 3 more models; the exports have their times" in times(9)
     assert "and 1 more model; the exports have their times" in times(7)
     assert "more model" not in times(6)
+
+
+# ── What a run amounts to ──
+
+TIMES = {"count": 0, "p50": None, "p95": None}
+COUNTED: dict[str, Any] = {"total": 4, "passed": 3, "failed": 1, "errored": 0, "unscored": 0, "skipped": 0,
+                           "passRate": 0.75, "interval": [0.3, 0.95]}  # fmt: skip
+NONE: dict[str, Any] = {**COUNTED, "total": 0, "passed": 0, "failed": 0, "passRate": None, "interval": None}
+
+
+def summed(**changed: Any) -> dict[str, Any]:
+    total = {"known": 0, "unknown": 0}
+    usual = {"overall": COUNTED, "by": {"model": {}}, "mixedJudges": [], "notReproducible": [], "reasons": [], "cached": 0,
+             "costUsd": total, "judgeCostUsd": total, "judgeTokens": total, "judgedAgain": 0, "firstTokenSeconds": TIMES,
+             "tokens": {"input": total, "output": total}}  # fmt: skip
+    return {**usual, **changed}
+
+
+def told(summary: dict[str, Any], **changed: Any) -> str:
+    usual = {"id": "r1", "status": "finished", "models": ["m"], "variants": ["text"], "repeats": 1, "expected": 4,
+             "stored": 4, "reason": None, "aggregates": None, "plan": {"stt": None}}  # fmt: skip
+    return run_summary.amounts({**usual, **changed, "summary": summary}, "/runs/r1")
+
+
+def test_repeats_are_answers_and_the_interval_is_of_cases() -> None:
+    assert "passed, of 4 with a verdict. With 95 % confidence the true rate is 30.0–95.0 %.<" in told(summed())
+    twice = told(summed(), repeats=2, expected=160)
+    assert "passed, of 4 answers with a verdict (80 cases, 2 repeats). With 95 % confidence" in twice
+    assert "30.0–95.0 %: the interval counts cases, not answers.<" in twice
+    both = told(summed(), variants=["text", "voice"], expected=160, models=["m", "n"])
+    assert "40 cases, 2 variants: the intervals count cases, not answers.<" in both
+
+
+def test_a_run_that_never_began_is_not_called_undecided() -> None:
+    for models in (["m"], ["m", "n"]):
+        ended = told(summed(overall=NONE), models=models, status="stopped")
+        assert "No results" in ended
+        assert "The run ended before anything was asked and answered." in ended
+        assert "No verdict" not in ended
+    assert "Nothing has a verdict yet." in told(summed(overall=NONE), status="running")
+    errors = {**NONE, "total": 4, "errored": 4}
+    assert "None of the results could be decided." in told(summed(overall=errors))
+
+
+def test_cases_without_a_verdict_that_are_not_named_are_counted_and_can_be_judged() -> None:
+    cases = [f"case-{number}" for number in range(10)]
+    unscored = {**NONE, "total": 12, "unscored": 12}
+
+    def undecided(count: int, named: int = 10, **changed: Any) -> str:
+        reason = {"outcome": "unscored", "reason": "no judge", "count": count, "cases": cases[:named]}
+        return told(summed(overall=unscored, reasons=[reason]), **{"expected": 50, **changed})
+
+    assert "case-9</bdi> and 2 more<" in undecided(12)
+    assert "case-9</bdi><" in undecided(10)
+    assert "case-2</bdi><" in undecided(12, 3)
+    assert "case-9</bdi>, …<" in undecided(24, repeats=2)
+    assert "case-9</bdi><" in undecided(20, repeats=2, expected=20), "there are but ten cases"
+    assert "pramana rescore r1 --judge MODEL" in undecided(12)
+    assert "pramana rescore" not in undecided(12, status="running")
+    assert "pramana rescore" not in told(summed())
+
+
+def test_what_is_not_reproducible_is_said_once_and_quietly() -> None:
+    reason = "not reproducible: flaky does not take seed, temperature"
+    noted = [f"flaky would not take {each}: asked without it 4 times" for each in ("seed", "temperature")]
+    ran = {"status": "finished", "reason": reason, "stored": 4, "expected": 4}
+    head = run._reason(ran) or ""
+    assert "Not reproducible: " in head
+    assert "flaky does not take seed, temperature" in head
+    assert "warn" not in head
+    assert "eproducible" not in told(summed(notReproducible=noted), reason=reason)
+    live = told(summed(notReproducible=noted), status="running")
+    assert live.count("Not reproducible") == 1
+    assert "warn" not in live
+    stopped = run._reason({**ran, "status": "stopped", "reason": f"no money; {reason}", "stored": 2}) or ""
+    assert re.search(
+        r'no money</bdi>\. 2 of 4 results are here\. Resume[^<]+</p><p class="quiet small">Not rep', stopped
+    )
+    assert run._reason({**ran, "reason": None}) is None
+
+
+def test_models_stand_in_the_order_of_the_plan() -> None:
+    drawn = bins(0.1, 0.52)
+    spread = {"count": 2, "median": 0.2, "p95": 0.5, "min": 0.1, "max": 0.52}
+    both = {"a": spread, "b": spread}
+    latency = {"overall": spread, "byModel": both, "histogram": drawn, "histogramByModel": {"a": drawn, "b": drawn}}
+    shown = told(
+        summed(by={"model": {"a": COUNTED, "b": COUNTED}}),
+        models=["b", "a"],
+        aggregates={"latencySeconds": latency, "voiceToVoiceSeconds": None},
+    )
+    assert re.findall(r'<th scope="row"><bdi dir="auto">(\w)', shown) == ["b", "a"]
+    assert re.findall(r"<b>Latency, (\w)</b>", shown) == ["b", "a"]
+
+
+def test_calls_say_how_long_one_waits_with_each_model_and_who_did_not_answer() -> None:
+    from pramana.analyse.calls import Pooled, Spoken, Voice
+    from pramana.analyse.voice import Line, turn_taking
+    from pramana.show.api.envelope import camel
+    from pramana.show.api.run_shapes import seconds
+
+    answered = [Line(voice_to_voice_s=each, first_audible_s=1.0) for each in (0.5, 0.9, 1.3)]
+    silent = [Line(censored=True, waited_s=15.0)] * 6
+
+    def voice(**lines: list[Line]) -> Any:
+        by = (
+            Spoken(name, "voice", 3, turn_taking(some), Pooled(), Pooled(), None, None) for name, some in lines.items()
+        )
+        return seconds(camel(Voice(tuple(by), ()).as_data()))
+
+    one = told(summed(voice=voice(m=answered)))
+    assert "<dt>Voice to voice, median</dt><dd>900 ms<small>p95 1.26 s (n=3)</small>" in one
+    assert one.index("<dt>Cost") < one.index("<dt>Voice to voice") < one.index("<dt>Tokens in")
+    assert "<dt>Voice to voice" not in told(summed())
+    spread = {"count": 3, "median": 0.9, "p95": 1.26, "min": 0.5, "max": 1.3}
+    drawn = bins(0.5, 0.9, 1.3)
+    waits = {"overall": spread, "byModel": {"a": spread, "b": {"count": 0}}, "histogram": drawn,
+             "histogramByModel": {"a": drawn, "b": []}}  # fmt: skip
+    two = told(
+        summed(voice=voice(a=answered, b=silent)),
+        models=["b", "a"],
+        aggregates={"latencySeconds": None, "voiceToVoiceSeconds": waits},
+    )
+    assert re.findall(r"median, <bdi[^>]+>(\w)</bdi></dt><dd>([^<]+)<", two) == [("b", "&gt; 15.0 s"), ("a", "900 ms")]
+    b, a = two.split("<figure")[1:]
+    assert "nothing was timed" in b
+    assert "6 lines that nobody answered have no time" in b
+    assert "nobody answered" not in a
+
+
+def test_a_call_has_its_wait_first_and_no_first_token() -> None:
+    lines = [{"voice_to_voice_s": each, "first_audible_s": 1.0} for each in (4.41025, 0.5, 0.75)]
+    check = {"name": "call", "version": "1", "outcome": "passed", "reason": "so", "value": 4.41025,
+             "evidence": {"times": {"lines": lines}}}  # fmt: skip
+    data: dict[str, Any] = {
+        "reply": {"cachedTokens": 0}, "audio": {"recording": "x"}, "checks": [check], "cached": False, "output": "Hi.",
+        "latencySeconds": 20.0, "firstTokenSeconds": None, "inputTokens": 1, "outputTokens": 1, "costUsd": 0,
+    }  # fmt: skip
+    shown = result._numbers(data)
+    assert re.findall(r"<dt>([^<]+)", shown)[:2] == ["Voice to voice, median", "Took"]
+    assert "<dd>750 ms<small>longest 4.41 s (n=3)</small>" in shown
+    assert "First token" not in shown
+    assert "value 4.41 s · version 1" in result._check(check)
+    assert "value 0.123457" in result._check({**check, "name": "semantic_similarity", "value": 0.1234567})
+    assert "First token" in result._numbers({**data, "audio": None})
+    other = {**check, "evidence": {"times": {"lines": [{"voice_to_voice_s": "soon"}]}}}
+    assert "Voice to voice" not in result._numbers({**data, "checks": [other]})
+
+
+def test_runs_that_did_not_finish_are_no_part_of_a_trend() -> None:
+    def point(status: str, rate: float) -> dict[str, Any]:
+        return {"run": "r", "status": status, "suite": "mine", "variant": "text", "casesDigest": "sha256:1",
+                "passRate": rate, "interval": [0.1, 1.0], "latencyMs": {"count": 4, "median": 20.0}}  # fmt: skip
+
+    unfinished = [point(each, 1.0) for each in ("stopped", "cancelled", "interrupted", "running")]
+    shown = home._card({"model": "m", "runs": [point("finished", 0.5), *unfinished]})
+    assert "Pass rate in the last runs, oldest first: 50.0 %" in shown
+    assert '<strong class="number">50.0 %</strong>' in shown
+    assert "mine</bdi>, one run" in shown
+    none = home._card({"model": "m", "runs": unfinished})
+    assert "No run has finished yet." in none
+    assert "%" not in none
+    assert '<strong class="number">100 %</strong>' in home._card({"model": "m", "runs": [point("finished", 1.0)]})

@@ -3,10 +3,14 @@
 import json
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Page, expect
+
+from pramana.show.figures import duration
+from pramana.show.web.pictures import along
 
 from .conftest import NARROW, WIDE, Bench, no_sideways
 
@@ -196,8 +200,38 @@ def test_the_picture_is_that_of_the_sound(bench: Bench, call: str) -> None:
     assert loud("agent", caller) == 0
     assert loud("caller", agent) < 0.01
     page = bench.open(call)
+    expect(
+        page.get_by_text(f"{duration(length)}; caller above, agent below; left and right in the recording.")
+    ).to_be_visible()
     expect(page.locator(".wave .turn")).to_have_count(2)
     expect(page.locator(".wave .side")).to_have_count(2)
+
+
+def test_a_call_tells_first_how_long_the_caller_waited(bench: Bench, call: str) -> None:
+    found = next(each for each in bench.client.get(f"/api{call}").data["checks"] if each["name"] == "call")
+    page = bench.open(call)
+    expect(page.locator(".tiles dt").first).to_have_text("Voice to voice")
+    expect(page.locator(".tiles dd").first).to_contain_text(duration(found["value"]))
+    expect(page.locator(".tiles dt").filter(has_text="First token")).to_have_count(0)
+    expect(page.locator(".checks")).to_contain_text(f"value {duration(found['value'])} ·")
+    page.goto(f"{bench.url}{call.partition('/results')[0]}")
+    expect(page.locator(".tiles dt").nth(1)).to_have_text("Voice to voice")
+    expect(page.locator(".tiles dd").nth(1)).to_contain_text(f"{duration(found['value'])}(n=1)")
+
+
+@pytest.mark.parametrize("seconds", [4.2, 9.1, 59.0, 61.0, 64.0, 67.4, 70.5, 75.0, 600.0])
+def test_times_along_a_call_stand_apart_on_a_telephone(bench: Bench, call: str, seconds: float) -> None:
+    page = bench.open(call, width=NARROW)
+    page.locator(".wave + div").evaluate("(place, drawn) => { place.innerHTML = drawn }", along(seconds))
+    ends = page.locator(".wave + div .labels > span").evaluate_all(
+        "all => all.map(each => [each.getBoundingClientRect().left, each.getBoundingClientRect().right])"
+    )
+    box = page.locator(".wave").bounding_box()
+    assert box
+    assert len(ends) > 1
+    assert all(before[1] < after[0] for before, after in pairwise(ends)), ends
+    assert ends[0][0] >= box["x"] - 1
+    assert ends[-1][1] <= box["x"] + box["width"] + 1
 
 
 @pytest.mark.parametrize(("width", "theme"), [(WIDE, "dark"), (NARROW, "light")])
@@ -216,7 +250,7 @@ def test_the_page_of_a_run_that_was_spoken_tells_of_it(bench: Bench, call: str, 
     page = bench.open(call.partition("/results")[0], width=NARROW, theme="dark")
     voice = page.locator("section").filter(has=page.get_by_role("heading", name="Voice"))
     expect(voice).to_contain_text(re.compile(r"voice to voice p50 \d+ ms \(n=1\); leading silence p50 \d+ ms"))
-    expect(page.locator(".figure")).to_contain_text("the only one of lines answered")
+    expect(page.locator(".figure")).to_contain_text("the only one that was timed")
     no_sideways(page)
     axe(page)
 

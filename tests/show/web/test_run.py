@@ -102,10 +102,12 @@ def test_the_summary_says_what_the_api_says_with_its_interval_and_apart(bench: B
 
 
 def test_several_models_have_a_rate_each_and_none_together(bench: Bench) -> None:
-    run = bench.run(models=["fake:echo", "fake:latency=0.02"], repeats=2)
+    run = bench.run(models=["fake:latency=0.02", "fake:echo"], repeats=2)
     page = bench.open(f"/runs/{run}")
     rates = page.get_by_role("table", name="Pass rate by model")
     expect(rates.get_by_role("row")).to_have_count(3)
+    expect(rates.get_by_role("rowheader")).to_have_text(["fake:latency=0.02", "fake:echo"])  # as the head has them
+    expect(page.get_by_text("10 cases, 2 repeats: the intervals count cases, not answers.")).to_be_visible()
     expect(page.locator(".big")).to_have_count(0)
     expect(page.locator(".figure")).to_have_count(2)
     expect(page.get_by_text("All 2 models together.").first).to_be_visible()
@@ -160,6 +162,15 @@ def test_an_address_that_is_mistyped_says_so_and_shows_the_run(bench: Bench) -> 
         expect(page.locator(".big")).to_be_visible()
     page.get_by_role("link", name="Show all results").click()
     expect(page.locator(".results tbody tr")).to_have_count(10)
+
+
+def test_a_run_that_ended_before_any_result_says_so(bench: Bench) -> None:
+    run = bench.run(models=["fake:authentication_failed=1"])
+    assert bench.client.get(f"/api/runs/{run}?summary=false").data["stored"] == 0
+    page = bench.open(f"/runs/{run}", width=NARROW)
+    expect(page.locator(".big")).to_have_text("No results")
+    expect(page.get_by_text("The run ended before anything was asked and answered.")).to_be_visible()
+    expect(page.get_by_text("could be decided")).to_have_count(0)
 
 
 def test_results_come_by_the_page(bench: Bench) -> None:

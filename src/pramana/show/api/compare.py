@@ -26,6 +26,13 @@ _Run = Annotated[str, Query(min_length=1, max_length=200)]
 _Model = Annotated[str | None, Query(max_length=500)]
 
 
+class InAllShape(Shape):
+    """All answers with a verdict that a side has of a case, whether they were compared or not."""
+
+    passed: int
+    answers: int
+
+
 class FlipShape(Shape):
     """A case that passes less or more often than before."""
 
@@ -33,7 +40,10 @@ class FlipShape(Shape):
     direction: Literal["lost", "gained"]
     base_passed: int
     new_passed: int
-    repeats: int
+    repeats: int = Field(description="Answers that were compared on either side: as many as both have with a verdict")
+    base_in_all: InAllShape
+    new_in_all: InAllShape
+    detail: str = Field(description="The counts in words")
     base_results: list[int] = Field(description="The numbers of its results, as GET /api/runs/RUN/results/SEQ has them")
     new_results: list[int]
 
@@ -101,6 +111,14 @@ class AskedShape(Shape):
     new: str
 
 
+class OverShape(Shape):
+    """Answers with a verdict, to compared cases, that one side has more than the other: they are left out."""
+
+    base: int
+    new: int
+    sentence: str = Field(description="The same in plain words; empty where there are none")
+
+
 class ComparisonShape(Shape):
     """What came of it."""
 
@@ -112,14 +130,17 @@ class ComparisonShape(Shape):
     sentence: str = Field(description="The answer in plain words; show it first")
     detail: str
     pairs: int
-    base_rate: float | None
+    base_rate: float | None = Field(description="Of what is compared; null where nothing is")
     new_rate: float | None
+    base_whole_rate: float | None = Field(description="Of all answers of that side with a verdict, compared or not")
+    new_whole_rate: float | None
     difference: float | None
-    interval: Annotated[list[float], Field(min_length=2, max_length=2)] = Field(
-        description="Of the difference, at 95 %"
+    interval: Annotated[list[float], Field(min_length=2, max_length=2)] | None = Field(
+        description="Of the difference, at 95 %; null where nothing is compared"
     )
-    p_value: float
-    test: str
+    p_value: float | None = Field(description="Null where nothing is compared, and so the test")
+    test: str | None
+    over: OverShape
     lost: int
     gained: int
     flips: list[FlipShape] = Field(description="The losses first, the largest before the others; in pages")

@@ -40,7 +40,7 @@ class RunShape(Shape):
     models: list[str]
     variants: list[str]
     repeats: int
-    judge: str | None
+    judge: str | None = Field(description="Who was to judge; null: each model itself")
     created_at: str
     finished_at: str | None
     expected: int
@@ -50,7 +50,9 @@ class RunShape(Shape):
     owner: Literal["cli", "server"]
     creator: str | None
     cancel_requested: bool
-    outcomes: OutcomesShape | None = Field(description="In a list with `outcomes=true`; otherwise null")
+    outcomes: OutcomesShape | None = Field(
+        description="In a list with `outcomes=true` and of a run that is read, otherwise null"
+    )
     pass_rate: float | None = Field(description="Of the results with a verdict; null without any")
     interval: list[float] | None = Field(description="Wilson's 95 % interval of it, with cases as the units")
 
@@ -80,6 +82,7 @@ class RunDetailShape(RunShape):
     """All of a run but its results."""
 
     plan: PlanShape
+    judges: list[str] | None = Field(description="Who gave the verdicts as they stand; null without the summary")
     limits: dict[str, Any]
     holder: str | None = Field(description="The process that carries it out now")
     attempts: int
@@ -102,6 +105,13 @@ class ShareShape(Shape):
     cost_usd: float | None
 
 
+class UnjudgedShape(Shape):
+    """Cases of one model that need a judge and have none."""
+
+    model: str
+    cases: int
+
+
 class EstimateShape(Shape):
     """What a run would take: an estimate."""
 
@@ -113,6 +123,9 @@ class EstimateShape(Shape):
     output_tokens: int | None
     cost_usd: float | None = Field(description="null: a price is not known")
     unknown_prices: list[str]
+    unjudged: list[UnjudgedShape] = Field(description="Cases that will have no verdict unless a judge is named")
+    missing_keys: list[str] = Field(description="Providers that need a key and have none here")
+    warnings: list[str] = Field(description="Both in sentences; the run can be started all the same")
     shares: list[ShareShape]
     note: str
 
@@ -157,7 +170,7 @@ _ASKED_AS = {"categories": "type", "tags": "tag", "difficulties": "difficulty", 
 """What a plan's filters are called where a run is asked for."""
 
 
-def of_run(run: Run, ended: Ended | None = None, cases_digest: str | None = None) -> dict[str, Any]:
+def of_run(run: Run, ended: Ended | Rate | None = None, cases_digest: str | None = None) -> dict[str, Any]:
     """Return a run for a list; how its results ended, and the digest of its cases, where that was asked for."""
     plan = run.plan
     return {
@@ -184,17 +197,21 @@ def of_run(run: Run, ended: Ended | None = None, cases_digest: str | None = None
     }
 
 
-def _how_ended(run: Run, ended: Ended | None) -> dict[str, Any]:
+def _how_ended(run: Run, ended: Ended | Rate | None) -> dict[str, Any]:
     if ended is None:
         return {"outcomes": None, "passRate": None, "interval": None}
-    counts = {outcome.value: ended.outcomes.get(outcome, 0) for outcome in Outcome}
-    rate = Rate(**counts, per_case=run.plan.repeats * max(1, len(ended.ways)))
+    rate = ended if isinstance(ended, Rate) else _rate(run, ended)
     interval = rate.interval
     return {
-        "outcomes": counts,
+        "outcomes": {outcome.value: getattr(rate, outcome.value) for outcome in Outcome},
         "passRate": rate.value,
         "interval": [interval.low, interval.high] if interval else None,
     }
+
+
+def _rate(run: Run, ended: Ended) -> Rate:
+    counts = {outcome.value: ended.outcomes.get(outcome, 0) for outcome in Outcome}
+    return Rate(**counts, per_case=run.plan.repeats * max(1, len(ended.ways)))
 
 
 def of_plan(run: Run) -> dict[str, Any]:
@@ -239,8 +256,8 @@ def of_spread(data: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def of_estimate(found: Estimate) -> dict[str, Any]:
-    """Return what a run would take."""
+def of_estimate(found: Estimate, keyless: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a run would take; `keyless` are the providers without a key, each with what to do."""
     return {
         "dryRun": True,
         "cases": found.cases,
@@ -250,6 +267,9 @@ def of_estimate(found: Estimate) -> dict[str, Any]:
         "outputTokens": found.total("output_tokens"),
         "costUsd": found.total("cost_usd"),
         "unknownPrices": found.unpriced,
+        "unjudged": [{"model": model, "cases": cases} for model, cases in found.unjudged.items()],
+        "missingKeys": list(keyless),
+        "warnings": [*found.warnings, *keyless.values()],
         "shares": [
             {
                 "model": each.model,

@@ -18,7 +18,7 @@ from pydantic.alias_generators import to_snake
 from starlette.concurrency import run_in_threadpool
 
 from pramana import jobs
-from pramana.bench import Reach
+from pramana.bench import Reach, keyless
 from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.jsonl import MAX_DEPTH, is_deeper
 from pramana.load.scenario import ScenarioType
@@ -231,7 +231,9 @@ def create_run(body: RunBody, here: Here, who: Editor) -> Response:
     """Queue a run, or with `dryRun` say what it would take. Follow it at `/api/runs/{id}/events`."""
     reach = Reach(for_others=True, allow_private=here.private_addresses_allowed())
     if body.dry_run:
-        return answer(of_estimate(jobs.estimate(here.store, body.wanted(), reach)))
+        found = jobs.estimate(here.store, body.wanted(), reach)
+        asked = [*body.models, *(each for each in (body.judge, body.embedder, body.stt) if each)]
+        return answer(of_estimate(found, keyless(here.store, asked, reach)))
     made = jobs.create(here.store, body.wanted(), who.name, reach)
     here.on_queued()
     return answer(of_run(made), status=202)
@@ -283,10 +285,11 @@ async def read_run(
 def _read_run(run_id: str, here: Serving, findings: Findings | None) -> Response:
     run = here.store.pages.run(run_id)
     amounts, spread = findings.of(run) if findings else (None, None)
-    holder = here.store.holder(run_id)
+    holder, history = here.store.holder(run_id), here.store.history
     return answer(
         {
-            **of_run(run, cases_digest=here.store.history.cases_digests([run])[0]),
+            **of_run(run, amounts.overall if amounts else history.ended([run])[0], history.cases_digests([run])[0]),
+            "judges": amounts.judge_names if amounts else None,
             "plan": of_plan(run),
             "limits": {name: run.limits[stored] for name, stored in _LIMITS.items() if stored in run.limits},
             "holder": shown(holder) if holder else None,

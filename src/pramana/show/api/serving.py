@@ -225,7 +225,7 @@ def needs(role: Role) -> Any:
         if not found.may(role):
             if found.role is None:
                 raise Unauthorized("this needs a token: send it as Authorization: Bearer TOKEN")
-            raise Forbidden(f"this needs the role {role}, and the token {found.name} is a {found.role}'s")
+            raise Forbidden(f"this needs the role {role}, and the token {found.name} has the role {found.role}")
         return found
 
     check.__name__ = f"needs_{role}"

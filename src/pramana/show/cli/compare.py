@@ -13,11 +13,12 @@ import click
 from pramana import settings
 from pramana.errors import InvalidInput
 from pramana.show import terminal
-from pramana.show.comparing import Source, as_data, compared, of_file, of_run
+from pramana.show.comparing import Source, as_data, compared, of_file, of_run, tally
 from pramana.show.measured import measured, proven
 
 if TYPE_CHECKING:
     from pramana.analyse.changes import Limit
+    from pramana.analyse.pairing import Pair
 
 SHOWN = 20
 _WORST_FIRST = (1, 4, 0)
@@ -98,16 +99,27 @@ def compare(
         count = len(found.excluded)
         left = "1 case has" if count == 1 else f"{count:,} cases have"
         click.echo(terminal.wrapped(f"{left} no verdict on one side or both: all this is about the others alone."))
-    for title, pairs in (("now fail", found.lost), ("now pass", found.gained)):
+    if found.over_sentence:
+        click.echo(terminal.wrapped(found.over_sentence))
+    for title, pairs in (("less often now", found.lost), ("more often now", found.gained)):
         if pairs:
-            click.echo(f"\n{len(pairs):,} {title}:")
+            click.echo(f"\n{len(pairs):,} {'passes' if len(pairs) == 1 else 'pass'} {title}:")
             for pair in pairs[:SHOWN]:
-                click.echo(f"  {terminal.fitted(made.name(pair.case), 78)}")
+                click.echo(_flip(made.name(pair.case), pair))
             if len(pairs) > SHOWN:
                 click.echo(f"  … and {len(pairs) - SHOWN:,} more")
     if found.apart and not any_judge:
         click.echo("\nJudge both by one: pramana rescore RUN --judge MODEL. Or compare as they are: --any-judge")
     return code
+
+
+def _flip(name: str, pair: "Pair") -> str:
+    """Return a case that changed; how often it passed stands beside it where it had more than one answer, or below."""
+    line = f"  {terminal.fitted(name, 78)}"
+    if pair.repeats == 1 and not pair.base_over.answers and not pair.new_over.answers:
+        return line
+    counts = tally(pair)
+    return f"{line}, {counts}" if terminal.width(line) + 2 + len(counts) <= 80 else f"{line}\n    {counts}"
 
 
 def _side(reference: str, model: str | None, stack: ExitStack) -> Source:

@@ -1,7 +1,8 @@
 """Which two are compared: lists of the recent runs and of their models, filled in with what the address has.
 
 What is not chosen is suggested: the newest run, and against it the run before of the same cases, or else another of its
-own models. What was chosen becomes an address.
+own models. Where only the run before is named, it is the newest other run of the same cases, never one of others. What
+was chosen becomes an address.
 """
 
 from typing import Any
@@ -42,27 +43,35 @@ async def chooser(desk: Desk, *, both: bool) -> None:
             except Refused as error:
                 if not both:  # else it was told above
                     parts.trouble(error)
-    if "new" not in choosing.chosen:
+    if not choosing.chosen:
         choosing.choose("new", listed[0])
-    if "base" not in choosing.chosen:
-        new = choosing.chosen["new"]
-        before = await _before(desk, new)
-        words = "No run before it was asked the same. Choose what to compare it with."
-        if before or len(new["models"]) > 1:
-            choosing.choose("base", before or new)
-            words = f"Suggested: {'the run before it of the same cases' if before else 'two models of the same run'}."
+    for missing in _SIDES.keys() - choosing.chosen.keys():
+        words = await _suggest(desk, choosing, missing)
         if not both:
             parts.paragraph(words, quiet=True)
     _form(choosing)
 
 
-async def _before(desk: Desk, run: Run) -> Run | None:
-    """Return the newest run before another that was asked the same."""
+async def _suggest(desk: Desk, choosing: "_Choosing", missing: str) -> str:
+    """Choose the side that was not named, where there is one that was asked the same; return what to say of it."""
+    (named,) = choosing.chosen.values()
+    before = missing == "base"
+    found = await _like(desk, named, before=before)
+    if found or len(named["models"]) > 1:
+        choosing.choose(missing, found or named)
+        other = "the run before it of the same cases" if before else "the newest other run of the same cases"
+        return f"Suggested: {other if found else 'two models of the same run'}."
+    return f"No {'run before it' if before else 'other run'} was asked the same. Choose what to compare it with."
+
+
+async def _like(desk: Desk, run: Run, *, before: bool) -> Run | None:
+    """Return the newest other run that was asked the same, or the newest before it."""
     if run["casesDigest"] is None:  # it is gone
         return None
     for each in (await desk.get("/api/runs", suite=run["suite"], pageSize=RECENT, outcomes=True)).data:
-        same = each["casesDigest"] == run["casesDigest"]
-        if same and each["createdAt"] < run["createdAt"] and each["status"] not in UNDER_WAY:
+        same = each["casesDigest"] == run["casesDigest"] and each["id"] != run["id"]
+        fits = not before or each["createdAt"] < run["createdAt"]
+        if same and fits and each["status"] not in UNDER_WAY:
             found: Run = each
             return found
     return None

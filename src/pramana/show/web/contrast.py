@@ -19,6 +19,10 @@ _TESTS = {
     "exact McNemar": "exact McNemar test, by the cases that changed",
     "sign flips by case": "sign-flip test, with cases as the units",
 }
+_MEDIANS = (
+    "Of times, before and now are each the median over all cases, and the difference is the median of the cases' own "
+    "differences: it need not be the one of the two medians, nor have its sign."
+)
 Data = dict[str, Any]
 
 
@@ -75,17 +79,27 @@ def sides(base: Data, new: Data, data: Data) -> Safe:
     """Return both sides: what they were, and how much of what was compared they passed."""
     return tiles(
         [
-            ("Passed before", percent(data["baseRate"]), _side(base, data["baseModel"])),
-            ("Passed now", percent(data["newRate"]), _side(new, data["newModel"])),
+            ("Passed before", _passed(data["baseRate"]), _side(base, data, "base")),
+            ("Passed now", _passed(data["newRate"]), _side(new, data, "new")),
             ("Compared", f"{data['pairs']:,}", "cases with a verdict on both sides, each with itself"),
             ("Changed", f"{data['lost'] + data['gained']:,}", f"{data['lost']:,} lost, {data['gained']:,} gained"),
         ]
     )
 
 
-def _side(run: Data, model: str) -> Safe:
+def _passed(share: float | None) -> str:
+    return "nothing to compare" if share is None else percent(share)
+
+
+def _side(run: Data, data: Data, which: str) -> Safe:
+    """Return what a side is, and its rate in all where that is not the one of what is compared."""
     named = link(address(f"/runs/{run['id']}"), foreign(run["suite"], 200))
-    return join([foreign(model, 200), tag("br"), named, ", ", when(run["createdAt"])])
+    here, whole = data[f"{which}Rate"], data[f"{which}WholeRate"]
+    said: list[Child] = [foreign(data[f"{which}Model"], 200), tag("br"), named, ", ", when(run["createdAt"])]
+    if percent(here) != percent(whole):
+        what = "the whole run" if len(run["models"]) == 1 else "this model in the whole run"
+        said += [tag("br"), f"{'on what is compared; ' if here is not None else ''}{what}: {percent(whole)}"]
+    return join(said)
 
 
 # ── Times, and how both were asked ──
@@ -115,13 +129,16 @@ def measured(data: Data) -> Safe:
         return join([heading, tag("p", "No case was timed on both sides.", class_="quiet")])
     columns = (
         Column("What", head=True),
-        Column("Before", number=True),
-        Column("Now", number=True),
+        Column("Before, over all cases", number=True),
+        Column("Now, over all cases", number=True),
         Column("Difference, case by case", number=True),
         Column("95 % interval", number=True),
         Column("Cases", number=True),
     )
-    return join([heading, table("What was measured on both sides, each case with itself", columns, rows)])
+    shown = [heading, table("What was measured on both sides, each case with itself", columns, rows)]
+    if data["times"]:
+        shown.append(tag("p", _MEDIANS, class_="quiet small"))
+    return join(shown)
 
 
 def _measured(each: Data) -> tuple[Child, ...]:
@@ -158,15 +175,18 @@ def _signed(difference: str) -> str:
 
 def flip_line(flip: Data) -> Safe:
     """Return a case that changed in one line."""
-    lost, of = flip["direction"] == "lost", flip["repeats"]
-    if of == 1:
+    lost = flip["direction"] == "lost"
+    if flip["baseInAll"]["answers"] == flip["newInAll"]["answers"] == 1:
         said = outcome("failed" if lost else "passed")
         return join([said, tag("span", " now: ", class_="quiet"), foreign(flip["case"], 200)])
-    counts = f"passed {flip['basePassed']:,} of {of:,} before, {flip['newPassed']:,} of {of:,} now"
     sign, colour = ("▼", "failed") if lost else ("▲", "passed")
     words = tag("b", sign, aria_hidden="true"), " less often: " if lost else " more often: "
     return join(
-        [tag("span", words, class_=colour), foreign(flip["case"], 200), tag("span", f", {counts}", class_="quiet")]
+        [
+            tag("span", words, class_=colour),
+            foreign(flip["case"], 200),
+            tag("span", f", {flip['detail']}", class_="quiet"),
+        ]
     )
 
 
@@ -222,7 +242,7 @@ def _reply(word: str, run: str, result: Data | None) -> Safe:
 
 
 def left_out(data: Data, any_judge: str | None) -> Safe:
-    """Return the cases that were not compared, each kind with its count and the names of the first."""
+    """Return what was not compared: answers by their number, cases with the names of the first of each kind."""
     kinds = (
         ("excluded", "No verdict on one side or both", "They ended in an error, or nothing could be decided."),
         ("onlyBase", "Only before", "The run now has no result of them."),
@@ -241,6 +261,8 @@ def left_out(data: Data, any_judge: str | None) -> Safe:
             why = join([left, link(any_judge, "Compare them anyway")])
         said.append(_named("Judged by different judges", why, apart["count"], names))
     found = [each for each in said if each]
+    if data["over"]["sentence"]:
+        found.insert(0, tag("p", data["over"]["sentence"]))
     return join([tag("h2", "Not compared, or with care"), *found]) if found else Safe("")
 
 

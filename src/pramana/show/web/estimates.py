@@ -34,7 +34,7 @@ def estimate(found: Mapping[str, Any], body: Mapping[str, Any]) -> Safe:
     return tag(
         "div",
         tiles(numbers),
-        _unpriced(found["unknownPrices"], body),
+        _warnings(found, body),
         _uncounted(found),
         _shares(shares) if len(shares) > 1 else None,
         tag("p", found["note"], class_="small quiet"),
@@ -73,6 +73,16 @@ def _tokens(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
 
 
+def _warnings(found: Mapping[str, Any], body: Mapping[str, Any]) -> Safe | None:
+    """Return, in one place, what will be missing and what to do about it."""
+    said = [tag("p", foreign(each, 300), ".") for each in found["warnings"]]
+    if found["missingKeys"]:
+        said.append(tag("p", link("/settings/providers", "To the providers")))
+    if unpriced := _unpriced(found["unknownPrices"], body):
+        said.append(unpriced)
+    return tag("div", said, class_="warn") if said else None
+
+
 def _unpriced(names: Sequence[str], body: Mapping[str, Any]) -> Safe | None:
     if not names:
         return None
@@ -84,11 +94,7 @@ def _unpriced(names: Sequence[str], body: Mapping[str, Any]) -> Safe | None:
         if capped
         else "The run can start all the same; what it costs will stay unknown."
     )
-    return tag(
-        "div",
-        tag("p", "No price is known for ", listed, f"{more}. ", link("/settings/prices", "Set a price"), f". {then}"),
-        class_="warn",
-    )
+    return tag("p", "No price is known for ", listed, f"{more}. ", link("/settings/prices", "Set a price"), f". {then}")
 
 
 def _uncounted(found: Mapping[str, Any]) -> Safe | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from nicegui import ui
 
-from pramana.show.figures import duration
+from pramana.show.figures import duration, percent
 from pramana.show.web import frame, parts, welcome
 from pramana.show.web.desk import Desk, address
 from pramana.show.web.markup import Safe, foreign, interval_text, join, link, tag, when
@@ -51,13 +51,14 @@ class _News:
         self._place = ui.element("div")
         self._newcomer: welcome.Welcome | None = None
         self._drawn: tuple[_Attention, Table, _Cards] | None = None
+        self._untried: tuple[str, ...] = ()
 
     async def read(self) -> _Read:
         get = self._desk.get
         found, weights = await asyncio.gather(get("/api/runs", pageSize=LOOKED_AT, outcomes=True), get("/api/weights"))
         names = list(dict.fromkeys(model for run in found.data for model in run["models"]))[:MODELS]
         pasts = await asyncio.gather(*(get("/api/models/history", model=name, limit=PAST) for name in names))
-        return _Read(found.data, weights.data, [past.data for past in pasts if past.data["runs"]])
+        return _Read(found.data, weights.data, [past.data for past in pasts])
 
     async def again(self) -> None:
         """Show what is new. What is refused leaves the page as it is, until there is news again."""
@@ -73,16 +74,27 @@ class _News:
         if not found.runs:
             if self._newcomer is None:
                 self._place.clear()
-                self._drawn, self._newcomer = None, welcome.Welcome(self._desk)
+                self._drawn, self._untried, self._newcomer = None, (), welcome.Welcome(self._desk)
                 with self._place:
                     self._newcomer.show(found.weights)
             return
         if self._drawn is None:
             self._newcomer, self._drawn = None, self._draw()
+            with self._place:
+                self._rest = ui.element("div")
         attention, newest, cards = self._drawn
         attention.put(found)
         newest.put({run["id"]: _row(run) for run in found.runs[:NEWEST]})
         cards.put(found.pasts)
+        self._offer(welcome.untried(found.runs))
+
+    def _offer(self, untried: tuple[str, ...]) -> None:
+        if untried != self._untried:
+            self._untried, self._newcomer = untried, welcome.Welcome(self._desk)
+            self._rest.clear()
+            with self._rest:
+                if untried:
+                    self._newcomer.show_rest(untried)
 
     def _draw(self) -> "tuple[_Attention, Table, _Cards]":
         if not self._beside.default_slot.children:
@@ -92,7 +104,7 @@ class _News:
         with self._place:
             attention = _Attention(self._desk)
             parts.heading("Newest runs")
-            newest = Table("Newest runs", ("Run", "Models", "Status", "Passed", "Results", "Begun"))
+            newest = Table("Newest runs", ("Run", "Models", "Status", "Passed", "Results", "Begun (UTC)"))
             parts.show(tag("p", link("/runs", "All runs"), class_="pager"))
             return attention, newest, _Cards()
 
@@ -137,9 +149,15 @@ class _Cards:
 
 
 def _card(past: Data) -> Safe:
-    """Return how a model did in its newest runs of the same cases, asked in the same way: others are no measure."""
-    newest = past["runs"][-1]
-    same = [each for each in past["runs"] if _series(each) == _series(newest)]
+    """Return how a model did in its newest runs of the same cases, asked in the same way: others are no measure.
+
+    Nor are runs that did not finish: the cases they lack may be the hard ones.
+    """
+    finished = [each for each in past["runs"] if each["status"] == "finished"]
+    if not finished:
+        return _titled(past, [tag("p", "No run has finished yet.", class_="quiet")])
+    newest = finished[-1]
+    same = [each for each in finished if _series(each) == _series(newest)]
     rated = [each for each in same if each["passRate"] is not None]
     timed = [each for each in same if each["latencyMs"]["median"] is not None]
     way = "" if newest["variant"] == "text" else f", {newest['variant']}"
@@ -147,7 +165,7 @@ def _card(past: Data) -> Safe:
     drawn: list[Safe] = []
     if rated:
         last = rated[-1]
-        rate = f"{last['passRate'] * 100:.1f} %", f"95 % interval {interval_text(last['interval'])}"
+        rate = percent(last["passRate"]), f"95 % interval {interval_text(last['interval'])}"
         drawn += [
             _figure("Pass rate", *rate),
             rate_trend([Point(each["passRate"], *(each["interval"] or (None, None))) for each in rated]),
@@ -161,11 +179,14 @@ def _card(past: Data) -> Safe:
             time_trend([Point(each["latencyMs"]["median"] / 1000) for each in timed]),
         ]
     about = tag("p", foreign(newest["suite"], 80), f"{way}, {count}", class_="quiet small")
+    return _titled(past, [about, *drawn])
+
+
+def _titled(past: Data, told: Sequence[Safe]) -> Safe:
     return tag(
         "section",
         tag("h3", link(address("/runs", model=past["model"]), foreign(past["model"], 80)), class_="card-title"),
-        about,
-        drawn,
+        told,
         class_="card stack",
         aria_label=past["model"][:80],
     )

@@ -14,6 +14,8 @@ from pramana.show.look import SIGNS
 
 LONGEST = 20_000
 """Characters of a text that are shown; more makes no page better, and the API has them all."""
+LEAST_CUT = 30
+"""Characters that are left out at least: to say that a few are missing takes as much room as they do."""
 
 
 class Safe(str):
@@ -60,9 +62,14 @@ def _attribute(name: str, value: str | int | bool | None) -> str:
 
 
 def text(said: str, limit: int = LONGEST) -> Safe:
-    """Return a text, escaped, cut where it is too long to be read."""
-    shown = escape(printable(said[:limit]))
-    return Safe(shown if len(said) <= limit else f"{shown} … and {len(said) - limit:,} more characters")
+    """Return a text, escaped, cut where it is too long to be read and that saves something.
+
+    >>> text("a" * 12, 10), text("a" * 40, 10)
+    ('aaaaaaaaaaaa', 'aaaaaaaaaa … and 30 more characters')
+    """
+    if len(said) < limit + LEAST_CUT:
+        return Safe(escape(printable(said)))
+    return Safe(f"{escape(printable(said[:limit]))} … and {len(said) - limit:,} more characters")
 
 
 def foreign(said: str | None, limit: int = LONGEST) -> Safe:

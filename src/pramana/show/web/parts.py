@@ -104,9 +104,15 @@ def link_button(words: str, to: str, kind: Kind = "") -> None:
     show(tag("a", words, href=to, class_=f"btn {kind}"))
 
 
+_ICONS = {"positive": "check_circle", "negative": "error", "warning": "warning", "info": "info"}
+
+
 def tell(words: str, kind: Literal["positive", "negative", "warning", "info"] = "info") -> None:
     """Say something that passes: read out at once, gone after ten seconds."""
-    ui.notify(words, type=kind, position="bottom", timeout=10_000, close_button="Close")
+    # Not by `type`: its colours cannot be overruled, and dark on brown cannot be read.
+    ui.notify(
+        words, icon=_ICONS[kind], classes=f"notice {kind}", position="bottom", timeout=10_000, close_button="Close"
+    )
 
 
 def sentence(error: Refused) -> str:

@@ -59,18 +59,27 @@ class Mark:
     seconds: float
 
 
-def distribution(title: str, what: str, bins: Sequence[Mapping[str, Any]], spread: Mapping[str, Any]) -> Safe:
-    """Return how some times are spread, as a figure: `bins` and `spread` as the API gives them, `what` was timed."""
+def distribution(
+    title: str, what: str, bins: Sequence[Mapping[str, Any]], spread: Mapping[str, Any], missing: str = ""
+) -> Safe:
+    """Return how some times are spread, as a figure: `bins` and `spread` as the API gives them, `what` was timed.
+
+    `missing` says what of it has no time, and so is not drawn.
+    """
     count = spread["count"]
+    beside = tag("span", missing, class_="quiet small") if missing else None
     if count < 2:  # a picture of one time is a block
-        said = f"{duration(spread['median'])}, the only one of {what}" if count else f"none of {what} was timed"
-        return tag("figure", tag("figcaption", tag("b", title), tag("span", said, class_="quiet")), class_="figure")
+        said = f"{duration(spread['median'])}, the only one that was timed" if count else "nothing was timed"
+        words = tag("figcaption", tag("b", title), tag("span", said, class_="quiet"), beside)
+        return tag("figure", words, class_="figure")
     marks = [Mark("p50", spread["median"]), Mark("p95", spread["p95"])]
     said = f"{count:,} {what} · fastest {duration(spread['min'])}, slowest {duration(spread['max'])}"
+    highest = max(each["count"] for each in bins)
+    scale = f"time axis logarithmic, highest bar {highest:,}"
     return tag(
         "figure",
-        tag("figcaption", tag("b", title), tag("span", said, class_="quiet small")),
-        histogram(bins, marks, f"{title}: {said}. {_in_words(bins, marks)}"),
+        tag("figcaption", tag("b", title), tag("span", f"{said} · {scale}", class_="quiet small"), beside),
+        histogram(bins, marks, f"{title}: {said}. {_in_words(bins, marks)}; {scale}"),
         class_="figure",
     )
 
@@ -187,13 +196,17 @@ def _beside(words: str, at: float) -> Safe:
 
 
 def _centred(words: str, at: float) -> Safe:
-    shift = 50 if 0.06 < at < 0.94 else 100 * at
+    shift = 50 if 0.08 < at < 0.92 else 100 * at
     return tag("span", words, style=f"left:{100 * at:.2f}%;transform:translateX(-{shift:.0f}%)")
 
 
-def along(seconds: float, most: int = 8) -> Safe:
-    """Return an axis of a time that runs from its beginning to so many seconds, with few round times."""
-    step = next((each for each in _STEPS if seconds / each <= most), 600.0)
+def along(seconds: float) -> Safe:
+    """Return an axis of a time that runs from its beginning to so many seconds, with few round times.
+
+    On a telephone there is room for six times in seconds, and for five in minutes.
+    """
+    most = 5.9 if seconds < 60 else 4.5
+    step = next((each for each in _STEPS if seconds / each <= most), math.ceil(seconds / most / 600) * 600.0)
     count = int(seconds / step) + 1
     return _labels(_centred(_clock(step * each), step * each / seconds if seconds else 0.0) for each in range(count))
 

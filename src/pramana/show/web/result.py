@@ -4,11 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from pramana.analyse.voice import CALL, Latency, latency, lines_of, observations
+from pramana.errors import InvalidInput
 from pramana.show import figures
 from pramana.show.web import frame, parts, waveform
 from pramana.show.web.desk import Desk, Refused, address
 from pramana.show.web.markup import Child, Safe, block, foreign, join, link, outcome, tag, tiles
 from pramana.show.web.run_results import cost, pretty, took, which
+from pramana.show.web.run_summary import waited
 
 COLUMNS = 800
 """Of a waveform."""
@@ -132,7 +135,7 @@ def _checks(checks: list[Mapping[str, Any]]) -> Safe:
 
 
 def _check(check: Mapping[str, Any]) -> Safe:
-    value = [f"value {check['value']:.6g}"] if check["value"] is not None else []
+    value = [f"value {_value(check)}"] if check["value"] is not None else []
     return tag(
         "div",
         tag("div", outcome(check["outcome"]), tag("b", foreign(check["name"], 80)), class_="row"),
@@ -145,6 +148,10 @@ def _check(check: Mapping[str, Any]) -> Safe:
     )
 
 
+def _value(check: Mapping[str, Any]) -> str:
+    return figures.duration(check["value"]) if check["name"] == CALL else f"{check['value']:.6g}"
+
+
 # ── Numbers, and what is left ──
 
 
@@ -153,14 +160,30 @@ def _numbers(data: Mapping[str, Any]) -> Safe:
     if not reply:
         return tag("p", "Nothing was answered, so nothing was timed, counted or paid.", class_="quiet")
     cached = f"{reply['cachedTokens']:,} from the provider's cache" if reply["cachedTokens"] else ""
+    first = ("First token", figures.duration(data["firstTokenSeconds"]), "")
     some: list[tuple[str, Child, Child]] = [
+        *(_of_call(data["checks"]) if data["audio"] else ()),
         ("Took", took(data), ""),
-        ("First token", figures.duration(data["firstTokenSeconds"]), ""),
+        *(() if data["audio"] else (first,)),
         ("Tokens in", _count(data["inputTokens"]), cached),
         ("Tokens out", _count(data["outputTokens"]), ""),
         ("Cost", cost(data), "" if data["costUsd"] is not None else "no price is known"),
     ]
     return tiles(some)
+
+
+def _of_call(checks: list[Mapping[str, Any]]) -> Iterator[tuple[str, Child, Child]]:
+    """Yield how long the agent let the caller wait, as the check of the call has measured it line by line."""
+    for check in checks:
+        if check["name"] == CALL and (times := _waits(check["evidence"])).n:
+            yield waited(times, f"longest {figures.bound(times.max)}")
+
+
+def _waits(evidence: Mapping[str, Any]) -> Latency:
+    try:
+        return latency(observations(lines_of(evidence)))
+    except InvalidInput:  # of another release
+        return Latency()
 
 
 def _count(tokens: int | None) -> str:

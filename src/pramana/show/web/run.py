@@ -19,7 +19,7 @@ from pramana.show.web import frame, parts
 from pramana.show.web.desk import Desk, Refused, address
 from pramana.show.web.markup import Safe, foreign, join, link, tag, when
 from pramana.show.web.run_results import PAGE_SIZE, again, filters, pages, plan, rows, table_of
-from pramana.show.web.run_summary import amounts, ended_so
+from pramana.show.web.run_summary import amounts, ended_so, told_apart
 from pramana.show.web.runs import standing
 from pramana.store.queue import UNDER_WAY
 
@@ -337,12 +337,17 @@ def _about(run: Mapping[str, Any]) -> Safe:
 
 
 def _reason(run: Mapping[str, Any]) -> Safe | None:
-    if run["status"] in UNDER_WAY or (run["status"] == "finished" and not run["reason"]):
+    """Return why a run ended before its end, and, quietly, what is not reproducible of it."""
+    if run["status"] in UNDER_WAY:
         return None
-    why = join([": ", foreign(run["reason"])]) if run["reason"] else None
+    because, varies = told_apart(run["reason"])
+    quietly = tag("p", "Not reproducible: ", foreign("; ".join(varies)), ".", class_="quiet small") if varies else None
+    if run["status"] == "finished" and not because:
+        return quietly
+    why = join([": ", foreign(because)]) if because else None
     here = f". {run['stored']:,} of {run['expected']:,} results are here."
     missing = " Resume asks for what is missing." if run["stored"] < run["expected"] else ""
-    return tag("p", f"The run is {run['status']}", why, here, missing, class_="warn")
+    return join([tag("p", f"The run is {run['status']}", why, here, missing, class_="warn"), quietly])
 
 
 def _adding_up(run: Mapping[str, Any]) -> Safe:

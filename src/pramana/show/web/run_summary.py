@@ -5,13 +5,15 @@ the reasons. Then by whatever tells cases apart, then times, money and what was 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from pramana.analyse.calls import Voice
-from pramana.analyse.summary import Total
+from pramana.analyse.calls import Spoken, Voice
+from pramana.analyse.summary import NAMED_CASES, Total
+from pramana.analyse.voice import Latency
 from pramana.show import figures
 from pramana.show.web import pictures
 from pramana.show.web.markup import (
@@ -40,6 +42,11 @@ DIMENSIONS = {
 }
 SHOWN_MODELS = 6
 """Models whose times are drawn; their numbers are in the exports."""
+SHOWN_VOICES = 4
+"""Ways of calling whose waits stand among the first numbers; those of more stand with all that was heard."""
+NARROW_NAME = 40
+"""Characters of a name above a number."""
+_VARIES = "; not reproducible: "
 _Data = Mapping[str, Any]
 
 
@@ -49,11 +56,11 @@ def amounts(run: _Data, where: str) -> Safe:
     return join(
         [
             _answer(run, summary, where),
-            *_notes(summary),
-            _tiles(summary),
-            _undecided(summary),
+            *_notes(run, summary),
+            _tiles(run, summary),
+            _undecided(run, summary),
             _breakdowns(run, summary),
-            _times(run["aggregates"] or {}, summary),
+            _times(run["aggregates"] or {}, summary, run["models"]),
             _voice(run, summary),
         ]
     )
@@ -65,18 +72,21 @@ def amounts(run: _Data, where: str) -> Safe:
 def _answer(run: _Data, summary: _Data, where: str) -> Safe:
     overall = summary["overall"]
     ended = tag("ul", (tag("li", each) for each in ended_so(overall, where)), class_="outcomes")
+    under_way, asked = run["status"] in UNDER_WAY, _asked(run)
+    if not overall["total"] and not under_way:
+        words = "The run ended before anything was asked and answered."
+        return tag("div", tag("p", "No results", class_="big"), tag("p", words, class_="quiet"), class_="card")
     if len(run["models"]) > 1:  # a rate over several models would be nobody's
-        return tag(
-            "div", pictures.rates("Model", summary["by"]["model"], len(run["models"])), ended, class_="card answer"
-        )
+        rates = pictures.rates("Model", planned(summary["by"]["model"], run["models"]), len(run["models"]))
+        words = f"{asked}: the intervals count cases, not answers."
+        return tag("div", rates, tag("p", words, class_="quiet small") if asked else None, ended, class_="card answer")
     scored = overall["passed"] + overall["failed"]
     if not scored:
-        words = "Nothing has a verdict yet." if run["status"] in UNDER_WAY else "None of the results could be decided."
+        words = "Nothing has a verdict yet." if under_way else "None of the results could be decided."
         return tag("div", tag("p", "No verdict", class_="big"), tag("p", words, class_="quiet"), ended, class_="card")
-    said = (
-        f"passed, of {scored:,} with a verdict. With 95 % confidence the true rate is "
-        f"{interval_text(overall['interval'])}."
-    )
+    of = f"{scored:,} answers with a verdict ({asked})" if asked else f"{scored:,} with a verdict"
+    units = ": the interval counts cases, not answers." if asked else "."
+    said = f"passed, of {of}. With 95 % confidence the true rate is {interval_text(overall['interval'])}{units}"
     return tag(
         "div",
         tag("p", figures.percent(overall["passRate"]), class_="big"),
@@ -94,14 +104,55 @@ def ended_so(counts: _Data, where: str) -> Iterator[Safe]:
             yield link(f"{where}?outcome={name}#results", outcome(name, counts[name]))
 
 
-def _notes(summary: _Data) -> Iterator[Safe]:
+def _cases(run: _Data) -> int:
+    """Return how many cases a run has."""
+    return int(run["expected"]) // max(1, len(run["models"]) * _per_model(run))
+
+
+def _per_model(run: _Data) -> int:
+    return int(run["repeats"]) * len(run["variants"])
+
+
+def _asked(run: _Data) -> str:
+    """Return what a model is asked, where it answers a case more than once; else nothing."""
+    if _per_model(run) == 1:
+        return ""
+    named = ((_cases(run), "case"), (run["repeats"], "repeat"), (len(run["variants"]), "variant"))
+    return ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in named if count > 1)
+
+
+def planned(rows: Mapping[str, Any], models: Sequence[str]) -> dict[str, Any]:
+    """Return what there is of models in the order in which the plan names them.
+
+    >>> planned({"a": 1, "b": 2, "c": 3}, ["c", "a"])
+    {'c': 3, 'a': 1, 'b': 2}
+    """
+    return {name: rows[name] for name in dict.fromkeys([*models, *rows]) if name in rows}
+
+
+def told_apart(reason: str | None) -> tuple[str, list[str]]:
+    """Return why a run ended, and what is not reproducible of it: it has one line for both.
+
+    >>> told_apart("the budget is spent; not reproducible: m does not take seed")
+    ('the budget is spent', ['m does not take seed'])
+    >>> told_apart("not reproducible: m does not take seed"), told_apart(None)
+    (('', ['m does not take seed']), ('', []))
+    """
+    because, *varies = f"; {reason or ''}".split(_VARIES)
+    return because.removeprefix("; "), varies
+
+
+def _notes(run: _Data, summary: _Data) -> Iterator[Safe]:
     for each in summary["mixedJudges"]:
         yield tag("p", "Several judges, so the rate is of none of them: ", foreign(each), class_="warn")
-    for each in summary["notReproducible"]:
-        yield tag("p", "Not reproducible: ", foreign(each), class_="warn")
+    if summary["judgedBy"]:
+        yield tag("p", foreign(summary["judgedBy"]), class_="quiet small")
+    varies = summary["notReproducible"]
+    if varies and (run["status"] in UNDER_WAY or not told_apart(run["reason"])[1]):  # else the head has said it
+        yield tag("p", "Not reproducible: ", foreign("; ".join(varies)), ".", class_="quiet small")
 
 
-def _undecided(summary: _Data) -> Safe | None:
+def _undecided(run: _Data, summary: _Data) -> Safe | None:
     if not summary["reasons"]:
         return None
     columns = (Column("Outcome"), Column("Results", number=True), Column("Why"), Column("Cases"))
@@ -110,7 +161,7 @@ def _undecided(summary: _Data) -> Safe | None:
             outcome(each["outcome"]),
             f"{each['count']:,}",
             foreign(each["reason"], 300),
-            tag("span", join((foreign(case, 80) for case in each["cases"]), ", "), class_="mono"),
+            tag("span", join((foreign(case, 80) for case in each["cases"]), ", "), _more(run, each), class_="mono"),
         )
         for each in summary["reasons"]
     )
@@ -118,7 +169,22 @@ def _undecided(summary: _Data) -> Safe | None:
         "section",
         tag("h3", "Without a verdict"),
         table("Why results have no verdict, the most frequent reason first", columns, rows, hidden=True),
+        _judge_again(run) if summary["overall"]["unscored"] and run["status"] not in UNDER_WAY else None,
     )
+
+
+def _more(run: _Data, reason: _Data) -> str:
+    """Return that there are more cases than are named: how many, where each has one result."""
+    named = len(reason["cases"])
+    more = min(reason["count"], _cases(run)) - named
+    if named < NAMED_CASES or more <= 0:
+        return ""
+    return f" and {more:,} more" if _per_model(run) * len(run["models"]) == 1 else ", …"
+
+
+def _judge_again(run: _Data) -> Safe:
+    command = tag("code", f"pramana rescore {run['id']} --judge MODEL", class_="mono")
+    return tag("p", "To have another model judge, without asking anything again: ", command, class_="quiet small")
 
 
 def _breakdowns(run: _Data, summary: _Data) -> Safe | None:
@@ -141,11 +207,12 @@ def _breakdowns(run: _Data, summary: _Data) -> Safe | None:
 # ── How much, how long ──
 
 
-def _tiles(summary: _Data) -> Safe:
+def _tiles(run: _Data, summary: _Data) -> Safe:
     cost, tokens, first = summary["costUsd"], summary["tokens"], summary["firstTokenSeconds"]
     judged = [summary[name] for name in ("judgeTokens", "judgeCostUsd")]
     some: list[tuple[str, Child, Child]] = [
         ("Cost", figures.money(_total(cost)), _cost_note(summary)),
+        *_waits(run, summary),
         ("Tokens in", figures.whole(_total(tokens["input"])), _uncounted(tokens["input"])),
         ("Tokens out", figures.whole(_total(tokens["output"])), _uncounted(tokens["output"])),
     ]
@@ -159,6 +226,42 @@ def _tiles(summary: _Data) -> Safe:
     if summary["cached"]:
         some.append(("From the cache", f"{summary['cached']:,}", "not asked, paid or timed"))
     return tiles(some)
+
+
+def _waits(run: _Data, summary: _Data) -> Iterator[tuple[str, Child, Child]]:
+    """Yield how long callers waited, of each model and way of asking by itself."""
+    spoken = [each for each in _spoken(run, summary) if each.voice_to_voice.n]
+    if len(spoken) > SHOWN_VOICES:
+        return
+    models, variants = ({getattr(each, name) for each in spoken} for name in ("model", "variant"))
+    for each in spoken:
+        of = [_brief(each.model)] if len(models) > 1 else []
+        of += [_brief(each.variant)] if len(variants) > 1 else []
+        yield waited(each.voice_to_voice, f"p95 {figures.bound(each.voice_to_voice.p95)}", of)
+
+
+def _brief(name: str) -> Safe:
+    """Return a name for a narrow place; the whole of it stands elsewhere on the page."""
+    return foreign(name if len(name) <= NARROW_NAME else f"{name[: NARROW_NAME - 1]}…")
+
+
+def waited(times: Latency, note: str, of: Sequence[Safe] = ()) -> tuple[str, Child, Child]:
+    """Return a time from voice to voice as a tile: the median, and a note where there are several times."""
+    unanswered = f", {times.censored:,} unanswered" if times.censored else ""
+    count = f"(n={times.n:,}{unanswered})"
+    name = "Voice to voice, median" if times.n > 1 else "Voice to voice"
+    return join([name, *of], ", "), figures.bound(times.p50), f"{note} {count}" if times.n > 1 else count
+
+
+def _spoken(run: _Data, summary: _Data) -> list[Spoken]:
+    """Return what was measured of calls, in the order in which the plan names the models."""
+    found = voice_of(summary["voice"]).by if summary.get("voice") else ()
+    return sorted(found, key=lambda each: _place(run, each.model))
+
+
+def _place(run: _Data, model: str) -> int:
+    models: list[str] = run["models"]
+    return models.index(model) if model in models else len(models)
 
 
 def _total(data: _Data) -> Total:
@@ -180,19 +283,16 @@ def _answers(count: int) -> str:
     return f"{count:,} answer{'' if count == 1 else 's'}"
 
 
-def _times(aggregates: _Data, summary: _Data) -> Safe | None:
-    drawn = [*_spreads("Latency", "answers", aggregates.get("latencySeconds"))]
-    waited = aggregates.get("voiceToVoiceSeconds")
-    drawn += _spreads("Voice to voice", "lines answered", waited)
+def _times(aggregates: _Data, summary: _Data, models: Sequence[str] = ()) -> Safe | None:
+    unanswered: Counter[str] = Counter()
+    for each in (summary.get("voice") or {"by": ()})["by"]:
+        unanswered[each["model"]] += each["voiceToVoice"]["censored"]
+    written, waits = (aggregates.get(name) for name in ("latencySeconds", "voiceToVoiceSeconds"))
+    drawn = [*_spreads("Latency", "answers", written, models)]
+    drawn += _spreads("Voice to voice", "lines answered", waits, models, unanswered)
     if not drawn:
         return None
-    unanswered = sum(each["voiceToVoice"]["censored"] for each in (summary.get("voice") or {"by": ()})["by"])
-    note = (
-        tag("p", f"Lines that nobody answered have no time and are not drawn: {unanswered:,}.", class_="quiet small")
-        if unanswered and waited
-        else None
-    )
-    left_out = max(len(each["byModel"]) for each in (aggregates.get("latencySeconds"), waited) if each) - SHOWN_MODELS
+    left_out = max(len(each["byModel"]) for each in (written, waits) if each) - SHOWN_MODELS
     more = (
         tag(
             "p",
@@ -202,20 +302,22 @@ def _times(aggregates: _Data, summary: _Data) -> Safe | None:
         if left_out > 0
         else None
     )
-    return tag("section", tag("h3", "Times"), tag("div", drawn, class_="halves"), more, note)
+    return tag("section", tag("h3", "Times"), tag("div", drawn, class_="halves"), more)
 
 
-def _spreads(title: str, what: str, times: _Data | None) -> Iterator[Safe]:
+def _spreads(
+    title: str, what: str, times: _Data | None, models: Sequence[str], unanswered: Mapping[str, int] | None = None
+) -> Iterator[Safe]:
     """Yield a picture of some times: of each model by itself, all on one scale."""
     if not times or not times["overall"]["count"]:
         return
-    models = times["byModel"]
-    if len(models) == 1:
-        yield pictures.distribution(title, what, times["histogram"], times["overall"])
-        return
-    for model in list(models)[:SHOWN_MODELS]:
-        named = f"{title}, {figures.printable(model)[:80]}"
-        yield pictures.distribution(named, what, times["histogramByModel"][model], models[model])
+    by_model = planned(times["byModel"], models)
+    for model in list(by_model)[:SHOWN_MODELS]:
+        named = title if len(by_model) == 1 else f"{title}, {figures.printable(model)[:80]}"
+        missing = (unanswered or {}).get(model, 0)
+        lines = f"{missing:,} line{'' if missing == 1 else 's'}"
+        said = f"{lines} that nobody answered {'has' if missing == 1 else 'have'} no time" if missing else ""
+        yield pictures.distribution(named, what, times["histogramByModel"][model], by_model[model], said)
 
 
 # ── What was heard ──
@@ -225,7 +327,8 @@ def _voice(run: _Data, summary: _Data) -> Safe | None:
     if not summary.get("voice"):
         return None
     found = voice_of(summary["voice"])
-    said = [tag("li", foreign(who, 80), f", {how}: ", measured) for who, how, measured in figures.voice(found)]
+    told = sorted(figures.voice(found), key=lambda each: _place(run, each[0]))
+    said = [tag("li", foreign(who, 80), f", {how}: ", measured) for who, how, measured in told]
     if count := sum(each.by_ear for each in found.by):
         stt = run["plan"]["stt"]
         ear = foreign(stt["typed"]) if stt else figures.OUR_EAR

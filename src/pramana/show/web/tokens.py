@@ -23,7 +23,7 @@ async def tokens(desk: Desk) -> None:
     section(desk, "Tokens", "Who may use this server, and what they may do.")
     page = ui.element("div")
     with page:
-        _New(desk, page)
+        _New(desk, page, is_first=not (await desk.get("/api/me")).data["tokensRequired"])
         parts.heading("Who has one")
         try:
             found = (await desk.get("/api/tokens")).data
@@ -38,13 +38,13 @@ async def tokens(desk: Desk) -> None:
 class _New:
     """The form that makes a token."""
 
-    def __init__(self, desk: Desk, page: ui.element) -> None:
+    def __init__(self, desk: Desk, page: ui.element, *, is_first: bool) -> None:
         self._desk, self._page = desk, page
         parts.heading("Make a token")
         with Form(self._make) as self._form:
             with parts.box("grid"):
                 self._name = parts.field("Name", hint="whose it is, or what for")
-                self._role = parts.choice("Role", ROLES, "editor")
+                self._role = parts.choice("Role", ROLES, "admin" if is_first else "editor")
             parts.paragraph(_MAY, quiet=True).classes("small")
             with parts.box("row"):
                 self._form.submit("Make it")

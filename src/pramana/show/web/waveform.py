@@ -4,6 +4,7 @@ Both sides stand on one time axis and one scale of loudness, so that a side whic
 a slider: where it is pressed, the player goes.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -95,6 +96,11 @@ def _line(each: Mapping[str, Any]) -> Safe:
     )
 
 
+def play_at(path: str) -> None:
+    """Let the next page of this tab play its call by itself, if it is this one: somebody has pressed to hear it."""
+    ui.run_javascript(f"sessionStorage.setItem('pramana-play', {json.dumps(path)})")
+
+
 def player(call: Mapping[str, Any]) -> None:
     """Put the player, the picture that follows it, and what was said beside them."""
     seconds = call["durationSeconds"]
@@ -107,14 +113,15 @@ def player(call: Mapping[str, Any]) -> None:
             for event in ("timeupdate", "seeking", "seeked", "loadedmetadata"):
                 sound.on(event, js_handler=f"() => {{ {_FOLLOW} }}")
             sound.on("play", js_handler=_PLAYING)
+            ui.run_javascript(_BEGIN)
             with ui.element("div").classes("plot"):
                 _picture(call, seconds)
                 parts.show(along(seconds))
             parts.show(
                 tag(
                     "p",
-                    f"{duration(seconds)}, the caller left, the agent right. Press the picture, or use the arrow keys "
-                    "on it, to go elsewhere. ",
+                    f"{duration(seconds)}; caller above, agent below; left and right in the recording. Press the "
+                    "picture, or use the arrow keys on it, to go elsewhere. ",
                     tag("a", "Recording", href=call["recording"], download="call.wav"),
                     ", ",
                     tag("a", "event log", href=call["log"]),
@@ -158,6 +165,12 @@ _PLAYING = f"""() => {{
   const step = () => {{ {{ {_FOLLOW} }} if (!sound.paused && sound.isConnected) requestAnimationFrame(step); }};
   step();
 }}"""
+_BEGIN = f"""
+if (sessionStorage.getItem("pramana-play") === location.pathname) {{
+  sessionStorage.removeItem("pramana-play");
+  document.getElementById("{SOUND}")?.play().catch(() => {{}});  // a browser that forbids it leaves it to a press
+}}
+"""
 _PRESSED = f"""(event) => {{
   {_FIND} {_LENGTH}
   const box = place.getBoundingClientRect();

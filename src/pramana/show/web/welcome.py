@@ -4,7 +4,7 @@ What is missing for it is downloaded first, with a bar to watch.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,11 +13,14 @@ from nicegui import ui
 from pramana.show.web import parts
 from pramana.show.web.desk import Desk, Refused
 from pramana.show.web.markup import Safe, foreign, link, tag
+from pramana.show.web.waveform import play_at
 
 FILE, SCENARIO = "information-retrieval/general-knowledge.yaml", "general-knowledge-chess-jumping-piece"
 """What the first call is about: one file of the built-in library, and the shortest question in it."""
 LOOK_S = 0.5
 """Between two looks at a download."""
+YOUNG = 5
+"""Runs from which on a store is no newcomer's any more."""
 Data = dict[str, Any]
 
 
@@ -121,8 +124,14 @@ class Download:
             self._progress.tell(f"{self._weights['title']} is here now.")
 
 
+def untried(runs: Sequence[Data]) -> tuple[str, ...]:
+    """Return which of the two nobody has tried, of a store that has but a few runs."""
+    asked = {model for run in runs for model in run["models"]}
+    return tuple(each for each in ("local", "local-voice") if each not in asked) if len(runs) < YOUNG else ()
+
+
 class Welcome:
-    """What an empty store shows."""
+    """What an empty store shows, and a young one of what nobody has tried."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -130,39 +139,55 @@ class Welcome:
         """Whether something was begun here that should not be swept away."""
 
     def show(self, weights: list[Data]) -> None:
-        missing = [each for each in weights if each["models"] and not each["present"]]
-        with parts.box("stack wide"):
-            self._show(sum(each["downloadBytes"] for each in missing))
-
-    def _show(self, missing: int) -> None:
+        """Show both, and other ways to begin."""
+        missing = sum(each["downloadBytes"] for each in weights if each["models"] and not each["present"])
         first = f" Before the first, {missing / 1e6:,.0f} MB are downloaded." if missing else ""
-        parts.paragraph(
-            "Nothing was asked here yet. Both of these work at once, on this machine alone: no key, no cost, and "
-            f"nothing leaves it.{first}"
-        )
-        with parts.box("halves"):
-            with parts.box("card stack"):
-                parts.show(tag("h2", "Ask the embedded model", class_="card-title"))
-                parts.paragraph(
-                    "Ten short questions of the built-in suite, answered by SmolLM2, a very small language model. "
-                    "You see each answer, and how it was judged, as it comes.",
-                    quiet=True,
-                )
-                with parts.box("row"):
-                    parts.button("Ask the embedded model", self._begun(self._ask), "primary")
-            with parts.box("card stack"):
-                parts.show(tag("h2", "Hear a call", class_="card-title"))
-                parts.paragraph(
-                    "A caller asks the embedded voice agent one question aloud, and you hear both. This brings ",
-                    tag("span", FILE, class_="mono"),
-                    ", a file of the built-in library, into ",
-                    link("/scenarios", "Scenarios"),
-                    ".",
-                    quiet=True,
-                )
-                with parts.box("row"):
-                    parts.button("Hear a call", self._begun(self._call))
-        self._progress = Progress()
+        with parts.box("stack wide"):
+            parts.paragraph(
+                "Nothing was asked here yet. Both of these work at once, on this machine alone: no key, no cost, and "
+                f"nothing leaves it.{first}"
+            )
+            with parts.box("halves"):
+                self._offer_question()
+                self._offer_call()
+            self._progress = Progress()
+            self._show_other_ways()
+
+    def show_rest(self, untried: Sequence[str]) -> None:
+        """Show what nobody has tried, beside what has been asked already."""
+        parts.heading("Not tried yet")
+        with parts.box("stack wide"):
+            with parts.box("halves"):
+                for each in untried:
+                    {"local": self._offer_question, "local-voice": self._offer_call}[each]()
+            self._progress = Progress()
+
+    def _offer_question(self) -> None:
+        with parts.box("card stack"):
+            parts.show(tag("h2", "Ask the embedded model", class_="card-title"))
+            parts.paragraph(
+                "Ten short questions of the built-in suite, answered by SmolLM2, a very small language model. "
+                "You see each answer, and how it was judged, as it comes.",
+                quiet=True,
+            )
+            with parts.box("row"):
+                parts.button("Ask the embedded model", self._begun(self._ask), "primary")
+
+    def _offer_call(self) -> None:
+        with parts.box("card stack"):
+            parts.show(tag("h2", "Hear a call", class_="card-title"))
+            parts.paragraph(
+                "A caller asks the embedded voice agent one question aloud, and you hear both. This brings ",
+                tag("span", FILE, class_="mono"),
+                ", a file of the built-in library, into ",
+                link("/scenarios", "Scenarios"),
+                ".",
+                quiet=True,
+            )
+            with parts.box("row"):
+                parts.button("Hear a call", self._begun(self._call))
+
+    def _show_other_ways(self) -> None:
         parts.paragraph(
             "Or ",
             link("/runs/new", "ask a model of your own"),
@@ -209,8 +234,9 @@ class Welcome:
         self._progress.tell(
             f"The caller rings, and asks: “{asked}” A call takes as long as it takes: about 20 seconds."
         )
-        result = await self._over(run)
-        ui.navigate.to(f"/runs/{run}/results/{result}")
+        there = f"/runs/{run}/results/{await self._over(run)}"
+        play_at(there)
+        ui.navigate.to(there)
 
     async def _ready(self, model: str) -> None:
         """Bring what a model needs."""

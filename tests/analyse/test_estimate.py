@@ -1,0 +1,51 @@
+"""What a run would take: whoever never judges is not counted as a judge, and what then has no verdict is said."""
+
+import pytest
+
+from pramana.analyse.estimate import Estimate, estimate
+from pramana.model import Assertion, Case, Expected, Facets, Line, Plan, Target, Turn
+
+LOCAL, ALOUD, AGENT = Target("local", "local", "x"), Target("local-voice", "local-voice", "x"), Target("a", "vapi", "a")
+MODEL, OTHER = Target("m", "fake", "m"), Target("n", "fake", "n")
+
+
+def case(kind: str | None, *of_lines: str) -> Case:
+    script = tuple(Line("Hello.", expected=(Expected(Assertion(each), ("x",)),)) for each in of_lines)
+    stated = Assertion(kind) if kind else None
+    return Case(f"{kind} {of_lines}", "scenario", (Turn("user", "Hi."),), Facets("x", "easy"), stated, script=script)
+
+
+CASES = (case("contains"), case("llm_judge"), case(None), case(None, "contains"), case("contains", "llm_judge"))
+
+
+def taken(*targets: Target, judge: Target | None = None, repeats: int = 1) -> Estimate:
+    plan = Plan("mine", None, targets, repeats, judge=judge)
+    return estimate(plan, CASES, lambda *_: 0.0, lambda target: target in (ALOUD, AGENT))
+
+
+def judge_calls(found: Estimate) -> int:
+    return sum(each.calls for each in found.shares if each.purpose == "judge")
+
+
+@pytest.mark.parametrize("target", [LOCAL, ALOUD, AGENT])
+def test_whoever_never_judges_is_not_asked_to(target: Target) -> None:
+    found = taken(target, repeats=3)
+    assert judge_calls(found) == 0
+    assert found.unjudged == {target.typed: 3}  # cases, however often they are asked
+    assert found.warnings == ["3 cases will have no verdict: name a judge"]
+    judged = taken(target, judge=MODEL)
+    assert (judge_calls(judged), judged.unjudged, judged.warnings) == (4, {}, [])
+
+
+def test_a_model_that_judges_itself_is_counted() -> None:
+    assert (judge_calls(taken(MODEL)), taken(MODEL).warnings) == (4, [])
+
+
+def test_of_several_models_those_are_named_that_have_no_judge() -> None:
+    assert taken(LOCAL, MODEL).warnings == ["3 cases of local will have no verdict: name a judge"]
+    assert taken(LOCAL, AGENT).warnings == ["3 cases will have no verdict: name a judge"]
+
+
+def test_a_judge_that_cannot_judge_wants_another() -> None:
+    found = taken(MODEL, OTHER, judge=AGENT)
+    assert (judge_calls(found), found.warnings) == (0, ["3 cases will have no verdict: name another judge"])
