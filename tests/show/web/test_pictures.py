@@ -265,9 +265,9 @@ NONE: dict[str, Any] = {**COUNTED, "total": 0, "passed": 0, "failed": 0, "passRa
 
 def summed(**changed: Any) -> dict[str, Any]:
     total = {"known": 0, "unknown": 0}
-    usual = {"overall": COUNTED, "by": {"model": {}}, "mixedJudges": [], "notReproducible": [], "reasons": [], "cached": 0,
-             "costUsd": total, "judgeCostUsd": total, "judgeTokens": total, "judgedAgain": 0, "firstTokenSeconds": TIMES,
-             "tokens": {"input": total, "output": total}}  # fmt: skip
+    usual = {"overall": COUNTED, "by": {"model": {}}, "mixedJudges": [], "judgedBy": None, "notReproducible": [],
+             "reasons": [], "cached": 0, "costUsd": total, "judgeCostUsd": total, "judgeTokens": total, "judgedAgain": 0,
+             "firstTokenSeconds": TIMES, "tokens": {"input": total, "output": total}}  # fmt: skip
     return {**usual, **changed}
 
 
@@ -416,3 +416,7 @@ def test_runs_that_did_not_finish_are_no_part_of_a_trend() -> None:
     assert "No run has finished yet." in none
     assert "%" not in none
     assert '<strong class="number">100 %</strong>' in home._card({"model": "m", "runs": [point("finished", 1.0)]})
+
+
+def test_whoever_judged_is_named_beside_the_rate() -> None:
+    assert "Judged by &lt;b&gt;opus&lt;/b&gt;." in told(summed(judgedBy="Judged by <b>opus</b>."))
