@@ -107,7 +107,9 @@ def test_every_mistake_of_an_upload_has_its_place_and_the_files_stay(bench: Benc
     expect(page.get_by_role("alert")).to_contain_text("smoke.jsonl:2:35")
     expect(page.locator("main li b")).to_have_text(["smoke"])
     wrong.write_text(case(1), encoding="utf-8")
-    upload(page, "team-2", wrong)
+    page.get_by_label("Choose .jsonl files").set_input_files(wrong)
+    expect(page.locator("main li", has=page.locator("b"))).to_have_text("smoke: 1 line")  # the new one has arrived
+    page.get_by_role("button", name="Upload").click()
     page.wait_for_url("**/suites/team-2")
 
 

@@ -176,8 +176,10 @@ class _Uploading:
         self._list(failed)
 
     def _list(self, failed: Sequence[tuple[str, str]] = ()) -> None:
+        counts = {name: _cases_in(text) for name, text in self._tiers.items()}
         tiers = [
-            tag("li", tag("b", foreign(name)), f": {_cases_in(text):,} lines") for name, text in self._tiers.items()
+            tag("li", tag("b", foreign(name)), f": {count:,} line{'' if count == 1 else 's'}")
+            for name, count in counts.items()
         ]
         not_taken = [tag("li", foreign(name, 200), f": {why}") for name, why in failed]
         chosen = tag("ul", tiers, class_="plain-list") if tiers else tag("p", "No file is chosen yet.", class_="quiet")
