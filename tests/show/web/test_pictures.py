@@ -265,9 +265,21 @@ NONE: dict[str, Any] = {**COUNTED, "total": 0, "passed": 0, "failed": 0, "passRa
 
 def summed(**changed: Any) -> dict[str, Any]:
     total = {"known": 0, "unknown": 0}
-    usual: dict[str, Any] = {"overall": COUNTED, "by": {"model": {}}, "mixedJudges": [], "judgedBy": None, "notReproducible": [],
-             "reasons": [], "cached": 0, "costUsd": total, "judgeCostUsd": total, "judgeTokens": total, "judgedAgain": 0,
-             "firstTokenSeconds": TIMES, "tokens": {"input": total, "output": total}}  # fmt: skip
+    usual: dict[str, Any] = {
+        "overall": COUNTED,
+        "by": {"model": {}},
+        "mixedJudges": [],
+        "judgedBy": None,
+        "notReproducible": [],
+        "reasons": [],
+        "cached": 0,
+        "costUsd": total,
+        "judgeCostUsd": total,
+        "judgeTokens": total,
+        "judgedAgain": 0,
+        "firstTokenSeconds": TIMES,
+        "tokens": {"input": total, "output": total},
+    }
     return {**usual, **changed}
 
 
