@@ -235,6 +235,7 @@ def test_deleting_leads_to_the_list_where_it_can_be_undone(ferry: Bench) -> None
     expect(page.get_by_text("Unsaved changes")).to_be_visible()
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("alertdialog").get_by_role("button", name="Leave it").click()
+    expect(page.get_by_role("alertdialog")).to_have_count(0)
     assert ferry.client.get("/api/scenarios/ferry").status == 200
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("alertdialog").get_by_role("button", name="Delete").click()
