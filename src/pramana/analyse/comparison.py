@@ -328,15 +328,15 @@ def _detail(evidence: _Evidence, base_rate: float | None, new_rate: float | None
     low, high = evidence.interval.low, evidence.interval.high
     p_value = f"p = {evidence.p_value:.2g}" if evidence.p_value >= 1e-4 else "p < 0.0001"
     return (
-        f"Pass rate {100 * base_rate:.1f} % before, {100 * new_rate:.1f} % now: {_points(evidence.difference)} points, "
-        f"{100 * (1 - evidence.alpha):.4g} % interval {_points(low)} to {_points(high)}; {evidence.test}, {p_value}."
+        f"Pass rate {100 * base_rate:.1f} % before, {100 * new_rate:.1f} % now: {points(evidence.difference)} points, "
+        f"{100 * (1 - evidence.alpha):.4g} % interval {points(low)} to {points(high)}; {evidence.test}, {p_value}."
     )
 
 
-def _points(share: float) -> str:
+def points(share: float) -> str:
     """Return a difference in points, with its sign.
 
-    >>> _points(-0.0481), _points(0.0001), _points(0.12)
+    >>> points(-0.0481), points(0.0001), points(0.12)
     ('-4.8', '0.0', '+12.0')
     """
     rounded = round(share * 100, 1)

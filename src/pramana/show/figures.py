@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pramana.analyse import comparison
 from pramana.analyse.calls import Pooled, Voice
 from pramana.analyse.summary import Failed, Rate, Summary, Total
 from pramana.analyse.voice import TEXT, Latency, Seconds, TurnTaking
@@ -61,8 +62,7 @@ def points(share: float) -> str:
     >>> points(-0.2), points(0.0001), points(0.125)
     ('-20.0 points', '0.0 points', '+12.5 points')
     """
-    rounded = round(share * 100, 1)
-    return f"{rounded:+.1f} points" if rounded else "0.0 points"
+    return f"{comparison.points(share)} points"
 
 
 def later(seconds: float) -> str:
