@@ -16,7 +16,7 @@ from pramana.show.web import contrast
 from .conftest import NARROW, WIDE, Bench, no_sideways
 
 HOSTILE = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\"> مرحبا 日本語 \u202egnirts"
-BEFORE, NOW = "fake:latency=0.02,fixed=tungsten", "fake:latency=0.17,fixed=SIGKILL"
+BEFORE, NOW = "fake:latency=0.02,fixed=tungsten", "fake:latency=0.15,fixed=SIGKILL"
 
 
 def case(number: int, *ideals: str, prompt: str) -> str:
@@ -82,10 +82,10 @@ def test_a_regression_is_the_first_thing_that_is_said(bench: Bench, runs: Runs) 
     row = page.get_by_role("row", name=re.compile("^Total time"))
     (total, *_) = bench.client.get(f"/api{comparing(runs)}").data["times"]
     (low, high), by = total["interval"], total["difference"][0]
-    assert (total["what"], by > 0.1 and low <= by <= high) == (
+    assert (total["what"], 0.1 <= by < 0.2 and low <= by <= high) == (
         "total time",
         True,
-    )  # they are 150 ms apart, on a quiet machine
+    )  # they are 130 ms apart, on a quiet machine
     expect(row).to_contain_text(re.compile(rf"{re.escape(later(by))}\s*{re.escape(later(low))} to \{later(high)}\s*30"))
     page.get_by_role("link", name="Swap the sides").click()
     expect(answer(page).get_by_role("heading")).to_have_text(re.compile(r"▲\s*Improvement"))
