@@ -629,3 +629,12 @@ def test_pages_say_how_it_was_asked_aloud() -> None:
     run = a_run()
     run = replace(run, plan=replace(run.plan, variants=("voice+phone",), voice="piper"))
     assert "spoken by piper (phone)" in exported("html", run, [a_call(variant="voice+phone")])
+
+
+@pytest.mark.parametrize("kind", ["html", "markdown"])
+def test_where_cases_were_asked_several_times_it_is_said_what_the_intervals_count(kind: Format) -> None:
+    said = "2 cases, 3 repeats: the intervals count cases, not answers."
+    run = replace(a_run(repeats=3), expected=6, stored=6)
+    assert said in exported(kind, run, ALL)
+    assert said in exported(kind, replace(a_run("m", "n", repeats=3), expected=12, stored=12), ALL)
+    assert "not answers" not in exported(kind, a_run(), ALL)

@@ -150,7 +150,9 @@ def test_what_failed_says_which_variant_and_repeat_where_there_are_several(capsy
     run = a_run()
     run = replace(run, plan=replace(run.plan, variants=("text", "voice"), repeats=3))
     spoken = replace(found, key=replace(found.key, variant="voice", repeat=1))
-    assert "  failed a-0 (voice, repeat 2): because of a-0\n" in printed(run, [(case, spoken)], capsys)
+    text = printed(replace(run, expected=60), [(case, spoken)], capsys)
+    assert "  failed a-0 (voice, repeat 2): because of a-0\n" in text
+    assert "10 cases, 3 repeats, 2 variants: the intervals count cases, not answers.\n" in text
 
 
 # ── The head ──

@@ -114,10 +114,47 @@ def which(plan: Plan, result: Failed | Key, *, named: bool = True) -> str:
     return ", ".join(parts)
 
 
+def asked_often(expected: int, models: int, repeats: int, variants: int) -> str:
+    """Return of what the answers of one model are, where it answers a case more than once; else nothing.
+
+    >>> asked_often(60, 2, 3, 1), asked_often(20, 2, 1, 1)
+    ('10 cases, 3 repeats', '')
+    """
+    a_case = repeats * variants
+    if a_case == 1:
+        return ""
+    named = ((expected // max(1, models * a_case), "case"), (repeats, "repeat"), (variants, "variant"))
+    return ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in named if count > 1)
+
+
+def units(run: Run) -> str:
+    """Return what the intervals of a run count, where that is not its answers; else nothing."""
+    often = asked_often(run.expected, len(run.plan.targets), run.plan.repeats, len(run.plan.variants))
+    return counted(often) if often else ""
+
+
+def counted(often: str) -> str:
+    """Return what the intervals count of cases that were asked so."""
+    return f"{often}: the intervals count cases, not answers."
+
+
+def true_rate(scored: int, interval: str) -> str:
+    """Return of how many a pass rate is and how sure, to be read after the rate."""
+    return f"passed, of {scored:,} with a verdict. With 95 % confidence the true rate is {interval}."
+
+
 def span(of: Rate) -> str:
     """Return the interval of a rate for people."""
-    interval = of.interval
-    return f"{interval.low * 100:.1f}–{interval.high * 100:.1f} %" if interval else "–"
+    return between(of.interval.low, of.interval.high) if of.interval else "–"
+
+
+def between(low: float, high: float) -> str:
+    """Return an interval of shares.
+
+    >>> between(0.1, 0.25)
+    '10.0–25.0 %'
+    """
+    return f"{low * 100:.1f}–{high * 100:.1f} %"
 
 
 def spent(summary: Summary) -> str:
@@ -159,9 +196,9 @@ def voice(found: Voice) -> Iterator[tuple[str, str, str]]:
         if cost.difference is None:
             continue
         causes = ", ".join(f"{count:,} {cause}" for cause, count in cost.causes.items() if count)
-        low, high = (f"{100 * end:+.1f}" for end in cost.interval)
+        low, high = map(comparison.points, cost.interval)
         lost = f"{len(cost.lost):,} lost{f' ({causes})' if causes else ''}, {cost.gained:,} gained"
-        difference = f"{100 * cost.difference:+.1f} points ({low} to {high}, {cost.pairs:,} pairs)"
+        difference = f"{points(cost.difference)} ({low} to {high}, {cost.pairs:,} pairs)"
         yield cost.model, f"{cost.variant} against text", f"{difference}: {lost}."
 
 

@@ -27,6 +27,8 @@ from pramana.show.figures import (
     selection,
     span,
     title_of,
+    true_rate,
+    units,
     voice,
     whole,
 )
@@ -63,7 +65,7 @@ def write_html(run: Run, results: Results, out: TextIO, recordings: Recordings |
         summary = tally.summary()
         out.write(_HEAD.format(title=_text(title_of(run, summary)), style=_STYLE))
         out.write(_header(run))
-        out.write(_answer(summary))
+        out.write(_answer(summary, units(run)))
         out.write(_tiles(summary))
         out.writelines(_breakdown(_TITLES[name], summary.by[name]) for name in DIMENSIONS if name != "model")
         out.write(_notes(run, summary))
@@ -109,13 +111,13 @@ def _header(run: Run) -> str:
     return f"<header><h1>{_apart(plan.suite)}</h1>\n" + "\n".join(lines) + "</header>\n"
 
 
-def _answer(summary: Summary) -> str:
+def _answer(summary: Summary, counted: str) -> str:
     rate = summary.overall
     judges = "".join(
         f"<p class=warn>Several judges, so the rate is of none of them: {_apart(each)}</p>\n"
         for each in summary.mixed_judges
     )
-    judges += f"<p class=quiet>{_apart(summary.judged_by)}</p>\n" if summary.judged_by else ""
+    judges += "".join(f"<p class=quiet>{_apart(each)}</p>\n" for each in (counted, summary.judged_by) if each)
     pills = "".join(
         f"<li><b>{count:,}</b> {_pill(outcome)}</li>"
         for outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
@@ -123,11 +125,7 @@ def _answer(summary: Summary) -> str:
     )
     if len(summary.by["model"]) > 1:  # a rate over several models would be nobody's
         return f"{_breakdown('Model', summary.by['model'])}<section class=answer>{judges}<ul>{pills}</ul></section>\n"
-    said = (
-        f"passed, of {rate.scored:,} with a verdict. With 95 % confidence the true rate is {span(rate)}."
-        if rate.scored
-        else "None of the results could be decided."
-    )
+    said = true_rate(rate.scored, span(rate)) if rate.scored else "None of the results could be decided."
     share = percent(rate.value) if rate.scored else "No verdict"
     return (
         f"<section class=answer><p class=big>{share}</p><p>{said}</p>\n{judges}{_bar(rate)}<ul>{pills}</ul></section>\n"

@@ -11,7 +11,7 @@ from typing import TextIO
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, why
 from pramana.model import Case, Outcome, Result, Run
 from pramana.show.exports import Results, tally_for
-from pramana.show.figures import asked_aloud, by_ear, percent, printable, span, spent, title_of, voice
+from pramana.show.figures import asked_aloud, by_ear, percent, printable, span, spent, title_of, units, voice
 
 LIMIT = 60_000
 """Characters of a page, as UTF-16 counts them; a comment on GitHub may have 65,536."""
@@ -68,7 +68,7 @@ def write_markdown(run: Run, results: Results, out: TextIO) -> None:
     summary = tally.summary()
     end = _end(run, summary)
     page = _Page(LIMIT - _length(end) - len(_CUT))
-    page.add(f"### {_inline(title_of(run, summary))}\n\n{_unfinished(run)}{_judges(summary)}")
+    page.add(f"### {_inline(title_of(run, summary))}\n\n{_unfinished(run)}{_judges(summary)}{_counted(run)}")
     _add_table(page, summary.by["model"])
     page.block(f"\n**{failed:,} failed**\n\n", shown, failed, "- and {:,} more\n")
     reasons = [
@@ -88,6 +88,11 @@ def _add_table(page: _Page, rates: Mapping[str, Rate], before: str = "", after: 
     rows = [_line(_rate_row(name, rate)) for name, rate in list(rates.items())[:SHOWN_ROWS]]
     heads = _line(_HEADS) + _line([":--"] + ["--:"] * (len(_HEADS) - 1))
     page.block(before + heads, rows, len(rates), "\nand {:,} more\n", after)
+
+
+def _counted(run: Run) -> str:
+    said = units(run)
+    return f"{said}\n\n" if said else ""
 
 
 def _judges(summary: Summary) -> str:

@@ -57,6 +57,8 @@ def print_summary(run: Run, summary: Summary, sentence: str) -> None:
     if run.plan.selection:
         _wrapped(f"a selection, not the whole suite: {figures.selection(run.plan.selection)}")
     _rates("", {"all": summary.overall})
+    if counted := figures.units(run):
+        _wrapped(counted)
     for sentence_of_judges in summary.mixed_judges:
         _wrapped(f"several judges: {sentence_of_judges}")
     if summary.judged_by:

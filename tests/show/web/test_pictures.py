@@ -292,8 +292,8 @@ def told(summary: dict[str, Any], **changed: Any) -> str:
 def test_repeats_are_answers_and_the_interval_is_of_cases() -> None:
     assert "passed, of 4 with a verdict. With 95 % confidence the true rate is 30.0–95.0 %.<" in told(summed())
     twice = told(summed(), repeats=2, expected=160)
-    assert "passed, of 4 answers with a verdict (80 cases, 2 repeats). With 95 % confidence" in twice
-    assert "30.0–95.0 %: the interval counts cases, not answers.<" in twice
+    assert "passed, of 4 with a verdict. With 95 % confidence the true rate is 30.0–95.0 %.<" in twice
+    assert "80 cases, 2 repeats: the intervals count cases, not answers.<" in twice
     both = told(summed(), variants=["text", "voice"], expected=160, models=["m", "n"])
     assert "40 cases, 2 variants: the intervals count cases, not answers.<" in both
 

@@ -164,6 +164,23 @@ def test_an_address_that_is_mistyped_says_so_and_shows_the_run(bench: Bench) -> 
     expect(page.locator(".results tbody tr")).to_have_count(10)
 
 
+def test_a_run_that_is_not_there_is_told_without_the_routes_of_the_api(bench: Bench) -> None:
+    page = bench.open("/runs/nope")
+    told = page.locator("#main")
+    expect(told).to_contain_text("There is no run")
+    expect(told).not_to_contain_text("GET /api")
+
+
+def test_a_run_that_no_form_can_begin_says_what_can(bench: Bench) -> None:
+    elsewhere = "To run it again, use what began it"
+    page = bench.open(f"/runs/{bench.run(parameters={'top_p': 0.5})}")
+    expect(page.get_by_text(elsewhere)).to_be_visible()
+    expect(page.get_by_role("link", name="Run again")).to_have_count(0)
+    page = bench.open(f"/runs/{bench.run()}")
+    expect(page.get_by_role("link", name="Run again")).to_be_visible()
+    expect(page.get_by_text(elsewhere)).to_have_count(0)
+
+
 def test_a_run_that_ended_before_any_result_says_so(bench: Bench) -> None:
     run = bench.run(models=["fake:authentication_failed=1"])
     assert bench.client.get(f"/api/runs/{run}?summary=false").data["stored"] == 0

@@ -5,6 +5,7 @@ socket. So whatever a person may not do, no page can do for them, and a token th
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ class Api:
 
     app: ASGIApp
     tail: Tail
+
+
+_ROUTE = re.compile(r"; see GET /api/\S+$")
+"""Where to look by the API, which tells nothing to who reads a page."""
 
 
 class Refused(PramanaError):
@@ -241,7 +246,8 @@ def _given(query: dict[str, Any]) -> dict[str, Any]:
 def _refusal(response: httpx.Response) -> Refused:
     try:
         said = msgspec.json.decode(response.content)
-        return Refused(response.status_code, said["error"], said["code"], said.get("details") or [])
+        words = _ROUTE.sub("", said["error"])
+        return Refused(response.status_code, words, said["code"], said.get("details") or [])
     except (msgspec.DecodeError, KeyError, TypeError):
         return Refused(response.status_code, f"the server answered {response.status_code}", "unknown", [])
 

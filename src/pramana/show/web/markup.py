@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from pramana.model import Outcome
-from pramana.show.figures import percent, printable
+from pramana.show.figures import between, percent, printable
 from pramana.show.look import SIGNS
 
 LONGEST = 20_000
@@ -124,7 +124,7 @@ def interval_text(interval: Sequence[float] | None) -> str:
     >>> interval_text([0.1, 0.25])
     '10.0–25.0 %'
     """
-    return "–" if not interval else f"{interval[0] * 100:.1f}–{interval[1] * 100:.1f} %"
+    return between(*interval) if interval else "–"
 
 
 def rate_text(value: float | None, interval: Sequence[float] | None) -> Safe:

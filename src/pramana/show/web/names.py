@@ -35,7 +35,7 @@ class Names:
         self.names = list(dict.fromkeys(names))
         self._changed = changed
         with parts.box("stack"):
-            self._field = parts.field(f"Add a {what}")
+            self._field = parts.field(f"Add a {what}", hint="Enter adds it, and you can add another.")
             # The browser says that it changed on Enter, when one of its suggestions was taken, and when it is left.
             self._field.on("change", lambda event: parts.guarded(self._add)(event.args))
             self._known = suggest(self._field, known)

@@ -86,7 +86,7 @@ class _Shown:
         ui.run_javascript('if (location.hash === "#results") document.getElementById("results")?.scrollIntoView()')
 
     def _draw_head(self) -> None:
-        self._about.set_content(_about(self._run))
+        self._about.set_content(_about(self._run, again(self._run, self._suites)))
         if (state := (self._run["status"], self._run["cancelRequested"])) != self._drawn:
             self._drawn = state  # else who is about to press a button would find another
             self._buttons.clear()
@@ -317,8 +317,8 @@ class _Shown:
 # ── What is looked at ──
 
 
-def _about(run: Mapping[str, Any]) -> Safe:
-    """Return how a run stands, who is asked, when, by whom, and where it can be taken."""
+def _about(run: Mapping[str, Any], once_more: str | None) -> Safe:
+    """Return how a run stands, who is asked, when, by whom, where it can be taken, and why it is not offered again."""
     models = join((tag("b", foreign(each, 80)) for each in run["models"]), ", ")
     by = join([" by ", foreign(run["creator"], 80)]) if run["creator"] else None
     ended = join([", ended ", when(run["finishedAt"])]) if run["finishedAt"] else None
@@ -332,8 +332,12 @@ def _about(run: Mapping[str, Any]) -> Safe:
         tag("p", "Begun ", when(run["createdAt"]), " UTC", by, ended, " · ", tag("span", run["id"], class_="mono")),
         tag("p", "A selection, not the whole: ", foreign(some, 300)) if some else None,
         tag("p", link("#results", "To the results"), " · Export: ", exports),
+        None if once_more else tag("p", _ELSEWHERE),
     ]
     return join([tag("div", lines[0], tag("div", lines[1:], class_="quiet small")), _reason(run)])
+
+
+_ELSEWHERE = "To run it again, use what began it, the command or the API: no form here has all that it asks for."
 
 
 def _reason(run: Mapping[str, Any]) -> Safe | None:

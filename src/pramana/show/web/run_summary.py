@@ -72,26 +72,25 @@ def amounts(run: _Data, where: str) -> Safe:
 def _answer(run: _Data, summary: _Data, where: str) -> Safe:
     overall = summary["overall"]
     ended = tag("ul", (tag("li", each) for each in ended_so(overall, where)), class_="outcomes")
-    under_way, asked = run["status"] in UNDER_WAY, _asked(run)
+    under_way, often = run["status"] in UNDER_WAY, _asked(run)
+    counted = tag("p", figures.counted(often), class_="quiet small") if often else None
     if not overall["total"] and not under_way:
         words = "The run ended before anything was asked and answered."
         return tag("div", tag("p", "No results", class_="big"), tag("p", words, class_="quiet"), class_="card")
     if len(run["models"]) > 1:  # a rate over several models would be nobody's
         rates = pictures.rates("Model", planned(summary["by"]["model"], run["models"]), len(run["models"]))
-        words = f"{asked}: the intervals count cases, not answers."
-        return tag("div", rates, tag("p", words, class_="quiet small") if asked else None, ended, class_="card answer")
+        return tag("div", rates, counted, ended, class_="card answer")
     scored = overall["passed"] + overall["failed"]
     if not scored:
         words = "Nothing has a verdict yet." if under_way else "None of the results could be decided."
         return tag("div", tag("p", "No verdict", class_="big"), tag("p", words, class_="quiet"), ended, class_="card")
-    of = f"{scored:,} answers with a verdict ({asked})" if asked else f"{scored:,} with a verdict"
-    units = ": the interval counts cases, not answers." if asked else "."
-    said = f"passed, of {of}. With 95 % confidence the true rate is {interval_text(overall['interval'])}{units}"
+    said = figures.true_rate(scored, interval_text(overall["interval"]))
     return tag(
         "div",
         tag("p", figures.percent(overall["passRate"]), class_="big"),
         tag("p", said, class_="quiet"),
         rate_bar(overall["passRate"], overall["interval"]),
+        counted,
         ended,
         class_="card answer",
     )
@@ -115,10 +114,7 @@ def _per_model(run: _Data) -> int:
 
 def _asked(run: _Data) -> str:
     """Return what a model is asked, where it answers a case more than once; else nothing."""
-    if _per_model(run) == 1:
-        return ""
-    named = ((_cases(run), "case"), (run["repeats"], "repeat"), (len(run["variants"]), "variant"))
-    return ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in named if count > 1)
+    return figures.asked_often(run["expected"], len(run["models"]), run["repeats"], len(run["variants"]))
 
 
 def planned(rows: Mapping[str, Any], models: Sequence[str]) -> dict[str, Any]:

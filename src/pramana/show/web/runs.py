@@ -14,6 +14,7 @@ from pramana.show.web import frame, parts
 from pramana.show.web.desk import Answer, Desk, Refused, address
 from pramana.show.web.markup import Safe, foreign, join, link, outcome, pager, rate_bar, rate_text, tag, when
 from pramana.show.web.names import suggest
+from pramana.show.web.run_summary import told_apart
 from pramana.store.queue import UNDER_WAY
 
 PAGE_SIZE = 50
@@ -236,9 +237,10 @@ def _whom(run: Mapping[str, Any]) -> Safe:
 
 def status(run: Mapping[str, Any]) -> Safe:
     """Return how a run stands: its sign, its word, and why it did not come to its end."""
+    because, _ = told_apart(run["reason"])  # what is not reproducible of it stands on its page
     return _cell(
         standing(run),
-        tag("small", foreign(run["reason"], 300), class_="quiet") if run["reason"] else None,
+        tag("small", foreign(because, 300), class_="quiet") if because else None,
     )
 
 
