@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header
 
 .DELETE_ON_ERROR:
-.PHONY: run test setup setup-test system lint types layers docs tests reference screenshots lock benchmarks clean help
+.PHONY: run test setup setup-test system lint types layers docs tests coverage reference screenshots lock benchmarks clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -50,6 +50,9 @@ docs: setup-test ## build the documentation, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 tests: setup-test
+	$(BIN)/pytest -q -n 2 --claims
+
+coverage: setup-test system  ## the same tests, and which lines none of them reaches; fails below nine in ten
 	$(BIN)/pytest -q -n 2 --claims --cov --cov-report=term
 
 reference: setup-test  ## write docs/cli.md and docs/claims.md again from the program

@@ -1,6 +1,7 @@
 """What every test gets, a real PostgreSQL for those that ask for it, and `--claims`: fail the session unless each test
 that proves a claim ran and passed."""
 
+import os
 import tempfile
 import tomllib
 import warnings
@@ -60,6 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    for name in [each for each in os.environ if each.endswith("_API_KEY")]:  # noqa: TID251 - servers inherit it
+        del os.environ[name]  # noqa: TID251 - no test asks a vendor in the name of whoever runs it
     if config.getoption("--claims"):
         config.pluginmanager.register(ClaimsKeeper(), "claims-keeper")
 

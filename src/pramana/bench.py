@@ -60,14 +60,18 @@ from pramana.store.queue import CANCELLED
 from pramana.store.runs import Store
 
 __all__ = [
-    "INTERRUPTED", "Limits", "Progress", "Reach", "Sources", "Watch", "evaluate", "execute", "judge_again", "keyless",
-    "run_sync",
+    "INTERRUPTED", "PARAMETERS", "Limits", "Progress", "Reach", "Sources", "Watch", "evaluate", "execute",
+    "judge_again", "keyless", "run_sync",
 ]  # fmt: skip
 
 INTERRUPTED = "interrupted by the user"
 HANDED_ON = "its server ended in good order; the next one goes on with it"
 _ENDINGS: Mapping[str | None, RunStatus] = {INTERRUPTED: "interrupted", CANCELLED: "cancelled", HANDED_ON: "queued"}
 TICK_S = 1.0
+PARAMETERS: Mapping[str, Any] = {"temperature": 0, "seed": 42}
+"""What is sent with every case unless somebody says otherwise."""
+_KEPT_LIMITS = ("max_cost_usd", "max_total_tokens", "deadline_s", "concurrency", "timeout_s")
+"""Those that a run keeps, whoever began it."""
 
 
 @dataclass(slots=True)
@@ -157,7 +161,7 @@ def planned(
         suite_hash=None if sources.selection else sources.hash,
         targets=targets,
         repeats=repeats,
-        parameters={"temperature": 0, "seed": 42, **(parameters or {})},
+        parameters={**PARAMETERS, **(parameters or {})},
         system_prompt=system_prompt,
         judge=_who_judges(judge, reach),
         selection=sources.selection.recorded(),
@@ -261,7 +265,8 @@ async def execute(
 ) -> Run:
     """Ask, score and store what the run still lacks; return it as it then stands.
 
-    `taken`: this process has claimed it already.
+    `taken`: this process has claimed it already. The limits of the first sitting are written down with a run of the
+    command line; who goes on with it names others, for that sitting.
     """
     stop = Stop() if stop is None else stop
     if store.run(run.id).status == "finished":
@@ -272,6 +277,7 @@ async def execute(
     hold = store.hold(run.id, lambda lost: stop(str(lost), lost), lambda: stop(CANCELLED), taken=taken)
     async with hold as lease, AsyncExitStack() as stack:
         try:
+            store.keep_limits(run.id, _kept(limits))
             prices = Prices.load(settings.prices_file(), store.prices.rates())
             _refuse_unknown_prices(run.plan, prices, limits)
             budget = _what_is_left(store, run, limits)
@@ -306,6 +312,11 @@ async def execute(
 def run_sync(store: Store, run: Run, limits: Limits, watch: Watch | None = None, stop: Stop | None = None) -> Run:
     """Execute a run from synchronous code."""
     return asyncio.run(execute(store, run, limits, watch, stop))
+
+
+def _kept(limits: Limits) -> dict[str, Any]:
+    """Return the limits that were given, as a run keeps them."""
+    return {name: value for name in _KEPT_LIMITS if (value := getattr(limits, name)) is not None}
 
 
 class _Asked(Struct, frozen=True):

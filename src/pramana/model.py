@@ -438,6 +438,6 @@ class Run(Struct, frozen=True):
     creator: str | None = None
     """Who made it: the name of a token."""
     limits: Mapping[str, Any] = field(default_factory=dict)
-    """What a server's run may spend, whichever server goes on with it."""
+    """What it may spend: a server's run whichever server goes on with it, another in its first sitting."""
     cancelled: str | None = None
     """When somebody asked that it end."""

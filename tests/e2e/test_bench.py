@@ -315,6 +315,18 @@ def test_a_budget_is_for_the_whole_run_however_often_it_is_resumed(suite: Path) 
     assert first == second == third
 
 
+def test_a_run_keeps_the_limits_it_was_begun_with_and_goes_on_within_others(suite: Path) -> None:
+    async def use(server: Loopback, store: Store) -> tuple[Run, Run]:
+        run = begin(store, suite, f"{server.url}#m")
+        first = await execute(store, run, Limits(1, max_total_tokens=30, deadline_s=50, timeout_s=60))
+        return first, await execute(store, first, Limits())
+
+    first, second = serve(use)
+    assert (first.status, second.status) == ("stopped", "finished"), "nobody typed a cap when it was resumed"
+    kept = {"max_total_tokens": 30, "deadline_s": 50, "concurrency": 1, "timeout_s": 60}
+    assert first.limits == second.limits == kept
+
+
 def test_a_budget_spent_before_the_judge_keeps_the_reply(judged: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, list[str], Stop, list[str]]:
         stop = Stop()

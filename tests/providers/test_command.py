@@ -122,6 +122,31 @@ def test_a_cancelled_request_kills_the_group_too(tmp_path: Path) -> None:
     assert gone(int(file.read_text()))
 
 
+def test_a_request_cancelled_while_its_command_starts_leaves_none_of_the_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, start = tmp_path / "pid", asyncio.create_subprocess_exec
+    asking: list[asyncio.Future[Any]] = []
+
+    async def slowly(*argv: Any, **given: Any) -> Any:
+        process = await start(*argv, **given)
+        while not file.exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        asking[0].cancel()
+        await asyncio.sleep(0.1)
+        return process
+
+    async def go() -> None:
+        provider = Command(family(file, "sleep 60"))
+        asking.append(asyncio.ensure_future(provider.ask(Request("x", (Turn("user", "hi"),)))))
+        with pytest.raises(asyncio.CancelledError):
+            await asking[0]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slowly)
+    asyncio.run(go())
+    assert gone(int(file.read_text()))
+
+
 def test_endless_output_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "OUTPUT_LIMIT", 1 << 20)
     with pytest.raises(ProviderError, match="printed more than 1 MB"):

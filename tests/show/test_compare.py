@@ -218,6 +218,16 @@ def test_cases_that_share_an_id_stay_apart_in_runs_and_files(tmp_path: Path) -> 
         compared(old, new, "--any-suite")
 
 
+def test_cases_that_share_an_id_keep_their_names_apart_when_they_are_asked_aloud() -> None:
+    both, ways = [*cases(3), *cases(3, "What was")], ("text", "voice")
+    _, found = compared(run(both, variants=ways), run(both, failing, variants=ways))
+    names = [each["case"] for each in found["lost"]]
+    assert len(names) == len(set(names)) == 12
+    for asked in ("What is", "What was"):
+        mark = case_digest(case(0, asked))[-8:]
+        assert {f"factual-000 ({mark})", f"factual-000 (voice) ({mark})"} <= {*names}
+
+
 def test_repeats_meant_and_not_ended_are_lost_in_the_worst_case() -> None:
     base = run(cases(60), lambda _: [P, P, P], repeats=3)
     hidden = run(cases(60), lambda _: [P, E, E], repeats=3)
@@ -502,3 +512,15 @@ def test_three_cases_in_three_ways_are_three_cases() -> None:
     ways = ("text", "voice", "voice+noise=10dB")
     text = said(run(cases(3), variants=ways), run(cases(3), variants=ways))
     assert "all 9 answers (3 cases, 3 variants) ended as before, but 3 cases prove little." in text
+
+
+def test_times_of_one_case_in_several_ways_are_of_answers() -> None:
+    aloud = ("text", "voice", "voice+noise=10dB")
+    base, new = run(cases(7), variants=aloud, took=0.1), run(cases(7), variants=aloud, took=0.5)
+    text, (_, found) = said(base, new), compared(base, new)
+    assert "Slower: voice to voice by 400 ms (median of 14 answers), and that is proven." in text
+    assert "Slower: total time by 400 ms (median of 7 cases), and that is proven." in text  # typed in one way only
+    assert "+400 ms (95 % interval +400 ms to +400 ms, 14 answers; exact sign test)." in text
+    assert {each["what"]: each["cases"] for each in found["measured"]}["voice to voice"] == 14
+    once = said(run(cases(7), variants=("text", "voice"), took=0.1), run(cases(7), variants=aloud, took=0.5))
+    assert "voice to voice by 400 ms (median of 7 cases)" in once

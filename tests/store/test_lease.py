@@ -57,6 +57,27 @@ def test_another_process_is_refused_until_it_is_killed(store: Store, url: str, r
     assert store.attempts(run) == 2
 
 
+def test_the_limits_of_the_first_sitting_are_kept_with_a_run_of_the_command_line(store: Store, run: str) -> None:
+    first, later = {"max_cost_usd": 5.0, "concurrency": 4}, {"concurrency": 32}
+    store.keep_limits(run, later)
+    assert store.run(run).limits == {}, "nobody has begun it"
+    for each in (first, later):
+        assert store.claim(run, "somebody")
+        store.keep_limits(run, each)
+        store.finish(run, "somebody", "interrupted")
+    assert store.run(run).limits == first
+
+
+def test_runs_of_a_server_and_those_begun_without_limits_keep_what_they_have(store: Store, run: str) -> None:
+    assert store.claim(run, "an earlier version")
+    store.finish(run, "an earlier version", "interrupted")
+    queued = store.create_run(plan(), [case(1)], owner="server", limits={"concurrency": 2}).id
+    for each in (run, queued):
+        assert store.claim(each, "somebody")
+        store.keep_limits(each, {"concurrency": 9})
+    assert (store.run(run).limits, store.run(queued).limits) == ({}, {"concurrency": 2})
+
+
 @linux
 def test_a_killed_process_that_nobody_has_waited_for_is_gone_too() -> None:
     code = (

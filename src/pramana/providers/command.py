@@ -48,12 +48,7 @@ class Command:
     async def ask(self, request: Request) -> Reply:
         """Run the command and return what it prints, without line ends at its end."""
         start = time.perf_counter()
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
-            )
-        except OSError as error:
-            raise ProviderError(f"the command {self._name} cannot be started: {error.strerror}") from None
+        process = await self._start()
         try:
             async with asyncio.timeout(self._timeout_s):
                 printed, complained = await self._talk(process, prompt_text(request.turns))
@@ -74,6 +69,19 @@ class Command:
             raw=raw_json({"stdout": text, "stderr": self._keys.blank(complained.decode("utf-8", "replace"))}),
             dropped=tuple(name for name, value in request.parameters.items() if value is not None),
         )
+
+    async def _start(self) -> Process:
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(*self._argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True)
+        )
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:  # asyncio would kill the command that it has just started, and not its children
+            with suppress(OSError):
+                await _end(await starting)
+            raise
+        except OSError as error:
+            raise ProviderError(f"the command {self._name} cannot be started: {error.strerror}") from None
 
     async def models(self) -> list[str]:
         """Return the command's name: it is the only model there is."""

@@ -15,6 +15,7 @@ from pramana.errors import InvalidInput, quote
 from pramana.model import Check, Outcome
 from pramana.show import figures
 from pramana.show.judges import who
+from pramana.show.measured import OfAnswers
 
 if TYPE_CHECKING:
     from pramana.analyse.changes import Change, Taken
@@ -135,7 +136,20 @@ def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool)
         new_judges=now.judges,
         any_judge=any_judge,
     )
-    return Compared(found, changes(old.taken, now.taken), _asked_differently(before, after), (old, now))
+    changed = [OfAnswers.of(each) if _in_several(each, old, now) else each for each in changes(old.taken, now.taken)]
+    return Compared(found, changed, _asked_differently(before, after), (old, now))
+
+
+def _in_several(change: "Change", old: "Side", now: "Side") -> bool:
+    """Tell whether something was measured in several variants, each compared for itself."""
+    from pramana.analyse.pairing import parted
+
+    both = [
+        case
+        for case in old.taken.keys() & now.taken.keys()
+        if all(change.what in (*side.taken[case].times, *side.taken[case].words) for side in (old, now))
+    ]
+    return len({parted(case)[1] for case in both}) > 1
 
 
 def as_data(compared: Compared) -> dict[str, Any]:
@@ -231,6 +245,7 @@ def _asked_differently(base: Source, new: Source) -> list[tuple[str, str, str]]:
 def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
     """Read one side; where cases go by their ids, two of the same id cannot be told apart, and are refused."""
     from pramana.analyse.changes import together
+    from pramana.analyse.pairing import parted
 
     answers: dict[str, list[tuple[int, Outcome, Taken, int | None]]] = {}
     judges: dict[str, frozenset[Judged]] = {}
@@ -258,7 +273,7 @@ def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
         judges=judges,
         taken={case: together(taken for _, _, taken, _ in given) for case, given in answers.items()},
         seqs={case: [seq for *_, seq in given if seq is not None] for case, given in answers.items()},
-        names={case: f"{name} ({case[-8:]})" if shared[name] > 1 else name for case, name in ids.items()},
+        names={case: f"{name} ({parted(case)[0][-8:]})" if shared[name] > 1 else name for case, name in ids.items()},
     )
 
 

@@ -115,15 +115,16 @@ def which(plan: Plan, result: Failed | Key, *, named: bool = True) -> str:
 
 
 def asked_often(expected: int, models: int, repeats: int, variants: int) -> str:
-    """Return of what the answers of one model are, where it answers a case more than once; else nothing.
+    """Return of what the answers of a run are, where a case has more than one; else nothing.
 
-    >>> asked_often(60, 2, 3, 1), asked_often(20, 2, 1, 1)
-    ('10 cases, 3 repeats', '')
+    >>> asked_often(60, 2, 3, 1), asked_often(20, 1, 1, 1)
+    ('10 cases, 2 models, 3 repeats', '')
     """
-    a_case = repeats * variants
+    a_case = models * repeats * variants
     if a_case == 1:
         return ""
-    named = ((expected // max(1, models * a_case), "case"), (repeats, "repeat"), (variants, "variant"))
+    cases = expected // max(1, a_case)
+    named = ((cases, "case"), (models, "model"), (repeats, "repeat"), (variants, "variant"))
     return ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in named if count > 1)
 
 

@@ -2,18 +2,23 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
 
+from pramana.analyse.changes import FEWEST, NOTICED_S, TIMES, Change
 from pramana.show import figures, terminal
 
-if TYPE_CHECKING:
-    from pramana.analyse.changes import Change
+
+@dataclass(frozen=True, slots=True)
+class OfAnswers(Change):
+    """A change of cases that were asked in several variants: what it counts are answers, one a case and variant."""
+
+    @classmethod
+    def of(cls, change: Change) -> "OfAnswers":
+        return cls(*(getattr(change, each.name) for each in fields(change)))
 
 
-def proven(change: "Change") -> str:
+def proven(change: Change) -> str:
     """Return a sentence about a change that is proven and can be noticed; nothing about any other."""
-    from pramana.analyse.changes import NOTICED_S, TIMES
-
     low, high = change.difference
     if not change.proven:
         return ""
@@ -25,28 +30,30 @@ def proven(change: "Change") -> str:
         return ""
     # Of the cases' differences, as tested: the middle of all times may have gone the other way.
     by = _between((least, most), figures.duration).replace("≥", "at least")
-    cases = terminal.counted(change.cases, "case")
-    return f"{'Slower' if low > 0 else 'Faster'}: {change.what} by {by} (median of {cases}), and that is proven."
+    of = _counted(change)
+    return f"{'Slower' if low > 0 else 'Faster'}: {change.what} by {by} (median of {of}), and that is proven."
 
 
-def measured(change: "Change") -> str:
+def measured(change: Change) -> str:
     """Return a change in numbers, with its interval or why it has none."""
-    from pramana.analyse.changes import FEWEST, TIMES
-
     timed = change.what in TIMES
     shown, by = (_shown_time, figures.later) if timed else (_shown_rate, figures.points)
     named = f"{change.what[0].upper()}{change.what[1:]}"
     words = ["", ""] if timed else [f" of {each:,}" for each in change.words]
     numbers = f"{named} {shown(change.base)}{words[0]} before, {shown(change.new)}{words[1]} now"
-    cases = terminal.counted(change.cases, "case")
+    of = _counted(change)
     difference = f"{'median difference ' if timed else ''}{_between(change.difference, by)}"
     if change.interval is None:
-        sure = f"{cases}, and fewer than {FEWEST} have no interval"
+        sure = f"{of}, and fewer than {FEWEST} have no interval"
     else:
-        sure = f"95 % interval {by(change.interval.low)} to {by(change.interval.high)}, {cases}; {change.method}"
+        sure = f"95 % interval {by(change.interval.low)} to {by(change.interval.high)}, {of}; {change.method}"
     sure += f", p = {change.p_value:.2g}" if change.p_value is not None and change.interval else ""
     lost = f"; {change.only_base:,} more had {'a time' if timed else 'words'} before only" if change.only_base else ""
     return f"{numbers}: {difference} ({sure}{lost})."
+
+
+def _counted(change: Change) -> str:
+    return terminal.counted(change.cases, "answer" if isinstance(change, OfAnswers) else "case")
 
 
 def _between(given: tuple[float, float], by: Callable[[float], str]) -> str:

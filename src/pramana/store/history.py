@@ -9,6 +9,7 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
@@ -142,6 +143,21 @@ class History:
             while len(self._asked) > _KEPT_SUMS:
                 self._asked.popitem(last=False)
         return [found.get(run.id) for run in of]
+
+    def judged_again(self, of: Sequence[Run]) -> list[tuple[str, ...]]:
+        """Return how each of some runs was judged again, in turn: the labels of its finished scorings but the first.
+
+        Empty where the verdicts are those that the run itself made.
+        """
+        later = (scorings.c.scoring > 0, scorings.c.finished.is_not(None))
+        query = select(runs.c.id, scorings.c.label).join_from(scorings, runs, scorings.c.run_no == runs.c.run_no)
+        query = query.where(runs.c.id.in_([stored(run.id) for run in of]), *later).order_by(scorings.c.scoring)
+        found: dict[str, list[str]] = {}
+        with self._database.reading() as connection:
+            for run_id, label in connection.execute(query):
+                found.setdefault(run_id, []).append(restored(label))
+        # Twice in a row by the same judge is as once.
+        return [tuple(label for label, _ in groupby(found.get(run.id, ()))) for run in of]
 
     def _keep(self, key: _Key, measured: _Measured) -> None:
         with self._lock:

@@ -126,6 +126,16 @@ class Queue:
         with self._database.reading() as connection:
             return int(row_of(connection, run_id)["attempts"])
 
+    def keep_limits(self, run_id: str, limits: Mapping[str, Any]) -> None:
+        """Write down what a run of the command line may spend, while it is carried out for the first time.
+
+        Any other stays as it is: one of a server has them from the beginning, and who resumes one types others.
+        """
+        first = (runs.c.owner == "cli", runs.c.attempts == 1, runs.c.limits.is_(None))
+        with self._database.writing() as connection:
+            mine = update(runs).where(runs.c.id == stored(run_id), *first)
+            connection.execute(mine, {"limits": records.to_json(dict(limits))})
+
     # ── Who waits ──
 
     def waiting(self) -> list[str]:

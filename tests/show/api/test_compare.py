@@ -176,10 +176,24 @@ def test_of_calls_it_is_told_how_long_callers_waited_and_how_they_were_asked(cli
     assert data["askedDifferently"] == [{"what": "variants", "base": "voice", "new": "voice+phone"}]
 
 
-def add_calls(store: Store, waited_s: float, variant: str) -> str:
-    """Store a run of eight calls whose callers waited so long."""
+def test_calls_of_one_case_in_two_variants_are_told_as_answers(client: Client) -> None:
+    assert client.store
+    ways = ("voice", "voice+phone")
+    base, new = (add_calls(client.store, waited, *ways) for waited in (0.3, 2.0))
+    data = client.get(f"/api/compare?base={base}&new={new}").data
+    ComparisonShape.model_validate(data)
+    (found,) = data["times"]
+    assert (found["cases"], found["sentence"]) == (
+        16,
+        "Slower: voice to voice by 1.70 s (median of 16 answers), and that is proven.",
+    )
+    assert "all 16 answers (8 cases, 2 variants) ended as before" in data["sentence"]
+
+
+def add_calls(store: Store, waited_s: float, *variants: str) -> str:
+    """Store a run of eight calls in each variant, whose callers waited so long."""
     cases = [case(number) for number in range(8)]
-    run = store.create_run(Plan("mine", None, (Target("m", "fake-voice", "m"),), variants=(variant,)), cases)
+    run = store.create_run(Plan("mine", None, (Target("m", "fake-voice", "m"),), variants=variants), cases)
     counts = {"substitutions": 1, "deletions": 0, "insertions": 0, "reference_words": 10}
     evidence = {
         "times": {"lines": [{"voice_to_voice_s": waited_s, "first_audible_s": 1 + waited_s}]},
@@ -187,7 +201,11 @@ def add_calls(store: Store, waited_s: float, variant: str) -> str:
     }
     checks = (Check("contains", "1", Outcome.PASSED, ""), Check("call", "1", Outcome.PASSED, "", None, evidence))
     reply = Reply("x", total_s=9.0, call=Call("sha256:a", "sha256:b"))
-    made = [Result(Key(case_digest(of), "m", variant), of.id, reply, None, checks, None, None) for of in cases]
+    made = [
+        Result(Key(case_digest(of), "m", variant), of.id, reply, None, checks, None, None)
+        for of in cases
+        for variant in variants
+    ]
 
     async def write() -> None:
         async with store.writer(run.id, lambda _: None) as writer:

@@ -1,6 +1,7 @@
 """`/api/models`: what can be asked now, and a model over time, with uncertainty and without mistaking errors for failures."""
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -23,15 +24,23 @@ def case(number: int) -> Case:
 
 
 def add_run(
-    store: Store, outcomes: Sequence[str], *, times: Sequence[float] = (), model: str = "fake", repeats: int = 1
+    store: Store,
+    outcomes: Sequence[str],
+    *,
+    times: Sequence[float] = (),
+    model: str = "fake",
+    repeats: int = 1,
+    variant: str = "text",
+    **planned: Any,
 ) -> str:
     """Store a run with results that ended so."""
     cases = [case(number) for number in range(len(outcomes) // repeats)]
-    run = store.create_run(Plan("mine", None, (Target(model, "fake", model),), repeats), cases)
+    plan = Plan("mine", None, (Target(model, "fake", model),), repeats, variants=(variant,), **planned)
+    run = store.create_run(plan, cases)
     results = []
     for number, outcome in enumerate(outcomes):
         of, repeat = cases[number // repeats], number % repeats
-        key = Key(case_digest(of), model, "text", repeat)
+        key = Key(case_digest(of), model, variant, repeat)
         seconds = times[number] if times else 0.1
         check = Check("contains", "1", Outcome(outcome), "because")
         reply = Reply("4", Usage(1, 1, 0), "m", None, "stop", None, seconds)
@@ -103,6 +112,57 @@ def test_what_was_judged_again_counts_as_judged_last(either: Client) -> None:
     assert (found["passed"], found["failed"]) == (3, 1)
 
 
+GPT, OPUS = Target("gpt-5", "openai", "gpt-5"), Target("opus", "anthropic", "claude-opus-4-6")
+
+
+def setups(store: Store, client: Client, *plans: dict[str, Any], **given: Any) -> list[str]:
+    """Return the setup digest of a run of each plan, and forget the runs."""
+    ids = [add_run(store, ["passed"], **plan, **given) for plan in plans]
+    found = [each["setupDigest"] for each in history(client)["runs"]]
+    for each in ids:
+        store.delete_run(each)
+    return found
+
+
+def test_what_was_asked_or_judged_in_another_way_has_another_setup(either: Client) -> None:
+    assert either.store
+    found = setups(
+        either.store, either, {}, {"judge": GPT}, {"judge": OPUS}, {"embedder": GPT}, {"system_prompt": "Be brief."},
+        {"parameters": {"temperature": 0}}, {"parameters": {"temperature": 0.5}}, {"parameters": {"top_p": 0.5}},
+    )  # fmt: skip
+    assert len(set(found)) == len(found) == 8
+    assert all(re.fullmatch("[0-9a-f]{16}", each) for each in found)
+    aloud: list[dict[str, Any]] = [{}, {"voice": "piper"}, {"stt": GPT}]
+    assert len(set(setups(either.store, either, *aloud, variant="voice"))) == 3
+
+
+def test_one_way_of_asking_has_one_setup_however_it_was_typed(client: Client) -> None:
+    assert client.store
+    alike: list[list[dict[str, Any]]] = [
+        [{}, {"system_prompt": ""}, {"runner_version": "9"}, {"voice": "piper"}, {"stt": GPT}, {"repeats": 1}],
+        [{"judge": GPT}, {"judge": Target("openai:gpt-5", "openai", "gpt-5")}],
+        [{}, {"judge": Target("fake:fake", "fake", "fake")}],  # each model judges itself
+        [
+            {"parameters": {"temperature": 0, "seed": 42}},
+            {"parameters": {"seed": 42, "temperature": 0.0, "top_p": None}},
+        ],
+    ]
+    for each in alike:
+        assert len(set(setups(client.store, client, *each))) == 1, each
+
+
+def test_a_run_that_was_judged_again_has_another_setup(either: Client) -> None:
+    assert either.store
+    ids = [add_run(either.store, ["failed"] * 2, judge=GPT) for _ in range(4)]
+    for run_id, labels in zip(ids, ((), ("by opus",), ("by opus", "by opus"), ("by opus", "by gpt-5")), strict=True):
+        for label in labels:
+            with either.store.scoring(run_id, label) as scoring:
+                scoring.add([(result.key, result.checks) for _, result in either.store.results(run_id)])
+    as_it_ran, once, twice, other = (each["setupDigest"] for each in history(either)["runs"])
+    assert once == twice
+    assert len({as_it_ran, once, other}) == 3
+
+
 def test_only_the_newest_runs_are_shown_and_a_day_that_lacks_some_says_so(client: Client) -> None:
     assert client.store
     ids = [add_run(client.store, ["passed"]) for _ in range(3)]
@@ -125,9 +185,9 @@ def test_a_long_past_is_shown_quickly_once_it_was_counted(client: Client) -> Non
     for _ in range(5):
         add_run(client.store, ["passed", "failed"] * 1_000)
     history(client)
-    began = time.perf_counter()
+    began = time.process_time()
     found = history(client)
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
     assert [each["n"] for each in found["runs"]] == [2_000] * 5
 
 

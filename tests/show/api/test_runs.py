@@ -7,6 +7,7 @@ import io
 import json
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -257,33 +258,31 @@ def test_the_cases_of_five_hundred_runs_are_read_quickly_and_once(client: Client
     of = client.store.runs(500)
     times = []
     for _ in range(2):
-        began = time.perf_counter()
+        began = time.thread_time()
         assert set(client.store.history.cases_digests(of)) == {cases_digest([case(number) for number in range(200)])}
-        times.append(time.perf_counter() - began)
+        times.append(time.thread_time() - began)
     assert times[0] < 2
     assert times[1] < 0.05
 
 
-def test_a_list_of_ten_thousand_runs_takes_hardly_longer_than_one_of_a_hundred(client: Client) -> None:
-    assert client.store
-    add_run(client.store, ["passed"] * 7 + ["failed"] * 2 + ["errored"])
-
-    def median(filters: str) -> float:
-        times = []
-        for _ in range(9):
-            began = time.perf_counter()
-            assert len(client.get(f"/api/runs?outcomes=true{filters}").data) == 50
-            times.append(time.perf_counter() - began)
-        return sorted(times)[4]
-
+def test_a_list_of_ten_thousand_runs_takes_hardly_longer_than_one_of_a_hundred(client: Client, tmp_path: Path) -> None:
     wanted = ("", "&page=2", "&status=finished", "&model=fake", "&suite=mine", "&text=mine")
-    copy_runs(client.store, 99)
-    few = {filters: median(filters) for filters in wanted}
-    copy_runs(client.store, 9_900)
-    assert client.get("/api/runs?outcomes=true").json["meta"]["total"] == 10_000
-    for filters in wanted:  # what filters plans reads all of them: some milliseconds more, which no page shows
-        allowed = 1.5 * few[filters] + (0.01 if filters in ("", "&page=2") else 0.1)
-        assert median(filters) < allowed, (filters, allowed)
+    with serve(f"sqlite:///{tmp_path / 'many.sqlite3'}") as other:
+        for each, more in ((client, 99), (other, 9_999)):
+            assert each.store
+            add_run(each.store, ["passed"] * 7 + ["failed"] * 2 + ["errored"])
+            copy_runs(each.store, more)
+        assert other.get("/api/runs?outcomes=true").json["meta"]["total"] == 10_000
+        for filters in wanted:
+            few, many = times = list[float](), list[float]()
+            for _ in range(9):  # in turns, so that whatever else the machine does slows both
+                for each, taken in zip((client, other), times, strict=True):
+                    began = time.perf_counter()
+                    assert len(each.get(f"/api/runs?outcomes=true{filters}").data) == 50
+                    taken.append(time.perf_counter() - began)
+            # What filters plans reads all of them: some milliseconds more, which no page shows.
+            allowed = 1.5 * sorted(few)[4] + (0.01 if filters in ("", "&page=2") else 0.1)
+            assert sorted(many)[4] < allowed, (filters, allowed)
 
 
 def test_a_dry_run_estimates_and_stores_nothing(client: Client) -> None:

@@ -63,6 +63,8 @@ class Bench:
         if not expects_errors:
             page.on("pageerror", broke)
             page.on("console", said)
+        # A page takes nothing before it is connected; nothing here is done to it before.
+        page.add_locator_handler(page.locator("#main[inert]"), lambda: None)
         page.goto(self.url + path)
         page.locator("#main").wait_for()
         return page

@@ -1,11 +1,14 @@
 """One scenario as YAML: what is wrong is marked on its line, and what was written is not lost."""
 
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Dialog, Page, expect
+from playwright.sync_api import Browser, Dialog, Page, expect
 
+from ..api.served import program
 from .conftest import NARROW, WIDE, Bench, no_sideways
 
 HOSTILE = "</title></script><img src=x onerror=window.hacked=1>"
@@ -214,6 +217,49 @@ def test_somebody_elses_change_is_shown_or_asked_about(ferry: Bench) -> None:
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("All changes are saved")).to_be_visible()
     assert ferry.client.get("/api/scenarios/ferry").data["name"] == "Mine"
+
+
+HOLDING = """
+import pathlib, time
+from pramana.store.scenarios import Scenarios
+
+here, chunks = pathlib.Path(__file__).parent, Scenarios.chunks
+
+
+def held(self, wanted):
+    while (here / "hold").exists():
+        (here / "asked").touch()
+        time.sleep(0.02)
+    yield from chunks(self, wanted)
+
+
+Scenarios.chunks = held
+"""
+"""Stands in for a store that takes its time to export a scenario."""
+
+
+def test_what_is_typed_while_somebody_elses_change_is_read_is_asked_about(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(HOLDING)
+    with program(PRAMANA_HOME=str(tmp_path / "home"), PYTHONPATH=str(tmp_path)) as started:
+        bench = Bench(started.client, tmp_path / "home", browser)
+        assert bench.client.post("/api/scenarios", FERRY).status == 201
+        page = opened(bench)
+        (tmp_path / "hold").touch()
+        bench.client.patch("/api/scenarios/ferry", {"name": "Theirs"}).data  # noqa: B018
+        until = time.monotonic() + 15
+        while not (tmp_path / "asked").exists():
+            assert time.monotonic() < until
+            page.wait_for_timeout(20)
+        retype(page, "name: Ferry", "name: Mine")
+        expect(page.get_by_text("Unsaved changes")).to_be_visible()
+        (tmp_path / "hold").unlink()
+        expect(page.get_by_role("alert")).to_contain_text("Somebody else has changed this scenario")
+        expect(line(page, 4)).to_have_text("  name: Mine")
+        page.get_by_role("button", name="Take theirs").click()
+        expect(line(page, 4)).to_have_text("  name: Theirs")
+        expect(page.get_by_text("All changes are saved")).to_be_visible()
+        bench.close()
+        assert not bench.troubles
 
 
 def test_one_that_somebody_deletes_can_be_restored_from_its_page(ferry: Bench) -> None:

@@ -240,6 +240,27 @@ def test_what_is_refused_leaves_the_page_as_it_is(browser: Browser, tmp_path: Pa
         expect(link).to_be_focused()
 
 
+def test_when_the_last_run_is_deleted_elsewhere_the_welcome_is_back(browser: Browser, tmp_path: Path) -> None:
+    with fresh(browser, tmp_path) as bench:
+        for _ in range(2):  # whatever was offered beside the first run
+            run = bench.run(models=["fake"], judge="fake:fixed=YES")
+            page = bench.open("/")
+            expect(page.get_by_role("heading", name="Not tried yet")).to_be_visible()
+            assert bench.client.delete(f"/api/runs/{run}").status == 200
+            expect(page.get_by_text("Nothing was asked here yet.")).to_be_visible()
+            expect(page.get_by_role("table", name="Newest runs")).to_have_count(0)
+            expect(page.get_by_role("button", name="Hear a call")).to_have_count(1)
+        bench.run(models=["fake"], judge="fake:fixed=YES")
+        expect(page.get_by_role("table", name="Newest runs").locator("tbody tr")).to_have_count(1)
+
+
+def test_runs_that_another_judge_judged_are_no_part_of_a_trend(browser: Browser, tmp_path: Path) -> None:
+    with fresh(browser, tmp_path) as bench:
+        for judge in ("fake:fixed=NO", "fake:fixed=YES", "fake:fixed=YES"):
+            bench.run(models=["fake:echo"], judge=judge)
+        expect(card(bench.open("/"), "fake:echo")).to_contain_text("v1.0-cheap, 2 runs")
+
+
 # ── Somebody who comes back ──
 
 

@@ -1,12 +1,20 @@
 """A new run: chosen on the page, estimated before it starts, refused in words, and started."""
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
+
+from pramana.bench import PARAMETERS, Limits
+from pramana.show.api.runs import USUAL
+from pramana.show.cli.run import run as command
+from pramana.show.web.new_run import NUMBERS
 
 from .closed import closed
 from .conftest import NARROW, WIDE, Bench, no_sideways
@@ -127,10 +135,7 @@ def test_an_unknown_price_is_said_with_what_to_do(bench: Bench) -> None:
     expect(page.get_by_text("Nobody can tell beforehand")).to_be_visible()
 
 
-def test_cases_without_a_judge_and_providers_without_a_key_are_told_before_the_start(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+def test_cases_without_a_judge_and_providers_without_a_key_are_told_before_the_start(bench: Bench) -> None:
     page = bench.open("/runs/new?suite=v1.0&tier=cheap&model=local")
     warned = page.locator("aside .warn")
     expect(warned).to_have_text("2 cases will have no verdict: name a judge.")
@@ -245,6 +250,40 @@ def test_everything_that_can_be_said_of_a_run_is_sent(bench: Bench) -> None:
     assert run["plan"]["parameters"] == {"temperature": 0, "seed": 7, "max_tokens": 50}
     kept = {name: value for name, value in run["limits"].items() if name != "timeoutSeconds"}
     assert kept == {"maxCost": 1.5, "maxTotalTokens": 100_000, "concurrency": 2, "deadlineSeconds": 1}
+
+
+def test_a_run_of_the_command_line_is_asked_again_within_its_limits(bench: Bench) -> None:
+    typed = ["--max-cost", "2.5", "--max-total-tokens", "90000", "--deadline", "600", "--concurrency", "3"]
+    made = subprocess.run(
+        [sys.executable, "-m", "pramana", "run", "--model", "fake", "--judge", "fake:fixed=YES", "--json", *typed],
+        env={"PRAMANA_HOME": str(bench.home), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    of_command = json.loads(made.stdout)["run"]
+    limits = {"maxCost": 2.5, "maxTotalTokens": 90_000, "deadlineSeconds": 600, "concurrency": 3}
+    of_server = bench.run(models=["fake"], judge="fake:fixed=YES", limits=limits)
+    kept = [bench.client.get(f"/api/runs/{each}?summary=false").data["limits"] for each in (of_command, of_server)]
+    assert kept[0] == kept[1] == {**limits, "timeoutSeconds": 120}
+    page = bench.open(f"/runs/{of_command}", expects_errors=True)
+    page.get_by_role("link", name="Run again").click()
+    for label, value in (
+        ("Most it may cost (US$)", "2.5"), ("Most tokens in all", "90000"), ("Calls at once, of a provider", "3"),
+        ("End after (seconds)", "600"),
+    ):  # fmt: skip
+        expect(page.get_by_label(label, exact=True)).to_have_value(value)
+    assert begun(bench, page)["limits"] == kept[0]
+
+
+def test_what_nobody_says_is_the_same_for_the_page_the_api_the_command_and_the_engine(bench: Bench) -> None:
+    page = bench.open("/runs/new")
+    fields = {path: page.get_by_label(label, exact=True).input_value() for path, label in NUMBERS.items()}
+    assert fields == {path: "" if USUAL[path] is None else f"{USUAL[path]:g}" for path in NUMBERS}
+    assert USUAL["limits.concurrency"] == Limits().concurrency
+    assert USUAL["limits.timeoutSeconds"] == Limits().timeout_s
+    assert {name: USUAL[name] for name in PARAMETERS} == PARAMETERS
+    options = {each.name: each.default for each in command.params}
+    typed = {"temperature": "temperature", "seed": "seed", "limits.concurrency": "concurrency", "repeats": "repeat",
+             "limits.timeoutSeconds": "timeout"}  # fmt: skip
+    assert {path: options[name] for path, name in typed.items()} == {path: USUAL[path] for path in typed}
 
 
 def test_providers_are_asked_what_they_offer_and_their_troubles_are_told(bench: Bench) -> None:

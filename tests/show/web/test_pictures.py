@@ -1,15 +1,21 @@
 """Pictures of numbers: what is drawn stands where it should, says itself in words, and runs nothing of others."""
 
+import asyncio
+import json
 import re
-from typing import Any
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 from urllib.parse import parse_qs
 
 import pytest
 
 from pramana.analyse.spread import Histogram, histogram
-from pramana.show.web import home, pictures, result, run, run_summary, waveform
+from pramana.show.web import contrast, home, pictures, result, run, run_summary, suites, waveform
+from pramana.show.web.files import Pick, Picked
+from pramana.show.web.markup import LEAST_CUT, LONGEST
 from pramana.show.web.pictures import Mark, along, distribution, position, rates, short, ticks
-from pramana.show.web.run_results import again
+from pramana.show.web.run_results import again, pretty
 from pramana.show.web.run_summary import voice_of
 
 HOSTILE = "<script>alert(1)</script>"
@@ -295,7 +301,7 @@ def test_repeats_are_answers_and_the_interval_is_of_cases() -> None:
     assert "passed, of 4 with a verdict. With 95 % confidence the true rate is 30.0–95.0 %.<" in twice
     assert "80 cases, 2 repeats: the intervals count cases, not answers.<" in twice
     both = told(summed(), variants=["text", "voice"], expected=160, models=["m", "n"])
-    assert "40 cases, 2 variants: the intervals count cases, not answers.<" in both
+    assert "40 cases, 2 models, 2 variants: the intervals count cases, not answers.<" in both
 
 
 def test_a_run_that_never_began_is_not_called_undecided() -> None:
@@ -432,3 +438,149 @@ def test_runs_that_did_not_finish_are_no_part_of_a_trend() -> None:
 
 def test_whoever_judged_is_named_beside_the_rate() -> None:
     assert "Judged by &lt;b&gt;opus&lt;/b&gt;." in told(summed(judgedBy="Judged by <b>opus</b>."))
+
+
+# ── What was said ──
+
+LINES = ["One?", f"مرحبا {HOSTILE}", "Three."]
+
+
+def spoken(lines: Sequence[str], **changed: Any) -> dict[str, Any]:
+    """Return a result of a script, in which the first line expects something."""
+    rule = {"type": "contains", "schema": None, "judgePrompt": None}
+    script: list[dict[str, Any]] = [{"text": each, "expected": []} for each in lines]
+    script[0] = {"text": lines[0], "expected": [{"assertion": rule, "ideals": ["a one"]}]}
+    case = {"turns": [{"role": "user", "text": lines[0]}], "script": script, "assertion": None, "ideals": [],
+            "expectedOutcome": "Counts."}  # fmt: skip
+    usual = {"case": case, "systemPrompt": None, "audio": None,
+             "reply": {"text": "1\n2", "answers": ["1", "2"] if len(lines) > 1 else []}}  # fmt: skip
+    return {**usual, **changed}
+
+
+def blocks(shown: str) -> list[tuple[str, str]]:
+    return re.findall(r'aria-label="([^"]+)"[^>]*>(.*?)</pre>', shown, re.DOTALL)
+
+
+def test_a_line_that_was_not_reached_has_no_answer() -> None:
+    shown = result._written(spoken(LINES))
+    assert HOSTILE not in shown
+    assert blocks(shown) == [
+        ("Said by the user, line 1", "One?"),
+        ("Answer to line 1", "1"),
+        ("Expected at line 1", "a one"),
+        ("Said by the user, line 2", "مرحبا &lt;script&gt;alert(1)&lt;/script&gt;"),
+        ("Answer to line 2", "2"),
+        ("Said by the user, line 3", "Three."),
+        ("Expected", "Counts."),
+    ]
+    assert shown.count("There is no answer.") == 1
+
+
+def test_what_an_agent_says_it_said_is_shown_although_nobody_heard_it() -> None:
+    reply = {"text": "1\nnot heard", "answers": ["1", "", ""]}
+    assert ("All that was answered", "1\nnot heard") in blocks(
+        result._written(spoken(LINES, audio={"recording": "x"}, reply=reply))
+    )
+    assert "All that was answered" not in result._written(spoken(LINES, reply=reply))
+
+
+def test_answers_that_are_not_told_apart_stand_below_all_lines() -> None:
+    shown = result._written(spoken(LINES, reply={"text": "1 2 3", "answers": []}))
+    assert [name for name, _ in blocks(shown)] == [
+        *["Said by the user"] * 3,
+        "Answer",
+        "Expected at line 1",
+        "Expected",
+    ]
+
+
+def test_of_a_single_line_that_expects_something_the_rest_is_expected_too() -> None:
+    shown = blocks(result._written(spoken(["One?"])))
+    assert shown == [
+        ("Said by the user", "One?"),
+        ("Answer", "1\n2"),
+        ("Expected, 1", "a one"),
+        ("Expected, 2", "Counts."),
+    ]
+
+
+def test_what_was_asked_is_said_once_beside_both_replies() -> None:
+    def asked(*lines: str) -> str:
+        return blocks(contrast._asked(spoken(lines)["case"]))[0][1]
+
+    assert asked("One?") == "One?"
+    assert asked("One?", "Two?") == "user: One?\n\nuser: Two?"
+    typed = {
+        **spoken(["One?"])["case"],
+        "script": [],
+        "turns": [{"role": "system", "text": "Be."}, {"role": "user", "text": "One?"}],
+    }
+    assert blocks(contrast._asked(typed))[0][1] == "system: Be.\n\nuser: One?"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        [],
+        0,
+        None,
+        "",
+        {"a": [], "b": {}},
+        [1, None, True, 1.5, 'a"\n字\\'],
+        {"a": {"b": [1, {"c": HOSTILE}]}, "字": [[]]},
+    ],
+)
+def test_data_is_written_as_json_is(data: Any) -> None:
+    ((_, shown),) = blocks(pretty(data, "x"))
+    expected = json.dumps(data, indent=2, ensure_ascii=False)
+    assert shown.replace("&quot;", '"').replace("&lt;", "<").replace("&gt;", ">") == expected
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param({"text": "é" * 60_000_000}, id="one text"),
+        pytest.param({"x" * 60_000_000: 1}, id="one name"),
+        pytest.param([{"delta": "word " * 12}] * 1_000_000, id="many events"),
+    ],
+)
+def test_of_sixty_megabytes_no_more_is_written_than_is_shown(data: Any) -> None:
+    began = time.process_time()
+    shown = pretty(data, "Raw response")
+    assert time.process_time() - began < 0.05
+    ((_, text),) = blocks(shown)
+    assert text.endswith(" … and more")
+    whole = text.replace("&quot;", '"').removesuffix(" … and more")
+    assert len(whole) == LONGEST
+    assert whole.startswith(("{\n  ", "[\n  {\n"))
+
+
+def test_data_is_cut_only_where_that_saves_something() -> None:
+    quotes = len('""')
+    for length, cut in ((LONGEST + LEAST_CUT - quotes - 1, False), (LONGEST + LEAST_CUT - quotes, True)):
+        assert ("… and more" in pretty("x" * length, "x")) == cut
+
+
+def test_what_is_uploaded_is_read_while_others_are_served() -> None:
+    class Uploading(suites._Uploading):
+        def _list(self, counts: Mapping[str, int], failed: Sequence[tuple[str, str]] = ()) -> None:
+            self.told = dict(counts), list(failed)
+
+    lines = "é" * 99 + "\r\n \t\n\n" + "\u2028x"
+    files = [Picked("a/smoke.jsonl", lines.encode() * 100_000), Picked("b.jsonl", b"{}\n\xc3")]
+
+    async def turns_of_others() -> int:
+        reading, turns = asyncio.ensure_future(uploading._picked(Pick(files, ["c.txt"], []))), 0
+        while not reading.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+    uploading = Uploading(cast("Any", None))
+    assert asyncio.run(turns_of_others()) > 10
+    assert uploading.told == (
+        {"smoke": 100_001},
+        [("c.txt", "it is no .jsonl file"), ("b.jsonl", "it is no text in UTF-8")],
+    )
+    assert uploading._tiers == {"smoke": files[0].data}

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -26,6 +26,7 @@ scenarios:
     expected_outcome: Tells the hours.
     assert: {{type: contains, ideal: nine}}
 """
+TALK = [LINE, "أين العبّارة؟ <img src=x onerror=window.caught=1>", "你好 \u202eback"]
 AGENT = "fake-voice:latency=0.5,leading=0.1,fixed=<b>We</b> open at nine in the morning."
 
 
@@ -125,6 +126,60 @@ def test_a_megabyte_of_text_opens_with_its_beginning(bench: Bench) -> None:
     assert bench.client.get(to or "").data["reply"]["text"] == long
 
 
+def talk(bench: Bench, name: str, lines: list[str], **wanted: Any) -> str:
+    """Run a scenario of these lines, of which the second and the third expect something; return where its result is."""
+    looked_for = [{"type": "contains", "ideal": ["<b>ferry</b>", "العبّارة"]}]
+    judged = [{"type": "llm_judge", "judgePrompt": "Is <i>it</i> kind?"}, {"type": "regex", "ideal": "^x"}]
+    turns = [{"say": said, "assert": asserted} for said, asserted in zip(lines[1:], (looked_for, judged), strict=True)]
+    made = {"id": name, "name": name, "type": "conversation-flow", "prompt": lines[0], "expectedOutcome": "Is of use."}
+    assert bench.client.post("/api/scenarios", {**made, "turns": turns}).status == 201
+    run = bench.run(suite=None, tier=None, scenarios=[name], judge="fake:fixed=YES", **wanted)
+    return f"/runs/{run}/results/{first(bench, run)}"
+
+
+def regions(page: Page) -> Any:
+    return page.get_by_role("region").evaluate_all("all => all.map(each => each.ariaLabel)")
+
+
+def test_each_line_of_a_written_conversation_stands_beside_its_answer(
+    bench: Bench, axe: Callable[[Page], None]
+) -> None:
+    page = bench.open(talk(bench, "talk", TALK, models=["fake:echo"], systemPrompt="Be brief."), width=NARROW)
+    expect(page.get_by_role("heading", name="Asked and answered")).to_be_visible()
+    assert regions(page)[:9] == [
+        "System prompt",
+        "Said by the user, line 1",
+        "Answer to line 1",
+        "Said by the user, line 2",
+        "Answer to line 2",
+        "Expected at line 2, 1",
+        "Expected at line 2, 2",
+        "Said by the user, line 3",
+        "Answer to line 3",
+    ]
+    for number, line in enumerate(TALK, 1):
+        for name in (f"Said by the user, line {number}", f"Answer to line {number}"):
+            expect(page.get_by_role("region", name=name, exact=True)).to_have_text(line.replace("\u202e", "\\u202e"))
+    arabic = page.get_by_role("region", name="Said by the user, line 2")
+    assert arabic.evaluate("each => getComputedStyle(each).direction") == "rtl"
+    expect(page.get_by_role("region", name="Expected at line 2, 1")).to_have_text("<b>ferry</b>")
+    page.get_by_text("What the judge is asked").click()
+    expect(page.get_by_role("region", name="Judge's prompt")).to_have_text("Is <i>it</i> kind?")
+    expect(page.get_by_role("region", name="Expected at line 3")).to_have_text("^x")
+    expect(page.get_by_role("region", name="Expected", exact=True)).to_have_text("Is of use.")
+    assert page.evaluate("window.caught") is None
+    assert page.locator("#main img, #main pre b").count() == 0
+    no_sideways(page)
+    axe(page)
+
+
+def test_a_conversation_that_was_not_answered_shows_all_that_was_to_be_asked(bench: Bench) -> None:
+    page = bench.open(talk(bench, "unheard", TALK, models=["fake:rejected=1,echo"]))
+    expect(page.get_by_text("There is no answer.")).to_be_visible()
+    expect(page.get_by_role("region", name="Said by the user")).to_have_text([TALK[0], TALK[1], "你好 \\u202eback"])
+    expect(page.get_by_role("region", name="Expected at line 3")).to_have_text("^x")
+
+
 @pytest.fixture(scope="module")
 def call(served: Bench) -> str:
     """A call, held for real: the address of its page."""
@@ -149,6 +204,7 @@ def test_a_call_is_heard_seen_and_sought_in(bench: Bench, call: str) -> None:
     page.wait_for_function("document.getElementById('call-sound').readyState >= 1")
     assert abs(page.evaluate("document.getElementById('call-sound').duration") - length) < 0.05
     assert sound.get_attribute("src") == told["recording"]
+    page.evaluate("document.getElementById('call-sound').playbackRate = 0.2")  # else it may end between two steps
     place = page.get_by_role("slider", name="Place in the call")
     expect(place).to_have_attribute("aria-valuenow", "0.000")
 
@@ -263,6 +319,7 @@ def test_a_call_of_the_embedded_agent_is_sought_in(bench: Bench, call: str) -> N
     agent = next(each for each in told["conversation"] if each["who"] == "agent")
     expect(page.get_by_text("heard as")).to_be_visible()
     page.wait_for_function("document.getElementById('call-sound').readyState >= 1")
+    page.evaluate("document.getElementById('call-sound').playbackRate = 0.2")
     page.get_by_role("button", name="Hear the agent").first.click()
     assert agent["atSeconds"] - 0.01 <= page.evaluate(NOW) < agent["atSeconds"] + 1.0
 
@@ -276,3 +333,19 @@ def test_a_recording_that_is_not_here_costs_the_sound_and_not_the_words(bench: B
     expect(page.get_by_role("region", name="Said by the user")).to_have_text(LINE)
     expect(page.get_by_role("region", name="Answer")).to_contain_text("open at nine")
     expect(page.locator("audio")).to_have_count(0)
+
+
+def test_without_its_recording_a_call_has_each_line_beside_its_answer(bench: Bench) -> None:
+    lines = [LINE, "Are you there?", "Thank you."]
+    at = talk(bench, "spoken", lines, models=[AGENT])
+    page = bench.open(at)
+    expect(page.get_by_role("region", name="Expected at line 3")).to_have_text("^x")
+    found = bench.client.get(f"/api{at}").data
+    digest = found["audio"]["recording"].rpartition(":")[2]
+    (bench.home / "blobs" / digest[:2] / digest[2:]).unlink()
+    page.reload()
+    expect(page.locator(".warn")).to_contain_text("The recording of this call is not here, or damaged")
+    for number, answer in enumerate(found["reply"]["answers"], 1):
+        expect(page.get_by_role("region", name=f"Said by the user, line {number}")).to_have_text(lines[number - 1])
+        expect(page.get_by_role("region", name=f"Answer to line {number}")).to_have_text(answer)
+    assert len(found["reply"]["answers"]) == len(lines)

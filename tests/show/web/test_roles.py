@@ -38,7 +38,7 @@ PRESSED = "#main button:visible, #main [role=button]:visible"
 SAID = ".q-notification, [role=alert], [role=status]"
 CHANGES = re.compile(
     r"Delete|Revoke|Save|Add$|Make it|Set the price|Remove the price|Test |Cancel$|Resume|Duplicate|Restore|Start the run|"
-    r"Import all|Ask the embedded|Hear a call|Download"
+    r"Import$|Import all|Import the ticked|Upload$|Ask the embedded|Hear a call|Download"
 )
 """What buttons are called that change something, or cost somebody money."""
 PATIENCE_S, AT_ONCE_S = 30.0, 0.4
@@ -116,7 +116,7 @@ def kept(client: Client) -> dict[str, Any]:
         "tokens": [{**each, "lastUsed": None} for each in client.get("/api/tokens").data],
         "settings": client.get("/api/settings").data,
         "prices": [each for each in client.get("/api/prices").data if each["origin"] == "set"],
-        "weights": [each.get("state") for each in client.get("/api/weights").data],
+        "weights": [(each["name"], each["present"], each["pull"]) for each in client.get("/api/weights").data],
     }
 
 

@@ -3,6 +3,8 @@
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
@@ -17,15 +19,20 @@ from .conftest import NARROW, WIDE, Bench, no_sideways
 HOSTILE = "fake:fixed=<img src=x onerror=\"document.title='taken over'\"><script>alert(1)</script> مرحبا 你好"
 
 
-@pytest.fixture
-def alone(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """A server of one test's own, with nothing in its store."""
-    home = tmp_path_factory.mktemp("alone")
+@contextmanager
+def serving(browser: Browser, home: Path) -> Iterator[Bench]:
+    """Serve a store of one test's own, with nothing in it."""
     with program(PRAMANA_HOME=str(home)) as started:
         found = Bench(started.client, home, browser)
         yield found
         found.close()
         assert not found.troubles
+
+
+@pytest.fixture
+def alone(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with serving(browser, tmp_path_factory.mktemp("alone")) as found:
+        yield found
 
 
 def row(page: Page, run_id: str) -> Locator:
@@ -163,7 +170,7 @@ def test_an_address_that_nothing_fits_is_refused_in_words(bench: Bench) -> None:
 
 def test_a_run_moves_while_it_runs_and_the_page_stays_where_it_is(bench: Bench) -> None:
     page = bench.open("/runs")
-    run_id = bench.run(wait=False, models=["fake:latency=0.5"], limits={"concurrency": 1})
+    run_id = bench.run(wait=False, models=["fake:latency=1.5"], limits={"concurrency": 1})
     meter = page.get_by_role("progressbar", name=f"Results of {run_id}")
     expect(meter).to_be_visible()
     page.get_by_role("link", name=f"Compare {run_id} with another run").focus()
@@ -175,7 +182,7 @@ def test_a_run_moves_while_it_runs_and_the_page_stays_where_it_is(bench: Bench) 
     assert len(set(seen)) >= 3, seen
     assert seen == sorted(seen)
     expect(cell(page, run_id, "Status")).to_contain_text("running")
-    expect(cell(page, run_id, "Results")).to_have_text("10 of 10", timeout=20_000)
+    expect(cell(page, run_id, "Results")).to_have_text("10 of 10", timeout=60_000)
     expect(cell(page, run_id, "Status")).to_contain_text("finished")
     expect(meter).to_have_count(0)
     expect(cell(page, run_id, "Passed")).to_contain_text("%")
@@ -211,28 +218,26 @@ def test_everyone_can_read_the_list(bench: Bench, axe: Callable[[Page], None], w
     no_sideways(page)
 
 
-def test_ten_thousand_runs_take_hardly_longer_than_a_hundred(alone: Bench) -> None:
-    store = open_store(f"sqlite:///{alone.home / 'pramana.sqlite3'}")
-    page = alone.open("/runs")
-
-    def load() -> float:
-        began = time.perf_counter()
-        page.goto(f"{alone.url}/runs")
-        expect(page.locator("tbody tr")).to_have_count(50)
-        expect(page.locator("tbody tr").last.locator("svg.bar")).to_be_visible()
-        return time.perf_counter() - began
-
-    try:
-        alone.run()
-        copy_runs(store, 99)
-        few = sorted(load() for _ in range(9))[4]
-        copy_runs(store, 9_900)
-        expect(page.get_by_text("1 to 50 of 100 runs")).to_be_visible()
-        many = sorted(load() for _ in range(9))[4]
+def test_ten_thousand_runs_take_hardly_longer_than_a_hundred(browser: Browser, tmp_path: Path) -> None:
+    with serving(browser, tmp_path / "few") as few, serving(browser, tmp_path / "many") as many:
+        for bench, more in ((few, 99), (many, 9_999)):
+            bench.run()
+            store = open_store(f"sqlite:///{bench.home / 'pramana.sqlite3'}")
+            copy_runs(store, more)
+            store.close()
+        loads = {bench.url: (bench.open("/runs"), list[float]()) for bench in (few, many)}
+        for _ in range(9):  # in turns, so that whatever else the machine does slows both
+            for url, (page, times) in loads.items():
+                began = time.perf_counter()
+                page.goto(f"{url}/runs")
+                expect(page.locator("tbody tr")).to_have_count(50)
+                expect(page.locator("tbody tr").last.locator("svg.bar")).to_be_visible()
+                times.append(time.perf_counter() - began)
+        expect(loads[few.url][0].get_by_text("1 to 50 of 100 runs")).to_be_visible()
+        page, _ = loads[many.url]
         expect(page.get_by_text("1 to 50 of 10,000 runs")).to_be_visible()
-    finally:
-        store.close()
-    assert many <= 1.5 * few, (few, many)
-    page.get_by_role("link", name="Next page").click()
-    expect(page.get_by_text("51 to 100 of 10,000 runs")).to_be_visible()
-    assert in_address(page) == {"page": ["2"]}
+        of_few, of_many = (sorted(times)[4] for _, times in loads.values())
+        assert of_many <= 1.5 * of_few, (of_few, of_many)
+        page.get_by_role("link", name="Next page").click()
+        expect(page.get_by_text("51 to 100 of 10,000 runs")).to_be_visible()
+        assert in_address(page) == {"page": ["2"]}

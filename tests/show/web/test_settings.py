@@ -114,6 +114,21 @@ def test_a_provider_is_added_tested_given_a_wrong_key_and_deleted_and_its_key_is
         assert key not in page.content()
 
 
+def test_a_browser_that_does_not_say_which_key_was_typed_is_told_of_and_nothing_is_saved(bench: Bench) -> None:
+    page = bench.open("/settings/new-provider?kind=openai")
+    key = page.get_by_label("Key", exact=True)
+    key.fill(KEY)
+    key.evaluate("each => Object.defineProperty(each, 'value', {configurable: true, get: () => new Promise(() => {})})")
+    page.get_by_role("button", name="Add").click()
+    told = page.get_by_text("Nothing was saved: the browser did not answer in time; press the button again")
+    expect(told).to_be_visible()
+    assert bench.client.get("/api/providers").data == []
+    key.evaluate("each => { delete each.value }")
+    page.get_by_role("button", name="Add").click()
+    page.wait_for_url("**/settings/providers")
+    assert [each["keySet"] for each in bench.client.get("/api/providers").data] == [True]
+
+
 def test_a_provider_is_added_by_keyboard_alone(bench: Bench, openai: Loopback) -> None:
     page = bench.open("/settings/new-provider")
     press_until(page, "OpenAI-compatible server")

@@ -1,9 +1,10 @@
 """A server that dies, comes back, and people who look at it meanwhile."""
 
+import re
 import socket
 from pathlib import Path
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, WebSocketRoute, expect
 
 from ..api.served import program
 from .conftest import Bench
@@ -34,3 +35,19 @@ def test_two_people_see_each_others_runs_arrive(bench: Bench) -> None:
     run = bench.run(models=["fake:echo"])
     for page in (one, other):
         expect(page.get_by_text(run)).to_be_visible()
+
+
+def test_nothing_can_be_pressed_before_the_server_can_hear_of_it(bench: Bench) -> None:
+    page = bench.open("/settings/prices")
+    page.locator("#main:not([inert])").wait_for()
+    held: list[WebSocketRoute] = []
+    page.route_web_socket(re.compile("/_nicegui_ws/"), lambda opened: held.append(opened))  # noqa: PLW0108 - it must be a function
+    page.reload(wait_until="domcontentloaded")
+    page.wait_for_function("document.querySelector('#main[inert] input[aria-label=Model]')")
+    page.evaluate("document.querySelector('input[aria-label=Model]').focus()")
+    page.keyboard.type("gpt-5")
+    assert page.evaluate("document.querySelector('#main[inert] input[aria-label=Model]').value") == ""
+    held[0].connect_to_server()
+    page.get_by_label("Model").fill("gpt-5")
+    page.get_by_role("button", name="Look it up").click()
+    page.wait_for_url("**model=gpt-5")

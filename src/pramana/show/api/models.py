@@ -1,5 +1,6 @@
 """`/api/models`: what can be asked now, and how a model did over time."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Annotated, Any
@@ -10,7 +11,9 @@ from pydantic import Field
 from pramana.analyse.intervals import percentile, wilson
 from pramana.analyse.summary import Rate
 from pramana.errors import visible
-from pramana.model import Outcome, Run
+from pramana.jsonl import canonical
+from pramana.model import Outcome, Plan, Run, Target
+from pramana.show import figures
 from pramana.show.api.envelope import Shape, answer, documented
 from pramana.show.api.providers import reach_of
 from pramana.show.api.serving import Here, Serving, Viewer
@@ -61,6 +64,10 @@ class RunPoint(RateShape):
     suite_hash: str | None
     cases_digest: str | None = Field(description="Of all cases of the run: points with the same were asked the same")
     variant: str
+    setup_digest: str = Field(
+        description="Of what else must be the same for a trend: the judge, the embedder, the system prompt, the "
+        "parameters; of what is spoken, the caller's voice and the speech recognition too"
+    )
 
 
 class DayPoint(RateShape):
@@ -112,7 +119,7 @@ def _history(here: Serving, model: str, limit: int) -> Response:
     runs, total = here.store.pages.runs(model=model, limit=limit)
     runs.reverse()
     measured = here.store.history.measured(runs, model)
-    digests = here.store.history.cases_digests(runs)
+    digests, again = here.store.history.cases_digests(runs), here.store.history.judged_again(runs)
     points = [
         {
             "run": run.id,
@@ -122,9 +129,10 @@ def _history(here: Serving, model: str, limit: int) -> Response:
             "suiteHash": run.plan.suite_hash,
             "casesDigest": digest,
             "variant": variant,
+            "setupDigest": _setup_digest(run.plan, model, variant, judged_again),
             **_rate([found], here.store.history.distinct_cases([run.id])),
         }
-        for run, digest, by_variant in zip(runs, digests, measured, strict=True)
+        for run, digest, judged_again, by_variant in zip(runs, digests, again, measured, strict=True)
         for variant, found in by_variant.items()
     ]
     cut_off = runs[0].created[:10] if runs and total > len(runs) else None
@@ -139,6 +147,36 @@ def _history(here: Serving, model: str, limit: int) -> Response:
         for (day, variant), some in _by_day(runs, measured).items()
     ]
     return answer({"model": model, "runs": points, "days": days}, {"total": total, "shown": len(runs)})
+
+
+def _setup_digest(plan: Plan, model: str, variant: str, judged_again: Sequence[str]) -> str:
+    """Return 16 hex digits of what, beside cases and variant, makes two points a measure of each other.
+
+    The model itself is no part of it: whether that has changed is the question.
+    """
+    own = next((each for each in plan.targets if each.typed == model), None)
+    said: dict[str, Any] = {
+        "judge": _called(plan.judge or own),
+        "judged_again": judged_again,
+        "embedder": _called(plan.embedder),
+        "system_prompt": plan.system_prompt or "",
+        "parameters": {name: _plain(value) for name, value in plan.parameters.items() if value is not None},
+    }
+    if variant != "text":
+        said |= {"voice": plan.voice, "heard_by": figures.ear(plan)}
+    return hashlib.sha256(canonical(said)).hexdigest()[:16]
+
+
+def _called(target: Target | None) -> str | None:
+    """Return one name for who is asked, however it was typed; who has arguments goes by what was typed."""
+    if target is None:
+        return None
+    return target.typed if target.arguments else f"{target.provider}:{target.model}"
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as it is told apart: 0.0 is 0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _by_day(

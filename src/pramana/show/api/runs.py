@@ -14,11 +14,11 @@ from typing import IO, Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
-from pydantic.alias_generators import to_snake
+from pydantic.alias_generators import to_camel, to_snake
 from starlette.concurrency import run_in_threadpool
 
 from pramana import jobs
-from pramana.bench import Reach, keyless
+from pramana.bench import PARAMETERS, Limits, Reach, keyless
 from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.jsonl import MAX_DEPTH, is_deeper
 from pramana.load.scenario import ScenarioType
@@ -58,6 +58,8 @@ _LIMITS = {
     "concurrency": "concurrency",
     "timeoutSeconds": "timeout_s",
 }
+_USUAL_LIMITS = Limits()
+"""What holds where nobody names a limit."""
 _EXPORTED: Mapping[Format, tuple[str, str]] = {
     "json": ("application/json", "json"),
     "csv": ("text/csv; charset=utf-8", "csv"),
@@ -82,9 +84,9 @@ class LimitsBody(Body):
     max_total_tokens: Annotated[int, Field(ge=1, le=10**15)] | None = None
     deadline_seconds: _Seconds | None = Field(default=None, description="Of one sitting")
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=32, description="Requests under way at one provider"
+        default=_USUAL_LIMITS.concurrency, description="Requests under way at one provider"
     )
-    timeout_seconds: _Seconds = Field(default=120.0, description="Of one request")
+    timeout_seconds: _Seconds = Field(default=_USUAL_LIMITS.timeout_s, description="Of one request")
 
     def stored(self) -> dict[str, Any]:
         """Return those that were given, as a run keeps them."""
@@ -123,9 +125,11 @@ class RunBody(Body):
     voice: Literal["espeak", "piper"] = "espeak"
     system_prompt: Annotated[str, Field(max_length=1_000_000)] | None = None
     temperature: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = Field(
-        default=0.0, description="null sends none"
+        default=float(PARAMETERS["temperature"]), description="null sends none"
     )
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = Field(default=42, description="null sends none")
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = Field(
+        default=PARAMETERS["seed"], description="null sends none"
+    )
     max_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = Field(default=None, description="Of one reply")
     parameters: dict[str, Any] = Field(default_factory=dict, description="Any other, as the provider calls it")
     limits: LimitsBody | None = None
@@ -163,6 +167,15 @@ class RunBody(Body):
 
 
 MOST_PARAMETERS = 64_000
+
+
+def _usual(body: type[Body], within: str = "") -> dict[str, Any]:
+    stated = ((to_camel(name), each) for name, each in body.model_fields.items() if not each.is_required())
+    return {f"{within}{name}": each.get_default(call_default_factory=True) for name, each in stated}
+
+
+USUAL: Mapping[str, Any] = {**_usual(RunBody), **_usual(LimitsBody, "limits.")}
+"""What is sent, by its path (`limits.concurrency`), and what it is unless somebody says otherwise."""
 
 
 class ResumeBody(Body):

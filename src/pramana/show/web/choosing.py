@@ -6,13 +6,12 @@ was chosen becomes an address.
 """
 
 from typing import Any
-from urllib.parse import quote
 
 from nicegui import ui
 
 from pramana.show.figures import percent, printable
 from pramana.show.web import parts
-from pramana.show.web.desk import Desk, Refused, address
+from pramana.show.web.desk import Desk, Refused, address, part
 from pramana.store.queue import UNDER_WAY
 
 RECENT = 50
@@ -23,7 +22,7 @@ _SIDES = {"base": "before", "new": "now"}
 
 async def one_run(desk: Desk, named: str) -> Run:
     """Return a run by its id, the beginning of one, or as the latest."""
-    found: Run = (await desk.get(f"/api/runs/{quote(named, safe='')}", summary=False)).data
+    found: Run = (await desk.get(f"/api/runs/{part(named)}", summary=False)).data
     return found
 
 

@@ -10,7 +10,17 @@ from nicegui import ui
 
 from pramana.show.web import frame, parts
 from pramana.show.web.choosing import Run, chooser, one_run
-from pramana.show.web.contrast import asked_differently, flip_line, left_out, measured, opened, sides, verdict
+from pramana.show.web.contrast import (
+    Noun,
+    asked_differently,
+    flip_line,
+    left_out,
+    measured,
+    noun_of,
+    opened,
+    sides,
+    verdict,
+)
 from pramana.show.web.desk import Desk, Refused
 from pramana.show.web.markup import foreign, pager, tag
 from pramana.store.queue import UNDER_WAY
@@ -90,19 +100,20 @@ async def _answer(desk: Desk, base: Run, new: Run) -> None:
         page=query.get("page", 1),
         pageSize=FLIPS,
     )
-    data = found.data
+    data, noun = found.data, noun_of(base, new)
     frame.titled(f"{data['baseModel']} against {data['newModel']}")
     with parts.box("stack wide"):
-        parts.show(verdict(data))
-        parts.show(sides(base, new, data))
+        parts.show(verdict(data, noun))
+        parts.show(sides(base, new, data, noun))
         for run, word in ((base, "before"), (new, "now")):
             if run["status"] != "finished":
                 parts.show(tag("p", _unfinished(run, word), class_="warn"))
         if data["askedDifferently"]:
             parts.show(asked_differently(data))
-    parts.show(measured(data))
-    _flips(data, found.meta, desk)
-    parts.show(left_out(data, None if query.get("anyJudge") == "true" else desk.here(anyJudge=True, page=None)))
+    parts.show(measured(data, noun))
+    _flips(data, found.meta, noun, desk)
+    any_judge = None if query.get("anyJudge") == "true" else desk.here(anyJudge=True, page=None)
+    parts.show(left_out(data, any_judge, noun_of(base, new, left_out=True)))
 
 
 def _unfinished(run: Run, word: str) -> str:
@@ -117,10 +128,10 @@ def _unfinished(run: Run, word: str) -> str:
 # ── What changed ──
 
 
-def _flips(data: Run, meta: dict[str, Any], desk: Desk) -> None:
+def _flips(data: Run, meta: dict[str, Any], noun: Noun, desk: Desk) -> None:
     parts.heading("What changed")
     if not meta["total"]:
-        parts.paragraph("No case that was compared ended otherwise.", quiet=True)
+        parts.paragraph(f"No {noun} that was compared ended otherwise.", quiet=True)
         return
     with parts.box("stack"):
         said = f"{data['lost']:,} {'passes' if data['lost'] == 1 else 'pass'} less often now"
@@ -128,7 +139,7 @@ def _flips(data: Run, meta: dict[str, Any], desk: Desk) -> None:
         with ui.element("div"):
             for flip in data["flips"]:
                 _flip(flip, data, desk)
-    parts.show(pager(meta, desk.here, "cases that changed"))
+    parts.show(pager(meta, desk.here, f"{noun}s that changed"))
 
 
 def _flip(flip: Run, data: Run, desk: Desk) -> None:
@@ -143,20 +154,22 @@ def _flip(flip: Run, data: Run, desk: Desk) -> None:
             return
         with within:
             waiting = parts.paragraph("Fetching both replies …", quiet=True)
-        pairs = [
-            [
-                (await desk.get(f"/api/runs/{data[which]}/results/{seq}")).data if seq is not None else None
-                for which, seq in (("base", old), ("new", now))
+        try:
+            pairs = [
+                [
+                    (await desk.get(f"/api/runs/{data[which]}/results/{seq}")).data if seq is not None else None
+                    for which, seq in (("base", old), ("new", now))
+                ]
+                for old, now in _paired(flip["baseResults"], flip["newResults"])[:SHOWN]
             ]
-            for old, now in _paired(flip["baseResults"], flip["newResults"])[:SHOWN]
-        ]
-        waiting.delete()
+        finally:  # what was refused is fetched anew when it is opened again
+            waiting.delete()
         with within:
             parts.show(opened(pairs, data))
             if (more := max(len(flip["baseResults"]), len(flip["newResults"])) - SHOWN) > 0:
                 parts.paragraph(f"{more:,} more repeats stand on the pages of the runs.", quiet=True)
 
-    made.on("toggle", parts.guarded(load), args=[])
+    made.on("toggle", parts.guarded(load), js_handler="(event) => event.target.open && emit()")
 
 
 def _paired(base: list[int], new: list[int]) -> list[tuple[int | None, int | None]]:

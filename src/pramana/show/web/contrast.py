@@ -1,11 +1,12 @@
 """How a comparison looks: data of `/api/compare` in, markup out; the answer, its evidence, both replies of a case."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pramana.show.figures import duration, later, percent, points, rate
 from pramana.show.web.desk import address
 from pramana.show.web.markup import Child, Column, Safe, block, foreign, join, link, outcome, table, tag, tiles, when
+from pramana.show.web.result import said_to
 from pramana.show.web.trends import difference_line
 
 VERDICTS = {
@@ -16,20 +17,35 @@ VERDICTS = {
 }
 """A sign and a colour; the word stands at the beginning of the sentence."""
 _TESTS = {
-    "exact McNemar": "exact McNemar test, by the cases that changed",
-    "sign flips by case": "sign-flip test, with cases as the units",
+    "exact McNemar": "exact McNemar test, by the {}s that changed",
+    "sign flips by case": "sign-flip test, with {}s as the units",
 }
 _MEDIANS = (
-    "Of times, before and now are each the median over all cases, and the difference is the median of the cases' own "
+    "Of times, before and now are each the median over all {0}s, and the difference is the median of the {0}s' own "
     "differences: it need not be the one of the two medians, nor have its sign."
 )
 Data = dict[str, Any]
+Noun = Literal["case", "answer"]
+
+
+def noun_of(base: Data, new: Data, *, left_out: bool = False) -> Noun:
+    """Return what is counted: cases, or answers, of which a case that was asked in several variants has one for each.
+
+    Compared is what both were asked in; what is left out goes by its variant as soon as one side has several.
+
+    >>> one, two = {"variants": ["text"]}, {"variants": ["text", "voice"]}
+    >>> noun_of(one, one), noun_of(two, two), noun_of(one, two), noun_of(one, two, left_out=True)
+    ('case', 'answer', 'case', 'answer')
+    """
+    ways = [set(run["variants"]) for run in (base, new)]
+    several = max(map(len, ways)) if left_out else len(ways[0] & ways[1])
+    return "answer" if several > 1 else "case"
 
 
 # ── The answer ──
 
 
-def verdict(data: Data) -> Safe:
+def verdict(data: Data, noun: Noun = "case") -> Safe:
     """Return the answer, and the difference of the pass rates that it rests on."""
     sign, colour = VERDICTS[data["verdict"]]
     word, _, rest = data["sentence"].partition(": ")
@@ -48,15 +64,15 @@ def verdict(data: Data) -> Safe:
                 f", 95 % interval {_signed(points(low))} to {_signed(points(high))}.",
             ),
             difference_line(data["difference"], data["interval"]),
-            tag("p", chance(data), class_="quiet small"),
+            tag("p", chance(data, noun), class_="quiet small"),
         ]
     return tag("section", said, class_="card stack", aria_label="The answer")
 
 
-def chance(data: Data) -> str:
+def chance(data: Data, noun: Noun = "case") -> str:
     """Say in plain words what the test says."""
     p_value = data["pValue"]
-    by = _TESTS.get(data["test"], data["test"])
+    by = _TESTS[data["test"]].format(noun) if data["test"] in _TESTS else data["test"]
     if p_value >= 0.9995:
         return f"Had nothing changed, chance alone would do at least this much every time ({by}, p = 1)."
     exact = f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
@@ -75,13 +91,13 @@ def _often(share: float) -> str:
     return "less than once in 10,000 times"
 
 
-def sides(base: Data, new: Data, data: Data) -> Safe:
+def sides(base: Data, new: Data, data: Data, noun: Noun = "case") -> Safe:
     """Return both sides: what they were, and how much of what was compared they passed."""
     return tiles(
         [
             ("Passed before", _passed(data["baseRate"]), _side(base, data, "base")),
             ("Passed now", _passed(data["newRate"]), _side(new, data, "new")),
-            ("Compared", f"{data['pairs']:,}", "cases with a verdict on both sides, each with itself"),
+            ("Compared", f"{data['pairs']:,}", f"{noun}s with a verdict on both sides, each with itself"),
             ("Changed", f"{data['lost'] + data['gained']:,}", f"{data['lost']:,} lost, {data['gained']:,} gained"),
         ]
     )
@@ -121,27 +137,27 @@ def asked_differently(data: Data) -> Safe:
     )
 
 
-def measured(data: Data) -> Safe:
+def measured(data: Data, noun: Noun = "case") -> Safe:
     """Return latency beside latency, and misheard words."""
-    rows = [_measured(each) for each in (*data["times"], *data["words"])]
+    rows = [_measured(each, noun) for each in (*data["times"], *data["words"])]
     heading = tag("h2", "Times")
     if not rows:
         return join([heading, tag("p", "No case was timed on both sides.", class_="quiet")])
     columns = (
         Column("What", head=True),
-        Column("Before, over all cases", number=True),
-        Column("Now, over all cases", number=True),
-        Column("Difference, case by case", number=True),
+        Column(f"Before, over all {noun}s", number=True),
+        Column(f"Now, over all {noun}s", number=True),
+        Column(f"Difference, {noun} by {noun}", number=True),
         Column("95 % interval", number=True),
-        Column("Cases", number=True),
+        Column(f"{noun.capitalize()}s", number=True),
     )
-    shown = [heading, table("What was measured on both sides, each case with itself", columns, rows)]
+    shown = [heading, table(f"What was measured on both sides, each {noun} with itself", columns, rows)]
     if data["times"]:
-        shown.append(tag("p", _MEDIANS, class_="quiet small"))
+        shown.append(tag("p", _MEDIANS.format(noun), class_="quiet small"))
     return join(shown)
 
 
-def _measured(each: Data) -> tuple[Child, ...]:
+def _measured(each: Data, noun: Noun) -> tuple[Child, ...]:
     timed = each["unit"] == "seconds"
     shown = duration if timed else rate
     by = later if timed else points
@@ -152,7 +168,7 @@ def _measured(each: Data) -> tuple[Child, ...]:
         _ends(each["base"], shown),
         _ends(each["new"], shown),
         _signed(_ends(each["difference"], by)),
-        _signed(" to ".join(ends)) or "too few cases",
+        _signed(" to ".join(ends)) or f"too few {noun}s",
         f"{each['cases']:,}",
     )
 
@@ -208,8 +224,8 @@ _SIDES = (("Before", "base"), ("Now", "new"))
 
 
 def _asked(case: Data) -> Safe:
-    turns = [*case["turns"], *({"role": "caller", "text": each["text"]} for each in case["script"])]
-    prompt = "\n\n".join(each["text"] if len(turns) == 1 else f"{each['role']}: {each['text']}" for each in turns)
+    lines = said_to(case)
+    prompt = "\n\n".join(each["text"] if len(lines) == 1 else f"{each['role']}: {each['text']}" for each in lines)
     expected = case["expectedOutcome"] or "\n".join(case["ideals"])
     how = (case["assertion"] or {}).get("type")
     return tag(
@@ -241,14 +257,16 @@ def _reply(word: str, run: str, result: Data | None) -> Safe:
     )
 
 
-def left_out(data: Data, any_judge: str | None) -> Safe:
+def left_out(data: Data, any_judge: str | None, noun: Noun = "case") -> Safe:
     """Return what was not compared: answers by their number, cases with the names of the first of each kind."""
     kinds = (
         ("excluded", "No verdict on one side or both", "They ended in an error, or nothing could be decided."),
         ("onlyBase", "Only before", "The run now has no result of them."),
         ("onlyNew", "Only now", "The run before has no result of them."),
     )
-    said = [_named(title, why, data[name]["count"], map(_case, data[name]["cases"])) for name, title, why in kinds]
+    said = [
+        _named(title, why, noun, data[name]["count"], map(_case, data[name]["cases"])) for name, title, why in kinds
+    ]
     apart = data["apart"]
     if apart["count"]:
         names = (
@@ -259,19 +277,19 @@ def left_out(data: Data, any_judge: str | None) -> Safe:
         if any_judge:
             left = "Two judges may decide otherwise about the same reply, so these are left out. "
             why = join([left, link(any_judge, "Compare them anyway")])
-        said.append(_named("Judged by different judges", why, apart["count"], names))
+        said.append(_named("Judged by different judges", why, noun, apart["count"], names))
     found = [each for each in said if each]
     if data["over"]["sentence"]:
         found.insert(0, tag("p", data["over"]["sentence"]))
     return join([tag("h2", "Not compared, or with care"), *found]) if found else Safe("")
 
 
-def _named(title: str, why: Child, count: int, names: Any) -> Safe | None:
+def _named(title: str, why: Child, noun: Noun, count: int, names: Any) -> Safe | None:
     if not count:
         return None
     shown = list(names)
     more = tag("p", f"and {count - len(shown):,} more", class_="quiet") if count > len(shown) else None
-    summary = tag("summary", f"{title}: {count:,} case{'' if count == 1 else 's'}")
+    summary = tag("summary", f"{title}: {count:,} {noun}{'' if count == 1 else 's'}")
     return tag("details", summary, tag("p", why), tag("ul", (tag("li", each) for each in shown), class_="lines"), more)
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import httpx
 import msgspec
@@ -109,20 +109,24 @@ class Desk:
 
     async def text(self, path: str, **query: Any) -> str:
         """Read something that is no JSON, as an export."""
-        response = await self._client.get(path, params=_given(query))
-        if response.status_code >= 400:
-            raise _refusal(response)
-        return response.text
+        return (await self._sent("GET", path, params=_given(query))).text
 
     async def _ask(self, method: str, path: str, body: Any = None, query: dict[str, Any] | None = None) -> Answer:
         sent: dict[str, Any] = {"params": _given(query)} if query else {}  # without, those of the path stay
         if body is not None:
             sent |= {"content": msgspec.json.encode(body), "headers": {"content-type": "application/json"}}
-        response = await self._client.request(method, path, **sent)
-        if response.status_code >= 400:
-            raise _refusal(response)
+        response = await self._sent(method, path, **sent)
         said = msgspec.json.decode(response.content)
         return Answer(response.status_code, said["data"], said.get("meta") or {})
+
+    async def _sent(self, method: str, path: str, **sent: Any) -> httpx.Response:
+        try:
+            response = await self._client.request(method, path, **sent)
+        except httpx.InvalidURL:  # nothing else can be wrong with what is quoted
+            raise Refused(414, "what is asked for is too long for an address", "too_large", []) from None
+        if response.status_code >= 400:
+            raise _refusal(response)
+        return response
 
     # ── Following ──
 
@@ -219,6 +223,15 @@ def address(path: str, **query: Any) -> str:
     """
     given = urlencode(_given(query), doseq=True)
     return f"{path}?{given}" if given else path
+
+
+def part(text: str) -> str:
+    """Return a text as one part of a path of the API; dots that stand alone would be taken for a way up or nowhere.
+
+    >>> part("a/b?"), part("v1.0"), part("."), part("..")
+    ('a%2Fb%3F', 'v1.0', '%2E', '%2E%2E')
+    """
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
 
 
 def sign_in(request: Request) -> str:

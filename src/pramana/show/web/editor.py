@@ -218,10 +218,12 @@ class _Editing:
                 "Somebody has deleted this scenario. What stands here is all there is of it.",
                 ("Restore it", self._restored),
             )
-        elif now["updatedAt"] == before["updatedAt"]:
             return
-        elif self._editor.is_kept:
-            await self._theirs()
+        if now["updatedAt"] == before["updatedAt"]:
+            return
+        text = await _exported(self._desk, before["id"]) if self._editor.is_kept else None
+        if text is not None and self._editor.is_kept:  # still: nobody has typed here while it was read
+            await self._show(now, text)
             parts.tell("Somebody else has changed this scenario: this is what it is now")
         else:
             self._say(
@@ -252,10 +254,13 @@ class _Editing:
         wanted = self._found["id"]
         found = await read(self._desk, wanted)
         if found:
-            text = await _exported(self._desk, wanted)
-            self._take(found)
-            self._editor.keep(text)
-            await self._editor.put(text)
+            await self._show(found, await _exported(self._desk, wanted))
+
+    async def _show(self, found: dict[str, Any], text: str) -> None:
+        """Put what somebody else wrote in the place of what stands here."""
+        self._take(found)
+        self._editor.keep(text)
+        await self._editor.put(text)
 
     async def _mine(self) -> None:
         """Let what stands here replace what somebody else wrote, when it is saved."""

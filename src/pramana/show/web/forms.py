@@ -119,7 +119,11 @@ class Secret:
         self._field.props["error"], self._field.props["error-message"] = said is not None, said
 
     async def typed(self) -> str:
-        """Return what was typed."""
+        """Return what was typed; `Refused` where the browser does not say it in time."""
         asked = ui.run_javascript(f"return document.getElementById({self.html_id!r}).value", timeout=ANSWERED_S)
-        found: Any = await asked
+        try:
+            found: Any = await asked
+        except TimeoutError:
+            words = "nothing was saved: the browser did not answer in time; press the button again"
+            raise Refused(408, words, "timeout", []) from None
         return str(found or "")

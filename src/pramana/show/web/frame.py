@@ -41,7 +41,7 @@ def page(path: str, title: str) -> Callable[[Build], Build]:
             await desk.begin()
             themed(desk)
             _top(desk)
-            with ui.element("main").classes("main").props("id=main tabindex=-1"):
+            with _content():
                 try:
                     await build(desk)
                 except Refused as error:
@@ -54,6 +54,17 @@ def page(path: str, title: str) -> Callable[[Build], Build]:
         return build
 
     return register
+
+
+def _content() -> ui.element:
+    """Put where a page draws itself; nothing in it can be pressed or filled in before the server can hear of it.
+
+    What is done before the browser has its connection is sent later, and not in the order in which it was done: a
+    button would be pressed before what was typed for it has arrived.
+    """
+    made = ui.element("main").classes("main").props("id=main tabindex=-1 inert")
+    ui.context.client.on_connect(lambda: made.props(remove="inert"))
+    return made
 
 
 def install() -> None:

@@ -23,6 +23,8 @@ MODELS = 6
 """How many models are shown over time: those of the newest runs."""
 PAST = 30
 """Runs of a model that are drawn."""
+SERIES = ("casesDigest", "variant", "setupDigest")
+"""What points of a trend have in common."""
 Data = dict[str, Any]
 
 
@@ -49,7 +51,10 @@ class _News:
     def __init__(self, desk: Desk, beside: ui.element) -> None:
         self._desk, self._beside = desk, beside
         self._place = ui.element("div")
-        self._newcomer: welcome.Welcome | None = None
+        self._welcome: welcome.Welcome | None = None
+        """Of an empty store; None while there are runs."""
+        self._offered: welcome.Welcome | None = None
+        """What nobody has tried, beside the runs."""
         self._drawn: tuple[_Attention, Table, _Cards] | None = None
         self._untried: tuple[str, ...] = ()
 
@@ -68,18 +73,19 @@ class _News:
                 self.show(found)
 
     def _busy(self) -> bool:
-        return self._newcomer is not None and self._newcomer.busy  # what it tells would be gone
+        return any(each.busy for each in (self._welcome, self._offered) if each)  # what it tells would be gone
 
     def show(self, found: _Read) -> None:
         if not found.runs:
-            if self._newcomer is None:
+            if self._welcome is None:
                 self._place.clear()
-                self._drawn, self._untried, self._newcomer = None, (), welcome.Welcome(self._desk)
+                self._drawn, self._offered, self._untried = None, None, ()
+                self._welcome = welcome.Welcome(self._desk)
                 with self._place:
-                    self._newcomer.show(found.weights)
+                    self._welcome.show(found.weights)
             return
         if self._drawn is None:
-            self._newcomer, self._drawn = None, self._draw()
+            self._welcome, self._drawn = None, self._draw()
             with self._place:
                 self._rest = ui.element("div")
         attention, newest, cards = self._drawn
@@ -90,11 +96,11 @@ class _News:
 
     def _offer(self, untried: tuple[str, ...]) -> None:
         if untried != self._untried:
-            self._untried, self._newcomer = untried, welcome.Welcome(self._desk)
+            self._untried, self._offered = untried, welcome.Welcome(self._desk)
             self._rest.clear()
             with self._rest:
                 if untried:
-                    self._newcomer.show_rest(untried)
+                    self._offered.show_rest(untried)
 
     def _draw(self) -> "tuple[_Attention, Table, _Cards]":
         if not self._beside.default_slot.children:
@@ -193,7 +199,7 @@ def _titled(past: Data, told: Sequence[Safe]) -> Safe:
 
 
 def _series(point: Data) -> tuple[Any, ...]:
-    return point["casesDigest"], point["variant"]
+    return tuple(point.get(name) for name in SERIES)
 
 
 def _figure(name: str, value: str, note: str) -> Safe:

@@ -5,7 +5,7 @@ everything is imported or nothing is. Whatever is refused stays on the page as i
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nicegui import ui
@@ -233,7 +233,8 @@ class _Importing:
 
     async def _import(self) -> None:
         await self._editor.check()
-        documents = self._all()
+        brought, left_out = self._all(), self._left_out
+        documents = [Document(each.name, each.checked) for each in brought]  # as they are now, whatever is typed next
         if not documents:
             parts.tell("There is nothing to import: choose files, or paste a document", "warning")
             return
@@ -245,12 +246,31 @@ class _Importing:
         except Refused as error:
             self._preview.set_content(await asyncio.to_thread(_refused, error, documents))
             raise
-        self._documents, self._left_out = [], ()
-        self._in_hand = self._pasted = Document(PASTED, Checked(""))
         self._done = _done(done)
-        self._editor.keep("")
-        await self._editor.put("")
+        if self._left_out is left_out:
+            self._left_out = ()
+        await self._take_away({each: copy.text for each, copy in zip(brought, documents, strict=True)})
         parts.tell("Imported", "positive")
+
+    async def _take_away(self, sent: Mapping[Document, str]) -> None:
+        """Take away what was imported; what was picked or typed since then stays."""
+        over = [each for each in (self._pasted, *self._documents) if self._is_over(each, sent)]
+        self._documents = [each for each in self._documents if each not in over]
+        if self._pasted in over:
+            self._pasted = Document(PASTED, Checked(""))
+        self._editor.keep("")
+        if self._in_hand in over:
+            self._in_hand = self._pasted
+            await self._editor.put(self._pasted.text)
+        else:
+            await self._editor.check()
+
+    def _is_over(self, document: Document, sent: Mapping[Document, str]) -> bool:
+        """Tell whether nothing of a document is left to import: it stands as it was sent, or there is nothing in it."""
+        text = self._editor.text if document is self._in_hand else document.text
+        if document in sent:
+            return text == sent[document]
+        return not text.strip() and not document.checked.problems
 
 
 def _refused(error: Refused, documents: Sequence[Document]) -> Safe:

@@ -12,6 +12,7 @@ from typing import Any
 
 from nicegui import background_tasks, ui
 
+from pramana.show.api.runs import USUAL
 from pramana.show.figures import printable
 from pramana.show.web import estimates, frame, parts
 from pramana.show.web.desk import Desk, Refused, address
@@ -23,17 +24,17 @@ SETTLED_S = 0.4
 FACETS = {"type": "Type", "difficulty": "Difficulty", "language": "Language", "tag": "Tag"}
 MODALITIES = {"text": "text: typed", "voice": "voice: spoken", "noisy": "noisy: spoken in noise"}
 NAMES = {"condition": "Condition", "judge": "Judge", "embedder": "Embedder", "stt": "Speech recognition"}
-NUMBERS: Mapping[str, tuple[str, float | None]] = {
-    "repeats": ("Repeats", 1),
-    "temperature": ("Temperature", 0),
-    "seed": ("Seed", 42),
-    "maxTokens": ("Most tokens of a reply", None),
-    "limits.maxCost": ("Most it may cost (US$)", None),
-    "limits.maxTotalTokens": ("Most tokens in all", None),
-    "limits.concurrency": ("Calls at once, of a provider", 32),
-    "limits.deadlineSeconds": ("End after (seconds)", None),
+NUMBERS = {
+    "repeats": "Repeats",
+    "temperature": "Temperature",
+    "seed": "Seed",
+    "maxTokens": "Most tokens of a reply",
+    "limits.maxCost": "Most it may cost (US$)",
+    "limits.maxTotalTokens": "Most tokens in all",
+    "limits.concurrency": "Calls at once, of a provider",
+    "limits.deadlineSeconds": "End after (seconds)",
 }
-"""What is a number, by the path that the API has for it, and what it is unless somebody says otherwise."""
+"""What is a number, by the path that the API has for it."""
 SENT_AS_NULL = ("temperature", "seed")
 """Without a number, none of these is sent to a model; left out, the usual one would be."""
 NONE = "none"
@@ -211,7 +212,7 @@ class _Form:
         self._fields[path] = parts.field(label, self._query.get(name, ""), self._changed, lines=lines).classes("wide")
 
     def _number(self, path: str, least: float = 0) -> None:
-        label, usual = NUMBERS[path]
+        label, usual = NUMBERS[path], _plain(USUAL[path])
         said = self._query.get(_last(path), "")
         try:
             value = None if said == NONE else float(said) if said else usual
@@ -257,7 +258,7 @@ class _Form:
         body = self._body()
         scenarios, limits, models = body.pop("scenarios", None), body.pop("limits", {}), body.pop("models")
         body.pop("systemPrompt", None)  # it may be longer than any address
-        usual = {_last(path): value for path, (_, value) in NUMBERS.items()}
+        usual = {_last(path): USUAL[path] for path in NUMBERS}
         found = {name: value for name, value in {**body, **limits}.items() if value != usual.get(name)}
         found |= {name: NONE for name in SENT_AS_NULL if body[name] is None}
         found |= {"scenario": "all"} if scenarios == "all" else self._wanted_scenarios() or {}

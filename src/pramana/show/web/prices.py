@@ -1,12 +1,11 @@
 """Prices: what models cost, who says so, and what is set here for everyone."""
 
 from typing import Any
-from urllib.parse import quote
 
 from nicegui import ui
 
 from pramana.show.web import frame, parts
-from pramana.show.web.desk import Desk
+from pramana.show.web.desk import Desk, part
 from pramana.show.web.forms import Form, number
 from pramana.show.web.markup import Child, Column, Safe, foreign, join, tag, when
 from pramana.show.web.settings import section, table_to_act_on
@@ -102,7 +101,7 @@ class _Set:
 
 def at(model: str) -> str:
     """Return where the API has the price of a model, whatever stands in its name."""
-    return f"/api/prices/{quote(model, safe='')}"
+    return f"/api/prices/{part(model)}"
 
 
 # ── Those that are known ──

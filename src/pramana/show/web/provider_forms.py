@@ -3,12 +3,11 @@
 import json
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from nicegui import ui
 
 from pramana.show.web import frame, parts
-from pramana.show.web.desk import Desk, Refused
+from pramana.show.web.desk import Desk, Refused, part
 from pramana.show.web.forms import Field, Form, Secret
 from pramana.show.web.markup import Safe, foreign, join, tag
 from pramana.show.web.provider_kinds import GROUPS, KINDS, TEMPLATE, Kind, of_kind
@@ -34,7 +33,7 @@ async def new(desk: Desk) -> None:
 @frame.page("/settings/providers/{id}", "Change a provider")
 async def change(desk: Desk) -> None:
     """Let everything but id and kind be changed."""
-    found = (await desk.get(f"/api/providers/{quote(desk.path['id'], safe='')}")).data
+    found = (await desk.get(f"/api/providers/{part(desk.path['id'])}")).data
     kind = of_kind(found["kind"])
     frame.head(foreign(found["id"]), f"{kind.title}. {kind.about}", _CRUMBS)
     frame.titled(found["id"])

@@ -1,14 +1,14 @@
 """One result: what was asked, what came back, how it was judged, and how it sounds."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any
-from urllib.parse import quote
 
 from pramana.analyse.voice import CALL, Latency, latency, lines_of, observations
 from pramana.errors import InvalidInput
 from pramana.show import figures
 from pramana.show.web import frame, parts, waveform
-from pramana.show.web.desk import Desk, Refused, address
+from pramana.show.web.desk import Desk, Refused, address, part
 from pramana.show.web.markup import Child, Safe, block, foreign, join, link, outcome, tag, tiles
 from pramana.show.web.run_results import cost, pretty, took, which
 from pramana.show.web.run_summary import waited
@@ -20,7 +20,7 @@ COLUMNS = 800
 @frame.page("/runs/{run_id}/results/{seq}", "Result")
 async def result(desk: Desk) -> None:
     """Show one result, and the ways to those beside it."""
-    run_id, seq = quote(desk.path["run_id"], safe=""), quote(desk.path["seq"], safe="")
+    run_id, seq = part(desk.path["run_id"]), part(desk.path["seq"])
     run = (await desk.get(f"/api/runs/{run_id}", summary=False)).data
     found = await desk.get(f"/api/runs/{run_id}/results/{seq}", outcome=desk.query.get("outcome"))
     data = found.data
@@ -90,13 +90,20 @@ async def _call(desk: Desk, run_id: str, data: Mapping[str, Any]) -> None:
     parts.show(join([*_system(prompt), *_expected(data["case"])]))
 
 
+def said_to(case: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what is said to whoever is tested: a script line by line, which begins with the prompt, or the turns."""
+    return [{"role": "user", **line} for line in case["script"]] or list(case["turns"])
+
+
 def _written(data: Mapping[str, Any]) -> Safe:
     case, reply = data["case"], data["reply"]
+    if len(case["script"]) > 1 and reply and reply["answers"]:
+        return _in_turn(data)
     asked = [
-        join([tag("h3", turn["role"].capitalize()), block(turn["text"], f"Said by the {turn['role']}")])
-        for turn in case["turns"]
+        join([tag("h3", each["role"].capitalize()), block(each["text"], f"Said by the {each['role']}")])
+        for each in said_to(case)
     ]
-    answered = block(reply["text"], "Answer") if reply else tag("p", "There is no answer.", class_="quiet")
+    answered = block(reply["text"], "Answer") if reply else _NO_ANSWER
     return tag(
         "div",
         tag("section", tag("h2", "Asked"), _system(data["systemPrompt"]), asked),
@@ -105,24 +112,83 @@ def _written(data: Mapping[str, Any]) -> Safe:
     )
 
 
+_NO_ANSWER = tag("p", "There is no answer.", class_="quiet")
+
+
+def _in_turn(data: Mapping[str, Any]) -> Safe:
+    """Return each line of a script beside the answer to it."""
+    case, reply = data["case"], data["reply"]
+    answers = reply["answers"]
+    rows = [
+        tag(
+            "div",
+            tag("section", tag("h3", f"Line {number}"), block(line["text"], f"Said by the user, line {number}")),
+            tag(
+                "section",
+                tag("h3", "Answer"),
+                block(answers[number - 1], f"Answer to line {number}") if number <= len(answers) else _NO_ANSWER,
+                _at_line(case, number),
+            ),
+            class_="halves",
+        )
+        for number, line in enumerate(said_to(case), 1)
+    ]
+    # What an agent says it said, and nobody heard, is no answer to a line; it is in the text all the same.
+    whole = [tag("h3", "All that was answered"), block(reply["text"], "All that was answered")]
+    unheard = data["audio"] and not all(answers)
+    return tag(
+        "section",
+        tag("h2", "Asked and answered"),
+        _system(data["systemPrompt"]),
+        rows,
+        whole if unheard else None,
+        _in_all(case),
+    )
+
+
 def _system(prompt: str | None) -> list[Safe]:
     return [tag("h3", "System prompt"), block(prompt, "System prompt")] if prompt else []
 
 
 def _expected(case: Mapping[str, Any]) -> Iterator[Safe]:
+    """Yield what is expected: at each line of a script of several, and in all."""
+    for number in range(1, len(case["script"]) + 1):
+        yield from _at_line(case, number)
+    yield from _in_all(case)
+
+
+def _at_line(case: Mapping[str, Any], number: int) -> Iterator[Safe]:
+    """Yield what is expected of the answer to one of several lines; of an only line, that is expected in all."""
+    return _stated(f"Expected at line {number}", _of_line(case, number) if len(case["script"]) > 1 else [])
+
+
+def _in_all(case: Mapping[str, Any]) -> Iterator[Safe]:
     wanted = [*case["ideals"], *([case["expectedOutcome"]] if case["expectedOutcome"] else [])]
-    stated = case["assertion"]
-    if not wanted and not stated:
-        return
-    yield tag("h3", "Expected")
-    if stated:
-        yield tag("p", "By ", tag("b", foreign(stated["type"], 80)), class_="quiet small")
-    for number, each in enumerate(wanted, 1):
-        yield block(each, f"Expected, {number}" if len(wanted) > 1 else "Expected")
-    if stated and stated["schema"] is not None:
-        yield tag("details", tag("summary", "Schema"), pretty(stated["schema"], "Schema"))
-    if stated and stated["judgePrompt"]:
-        yield tag("details", tag("summary", "What the judge is asked"), block(stated["judgePrompt"], "Judge's prompt"))
+    only = _of_line(case, 1) if len(case["script"]) == 1 else []
+    return _stated("Expected", [*only, *([(case["assertion"], wanted)] if wanted or case["assertion"] else [])])
+
+
+_Expected = tuple[Mapping[str, Any] | None, Sequence[str]]
+"""An assertion, and the texts it looks for; without one, the texts are what a judge is told."""
+
+
+def _of_line(case: Mapping[str, Any], number: int) -> list[_Expected]:
+    return [(each["assertion"], each["ideals"]) for each in case["script"][number - 1]["expected"]]
+
+
+def _stated(named: str, expected: Sequence[_Expected]) -> Iterator[Safe]:
+    if expected:
+        yield tag("h3", named)
+    several, number = sum(len(wanted) for _, wanted in expected) > 1, count(1)
+    for stated, wanted in expected:
+        if stated:
+            yield tag("p", "By ", tag("b", foreign(stated["type"], 80)), class_="quiet small")
+        for each in wanted:
+            yield block(each, f"{named}, {next(number)}" if several else named)
+        if stated and stated["schema"] is not None:
+            yield tag("details", tag("summary", "Schema"), pretty(stated["schema"], "Schema"))
+        if stated and (prompt := stated["judgePrompt"]):
+            yield tag("details", tag("summary", "What the judge is asked"), block(prompt, "Judge's prompt"))
 
 
 # ── How it was judged ──

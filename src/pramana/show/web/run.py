@@ -10,13 +10,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 from nicegui import background_tasks, ui
 
 from pramana.show import figures
 from pramana.show.web import frame, parts
-from pramana.show.web.desk import Desk, Refused, address
+from pramana.show.web.desk import Desk, Refused, address, part
 from pramana.show.web.markup import Safe, foreign, join, link, tag, when
 from pramana.show.web.run_results import PAGE_SIZE, again, filters, pages, plan, rows, table_of
 from pramana.show.web.run_summary import amounts, ended_so, told_apart
@@ -35,7 +34,7 @@ RATED_S = 15.0
 @frame.page("/runs/{run_id}", "Run")
 async def run(desk: Desk) -> None:
     """Show a run, and follow it until it ends."""
-    found = await desk.get(f"/api/runs/{quote(desk.path['run_id'], safe='')}", summary=False)
+    found = await desk.get(f"/api/runs/{part(desk.path['run_id'])}", summary=False)
     suites = (await desk.get("/api/suites")).data
     await _Shown(desk, found.data, suites).build()
 

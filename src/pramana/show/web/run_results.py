@@ -1,15 +1,16 @@
 """The results of a run as a table by the page, what it is filtered by, and the plan that the run follows."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nicegui import ui
 
 from pramana.analyse.summary import Total
 from pramana.show import figures
+from pramana.show.api.runs import USUAL
 from pramana.show.selection import MARK
-from pramana.show.web import parts
+from pramana.show.web import markup, parts
 from pramana.show.web.desk import Desk, address
 from pramana.show.web.markup import Child, Column, Safe, block, foreign, join, link, outcome, pager, table, tag
 from pramana.store.queue import UNDER_WAY
@@ -161,15 +162,43 @@ def _pairs(data: Mapping[str, Any]) -> Safe:
 
 
 def pretty(data: Any, label: str) -> Safe:
-    """Return data as JSON that people can read."""
-    return block(json.dumps(data, indent=2, ensure_ascii=False), label)
+    """Return data as JSON that people can read; of what is longer than that, no more is written than is shown."""
+    found: list[str] = []
+    room = _WRITTEN
+    for piece in _pieces(data, "\n"):
+        found.append(piece)
+        room -= len(piece)
+        if room <= 0:
+            return block(f"{''.join(found)[: markup.LONGEST]} … and more", label)
+    return block("".join(found), label)
+
+
+_WRITTEN = markup.LONGEST + markup.LEAST_CUT
+"""Characters from which on a text is cut."""
+
+
+def _pieces(data: Any, new_line: str) -> Iterator[str]:
+    """Yield data as indented JSON, piece by piece; a text that is longer than what is shown loses its end."""
+    if isinstance(data, str):
+        yield json.dumps(data[:_WRITTEN], ensure_ascii=False)
+    elif not data or not isinstance(data, dict | list):
+        yield json.dumps(data)
+    else:
+        named = isinstance(data, dict)
+        before, inner = "{" if named else "[", f"{new_line}  "
+        for each in data:
+            yield f"{before}{inner}"
+            if named:
+                yield from _pieces(each, inner)
+                yield ": "
+            yield from _pieces(data[each] if named else each, inner)
+            before = ","
+        yield f"{new_line}{'}' if named else ']'}"
 
 
 # ── Once more ──
 
 MODALITIES = {"text": "text", "voice": "voice", "voice+noise=10dB": "noisy"}
-USUAL = {"temperature": 0, "seed": 42}
-USUAL_LIMITS = {"concurrency": 32, "timeoutSeconds": 120}
 LONGEST_PROMPT, MOST_IDS, LONGEST = 1_500, 50, 16_000
 """Characters of a system prompt, ids of scenarios, and characters in all, that an address can hold."""
 
@@ -179,7 +208,7 @@ def again(run: Mapping[str, Any], suites: Iterable[Mapping[str, Any]]) -> str | 
 
     None where an address cannot say all of it: a run that only resembles this one is not this one again.
     """
-    who = {"model": run["models"], "repeats": run["repeats"] if run["repeats"] > 1 else None}
+    who = {"model": run["models"], "repeats": run["repeats"] if run["repeats"] != USUAL["repeats"] else None}
     found: dict[str, Any] = {}
     for each in (_asked(run, suites), who, _spoken(run), _sent(run["plan"]), _limited(run["limits"])):
         if each is None:
@@ -230,7 +259,7 @@ def _sent(of: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what is sent with each case, and who judges, embeds and listens."""
     parameters, prompt = dict(of["parameters"]), of["systemPrompt"] or ""
     most = parameters.pop("max_tokens", None)
-    numbers = {key: parameters.pop(key, USUAL[key]) for key in USUAL}
+    numbers = {key: parameters.pop(key, USUAL[key]) for key in ("temperature", "seed")}
     if parameters or len(prompt) > LONGEST_PROMPT or any(each and float(each) != each for each in numbers.values()):
         return None
     return {
@@ -243,5 +272,5 @@ def _sent(of: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _limited(limits: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the limits that are not the usual ones."""
-    found = {name: value for name, value in limits.items() if value != USUAL_LIMITS.get(name)}
+    found = {name: value for name, value in limits.items() if value != USUAL.get(f"limits.{name}")}
     return None if "timeoutSeconds" in found else found

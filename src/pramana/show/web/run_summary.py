@@ -113,7 +113,7 @@ def _per_model(run: _Data) -> int:
 
 
 def _asked(run: _Data) -> str:
-    """Return what a model is asked, where it answers a case more than once; else nothing."""
+    """Return how often cases are asked, where that is more than once; else nothing."""
     return figures.asked_often(run["expected"], len(run["models"]), run["repeats"], len(run["variants"]))
 
 

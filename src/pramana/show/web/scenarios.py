@@ -1,12 +1,11 @@
 """The library of scenarios: found, looked at, copied, taken away and brought back."""
 
 from typing import Any
-from urllib.parse import quote
 
 from nicegui import events, ui
 
 from pramana.show.web import asking, frame, parts
-from pramana.show.web.desk import Desk, Refused, address
+from pramana.show.web.desk import Desk, Refused, address, part
 from pramana.show.web.library import library
 from pramana.show.web.markup import Column, Safe, foreign, join, link, pager, table, tag, when
 
@@ -33,7 +32,7 @@ def page_of(scenario_id: str) -> str:
 
 def api_of(scenario_id: str) -> str:
     """Return the address of a scenario in the API."""
-    return f"/api/scenarios/{quote(scenario_id, safe='')}"
+    return f"/api/scenarios/{part(scenario_id)}"
 
 
 async def read(desk: Desk, scenario_id: str) -> dict[str, Any] | None:

@@ -1,13 +1,14 @@
 """Suites: their versions, hashes and cases."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
+from io import BytesIO, TextIOWrapper
 from typing import Any
-from urllib.parse import quote
 
 from nicegui import ui
 
 from pramana.show.web import asking, frame, parts
-from pramana.show.web.desk import Desk, Refused, address
+from pramana.show.web.desk import Desk, Refused, address, part
 from pramana.show.web.files import Pick, picker
 from pramana.show.web.markup import Column, Safe, foreign, join, link, pager, table, tag, when
 
@@ -84,7 +85,7 @@ def _page_of(version: str) -> str:
 @frame.page("/suites/{version}", "Suite")
 async def suite(desk: Desk) -> None:
     """Show what a version holds, and the cases of one of its tiers."""
-    found = (await desk.get(f"/api/suites/{quote(desk.path['version'], safe='')}")).data
+    found = (await desk.get(f"/api/suites/{part(desk.path['version'])}")).data
     version, tiers = found["version"], found["tiers"]
     frame.titled(f"Suite {version}")
     about = tag("span", ORIGINS[found["origin"]], *([", ", when(found["createdAt"])] if found["createdAt"] else []))
@@ -103,13 +104,13 @@ async def suite(desk: Desk) -> None:
 
         text.on("keydown.enter", search)
         parts.button("Search", search)
-        parts.link_button("Download the file", address(f"/api/suites/{version}/{tier}", format="jsonl"))
+        parts.link_button("Download the file", address(f"/api/suites/{part(version)}/{part(tier)}", format="jsonl"))
     parts.show(await _cases(desk, version, tier, wanted))
 
 
 async def _cases(desk: Desk, version: str, tier: str, text: str) -> Safe:
     page = desk.query.get("page", 1)
-    found = await desk.get(f"/api/suites/{version}/{tier}", page=page, pageSize=PAGE_SIZE, text=text)
+    found = await desk.get(f"/api/suites/{part(version)}/{part(tier)}", page=page, pageSize=PAGE_SIZE, text=text)
     if not found.data:
         return tag(
             "p",
@@ -143,7 +144,7 @@ class _Uploading:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._tiers: dict[str, str] = {}
+        self._tiers: dict[str, bytes] = {}
 
     def begin(self) -> None:
         parts.heading("Upload a version")
@@ -161,22 +162,24 @@ class _Uploading:
             self._said = ui.html("").props("role=alert")
             with parts.box("row"):
                 parts.button("Upload", self._upload, "primary")
-        self._list()
+        self._list({})
 
     async def _picked(self, pick: Pick) -> None:
         """Take the files in the place of those that were chosen before."""
         failed = [*((name, "it is no .jsonl file") for name in pick.ignored), *pick.failed]
-        self._tiers = {}
+        tiers, counts = {}, {}
         for each in pick.files:
             tier = each.name.rpartition("/")[2][: -len(".jsonl")]
             try:
-                self._tiers[tier] = each.data.decode()
+                counts[tier] = await asyncio.to_thread(_cases_in, each.data)
             except UnicodeDecodeError:
                 failed.append((each.name, "it is no text in UTF-8"))
-        self._list(failed)
+            else:
+                tiers[tier] = each.data
+        self._tiers = tiers
+        self._list(counts, failed)
 
-    def _list(self, failed: Sequence[tuple[str, str]] = ()) -> None:
-        counts = {name: _cases_in(text) for name, text in self._tiers.items()}
+    def _list(self, counts: Mapping[str, int], failed: Sequence[tuple[str, str]] = ()) -> None:
         tiers = [
             tag("li", tag("b", foreign(name)), f": {count:,} line{'' if count == 1 else 's'}")
             for name, count in counts.items()
@@ -191,8 +194,9 @@ class _Uploading:
         if not self._tiers:
             parts.tell("Choose a .jsonl file first", "warning")
             return
+        tiers = {name: data.decode() for name, data in self._tiers.items()}
         try:
-            done = await self._desk.post("/api/suites", {"version": self._version.value, "tiers": self._tiers})
+            done = await self._desk.post("/api/suites", {"version": self._version.value, "tiers": tiers})
         except Refused as error:
             self._said.set_content(_refused(error))
             return
@@ -223,5 +227,9 @@ def _place(detail: dict[str, Any]) -> str:
     return ":".join(str(each) for each in found if each)
 
 
-def _cases_in(text: str) -> int:
-    return sum(1 for line in text.split("\n") if line.strip())
+def _cases_in(data: bytes) -> int:
+    """Return how many lines of a file hold something; what is no text in UTF-8 is a UnicodeDecodeError.
+
+    By the line: a single call about megabytes would hold up the event loop from another thread as well.
+    """
+    return sum(not line.isspace() for line in TextIOWrapper(BytesIO(data), "utf-8", newline="\n"))
