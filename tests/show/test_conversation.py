@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pramana.errors import StoreFailed
-from pramana.model import Call, Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Run, Target, Turn
+from pramana.model import Call, Case, Check, Facets, Failure, Key, Line, Outcome, Plan, Reply, Result, Run, Target, Turn
 from pramana.show.conversation import as_data, print_conversation, transcript
 from pramana.show.terminal import width
 
@@ -96,3 +97,19 @@ def test_what_was_never_answered_shows_what_was_asked_and_why_not(capsys: pytest
     assert "user     When do you open?" in text
     assert "  errored: nobody is there" in text
     assert as_data(a_run(), case, failed, blob)["failure"] == "nobody is there"
+
+
+def test_a_typed_script_is_told_line_by_line_each_with_its_answer() -> None:
+    case, result, blob = called()
+    case = replace(case, script=(Line("When do you open?"), Line("And close?"), Line("Thanks.")))
+    reply = Reply("At nine.\n\nAt six.", answers=("At nine.", "At six."), total_s=0.5)
+    told = transcript(case, replace(result, reply=reply), blob)
+    assert [(each.who, each.text, each.note) for each in told] == [
+        ("user", "When do you open?", ""),
+        ("answer", "At nine.", ""),
+        ("user", "And close?", ""),
+        ("answer", "At six.", "after 500 ms in all"),
+        ("user", "Thanks.", ""),
+    ]
+    unanswered = transcript(case, replace(result, reply=None), blob)
+    assert [each.text for each in unanswered] == ["When do you open?", "And close?", "Thanks."]

@@ -125,6 +125,8 @@ class Change:
     """Of words."""
     words: tuple[int, int] = (0, 0)
     """That the rates are of, before and now."""
+    compares: Literal["case", "answer"] = "case"
+    """What `cases` counts: answers where each case was asked in several variants."""
 
     @property
     def proven(self) -> bool:

@@ -7,7 +7,7 @@ the times and the misheard words of both, as far as both have them, and in what 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +15,6 @@ from pramana.errors import InvalidInput, quote
 from pramana.model import Check, Outcome
 from pramana.show import figures
 from pramana.show.judges import who
-from pramana.show.measured import OfAnswers
 
 if TYPE_CHECKING:
     from pramana.analyse.changes import Change, Taken
@@ -136,7 +135,10 @@ def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool)
         new_judges=now.judges,
         any_judge=any_judge,
     )
-    changed = [OfAnswers.of(each) if _in_several(each, old, now) else each for each in changes(old.taken, now.taken)]
+    changed = [
+        replace(each, compares="answer") if _in_several(each, old, now) else each
+        for each in changes(old.taken, now.taken)
+    ]
     return Compared(found, changed, _asked_differently(before, after), (old, now))
 
 

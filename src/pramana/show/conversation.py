@@ -7,14 +7,14 @@ the reply; nothing is measured or judged here.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import click
 
 from pramana.analyse.voice import CALL, Line, lines_of
 from pramana.errors import PramanaError
-from pramana.model import Case, Result, Run
+from pramana.model import Case, Reply, Result, Run
 from pramana.score.log import Log
 from pramana.show import figures
 from pramana.show.terminal import fitted, width, wrapped
@@ -39,9 +39,7 @@ def transcript(case: Case, result: Result, blob: Callable[[str], bytes]) -> list
     """Return the conversation, in the order in which it began; without a reply, what was to be asked."""
     reply = result.reply
     if reply is None or reply.call is None:
-        asked = [Said(turn.role, turn.text) for turn in case.turns]
-        took = f"after {figures.duration(reply.total_s)}" if reply and not reply.cached else ""
-        return [*asked, Said("answer", reply.text, note=took)] if reply else asked
+        return _typed(case, reply)
     try:
         log = Log([json.loads(line) for line in blob(reply.call.log).splitlines()])
     except (PramanaError, ValueError) as error:
@@ -65,6 +63,20 @@ def transcript(case: Case, result: Result, blob: Callable[[str], bytes]) -> list
         elif not line.backchannel:  # which wants no answer
             found.append(Said("agent", "(nothing)", line.end, _waited(times)))
     return sorted(found, key=lambda each: each.at_s or 0.0)
+
+
+def _typed(case: Case, reply: Reply | None) -> list[Said]:
+    """Return what was typed: of a script each line, which begins with the prompt, with its answer."""
+    asked = [Said("user", line.text) for line in case.script] or [Said(turn.role, turn.text) for turn in case.turns]
+    if reply is None:
+        return asked
+    took = "" if reply.cached else f"after {figures.duration(reply.total_s)}"
+    if len(case.script) < 2 or not reply.answers:
+        return [*asked, Said("answer", reply.text, note=took)]
+    answers = [Said("answer", each) for each in reply.answers]
+    answers[-1] = replace(answers[-1], note=f"{took} in all" if took else "")
+    both = [each for pair in zip(asked, answers, strict=False) for each in pair]
+    return [*both, *asked[len(answers) :]]  # whose answers never came
 
 
 def _measured(result: Result) -> Mapping[int, Line]:

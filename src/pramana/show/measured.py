@@ -2,19 +2,9 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 
 from pramana.analyse.changes import FEWEST, NOTICED_S, TIMES, Change
 from pramana.show import figures, terminal
-
-
-@dataclass(frozen=True, slots=True)
-class OfAnswers(Change):
-    """A change of cases that were asked in several variants: what it counts are answers, one a case and variant."""
-
-    @classmethod
-    def of(cls, change: Change) -> "OfAnswers":
-        return cls(*(getattr(change, each.name) for each in fields(change)))
 
 
 def proven(change: Change) -> str:
@@ -53,7 +43,7 @@ def measured(change: Change) -> str:
 
 
 def _counted(change: Change) -> str:
-    return terminal.counted(change.cases, "answer" if isinstance(change, OfAnswers) else "case")
+    return terminal.counted(change.cases, change.compares)
 
 
 def _between(given: tuple[float, float], by: Callable[[float], str]) -> str:
