@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 from urllib.parse import parse_qs
 
@@ -578,7 +579,8 @@ def test_what_is_uploaded_is_read_while_others_are_served() -> None:
         return turns
 
     uploading = Uploading(cast("Any", None))
-    assert asyncio.run(turns_of_others()) > 10
+    with ThreadPoolExecutor(1) as thread:  # Playwright may have a loop in this one
+        assert thread.submit(lambda: asyncio.run(turns_of_others())).result() > 10
     assert uploading.told == (
         {"smoke": 100_001},
         [("c.txt", "it is no .jsonl file"), ("b.jsonl", "it is no text in UTF-8")],

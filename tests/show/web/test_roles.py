@@ -38,7 +38,7 @@ PRESSED = "#main button:visible, #main [role=button]:visible"
 SAID = ".q-notification, [role=alert], [role=status]"
 CHANGES = re.compile(
     r"Delete|Revoke|Save|Add$|Make it|Set the price|Remove the price|Test |Cancel$|Resume|Duplicate|Restore|Start the run|"
-    r"Import$|Import all|Import the ticked|Upload$|Ask the embedded|Hear a call|Download"
+    r"Import$|Import all|Ask the embedded|Hear a call|Download"
 )
 """What buttons are called that change something, or cost somebody money."""
 PATIENCE_S, AT_ONCE_S = 30.0, 0.4
