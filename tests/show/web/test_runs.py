@@ -221,7 +221,7 @@ def test_everyone_can_read_the_list(bench: Bench, axe: Callable[[Page], None], w
 def test_ten_thousand_runs_take_hardly_longer_than_a_hundred(browser: Browser, tmp_path: Path) -> None:
     with serving(browser, tmp_path / "few") as few, serving(browser, tmp_path / "many") as many:
         for bench, more in ((few, 99), (many, 9_999)):
-            bench.run()
+            first = bench.run()
             store = open_store(f"sqlite:///{bench.home / 'pramana.sqlite3'}")
             copy_runs(store, more)
             store.close()
@@ -241,3 +241,8 @@ def test_ten_thousand_runs_take_hardly_longer_than_a_hundred(browser: Browser, t
         page.get_by_role("link", name="Next page").click()
         expect(page.get_by_text("51 to 100 of 10,000 runs")).to_be_visible()
         assert in_address(page) == {"page": ["2"]}
+        page.goto(f"{many.url}/compare?new={first}")
+        unfound = (
+            "No run before it was asked the same, among the newest 50 of this suite. Choose what to compare it with."
+        )
+        expect(page.get_by_text(unfound)).to_be_visible()

@@ -55,25 +55,26 @@ async def _suggest(desk: Desk, choosing: "_Choosing", missing: str) -> str:
     """Choose the side that was not named, where there is one that was asked the same; return what to say of it."""
     (named,) = choosing.chosen.values()
     before = missing == "base"
-    found = await _like(desk, named, before=before)
+    found, of = await _like(desk, named, before=before)
     if found or len(named["models"]) > 1:
         choosing.choose(missing, found or named)
         other = "the run before it of the same cases" if before else "the newest other run of the same cases"
         return f"Suggested: {other if found else 'two models of the same run'}."
-    return f"No {'run before it' if before else 'other run'} was asked the same. Choose what to compare it with."
+    return f"No {'run before it' if before else 'other run'} was asked the same{of}. Choose what to compare it with."
 
 
-async def _like(desk: Desk, run: Run, *, before: bool) -> Run | None:
-    """Return the newest other run that was asked the same, or the newest before it."""
+async def _like(desk: Desk, run: Run, *, before: bool) -> tuple[Run | None, str]:
+    """Return the newest other run that was asked the same, or the newest before it; and among which, if not all."""
     if run["casesDigest"] is None:  # it is gone
-        return None
-    for each in (await desk.get("/api/runs", suite=run["suite"], pageSize=RECENT, outcomes=True)).data:
+        return None, ""
+    listed = await desk.get("/api/runs", suite=run["suite"], pageSize=RECENT, outcomes=True)
+    for each in listed.data:
         same = each["casesDigest"] == run["casesDigest"] and each["id"] != run["id"]
         fits = not before or each["createdAt"] < run["createdAt"]
         if same and fits and each["status"] not in UNDER_WAY:
             found: Run = each
-            return found
-    return None
+            return found, ""
+    return None, f", among the newest {RECENT} of this suite" if listed.meta["total"] > RECENT else ""
 
 
 class _Choosing:
