@@ -70,8 +70,6 @@ _ENDINGS: Mapping[str | None, RunStatus] = {INTERRUPTED: "interrupted", CANCELLE
 TICK_S = 1.0
 PARAMETERS: Mapping[str, Any] = {"temperature": 0, "seed": 42}
 """What is sent with every case unless somebody says otherwise."""
-_KEPT_LIMITS = ("max_cost_usd", "max_total_tokens", "deadline_s", "concurrency", "timeout_s")
-"""Those that a run keeps, whoever began it."""
 
 
 @dataclass(slots=True)
@@ -277,7 +275,7 @@ async def execute(
     hold = store.hold(run.id, lambda lost: stop(str(lost), lost), lambda: stop(CANCELLED), taken=taken)
     async with hold as lease, AsyncExitStack() as stack:
         try:
-            store.keep_limits(run.id, _kept(limits))
+            store.keep_limits(run.id, limits.kept())
             prices = Prices.load(settings.prices_file(), store.prices.rates())
             _refuse_unknown_prices(run.plan, prices, limits)
             budget = _what_is_left(store, run, limits)
@@ -312,11 +310,6 @@ async def execute(
 def run_sync(store: Store, run: Run, limits: Limits, watch: Watch | None = None, stop: Stop | None = None) -> Run:
     """Execute a run from synchronous code."""
     return asyncio.run(execute(store, run, limits, watch, stop))
-
-
-def _kept(limits: Limits) -> dict[str, Any]:
-    """Return the limits that were given, as a run keeps them."""
-    return {name: value for name in _KEPT_LIMITS if (value := getattr(limits, name)) is not None}
 
 
 class _Asked(Struct, frozen=True):

@@ -61,6 +61,11 @@ class Limits:
     """Of a caller."""
     reach: Reach = field(default_factory=Reach)
 
+    def kept(self) -> dict[str, Any]:
+        """Return those that are written down with a run: `Limits(**kept)` has them again."""
+        names = ("max_cost_usd", "max_total_tokens", "deadline_s", "concurrency", "timeout_s")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
 
 class OpenAccounts:
     """How each target is asked, within the limits."""

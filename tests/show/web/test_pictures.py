@@ -423,7 +423,7 @@ def test_a_call_has_its_wait_first_and_no_first_token() -> None:
 
 def test_runs_that_did_not_finish_are_no_part_of_a_trend() -> None:
     def point(status: str, rate: float) -> dict[str, Any]:
-        return {"run": "r", "status": status, "suite": "mine", "variant": "text", "casesDigest": "sha256:1",
+        return {"run": "r", "status": status, "suite": "mine", "variant": "text", "casesDigest": "sha256:1", "setupDigest": "0",
                 "passRate": rate, "interval": [0.1, 1.0], "latencyMs": {"count": 4, "median": 20.0}}  # fmt: skip
 
     unfinished = [point(each, 1.0) for each in ("stopped", "cancelled", "interrupted", "running")]

@@ -199,7 +199,7 @@ def _titled(past: Data, told: Sequence[Safe]) -> Safe:
 
 
 def _series(point: Data) -> tuple[Any, ...]:
-    return tuple(point.get(name) for name in SERIES)
+    return tuple(point[name] for name in SERIES)
 
 
 def _figure(name: str, value: str, note: str) -> Safe:
