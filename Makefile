@@ -1,13 +1,15 @@
 # From nothing but python3 (3.11 or newer) and make:
 #   make run    set up, then ask the embedded model the cheap tier
-#   make test   set up, then every check that CI makes
+#   make test   set up, then every check that CI makes; each stage is a target too
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# Modules are compiled when they are first imported: most never are.
+PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-compile
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header
 
 .DELETE_ON_ERROR:
-.PHONY: run test setup setup-test system lint types layers docs tests coverage reference screenshots lock benchmarks clean help
+.PHONY: run test setup setup-test system lint types layers docs tests slow coverage reference screenshots lock benchmarks clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -15,7 +17,8 @@ help:            ## this list
 run: setup       ## set up, then the cheap tier on the embedded model: no key, no account
 	$(BIN)/pramana run
 
-test: setup-test system lint types layers docs tests  ## everything CI checks
+test:            ## everything CI checks, stage by stage
+	@VENV=$(VENV) $(PYTHON) .ci/stages.py
 
 setup: $(VENV)/.run
 setup-test: $(VENV)/.dev
@@ -24,17 +27,18 @@ setup-test: $(VENV)/.dev
 $(VENV)/.run: requirements/run.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pramana needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12")'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
+	@[ "$$(uname)" != Linux ] || .ci/system-tools libgomp.so.1:libgomp1  # which the embedded model is linked with
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements/run.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) --require-hashes -r requirements/run.txt
+	$(PIP) --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.txt
+	$(PIP) --require-hashes -r requirements/dev.txt
 	@touch $@
 
 system:          ## Chromium, curl and jq, which the tests drive
-	@.ci/system-tools chromium curl jq
+	@.ci/system-tools chromium-headless-shell curl jq 2>/dev/null || .ci/system-tools chromium curl jq
 
 lint: setup-test
 	$(BIN)/ruff check
@@ -50,10 +54,14 @@ docs: setup-test ## build the documentation, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 tests: setup-test
-	$(BIN)/pytest -q -n 2 --claims
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --claims
 
-coverage: setup-test system  ## the same tests, and which lines none of them reaches; fails below nine in ten
-	$(BIN)/pytest -q -n 2 --claims --cov --cov-report=term
+slow: setup-test system  ## the proofs that CI leaves out, and every property with all of its examples
+	$(BIN)/pytest -q -n 2 --dist loadfile --slow -m slow
+	$(BIN)/pytest -q -n 2 --dist loadfile --hypothesis-profile=full tests/property tests/store tests/load tests/show/api/test_scenarios.py
+
+coverage: setup-test system  ## the same tests, and which lines none of them reaches; fails below 97.5 %
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --claims --cov --cov-report=term
 
 reference: setup-test  ## write docs/cli.md and docs/claims.md again from the program
 	$(BIN)/python docs/reference.py

@@ -2,6 +2,7 @@
 that proves a claim ran and passed."""
 
 import os
+import random
 import tempfile
 import tomllib
 import warnings
@@ -11,12 +12,19 @@ from uuid import uuid4
 
 import pytest
 
+from . import embedded_faults, examples
+from .virtual_time import VirtualClock, virtual_time
+
 ROOT = Path(__file__).parent.parent
+__all__ = ["examples"]  # importing it registers the profiles of Hypothesis
 SHOWN = 20
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--claims", action="store_true", help="fail when a test named in docs/claims.toml did not pass")
+    embedded_faults.add_option(parser)
+    parser.addoption("--slow", action="store_true", help="run the slow proofs too, which CI leaves to `make slow`")
+    parser.addoption("--shuffle", metavar="SEED", help="run the tests in random order")
 
 
 class ClaimsKeeper:
@@ -55,14 +63,25 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return f"{len(val)} bytes" if isinstance(val, bytes) and not val.isascii() else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The clock is proven first, and pages come last: a browser keeps both cores busy, and times would be of that."""
-    items.sort(key=lambda item: 2 if "tests/show/web/" in item.nodeid else "test_selftest" not in item.nodeid)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the slow proofs, and order the rest."""
+    if not config.getoption("--slow"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
+    if seed := config.getoption("--shuffle"):
+        random.Random(seed).shuffle(items)
+    else:  # the clock is proven first, and pages come last: a browser keeps both cores busy, and times would be of that
+        items.sort(key=lambda item: 2 if "tests/show/web/" in item.nodeid else "test_selftest" not in item.nodeid)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for name in [each for each in os.environ if each.endswith("_API_KEY")]:  # noqa: TID251 - servers inherit it
         del os.environ[name]  # noqa: TID251 - no test asks a vendor in the name of whoever runs it
+    config.addinivalue_line(
+        "markers", "slow: a proof that CI leaves to `make slow`; design/decisions/ci-time.md lists them"
+    )
+    embedded_faults.configure(config)
     if config.getoption("--claims"):
         config.pluginmanager.register(ClaimsKeeper(), "claims-keeper")
 
@@ -71,6 +90,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def _own_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the data folder of whoever runs it."""
     monkeypatch.setenv("PRAMANA_HOME", str(tmp_path / "pramana-home"))
+
+
+@pytest.fixture(name="virtual_time")
+def _virtual_time() -> Iterator[VirtualClock]:
+    """Event loops and the program's clock jump to the next timer instead of waiting for it."""
+    with virtual_time() as virtual:
+        yield virtual
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,6 @@
 """Runs in the background: taken by exactly one, handed on, given up after three servers, cancelled; on both engines."""
 
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,14 +21,19 @@ from pramana.store.queue import GAVE_UP, TRIES
 from pramana.store.runs import Store
 from pramana.store.schema import runs
 
+from . import programs
+from .stores import postgres_store, sqlite_store
+
 REACH = Reach(for_others=True)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/store.sqlite3"
-    return str(request.getfixturevalue("postgres_url"))
+        yield sqlite_store(tmp_path / "store.sqlite3")
+    else:
+        with postgres_store(request.getfixturevalue("postgres")) as lent:
+            yield lent
 
 
 @pytest.fixture
@@ -90,8 +93,7 @@ def test_of_many_servers_exactly_one_takes_an_orphan(store: Store, url: str) -> 
         "import sys; from pramana.store import open_store; from pramana.store.lease import this_process\n"
         "assert open_store(sys.argv[1]).take(sys.argv[2], this_process(), 60)"
     )
-    environment = dict(os.environ)  # noqa: TID251 - a child gets what we have
-    subprocess.run([sys.executable, "-c", take, url, run.id], env=environment, check=True, timeout=60)
+    programs.run(["-c", take, url, run.id]).check_returncode()
     assert store.run(run.id).status == "running"
     assert store.waiting() == [run.id]
     others = [open_store(url) for _ in range(3)]

@@ -1,8 +1,7 @@
 """The vault: what goes in comes out with the right key, and with no other; its key file is made once, for one user."""
 
 import os
-import subprocess
-import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,8 @@ from hypothesis import strategies as st
 from pramana import settings
 from pramana.errors import Locked, PramanaError
 from pramana.vault import Vault, open_vault
+
+from . import programs
 
 SECRET = "sk-a-key-of-somebody-0123456789"
 
@@ -133,11 +134,12 @@ def test_an_empty_or_foreign_key_file_is_not_replaced() -> None:
 def test_of_many_processes_the_first_ones_key_stands(tmp_path: Path) -> None:
     code = "from pramana.vault import open_vault; print(open_vault().lock('x'))"
     environment = {**os.environ, "PRAMANA_HOME": str(tmp_path / "shared")}  # noqa: TID251 - a child gets what it gets
-    many = [
-        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(8)
-    ]
-    locked = [process.communicate(timeout=60)[0].strip() for process in many]
+    many = [programs.start(["-c", code], env=environment) for _ in range(8)]
+    with ExitStack() as stack:
+        for process in many:
+            stack.enter_context(process)
+        assert [process.wait(60) for process in many] == [0] * 8
+        locked = [process.stdout.read().strip() for process in many if process.stdout]
     keys = (tmp_path / "shared" / "secret.key").read_text().split()
     assert [Vault(keys, "there").unlock(each) for each in locked] == ["x"] * 8
     assert len(list((tmp_path / "shared").iterdir())) == 1

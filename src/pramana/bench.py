@@ -8,7 +8,7 @@ talks to a terminal: whoever wants to watch passes a function that is called aft
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from functools import partial
@@ -49,6 +49,7 @@ from pramana.run.asking import Asking, Budget, in_turn
 from pramana.run.calling import Calling
 from pramana.run.engine import Feed, Pool, as_it_is, stream
 from pramana.run.speech import NotSpoken, Speaker
+from pramana.run.stages import Stage
 from pramana.run.stop import Stop
 from pramana.score.calls import CallScoring
 from pramana.score.judge import Judge
@@ -83,10 +84,13 @@ class Progress:
     budget: Budget = field(default_factory=Budget)
     waiting_s: Callable[[], float] = lambda: 0.0
     """Returns for how many more seconds a provider wants nobody to ask."""
+    calls: Callable[[], Mapping[Stage, int]] = dict
+    """Returns how many calls are at each stage."""
 
 
 Watch = Callable[[Progress], None]
-"""Called after each commit, and every second besides: a run that stands still can be seen to."""
+"""Called after each commit, when a call enters another stage, and every second besides: a run that stands still can be
+seen to."""
 
 
 # ── Begin a run ──
@@ -290,7 +294,9 @@ async def execute(
                 store.finish(run.id, lease.owner, "stopped", str(error))
             raise
         try:
-            progress = Progress(run, run.stored, budget=budget, waiting_s=accounts.held_s)
+            progress = Progress(run, run.stored, budget=budget, waiting_s=accounts.held_s, calls=accounts.stages.counts)
+            if watch:
+                accounts.stages.on_change = partial(_show, progress, watch)
             await stack.enter_async_context(_timers(limits, progress, watch, stop))
             async with store.writer(run.id, _counted(progress, watch), lease.owner) as writer:
                 async for results in stream(pools, stop):
@@ -343,7 +349,7 @@ def _pool(
     stop: Stop,
 ) -> Pool[tuple[Key, Case], _Asked]:
     plan = run.plan
-    scoring = _scoring(plan, target, accounts, similarity, CallScoring(store.blobs.get, accounts.ears(plan.stt)))
+    scoring = _scoring(plan, target, accounts, similarity, _call_scoring(store, plan, accounts))
     system = (Turn("system", plan.system_prompt),) if plan.system_prompt else ()
     digest = RecordDigest(
         model=target.typed,
@@ -387,7 +393,8 @@ def _pool(
         if scoring.needs_no_waiting(case, reply):
             return _Asked(key, case, reply)
         try:
-            checks = await scoring.checks(case, reply)
+            with accounts.stages.call("scoring") if reply.call else nullcontext():
+                checks = await scoring.checks(case, reply)
         except PramanaError as error:  # the run ends here, but a reply that was paid for is kept
             if not isinstance(error, Stopped):
                 stop(str(error), error)
@@ -419,6 +426,10 @@ async def _recorded(reach: Reach, url: str, case: Case) -> bytes:
         from_api=reach.for_others,
         allow_private=reach.allow_private if reach.for_others else settings.private_addresses_allowed(),
     )
+
+
+def _call_scoring(store: Store, plan: Plan, accounts: OpenAccounts) -> CallScoring:
+    return CallScoring(store.blobs.get, accounts.ears(plan.stt), by_whisper=plan.stt is None)
 
 
 def _scoring(plan: Plan, target: Target, accounts: OpenAccounts, similarity: Similarity, calls: CallScoring) -> Scoring:
@@ -454,6 +465,12 @@ def _counted(progress: Progress, watch: Watch | None) -> Callable[[list[tuple[in
     return stored
 
 
+def _show(progress: Progress, watch: Watch) -> None:
+    """Show how far a run is when nothing more is stored."""
+    progress.results = ()
+    watch(progress)
+
+
 @asynccontextmanager
 async def _timers(limits: Limits, progress: Progress, watch: Watch | None, stop: Stop) -> AsyncIterator[None]:
     """Tell whoever watches that time passes, and end the run when its own is over."""
@@ -461,8 +478,7 @@ async def _timers(limits: Limits, progress: Progress, watch: Watch | None, stop:
     async def tick(show: Watch) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            progress.results = ()
-            show(progress)
+            _show(progress, show)
 
     async def deadline(seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -571,7 +587,7 @@ async def judge_again(
     budget = Budget(limits.max_cost_usd, limits.max_total_tokens)
     async with OpenAccounts(limits, budget, prices.cost, stop) as accounts:
         similarity = _similarity(plan, accounts)
-        calls = CallScoring(store.blobs.get, accounts.ears(plan.stt))
+        calls = _call_scoring(store, plan, accounts)
         scorings = {each.typed: _scoring(plan, each, accounts, similarity, calls) for each in plan.targets}
 
         async def judge_one(work: tuple[Case, Result]) -> Result:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from pramana import settings
 from pramana.analyse.estimate import Estimate
 from pramana.analyse.estimate import estimate as add_up
-from pramana.bench import HANDED_ON, Limits, Reach, Sources, execute, planned
+from pramana.bench import HANDED_ON, Limits, Progress, Reach, Sources, execute, planned
 from pramana.errors import InvalidInput, NotFound, PramanaError, StoreFailed, quote, told
 from pramana.hash import case_digest
 from pramana.load.scenario import check_scenario
@@ -28,6 +28,7 @@ from pramana.load.selection import Selection
 from pramana.model import Case, Plan, Run, Target, Usage
 from pramana.providers.names import is_called
 from pramana.providers.prices import Prices
+from pramana.run.stages import Stage
 from pramana.run.stop import Stop
 from pramana.store.lease import this_process
 from pramana.store.queue import CANCELLED
@@ -199,6 +200,9 @@ class Jobs:
         self, store: Store, *, at_once: int = AT_ONCE, allow_private: Callable[[], bool] = lambda: False
     ) -> None:
         self._store, self._at_once, self._allow_private = store, at_once, allow_private
+        self._calls: dict[str, Mapping[Stage, int]] = {}
+        self.on_call: Callable[[str], None] = lambda _: None
+        """Called with a run's id when a call of it enters another stage; in the thread of the runs."""
         self._stops: dict[str, Stop] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -226,6 +230,16 @@ class Jobs:
     def under_way(self) -> list[str]:
         """The ids of the runs that this server carries out now."""
         return list(self._tasks)
+
+    def calls(self, run_id: str) -> Mapping[Stage, int]:
+        """Return how many calls of a run are at each stage; empty for a run that another process carries out."""
+        return self._calls.get(run_id, {})
+
+    def _watch(self, progress: Progress) -> None:
+        run_id, now = progress.run.id, progress.calls()
+        if now != self.calls(run_id):
+            self._calls[run_id] = now
+            self.on_call(run_id)
 
     async def _work(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -271,7 +285,7 @@ class Jobs:
         try:
             run = await asyncio.to_thread(self._store.pages.run, run_id)
             reach = Reach(for_others=True, allow_private=self._allow_private())
-            await execute(self._store, run, Limits(**run.limits, reach=reach), None, stop, taken=True)
+            await execute(self._store, run, Limits(**run.limits, reach=reach), self._watch, stop, taken=True)
         except asyncio.CancelledError:
             log.info("run %s was dropped: %s", run_id, stop.reason)
         except StoreFailed as error:  # when the store is back, this server or another goes on with it
@@ -286,6 +300,7 @@ class Jobs:
                 timer.cancel()
             self._tasks.pop(run_id, None)
             self._stops.pop(run_id, None)
+            self._calls.pop(run_id, None)
             self._news.set()
 
     def _leave(self, run_id: str, reason: str) -> None:

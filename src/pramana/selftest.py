@@ -12,7 +12,6 @@ import json
 import random
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pramana import clock
 from pramana.errors import InvalidInput, Unavailable, did_you_mean, quote
 from pramana.model import Call, Case, Facets, Line, Outcome, Reply, Target, Utterance
 from pramana.providers.cascade import EmbeddedEars
@@ -182,13 +182,13 @@ async def _ticking() -> AsyncIterator[list[float]]:
     lateness: list[float] = []
 
     async def tick() -> None:
-        start = time.monotonic()
+        start = clock.monotonic()
         number = 1
         while True:
             due = start + number * FRAME_S
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            lateness.append(time.monotonic() - due)
-            number = max(number + 1, int((time.monotonic() - start) / FRAME_S) + 1)
+            await asyncio.sleep(max(0.0, due - clock.monotonic()))
+            lateness.append(clock.monotonic() - due)
+            number = max(number + 1, int((clock.monotonic() - start) / FRAME_S) + 1)
 
     ticking = asyncio.create_task(tick())
     try:

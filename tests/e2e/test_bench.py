@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from pramana import settings
+from pramana import clock, settings
 from pramana.bench import INTERRUPTED, Limits, Progress, Sources, evaluate, execute, judge_again
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput
 from pramana.load.selection import Selection
@@ -23,9 +22,12 @@ from pramana.run.stop import Stop
 from pramana.store import open_store
 from pramana.store.runs import Store
 
+from ..stores import home_store
+
 T = TypeVar("T")
 KEY = "sk-test-0123456789abcdef"
 JUDGED = {"type": "llm_judge", "judge_prompt": "Is it so?"}
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
 def write_suite(path: Path, count: int, assertion: dict[str, Any] | None = None) -> Path:
@@ -61,7 +63,7 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def serve(use: Callable[[Loopback, Store], Awaitable[T]], wire: OpenAIWire | None = None, **given: Any) -> T:
     async def go() -> T:
         async with Loopback(wire or OpenAIWire("It is so.\nYES"), **given) as server:
-            store = open_store(settings.database_url())
+            store = open_store(home_store())
             try:
                 return await asyncio.wait_for(use(server, store), 60)
             finally:
@@ -122,10 +124,10 @@ def test_the_deadline_of_a_run_holds_though_it_waits(suite: Path, waits: str) ->
     held = waits == "for the provider"
 
     async def use(server: Loopback, store: Store) -> tuple[Run, float]:
-        start = time.perf_counter()
+        start = clock.monotonic()
         limits = Limits(2, deadline_s=0.4)
         ended = await execute(store, begin(store, suite, f"{server.url}#m", repeats=50), limits)
-        return ended, time.perf_counter() - start
+        return ended, clock.monotonic() - start
 
     faults = [Fault("rate_limited", retry_after="600")] if held else []
     ended, took = serve(use, faults=faults, latency_s=0 if held else 0.1)
@@ -138,9 +140,9 @@ def test_ctrl_c_ends_a_run_that_waits(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, float]:
         stop = Stop()
         asyncio.get_running_loop().call_later(0.3, stop, INTERRUPTED)
-        start = time.perf_counter()
+        start = clock.monotonic()
         ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(2), stop=stop)
-        return ended, time.perf_counter() - start
+        return ended, clock.monotonic() - start
 
     ended, took = serve(use, faults=[Fault("rate_limited", retry_after="600")])
     assert (ended.status, took < 5) == ("interrupted", True)
@@ -153,9 +155,9 @@ def test_a_pause_the_provider_asks_for_is_kept_and_shown(suite: Path) -> None:
         shown.append(progress.waiting_s())
 
     async def use(server: Loopback, store: Store) -> tuple[Run, float]:
-        start = time.perf_counter()
+        start = clock.monotonic()
         ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(1), watch)
-        return ended, time.perf_counter() - start
+        return ended, clock.monotonic() - start
 
     ended, took = serve(use, script={3: Fault("rate_limited", retry_after="2")})
     assert (ended.status, ended.stored) == ("finished", 10)

@@ -21,6 +21,7 @@ from pramana.show.summary import summary_of
 from pramana.store import open_store
 from pramana.store.runs import Store
 
+from ..stores import home_store
 from .test_run import data, pramana, serving
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ def price(dollars: float, url: str) -> None:
 def serve(use: Callable[[Loopback, Store], Awaitable[T]], wire: OpenAIWire | None = None, **given: Any) -> T:
     async def go() -> T:
         async with Loopback(wire or OpenAIWire(), **given) as server:
-            store = open_store(settings.database_url())
+            store = open_store(home_store())
             try:
                 return await use(server, store)
             finally:
@@ -80,7 +81,7 @@ def test_similarity_by_a_providers_embeddings_from_the_command_line(tmp_path: Pa
         embedder = f"{url}#embed"
         done = pramana("run", suite, "--model", "fake:fixed=On rails a tram runs.", "--embedder", embedder, "--json")
         assert (done.returncode, data(done)["overall"]["passed"]) == (0, 3), done.stderr
-        store = open_store(settings.database_url())
+        store = open_store(home_store())
         run = store.run("latest")
         (check, *_) = checks(store, run)
         assert run.plan.embedder is not None

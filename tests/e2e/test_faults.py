@@ -16,9 +16,9 @@ from pramana.load.selection import Selection
 from pramana.model import Outcome, Run
 from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.openai import OpenAIWire
-from pramana.run import asking
 from pramana.store import open_store
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 FAULTS = [
     Fault("rate_limited"),
     Fault("rate_limited", retry_after="0.05"),
@@ -41,10 +41,7 @@ def write_suite(path: Path, count: int) -> Path:
     return path
 
 
-def test_five_thousand_cases_against_random_faults_all_end_and_none_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.02)  # the same retries, without minutes of waiting
+def test_five_thousand_cases_against_random_faults_all_end_and_none_twice(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 5_000)
 
     async def work() -> Run:
@@ -74,7 +71,7 @@ def test_the_cheap_tier_on_the_embedded_model_is_the_same_in_two_processes(tmp_p
     hashes = []
     for name in ("one", "two"):
         output = tmp_path / f"{name}.json"
-        command = [sys.executable, "-m", "pramana", "run", "--quiet", "--max-tokens", "48", "--output", str(output)]
+        command = [sys.executable, "-m", "pramana", "run", "--quiet", "--max-tokens", "16", "--output", str(output)]
         environment = {**os.environ, "PRAMANA_HOME": str(tmp_path / name), "CI": "true"}  # noqa: TID251 - two fresh homes
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
         assert done.returncode == 0, done.stderr

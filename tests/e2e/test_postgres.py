@@ -1,15 +1,14 @@
 """The command line on PostgreSQL: every command that touches the store, as a user with `PRAMANA_DATABASE_URL` has it."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pramana import settings
+
+from .. import programs
 
 SUITE = "\n".join(
     json.dumps(
@@ -32,9 +31,7 @@ def _on_postgres(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pramana(*arguments: str | Path, code: int = 0) -> str:
-    command = [sys.executable, "-m", "pramana", *map(str, arguments)]
-    environment = dict(os.environ)  # noqa: TID251 - a child gets what we have
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+    done = programs.run(["-m", "pramana", *map(str, arguments)])
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout
 

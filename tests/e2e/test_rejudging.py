@@ -16,6 +16,7 @@ from pramana.providers.loopback.openai import OpenAIWire
 from pramana.show.summary import summary_of
 from pramana.store import open_store
 
+from ..stores import home_store
 from .test_run import data, pramana
 
 
@@ -80,7 +81,7 @@ def test_cost_and_tokens_agree_with_the_budget_and_never_drop(tmp_path: Path) ->
     spent: list[Any] = []
 
     async def go() -> None:
-        store = open_store(settings.database_url())
+        store = open_store(home_store())
         async with Loopback(OpenAIWire("It is so.\nYES")) as server:
             url = server.url
             run = evaluate(store, Sources.files([suite], Selection()), [f"{url}#asked"], judge=f"{url}#first")

@@ -6,26 +6,30 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pramana import settings
+from pramana.errors import NotFound
 from pramana.store import open_store
+
+from .. import programs
+from ..stores import home_store
 
 
 @contextmanager
 def serving(*arguments: str) -> Iterator[str]:
     """Run the shipped loopback server in a process of its own; give its URL."""
-    command = [sys.executable, "-m", "pramana.providers.loopback", "openai", "--port", "0", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = ["-m", "pramana.providers.loopback", "openai", "--port", "0", *arguments]
+    with programs.start(command) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         found = re.search(r"http://\S+", line)
@@ -56,8 +60,7 @@ def environment() -> dict[str, str]:
 
 
 def pramana(*arguments: str | Path, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pramana", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=timeout, check=False)
+    return programs.run(["-m", "pramana", *map(str, arguments)], env=environment(), timeout=timeout)
 
 
 def data(result: subprocess.CompletedProcess[str]) -> Any:
@@ -113,14 +116,13 @@ def test_the_exit_code_follows_the_bar(tmp_path: Path, bar: str | None, code: in
 def test_ctrl_c_finishes_what_is_under_way_and_the_run_goes_on(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 400)
     with serving("--says", "Yes.", "--latency", "0.1") as url:
-        command = [sys.executable, "-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--concurrency", "2"]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-        ) as process:
+        command = ["-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--concurrency", "2"]
+        with programs.start(command, env=environment()) as process:
             wait_until(lambda: stored() > 20)
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=60)
-            assert process.returncode == 130
+            assert process.wait(60) == 130
+            assert process.stdout
+            said = process.stdout.read()
         before = stored()
         assert 20 < before < 400
         resume = re.search(r"pramana run --resume (\S+)", said)
@@ -138,15 +140,17 @@ def wait_until(holds: Any, seconds: float = 60) -> None:
 
 
 def stored() -> int:
+    store = open_store(home_store())
     try:
-        store = open_store(settings.database_url())
         return store.run("latest").stored
-    except Exception:  # noqa: BLE001 - not made yet
+    except NotFound:  # not made yet
         return 0
+    finally:
+        store.close()
 
 
 def assert_one_result_a_key(count: int) -> None:
-    store = open_store(settings.database_url())
+    store = open_store(home_store())
     keys = Counter(result.key for _, result in store.results(store.run("latest").id))
     store.close()
     assert len(keys) == count
@@ -193,6 +197,10 @@ asyncio.run(execute(store, store.run("latest"), Limits(int(sys.argv[2])), watch)
 """
 
 
+def has_grown(path: Path, beyond: int) -> bool:
+    return path.exists() and path.stat().st_size > beyond
+
+
 def test_killed_at_fifty_random_moments_nothing_counted_is_lost(tmp_path: Path) -> None:
     from pramana.bench import Sources, evaluate
     from pramana.load.selection import Selection
@@ -201,30 +209,27 @@ def test_killed_at_fifty_random_moments_nothing_counted_is_lost(tmp_path: Path) 
     suite = write_suite(tmp_path / "mine.jsonl", cases)
     counted, chance = tmp_path / "counted", random.Random(42)
     progressed = 0
-    with serving("--says", "Yes.", "--latency", "0.2") as url:
-        store = open_store(settings.database_url())
+    with serving("--says", "Yes.", "--latency", "0.06") as url:
+        store = open_store(home_store())
         evaluate(store, Sources.files([suite], Selection()), [f"{url}#any"], repeats=repeats)
         store.close()
         for number in range(kills):
             before = counted.stat().st_size if counted.exists() else 0
-            command = [sys.executable, "-c", CHILD, str(counted), "16"]
-            with subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
-            ) as process:
+            with programs.start(["-c", CHILD, str(counted), "16"], env=environment()) as process:
                 assert process.stdout is not None
                 if number % 5:  # each fifth at any moment, while it starts too
-                    assert process.stdout.readline() == b"begun\n"
+                    assert process.stdout.readline() == "begun\n"
+                if number % 5 > 2:  # and some surely between two commits, however slow the machine is
+                    wait_until(partial(has_grown, counted, before))
                 with pytest.raises(subprocess.TimeoutExpired):  # it is still at work when it is killed
-                    process.communicate(timeout=chance.uniform(0.1, 1.0))
+                    process.wait(chance.uniform(0.02, 0.3))
                 process.kill()
-                process.communicate()
-            progressed += counted.exists() and counted.stat().st_size > before
-        last = [sys.executable, "-c", CHILD, str(counted), "200"]
-        done = subprocess.run(last, stderr=subprocess.PIPE, env=environment(), timeout=120, check=False)
+            progressed += has_grown(counted, before)
+        done = programs.run(["-c", CHILD, str(counted), "200"], env=environment())
         assert done.returncode == 0, done.stderr
     assert progressed >= 10  # many were killed between two commits, not before the first
     assert_one_result_a_key(cases * repeats)
-    store = open_store(settings.database_url())
+    store = open_store(home_store())
     kept = {f"{result.key.case} {result.key.repeat}" for _, result in store.results(store.run("latest").id)}
     store.close()
     reported = counted.read_text(encoding="ascii").split("\n")[:-1]
@@ -294,9 +299,8 @@ def test_a_selection_carries_neither_the_tier_s_name_nor_its_hash() -> None:
 def test_a_run_that_another_process_works_on_is_not_resumed_twice(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 300)
     with serving("--says", "Yes.", "--latency", "0.1") as url:
-        command = [sys.executable, "-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--concurrency", "4"]
-        nowhere = subprocess.DEVNULL
-        with subprocess.Popen(command, stdout=nowhere, stderr=nowhere, env=environment()) as first:
+        command = ["-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--concurrency", "4"]
+        with programs.start(command, env=environment()) as first:
             wait_until(lambda: stored() > 8)
             second = pramana("run", "--resume", "latest", "--quiet")
             assert second.returncode == 3
@@ -338,7 +342,7 @@ def test_a_process_that_was_silent_too_long_leaves_the_run_to_the_one_that_took_
 
     monkeypatch.setattr(lease, "SECONDS", 0.2)
     suite = write_suite(tmp_path / "mine.jsonl", 500)
-    store, stop = open_store(settings.database_url()), Stop()
+    store, stop = open_store(home_store()), Stop()
     run = evaluate(store, Sources.files([suite], Selection()), ["fake:latency=0.05,fixed=Yes"])
 
     def sleep_through_it(_: object) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pramana import settings
 from pramana.jobs import AT_ONCE
 from pramana.store import open_store
 from pramana.store.runs import Store
 
 from ..show.api.served import Client, Program, program
 from ..show.api.test_events import listening
+from ..stores import home_store
 
 RUNS = 20
 
@@ -57,7 +57,7 @@ def test_a_server_killed_during_twenty_runs_loses_and_doubles_nothing(
     """Four at a time; each is under way when its server is killed, the next one goes on, and every run ends whole."""
     if engine == "postgresql":
         monkeypatch.setenv("PRAMANA_DATABASE_URL", request.getfixturevalue("postgres_url"))
-    store = open_store(settings.database_url())
+    store = open_store(home_store())
     made: list[str] = []
     while len(made) < RUNS:
         with program() as server:
@@ -78,7 +78,7 @@ def test_a_server_killed_during_twenty_runs_loses_and_doubles_nothing(
 
 def test_a_run_that_kills_its_server_is_stopped_after_three() -> None:
     """Whatever ends the process while the run is under way: here a kill, as the system does when memory is short."""
-    store = open_store(settings.database_url())
+    store = open_store(home_store())
     run_id = ""
     for attempt in (1, 2, 3):
         with program() as server:
@@ -94,7 +94,7 @@ def test_a_run_that_kills_its_server_is_stopped_after_three() -> None:
 
 
 def test_a_server_that_is_told_to_end_hands_its_runs_on() -> None:
-    store = open_store(settings.database_url())
+    store = open_store(home_store())
     with program() as server:
         run_id = start(server.client, "fake:latency=0.3", limits={"concurrency": 1})
         until(lambda: store.run(run_id).stored)

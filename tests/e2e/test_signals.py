@@ -14,6 +14,7 @@ from pramana.bench import INTERRUPTED
 from pramana.run.stop import Stop
 from pramana.show.progress import IMPATIENT_S, Interruptible
 
+from .. import programs
 from .test_run import data, environment, pramana, serving, stored, wait_until, write_suite
 
 HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)
@@ -27,24 +28,15 @@ def _hangups_are_heard() -> Iterator[None]:
     signal.signal(HANGUP, before)
 
 
-def told(
-    suite: Path, url: str, tell: Callable[["subprocess.Popen[str]"], None], *, before: Callable[[], None] | None = None
-) -> tuple[int, str]:
+def told(suite: Path, url: str, tell: Callable[[programs.Process], None]) -> tuple[int, str]:
     """Start a run, tell it something when it is under way; return its exit code and what it said."""
-    command = [sys.executable, "-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--concurrency", "4"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command,
-        stdout=pipe,
-        stderr=pipe,
-        text=True,
-        env=environment(),
-        preexec_fn=before,  # noqa: PLW1509 - no threads yet
-    ) as process:
+    command = ["-m", "pramana", "run", str(suite), "--model", f"{url}#any", "--concurrency", "4"]
+    with programs.start(command, env=environment()) as process:
         wait_until(lambda: stored() > 4)
         tell(process)
-        _, said = process.communicate(timeout=60)
-    return process.returncode, said
+        code = process.wait(60)
+        assert process.stdout
+        return code, process.stdout.read()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, HANGUP])
@@ -67,11 +59,11 @@ def test_two_signals_end_at_once_and_leave_a_run_that_can_go_on(
 ) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 40)
 
-    def tell(process: "subprocess.Popen[str]") -> None:
+    def tell(process: programs.Process) -> None:
         for number in several:
             process.send_signal(number)
 
-    with serving("--says", "Yes.", "--latency", "1") as url:
+    with serving("--says", "Yes.", "--latency", "0.5") as url:
         code, said = told(suite, url, tell)
         assert code == 130
         assert "Traceback" not in said
@@ -86,19 +78,11 @@ def test_two_signals_end_at_once_and_leave_a_run_that_can_go_on(
 
 def test_who_ignores_the_hangup_is_not_stopped_by_it(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 20)
+    signal.signal(HANGUP, signal.SIG_IGN)  # which a child inherits, as under nohup
     with serving("--says", "Yes.", "--latency", "0.1") as url:
-        code, _ = told(
-            suite,
-            url,
-            lambda process: process.send_signal(HANGUP),
-            before=lambda: void(signal.signal(HANGUP, signal.SIG_IGN)),
-        )
+        code, _ = told(suite, url, lambda process: process.send_signal(HANGUP))
     assert code == 0
     assert stored() == 20
-
-
-def void(_: object) -> None:
-    """Take a value that nobody wants."""
 
 
 def test_the_second_signal_interrupts_and_those_right_after_it_mean_the_same() -> None:

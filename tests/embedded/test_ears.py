@@ -73,7 +73,8 @@ def test_a_clip_beyond_the_window_is_heard_to_its_end(whisper: Ears) -> None:
     heard = whisper.transcribe(spoken)
     found = errors(" ".join(story), heard, "en")
     assert found.count < 0.15 * found.reference_words
-    assert heard.rstrip(".").endswith("story")
+    last = story[-1].split()
+    assert errors(story[-1], " ".join(heard.split()[-len(last) :]), "en").count < len(last) / 2
 
 
 def test_long_clips_are_cut_where_they_are_quiet() -> None:

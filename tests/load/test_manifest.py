@@ -2,9 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +12,8 @@ from pramana import settings
 from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound, Problem
 from pramana.hash import hash_suite
 from pramana.load.manifest import BUILT_IN, check_upload, find_version, open_version, publish, verify, versions
+
+from .. import programs
 
 
 def line(number: int, text: str = "Say hello.") -> str:
@@ -159,13 +158,11 @@ def test_killed_while_publishing_leaves_no_version(tmp_path: Path) -> None:
     big = tmp_path / "big.jsonl"
     big.write_text("\n".join(line(number) for number in range(60_000)), encoding="utf-8")
     home = settings.home()
-    command = [sys.executable, "-m", "pramana", "suite", "publish", str(big), "--version", "v9"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    while not list(home.glob("suites/.v9-*/big.jsonl")):
-        assert process.poll() is None
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    with programs.start(["-m", "pramana", "suite", "publish", str(big), "--version", "v9"]) as process:
+        while not list(home.glob("suites/.v9-*/big.jsonl")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
     assert [each.manifest.version for each in versions()] == ["v1.0"]
     assert publish([big], "v9").manifest.tiers["big"].test_count == 60_000
 

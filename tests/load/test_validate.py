@@ -177,7 +177,7 @@ def test_a_recording_is_found_from_wherever_the_run_goes_on(tmp_path: Path, monk
 
 def test_the_built_in_scenarios_have_a_name() -> None:
     every = list(find_files(["library:"]))
-    assert len(every) == 21
+    assert len(every) == 22
     assert [path.name for path in find_files(["library:task-completion/booking", "library:task-completion"])] == [
         "booking.yaml", "ordering.yaml", "settings.yaml",
     ]  # fmt: skip

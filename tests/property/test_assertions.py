@@ -13,12 +13,14 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import assume, event, example, given, settings
+from hypothesis import assume, event, example, given
 from hypothesis import strategies as st
 
 from pramana.assertions import evaluate_assertion
 from pramana.errors import InvalidInput
 from pramana.model import Assertion, Check, Outcome
+
+from ..examples import examples
 
 # Letters whose folded form is longer, shorter in bytes, or shared with another letter.
 FOLDS = "aAsSßẞſkKKıİIiﬁﬀŉΐςσΣµμǅéÉ"
@@ -65,7 +67,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 @given(outputs_with_ideals(), st.booleans(), st.sampled_from(("contains", "contains_any", "contains_none")))
-@settings(max_examples=600)
+@examples(600)
 @example(drawn=("xßy", "S"), case_sensitive=False, name="contains")
 @example(drawn=("İstanbul", "i\u0307S"), case_sensitive=False, name="contains")
 def test_evidence_stands_where_it_says_and_is_no_longer_than_needed(
@@ -252,7 +254,7 @@ def json_texts(draw: st.DrawFn) -> str:
 
 
 @given(json_texts() | st.lists(st.sampled_from(SNIPPETS), max_size=6).map("".join))
-@settings(max_examples=2_000)
+@examples(2_000)
 @example("1e999x")
 @example("-Infinity\x00")
 @example('{"a": 1, "a": 2}')
@@ -346,7 +348,7 @@ valid_assertions = st.one_of(
 
 
 @given(valid_assertions, outputs | json_texts() | json_texts().map(lambda text: f"```json\n{text}\n```"))
-@settings(max_examples=1_000)
+@examples(1_000)
 def test_a_valid_assertion_never_raises(drawn: tuple[Assertion, str | list[str] | None], output: str) -> None:
     assertion, ideal = drawn
     check = evaluate_assertion(assertion, output, ideal)

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -20,6 +20,8 @@ from pramana.hash import SortedCases, case_digest, hash_result, hash_suite, reco
 from pramana.load.problems import Problems
 from pramana.load.suite import check_suite
 from pramana.model import Assertion, Case, Facets, Source, Turn
+
+from ..examples import examples
 
 DEFAULT, TINY, SMALL = SortedCases.BUDGET, 1, 1_200
 budgets = st.sampled_from((DEFAULT, TINY, SMALL))
@@ -246,7 +248,7 @@ def test_a_character_moved_over_a_border_changes_the_record(record: dict[str, An
 
 
 @given(records, records)
-@settings(max_examples=600)
+@examples(600)
 def test_two_records_have_one_digest_only_if_they_are_one(one: dict[str, Any], other: dict[str, Any]) -> None:
     same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
     assert (record_digest(**one) == record_digest(**other)) == same

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import event, example, given, settings
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from pramana.errors import Problem
 from pramana.load.problems import Problems
 from pramana.load.scenario import Located, parse_scenarios, read_scenarios
 from pramana.load.suite import SuiteFile, check_suite
+
+from ..examples import examples
 
 BOM = "\ufeff"
 
@@ -215,7 +217,7 @@ def test_any_text_gives_scenarios_or_positioned_problems(text: str) -> None:
 
 
 @given(scenario_documents())
-@settings(max_examples=1_200)
+@examples(1_200)
 def test_nearly_valid_yaml_gives_scenarios_or_positioned_problems(text: str) -> None:
     problems = Problems()
     located = parse_scenarios(text, problems)
@@ -236,7 +238,7 @@ def byte_documents(draw: st.DrawFn, documents: st.SearchStrategy[str]) -> bytes:
 
 
 @given(st.binary(max_size=200) | byte_documents(scenario_documents()) | byte_documents(any_text))
-@settings(max_examples=600)
+@examples(600)
 @example(b"a: b\rc\xff")
 @example(b"\xef\xbb\xbfa: b\n\xff")
 @example(b"\xff\xfea\x00")
@@ -389,7 +391,7 @@ def assert_suite_keeps_the_promise(path: Path, data: bytes) -> tuple[SuiteFile, 
 
 
 @given(data=st.binary(max_size=200) | any_text.map(lambda text: text.encode("utf-8", "surrogatepass")))
-@settings(max_examples=600)
+@examples(600)
 @example(data=b"")
 @example(data=b"\xef\xbb\xbf\n")
 @example(data=b"{}\r\n\xff")
@@ -399,7 +401,7 @@ def test_any_bytes_give_a_suite_or_positioned_problems(suite: Path, data: bytes)
 
 
 @given(data=byte_documents(suite_documents) | suite_documents.map(lambda text: text.encode("utf-8", "surrogatepass")))
-@settings(max_examples=600)
+@examples(600)
 @example(
     data=rb'{"id":"coding-1","category":"coding","input":"x","ideal":"\ud800","assertion":{"type":"regex"},'
     rb'"metadata":{"difficulty":"easy","tokens_est":1}}'

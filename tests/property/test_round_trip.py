@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -16,6 +16,8 @@ from pramana.errors import InvalidInput
 from pramana.load.problems import Problems
 from pramana.load.scenario import Scenario, parse_scenarios, write_scenarios
 from pramana.load.suite import TestCase
+
+from ..examples import examples
 
 TRICKY = (
     *(
@@ -138,7 +140,7 @@ def read_back(written: str) -> list[Scenario]:
 
 
 @given(st.lists(scenarios, min_size=1, max_size=3, unique_by=lambda each: each.id))
-@settings(max_examples=500)
+@examples(500)
 def test_scenarios_read_back_as_they_were(given_: list[Scenario]) -> None:
     written = write_scenarios(given_)
     assert read_back(written) == given_
@@ -146,7 +148,7 @@ def test_scenarios_read_back_as_they_were(given_: list[Scenario]) -> None:
 
 
 @given(texts)
-@settings(max_examples=1_000)
+@examples(1_000)
 @example("a\u2028b")
 @example("a\u2029")
 @example("\x85a")
@@ -216,7 +218,7 @@ test_case_objects = st.fixed_dictionaries(
 
 
 @given(test_case_objects, st.booleans())
-@settings(max_examples=500)
+@examples(500)
 def test_test_cases_read_back_as_they_were(value: dict[str, Any], ascii_only: bool) -> None:
     case = TestCase.model_validate(json.loads(json.dumps(value, ensure_ascii=ascii_only)))
     dumped = json.loads(json.dumps(case.model_dump(by_alias=True), ensure_ascii=ascii_only))

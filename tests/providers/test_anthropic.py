@@ -31,6 +31,7 @@ from pramana.providers.loopback import Answer, Fault, Got, Loopback, Wire
 from pramana.providers.loopback.anthropic import FIELDS, AnthropicWire
 from pramana.providers.loopback.server import FaultKind, frame
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-ant-test-0123456789"
 TURNS = (
     Turn("system", "Be brief."),
@@ -240,8 +241,8 @@ def test_a_streamed_reply() -> None:
     reply = asked(pace_s=0.01)
     assert (reply.text, reply.finish_reason, reply.served_model) == ("It is so.", "end_turn", "claude-opus-4-6")
     assert reply.usage == Usage(11, 3, 0)
-    assert reply.first_token_s is not None
-    assert 0 < reply.first_token_s < reply.total_s
+    waits = len(reply.response()) - 1
+    assert (reply.first_token_s, reply.total_s) == pytest.approx((0.03, waits * 0.01), abs=1e-4)
     assert [event["type"] for event in reply.response()][:3] == ["message_start", "content_block_start", "ping"]
     assert reply.dropped == ()
 

@@ -38,6 +38,9 @@ from pramana.providers.names import resolve
 from pramana.providers.voice import Dial
 from pramana.run.call import Conversation, Held, Patience
 
+from ..virtual_time import real_time, virtual_time
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 ASKED = "When do you open?"
 LONG = "It takes a while to tell when all of us open."
 HISTORY = (Turn("user", "Hello."), Turn("assistant", "Good day."))
@@ -115,7 +118,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scenes() -> dict[str, Scene]:
-    """Hold every call of this file at once: each lasts real seconds."""
+    """Hold every call of this file, at once, for many tests each."""
     found = {
         "two lines": Scene([said(), said("And close?")]),
         "talked into": Scene(  # in one breath: where there is a pause, it is talked into twice
@@ -133,7 +136,8 @@ def scenes() -> dict[str, Scene]:
         async with asyncio.timeout(30):
             await asyncio.gather(*(each.play() for each in found.values()))
 
-    asyncio.run(play())
+    with virtual_time():
+        asyncio.run(play())
     return found
 
 
@@ -349,6 +353,7 @@ def test_who_gives_up_waiting_keeps_nobody_waiting() -> None:
     assert busy.began == ["patient", "last"]
 
 
+@real_time()
 def test_two_event_loops_of_one_process_share_the_machine() -> None:
     machine, busy = Machine(), Busy()
     both = [

@@ -23,6 +23,7 @@ from pramana.providers.loopback.openai import OpenAIWire
 from pramana.providers.openai import OpenAI
 from pramana.providers.responses import Responses
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-test-0123456789"
 T = TypeVar("T")
 

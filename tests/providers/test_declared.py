@@ -23,6 +23,7 @@ from pramana.providers.voice import Dial, Event, Format, Message
 from . import callers
 from .callers import QUICK
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-test-0123456789abcdef"
 T = typing.TypeVar("T")
 SOUND: dict[str, Any] = {"match": {"type": "sound"}, "event": ["agent_audio"], "audio": "data"}

@@ -15,6 +15,9 @@ from pramana.providers.fake_voice import FAULTS, FakeVoice, parse
 from pramana.providers.names import Accounts, is_called, open_provider, resolve
 from pramana.providers.voice import FRAME_S, Dial, Event
 
+from ..virtual_time import virtual_time
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 SPEECH = (9000 * np.sin(np.arange(320) / 8)).astype("<i2").tobytes()
 SILENCE = bytes(640)
 
@@ -63,12 +66,13 @@ async def turn(channel: Any) -> list[Event]:
 
 @pytest.fixture(scope="module")
 def heard() -> dict[str, list[list[Event]]]:
-    """Hold all conversations at once: each lasts real seconds."""
+    """Hold all conversations at once, for all tests of this file."""
 
     async def main() -> list[list[list[Event]]]:
         return await asyncio.gather(*(conversation(*each) for each in SCENES.values()))
 
-    return dict(zip(SCENES, asyncio.run(main()), strict=True))
+    with virtual_time():
+        return dict(zip(SCENES, asyncio.run(main()), strict=True))
 
 
 def kinds(events: list[Event]) -> list[str]:

@@ -44,7 +44,10 @@ MODEL = "gemini-2.5-pro"
 TOKEN = "b25l"
 T = typing.TypeVar("T")
 # The referee's own business with the HTTP library beneath it.
-pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
+    pytest.mark.usefixtures("virtual_time"),
+]
 
 
 def serve(use: Callable[[Loopback], Awaitable[T]], wire: Wire | None = None, **given: Any) -> T:
@@ -249,11 +252,10 @@ def test_a_hop_that_leads_nowhere_ends_the_answer() -> None:
 
 
 def test_a_streamed_reply() -> None:
-    reply = asked(pace_s=0.01)
+    reply = asked(latency_s=0.1, pace_s=0.01)
     assert (reply.text, reply.finish_reason, reply.served_model) == ("It is so.", "STOP", MODEL)
     assert reply.usage == Usage(11, 3, 0)
-    assert reply.first_token_s is not None
-    assert 0 < reply.first_token_s < reply.total_s
+    assert (reply.first_token_s, reply.total_s) == pytest.approx((0.1, 0.13), abs=1e-4)
     assert len(reply.response()) == 4
     assert reply.dropped == ()
 

@@ -19,6 +19,7 @@ from pramana.errors import InvalidInput, NotFound, PramanaError, Unavailable
 from pramana.providers import guard
 from pramana.providers.guard import fetch, why_not_public
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 LIMIT = 1_000_000
 
 

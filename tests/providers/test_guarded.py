@@ -22,6 +22,7 @@ from pramana.providers.voice import Dial
 
 from .callers import QUICK
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 T = TypeVar("T")
 REQUEST = Request("m", (Turn("user", "Say it."),), {})
 

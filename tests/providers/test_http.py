@@ -27,6 +27,7 @@ from pramana.providers.events import Events
 from pramana.providers.http import REPLY_LIMIT, Account, Http
 from pramana.providers.reading import Reading
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-secret-0123456789"
 
 

@@ -20,6 +20,7 @@ from pramana.providers.loopback.openai import OpenAIWire
 from pramana.providers.openai import OpenAI
 from pramana.providers.responses import Responses
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-secret/0123456789"
 HALVES = (KEY[:7], KEY[7:])
 Make = Callable[[Account], Provider]

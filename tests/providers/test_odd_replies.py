@@ -20,6 +20,7 @@ from pramana.providers.openai import OpenAI
 from pramana.providers.prices import Prices
 from pramana.providers.responses import Responses
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 ODD: tuple[Any, ...] = ({"a": 1}, ["a"], 5, -5, 2**63, 10**400, 1.5e308, True, "", "\ud800\x00", None)
 REQUEST = Request("m", (Turn("user", "Is it so?"),))
 WHOLE = Request("m", (Turn("user", "Is it so?"),), {"stream": False})

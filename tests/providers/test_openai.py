@@ -34,6 +34,9 @@ from pramana.providers.loopback.server import FaultKind
 from pramana.providers.openai import OpenAI
 from pramana.providers.responses import Responses
 
+from ..virtual_time import real_time
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-test-0123456789"
 TURNS = (
     Turn("system", "Be brief."),
@@ -193,22 +196,20 @@ def test_a_streamed_reply() -> None:
     assert (reply.text, reply.finish_reason, reply.served_model) == ("It is so.", "stop", "gpt-5")
     assert reply.fingerprint == "fp_loopback"
     assert reply.usage == Usage(13, 3, 0)
-    assert reply.first_token_s is not None
-    assert 0 < reply.first_token_s < reply.total_s
+    assert (reply.first_token_s, reply.total_s) == pytest.approx((0.01, 0.05), abs=1e-4)
     assert [len(event["choices"]) for event in reply.response()] == [1, 1, 1, 1, 1, 0]
 
 
 def test_the_first_token_is_the_first_text_and_not_the_first_event() -> None:
     reply = asked(pace_s=0.05)
-    assert reply.first_token_s is not None
-    assert reply.first_token_s >= 0.05  # the event before it says only who speaks
+    assert reply.first_token_s == pytest.approx(0.05, abs=1e-4)  # the event before it says only who speaks
 
 
 @BOTH
 def test_plain_json_in_answer_to_a_streaming_request(make: Make) -> None:
-    reply = asked(make=make, faults=[Fault("plain")])
+    reply = asked(make=make, faults=[Fault("plain")], latency_s=0.1)
     assert (reply.text, reply.first_token_s) == ("It is so.", None)
-    assert reply.total_s > 0
+    assert reply.total_s == pytest.approx(0.1, abs=1e-4)
     assert reply.usage == Usage(13, 3, 0)
     assert isinstance(reply.response(), dict)
 
@@ -509,10 +510,11 @@ def test_latency_passes_before_an_answer_and_the_busiest_moment_is_known() -> No
         return await use(server), server.count, server.busiest
 
     replies, count, busiest = serve(counted, latency_s=0.1)
-    assert all(reply.total_s >= 0.1 for reply in replies)
+    assert [reply.total_s for reply in replies] == [pytest.approx(0.1, abs=1e-4)] * 5
     assert (count, busiest) == (5, 5)
 
 
+@real_time()  # the server is another process
 def test_the_server_runs_as_a_program() -> None:
     async def use(url: str) -> tuple[str, Any, Any]:
         import aiohttp

@@ -17,6 +17,7 @@ from pramana.providers.loopback import Loopback
 from pramana.providers.loopback.openai import OpenAIWire
 from pramana.providers.names import Accounts, open_provider, resolve
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 PASSWORD = "hunter2"
 REQUEST = Request("m", (Turn("user", "Is it so?"),))
 ELSEWHERE = "http://models.example:8000/v1"

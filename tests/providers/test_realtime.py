@@ -5,7 +5,6 @@ import base64
 import json
 import subprocess
 import sys
-import time
 import typing
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from openai import AsyncOpenAI
 from openai.types.realtime import RealtimeClientEvent, RealtimeServerEvent
 from pydantic import TypeAdapter
 
+from pramana import clock
 from pramana.errors import (
     AuthenticationFailed,
     BrokenReply,
@@ -39,9 +39,11 @@ from pramana.providers.socket import SocketChannel
 from pramana.providers.voice import Dial, Event, Format, Heard, Message
 from pramana.run.call import Conversation, Held, Patience
 
+from ..virtual_time import real_time
 from . import callers
 from .callers import QUICK, events, frames, quick, sound, tone, turn
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-test-0123456789abcdef"
 MODEL = "gpt-realtime"
 DIAL = Dial(MODEL, "Be brief.", "en-GB", {"voice": "marin"})
@@ -543,11 +545,11 @@ def test_a_wrong_key_is_refused_and_never_shown() -> None:
 
 def test_a_server_that_never_gets_ready_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pramana.providers.socket.READY_S", 0.2)
-    began = time.monotonic()
+    began = clock.monotonic()
     error = refused(Script(hang="ready"))
     assert isinstance(error, Unavailable)
     assert "within 0.2 s" in str(error)
-    assert time.monotonic() - began < 2
+    assert clock.monotonic() - began < 2
 
 
 def test_a_server_that_never_answers_says_nothing() -> None:
@@ -773,6 +775,7 @@ def test_the_models_that_can_be_called_are_listed() -> None:
     assert serve(use) == ["gpt-realtime", "gpt-realtime-mini"]
 
 
+@real_time()  # the server is another process
 def test_the_server_runs_as_a_program_and_writes_its_log(tmp_path: Path) -> None:
     log = tmp_path / "turns.jsonl"
     command = [sys.executable, "-m", "pramana.providers.loopback", "realtime", "--first-byte", "0.05"]

@@ -12,6 +12,7 @@ from pramana.errors import InvalidInput, NotFound, PramanaError
 from pramana.providers import recordings
 from pramana.providers.recordings import prompt_audio
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 SOUND = b"RIFF and so on"
 SECRET = b"secret"
 

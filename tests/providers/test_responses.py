@@ -18,6 +18,7 @@ from pramana.providers.loopback.openai import OpenAIWire
 from pramana.providers.loopback.server import frame
 from pramana.providers.responses import Responses
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-test-0123456789"
 TURNS = (
     Turn("system", "Be brief."),
@@ -145,9 +146,9 @@ def test_a_streamed_reply() -> None:
     reply = serve(ask, pace_s=0.01)
     assert (reply.text, reply.finish_reason, reply.served_model) == ("It is so.", "completed", "gpt-5")
     assert reply.usage == Usage(13, 3, 0)
-    assert reply.first_token_s is not None
-    assert 0.03 <= reply.first_token_s < reply.total_s
-    assert [event["sequence_number"] for event in reply.response()] == list(range(len(reply.response())))
+    waits = len(reply.response()) - 1
+    assert (reply.first_token_s, reply.total_s) == pytest.approx((0.04, waits * 0.01), abs=1e-4)
+    assert [event["sequence_number"] for event in reply.response()] == list(range(waits + 1))
 
 
 def test_a_reply_cut_by_its_limit_says_so() -> None:

@@ -16,6 +16,9 @@ from pramana.providers.realtime import RealtimeWire
 from pramana.providers.socket import SocketChannel, connect
 from pramana.providers.voice import Dial, Event
 
+from ..virtual_time import real_time
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-secret-ABCDEFGHIJKLMNOP0123456789"
 Serve = Callable[[web.WebSocketResponse], Awaitable[None]]
 
@@ -60,8 +63,10 @@ async def drained(socket: web.WebSocketResponse) -> None:
 # ── Before the call stands ──
 
 
+@real_time()  # a server that never rests leaves virtual time no moment to move in
 def test_who_sends_messages_without_end_before_the_call_stands_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seam, "MOST_EARLY", 50)
+    monkeypatch.setattr(seam, "CLOSE_S", 0.1)  # it does not listen to a goodbye either
     sent = 0
 
     async def chatters(socket: web.WebSocketResponse) -> None:

@@ -24,6 +24,7 @@ from pramana.providers.speech import Recognition, Speech
 from pramana.providers.voice import Dial
 from pramana.run.call import Conversation, Patience
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-test-0123456789"
 T = typing.TypeVar("T")
 CLIP = (9000 * np.sin(np.arange(8000) / 10)).astype(np.int16)

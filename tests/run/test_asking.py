@@ -27,6 +27,7 @@ from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, Asking, Budget
 from pramana.run.limiter import Limiter
 from pramana.run.stop import Stop
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 TARGET = Target("fake:x", "fake", "x")
 REQUEST = Request("x", (Turn("user", "hi"),), {"temperature": 0, "seed": 42})
 

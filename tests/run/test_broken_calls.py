@@ -14,6 +14,7 @@ else:
     benchmark = module_from_spec(spec)
     spec.loader.exec_module(benchmark)
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 CALLS = 12
 
 

@@ -3,14 +3,13 @@
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pramana import audio
+from pramana import audio, clock
 from pramana.errors import BrokenReply, KeyInAnswer, Unavailable
 from pramana.model import Line, Outcome, Target, Utterance
 from pramana.providers.fake_voice import FakeVoice, parse
@@ -27,6 +26,7 @@ from pramana.run.playout import Playout
 from pramana.score.speech import as_check, measure_call
 from pramana.score.timing import CallTimes, measure
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 RATE = audio.CALLER_RATE
 PCM, PATIENT = Format(), Patience(answer_within_s=2)
 
@@ -54,7 +54,7 @@ class Scripted:
         self.is_closed = False
 
     async def send(self, frame: bytes) -> None:
-        self.sent.append((time.monotonic(), frame))
+        self.sent.append((clock.monotonic(), frame))
         sounding = audio.level_dbfs(audio.decode(self.uplink.codec, frame)) > -50
         self.quiet = 0 if sounding else self.quiet + 1
         self.spoke = self.spoke or sounding
@@ -64,7 +64,7 @@ class Scripted:
             self.act(self, self.turn)
 
     def tell(self, *events: Event) -> None:
-        self.events.put_nowait(Heard(time.monotonic(), events))
+        self.events.put_nowait(Heard(clock.monotonic(), events))
 
     def answer(self, seconds: float = 0.2, text: str = "yes", *, done: bool = True) -> None:
         sound = audio.encode(self.downlink.codec, tone(seconds, self.downlink.rate))
@@ -658,7 +658,7 @@ def test_times_that_were_taken_while_this_machine_was_late_are_said_to_be_unreli
     async def main(*, stalls: bool) -> Held:
         channel = await FakeVoice(**parse("latency=0.5,tone")).dial(Dial("x"))
         if stalls:
-            asyncio.get_running_loop().call_later(1.0, time.sleep, 0.3)
+            asyncio.get_running_loop().call_later(1.0, clock.sleep, 0.3)
         return await Conversation(channel, [said(0.5)], {"rate": 24000}, PATIENT).hold()
 
     late = asyncio.run(main(stalls=True))

@@ -3,15 +3,17 @@
 import asyncio
 import hashlib
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pramana import audio
+from pramana import audio, clock
+from pramana.embedded import ears
+from pramana.embedded.engines import EngineInfo
 from pramana.errors import AuthenticationFailed, KeyInAnswer, ProviderError, RateLimited, Rejected, Unavailable
 from pramana.model import Call, Line, Reply, Request, Speech, Target, Turn, Usage, Utterance
 from pramana.providers.fake_voice import FakeVoice, parse
@@ -23,6 +25,9 @@ from pramana.run.calling import CUT_OFF, MAY_GREET_S, Calling, Calls, Spoken
 from pramana.run.limiter import Limiter
 from pramana.run.stop import Stop
 
+from ..virtual_time import virtual_time
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 TONE = (9000 * np.sin(np.arange(4800) / 9)).astype(np.int16)
 BEFORE = (Turn("system", "Be brief."), Turn("user", "Hello."), Turn("assistant", "Good day."))
 
@@ -111,7 +116,7 @@ class Asked:
 
 @pytest.fixture(scope="module")
 def asked() -> dict[str, Asked]:
-    """Hold every call of this file at once: each lasts real seconds."""
+    """Hold the calls that many tests look at, at once."""
     hello, later = Line("hello"), Line("and then?")
     found = {
         "plain": Asked(Agent("fixed=Yes.")),
@@ -130,7 +135,7 @@ def asked() -> dict[str, Asked]:
         async with asyncio.timeout(30):
             await asyncio.gather(*(each.ask() for each in found.values()))
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, virtual_time():
         patch.setattr(call, "TRANSCRIPT_S", 0.1)  # nobody waits for words that will not come
         asyncio.run(ask())
     return found
@@ -206,6 +211,24 @@ def test_who_cannot_be_called_is_an_error_and_no_reply(asked: dict[str, Asked]) 
 
 
 # ── Whoever writes down fails ──
+
+
+def test_a_call_records_the_embedded_engines_of_its_agent_and_no_others() -> None:
+    smol = EngineInfo("xllamacpp", "1.0", "SmolLM2", "sha256:b179c952…", ("AVX2",), 1)
+    whisper = ears.engine_info()
+
+    def recorded(agent: Agent) -> str | None:
+        one = Asked(agent)
+        asyncio.run(one.ask())
+        return one.reply.fingerprint
+
+    cascade, other_mind, other_ears = Agent("words"), Agent("words"), Agent("words")
+    for agent, hears, thinks in ((cascade, True, smol), (other_mind, True, None), (other_ears, False, smol)):
+        vars(agent).update(ears=SimpleNamespace(embedded=hears), mind=SimpleNamespace(engine_info=thinks))
+    assert recorded(cascade) == f"{whisper} | {smol}"
+    assert recorded(other_mind) == str(whisper)
+    assert recorded(other_ears) == str(smol)
+    assert recorded(Agent("words")) is None
 
 
 def told(log: bytes, kind: str) -> list[dict[str, Any]]:
@@ -335,7 +358,7 @@ class Failing:
     async def dial(self, _dial: Dial) -> Any:
         self.dialled += 1
         for event in (Event("ready"), Event("agent_audio", audio=TONE.tobytes())):
-            self.events.put_nowait(Heard(time.monotonic(), (event,)))
+            self.events.put_nowait(Heard(clock.monotonic(), (event,)))
         return self
 
     async def send(self, _frame: bytes) -> None: ...
@@ -444,7 +467,7 @@ class Tells(Failing):
     async def dial(self, dial: Dial) -> Any:
         await super().dial(dial)
         said = (Event("agent_text", KEY[:20]), Event("agent_text", KEY[20:]), Event("turn_done"))
-        self.events.put_nowait(Heard(time.monotonic(), said))
+        self.events.put_nowait(Heard(clock.monotonic(), said))
         return self
 
 

@@ -11,6 +11,7 @@ from pramana.model import Case, Facets, Key, Reply, Result, Turn
 from pramana.run.engine import BUFFER, Feed, Pool, as_it_is, stream
 from pramana.run.stop import Stop
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 CASE = Case("coding-001", "test_case", (Turn("user", "hi"),), Facets("coding", "easy"))
 
 

@@ -1,13 +1,15 @@
 """The limiter: slow start, growth only when used, one cut for a burst, and everyone waits when told to."""
 
 import asyncio
-import time
 from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
+from pramana import clock
 from pramana.run.limiter import START, Limiter
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 
 class Clock:
@@ -83,15 +85,15 @@ def test_unused_room_does_not_grow() -> None:
 
 def test_a_burst_of_rate_limits_cuts_once_then_growth_is_slow() -> None:
     async def work() -> None:
-        clock = Clock()
-        limiter = Limiter(64, clock)
+        ours = Clock()
+        limiter = Limiter(64, ours)
         for _ in range(3):
             await full_round(limiter)
         assert limiter.limit == 64
         for _ in range(10):
             limiter.rate_limited(None)
         assert limiter.limit == 42
-        clock.now += 2
+        ours.now += 2
         limiter.rate_limited(None)
         assert limiter.limit == 28
         await full_round(limiter)
@@ -103,10 +105,10 @@ def test_a_burst_of_rate_limits_cuts_once_then_growth_is_slow() -> None:
 
 def test_it_never_falls_below_one() -> None:
     async def work() -> None:
-        clock = Clock()
-        limiter = Limiter(4, clock)
+        ours = Clock()
+        limiter = Limiter(4, ours)
         for _ in range(20):
-            clock.now += 5
+            ours.now += 5
             limiter.rate_limited(None)
         assert limiter.limit == 1
 
@@ -128,13 +130,13 @@ def test_trouble_pauses_growth_and_cuts_nothing() -> None:
 def test_retry_after_holds_everyone_back() -> None:
     async def work() -> None:
         limiter = Limiter(4)
-        start = time.monotonic()
+        start = clock.monotonic()
         limiter.rate_limited(0.2)
         waited = []
 
         async def one() -> None:
             async with limiter:
-                waited.append(time.monotonic() - start)
+                waited.append(clock.monotonic() - start)
 
         await asyncio.gather(*(one() for _ in range(6)))
         assert min(waited) >= 0.2

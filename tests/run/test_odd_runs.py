@@ -19,6 +19,7 @@ from pramana.run.cache import FileCache
 from pramana.store import open_store
 from pramana.store.runs import Store
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-secret/0123456789"
 ODD = 7
 """The number of the case that is answered oddly."""

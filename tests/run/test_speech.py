@@ -15,6 +15,7 @@ from pramana.model import Assertion, Case, Expected, Facets, Line, Source, Speec
 from pramana.run import speech
 from pramana.run.speech import NotSpoken, Speaker, conditions_under, script_of, why_not
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 TONE = (9000 * np.sin(np.arange(8000) / 9)).astype(np.int16)
 
 

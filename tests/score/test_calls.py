@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pramana import audio
+from pramana.embedded.ears import engine_info
 from pramana.model import Call, Case, Check, Facets, Outcome, Reply, Turn
 from pramana.score.calls import CallScoring
 
@@ -61,3 +62,28 @@ def test_no_reason_names_an_error_of_the_language(monkeypatch: pytest.MonkeyPatc
 
 def test_a_log_of_plain_events_is_measured() -> None:
     assert "could not be measured" not in checked(json.dumps(json.loads(GOOD)).encode() + b"\n").reason
+
+
+class Whispering(Deaf):
+    """Hears the same in anything."""
+
+    def covers(self, _language: str) -> bool:
+        return True
+
+    async def transcribe(self, _samples: Any, _language: str) -> str:
+        return "hello"
+
+
+@pytest.mark.parametrize("by_whisper", [True, False])
+def test_the_engine_of_the_embedded_ears_is_recorded_with_what_they_heard(by_whisper: bool) -> None:
+    tone = (9000 * np.sin(np.arange(24000) / 9)).astype(np.int16)
+    blobs = {"recording": audio.write_wav(np.stack((np.zeros_like(tone), tone), axis=1), 24000), "log": GOOD}
+    case = Case("a", "scenario", (Turn("user", "hello"),), Facets("task", "easy"))
+    scoring = CallScoring(blobs.__getitem__, Whispering(), by_whisper=by_whisper)
+    check = asyncio.run(scoring.score(case, Reply("", call=Call("recording", "log"))))
+    assert check.evidence["words"]["recorded"] == "hello"  # type: ignore[index]
+    assert check.evidence.get("engine") == (str(engine_info()) if by_whisper else None)
+
+
+def test_where_nothing_was_heard_no_engine_is_recorded() -> None:
+    assert "engine" not in checked(GOOD).evidence

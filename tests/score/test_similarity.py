@@ -142,6 +142,7 @@ def test_a_check_names_its_model_and_shows_its_evidence() -> None:
         "similarity": check.value,
         "threshold": 0.7,
         "embedder": "all-MiniLM-L6-v2",
+        "engine": str(minilm.engine_info()),
     }
     assert check.value is not None
     assert 0.8 < check.value < 1
@@ -346,7 +347,7 @@ def test_many_at_once_agree_with_one_at_a_time_and_leave_the_event_loop_free(
     threads = set()
     encode = similarity._encode
 
-    def watched(given: Sequence[str]) -> list[list[float]]:
+    def watched(given: Sequence[str]) -> Embedded:
         threads.add(threading.current_thread())
         return encode(given)
 

@@ -1,9 +1,11 @@
-"""The command line as a user meets it: real processes, their output and their exit codes."""
+"""The command line as a user meets it: what it prints and its exit codes; in processes, where one matters."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import click
@@ -13,7 +15,7 @@ from click.testing import CliRunner
 from pramana import settings
 from pramana.errors import NotFound, Problem
 from pramana.show import terminal
-from pramana.show.cli import COMMANDS
+from pramana.show.cli import COMMANDS, main
 from pramana.show.cli.run import run
 
 BAD_YAML = """\
@@ -36,6 +38,21 @@ CASE = {
 
 
 def pramana(*arguments: str | Path, columns: int = 80, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the program in this process, from its entry point to its exit code."""
+    command = ["pramana", *map(str, arguments)]
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", command)
+        for name, value in {"COLUMNS": str(columns), **environment}.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert isinstance(ended.value.code, int)
+    said, complained = (each.buffer.getvalue().decode() for each in (out, err))
+    return subprocess.CompletedProcess(command, ended.value.code, said, complained)
+
+
+def pramana_process(*arguments: str | Path, columns: int = 80, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pramana", *map(str, arguments)]
     env = {**os.environ, "COLUMNS": str(columns), **environment}  # noqa: TID251 - a child gets what we have
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=env, timeout=60, check=False)
@@ -71,7 +88,7 @@ def test_every_command_listed_has_help(name: str) -> None:
 
 
 def test_validate_speaks_like_a_compiler(bad: Path) -> None:
-    result = pramana("validate", bad)
+    result = pramana_process("validate", bad)
     assert result.returncode == 2
     assert result.stdout.splitlines() == [
         f"{bad}:3:5: scenarios[0].id: id must be lowercase alphanumeric with hyphens only",
@@ -119,7 +136,7 @@ def test_github_annotations_cannot_be_forged() -> None:
 def test_validate_what_is_built_in() -> None:
     result = pramana("validate")
     assert result.returncode == 0
-    assert result.stdout.startswith("valid: 24 files, ")
+    assert result.stdout.startswith("valid: 25 files, ")
     assert result.stdout.endswith("110 test cases: 0 errors, 0 warnings\n")
 
 
@@ -327,7 +344,7 @@ def test_what_belongs_to_the_plan_cannot_go_with_resume(tmp_path: Path) -> None:
 
 
 def test_an_error_as_json_is_json() -> None:
-    result = pramana("suite", "verify", "v9", "--json")
+    result = pramana_process("suite", "verify", "v9", "--json")
     assert result.returncode == 2
     assert json.loads(result.stdout)["code"] == "not_found"
 
@@ -367,7 +384,7 @@ def test_parameters_that_are_numbers_or_none_are_taken() -> None:
 
 def test_an_ascii_terminal_is_no_traceback(bad: Path) -> None:
     bad.write_text(BAD_YAML.replace("tpye", "日本"), encoding="utf-8")
-    result = pramana("validate", bad, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+    result = pramana_process("validate", bad, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
     assert result.returncode == 2
     assert result.stderr == ""
     assert f"{bad}:5:5: scenarios[0]." in result.stdout
@@ -437,4 +454,4 @@ def test_schema_prints_json_schema(name: str) -> None:
 
 
 def test_version() -> None:
-    assert pramana("--version").stdout.startswith("pramana 0.")
+    assert pramana_process("--version").stdout.startswith("pramana 0.")

@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +13,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pramana import settings
+from pramana import clock, settings
 from pramana.show import offers as command
 from pramana.show.cli import pramana
+
+from ..virtual_time import VirtualClock
 
 EXTENSION = Path(__file__).parents[1] / "extension"
 NAMES = ("OPENAI", "ANTHROPIC", "GOOGLE", "GEMINI", "COMPATIBLE")
@@ -92,13 +93,14 @@ def test_another_server_is_another_answer(port: int, monkeypatch: pytest.MonkeyP
 
 def test_what_was_said_holds_for_a_day(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPATIBLE_BASE_URL", f"http://127.0.0.1:{port}/v1")
-    with serving(port):
+    virtual = VirtualClock()
+    with clock.installed(virtual):
+        with serving(port):
+            assert offers()["compatible"]["models"]
+        virtual.advance(command.DAY_S - 1)
         assert offers()["compatible"]["models"]
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + command.DAY_S - 10)
-    assert offers()["compatible"]["models"]
-    monkeypatch.setattr(time, "time", lambda: now + command.DAY_S + 10)
-    assert offers()["compatible"]["problem"]
+        virtual.advance(1)
+        assert offers()["compatible"]["problem"]
 
 
 def test_a_provider_that_falls_over_is_a_problem_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,20 @@ def test_a_provider_that_asks_to_wait_is_named_as_the_reason(capsys: pytest.Capt
     ]
 
 
+def test_where_the_calls_are_is_said_as_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with Live(2, 0, clock=clock) as live:
+        for calls in ("ringing", "caller speaking", "caller speaking", "1 agent speaking, 1 scoring the call", ""):
+            clock.now += 5
+            live.update([], 0.0, unknown_cost=False, calls=calls)
+    assert capsys.readouterr().err.splitlines() == [
+        "0 of 2  ringing  0.0/s  time left unknown",
+        "0 of 2  caller speaking  0.0/s  time left unknown",
+        "0 of 2  1 agent speaking, 1 scoring the call  0.0/s  time left unknown",
+        "0 of 2  0.0/s  time left unknown",
+    ]
+
+
 def test_a_terminal_shows_the_same_as_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

@@ -16,6 +16,7 @@ from pramana.show.cli.runs import _write_whole
 from pramana.store import open_store
 from pramana.store.runs import Store
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
 SCENARIOS = """\
 version: "1.0"
 scenarios:

@@ -11,8 +11,10 @@ from typing import Any, Self
 import pytest
 from click.testing import CliRunner
 
+from pramana import clock
 from pramana.show.cli import pramana
 
+from ..virtual_time import VirtualClock
 from .api.served import Client, rows, serve
 
 
@@ -160,9 +162,12 @@ def test_a_token_is_shown_from_the_option_or_the_environment(tmp_path: Path) -> 
 
 def test_it_waits_as_the_server_asks_it_to() -> None:
     mine = run()
-    with Recorder(refused(429, **{"Retry-After": "1"}), taken()) as server:
+    virtual = VirtualClock()
+    with Recorder(refused(429, **{"Retry-After": "30"}), taken()) as server, clock.installed(virtual):
+        began = virtual.monotonic()
         code, said = invoke("submit", mine, "--to", server.url)
-        assert (code, "the server asks to wait 1 s" in said) == (0, True)
+        assert (code, "the server asks to wait 30 s" in said) == (0, True)
+        assert virtual.monotonic() - began == pytest.approx(30)
         assert server.bodies[0] == server.bodies[1]
     with Recorder(refused(429, **{"Retry-After": "86400"})) as server:
         code, found = submitted(mine, "--to", server.url, "--again")

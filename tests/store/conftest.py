@@ -4,22 +4,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from pramana.store import open_store
 from pramana.store.runs import Store
 
-settings.register_profile(  # the same examples on every machine, and no deadline that load could miss
-    "store", max_examples=60, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
-)
-settings.load_profile("store")
+from ..stores import postgres_store, sqlite_store
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Nothing is there yet: for what makes a store."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/a folder/pramana.sqlite3"
     return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A store that is empty."""
+    if request.param == "sqlite":
+        yield sqlite_store(tmp_path / "a folder" / "pramana.sqlite3")
+    else:
+        with postgres_store(request.getfixturevalue("postgres")) as lent:
+            yield lent
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pramana.store import lease
 from pramana.store.lease import is_gone, shown, this_process
 from pramana.store.runs import Store
 
+from .. import programs
 from .samples import case, plan
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process does not say when it began")
@@ -37,7 +38,7 @@ def never(taken: AlreadyRunning) -> None:
 
 
 def test_another_process_is_refused_until_it_is_killed(store: Store, url: str, run: str) -> None:
-    with subprocess.Popen([sys.executable, "-c", CLAIM, url, run], stdout=subprocess.PIPE, text=True) as other:
+    with programs.start(["-c", CLAIM, url, run]) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "mine\n"
 

@@ -20,6 +20,8 @@ from pramana.store import open_store
 from pramana.store.engine import Database, _postgresql, _sqlite
 from pramana.store.schema import HEAD, metadata
 
+from .. import programs
+
 
 @contextmanager
 def bare(url: str) -> Iterator[Connection]:
@@ -68,14 +70,14 @@ def described(connection: Connection) -> dict[str, Any]:
     return tables
 
 
-def test_an_upgraded_schema_equals_a_fresh_one(url: str) -> None:
-    with bare(url) as connection:
+def test_an_upgraded_schema_equals_a_fresh_one(empty_url: str) -> None:
+    with bare(empty_url) as connection:
         metadata.create_all(connection)
         fresh = described(connection)
         metadata.drop_all(connection)
         assert described(connection).keys() <= {"statements"}
-    open_store(url).close()
-    with bare(url) as connection:
+    open_store(empty_url).close()
+    with bare(empty_url) as connection:
         assert set(fresh) >= {"runs", "cases", "run_cases", "results", "checks", "scorings"}
         assert described(connection) == fresh
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
@@ -87,30 +89,38 @@ def test_the_newest_step_is_the_one_the_program_expects() -> None:
     assert script.get_heads() == [HEAD]
 
 
-def test_opening_again_changes_nothing_and_needs_no_alembic(url: str) -> None:
-    open_store(url).close()
+def test_opening_again_changes_nothing_and_needs_no_alembic(empty_url: str) -> None:
+    open_store(empty_url).close()
     code = "import sys; from pramana.store import open_store; open_store(sys.argv[1]).close(); sys.exit('alembic' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code, url], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code, empty_url], check=False).returncode == 0
 
 
-def test_a_store_of_a_newer_program_is_left_alone(url: str) -> None:
-    open_store(url).close()
-    with bare(url) as connection:
+def test_a_store_of_a_newer_program_is_left_alone(empty_url: str) -> None:
+    open_store(empty_url).close()
+    with bare(empty_url) as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(StoreFailed, match="written by a newer Pramana"):
-        open_store(url)
+        open_store(empty_url)
 
 
-def test_many_processes_may_open_a_new_store_at_once(url: str) -> None:
-    code = "import sys; from pramana.store import open_store; sys.stdin.readline(); open_store(sys.argv[1]).close()"
-    command = [sys.executable, "-W", "error", "-c", code, url]
-    opening = [subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(5)]
+OPEN_WHEN_TOLD = """
+import os, sys, time, warnings
+from pramana.store import open_store
+warnings.simplefilter("error")
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.001)
+open_store(sys.argv[1]).close()
+"""
+
+
+def test_many_processes_may_open_a_new_store_at_once(empty_url: str, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    opening = [programs.start(["-c", OPEN_WHEN_TOLD, empty_url, str(go)]) for _ in range(5)]
+    go.touch()
     for process in opening:
-        assert process.stdin
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    for process in opening:
-        assert process.communicate()[1] == ""
-        assert process.returncode == 0
-    with bare(url) as connection:
+        assert process.wait(60) == 0
+        assert process.stdout
+        assert process.stdout.read() == ""
+        process.stdout.close()
+    with bare(empty_url) as connection:
         assert connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all() == [HEAD]

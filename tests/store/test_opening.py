@@ -1,8 +1,6 @@
 """Opening a store: the file is where its name says, and whatever is in the way is named with what to do."""
 
 import os
-import subprocess
-import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +14,7 @@ from pramana.store import open_store
 from pramana.store.runs import Store
 from pramana.store.schema import runs
 
+from .. import programs
 from .samples import case, plan
 
 
@@ -96,9 +95,8 @@ def test_a_store_that_may_only_be_read_is_named_with_what_to_do() -> None:
         path.chmod(0o444)
         Path(folder).chmod(0o555)
         try:
-            done = subprocess.run(
-                [sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True, check=True
-            )
+            done = programs.run(["-c", READ_ONLY, str(path)])
+            done.check_returncode()
         finally:
             Path(folder).chmod(0o755)
     assert f"; the store is {path}; this file and its folder must be writable" in done.stdout

@@ -4,13 +4,12 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 from pramana.store import open_store
 
+from .. import programs
 from .samples import plan, some_cases
 
 WRITE = """
@@ -36,9 +35,13 @@ asyncio.run(main())
 """
 
 
-def start(url: str, run_id: str, output: Path) -> subprocess.Popen[bytes]:
-    with output.open("wb") as file:
-        return subprocess.Popen([sys.executable, "-c", WRITE, url, run_id], stdout=file, stderr=subprocess.PIPE)
+def start(url: str, run_id: str, output: Path) -> programs.Process:
+    with output.open("wb") as file, errors_of(output).open("wb") as errors:
+        return programs.start(["-c", WRITE, url, run_id], stdout=file, stderr=errors)
+
+
+def errors_of(output: Path) -> Path:
+    return output.with_name(f"{output.name}.errors")
 
 
 def test_three_processes_write_one_file_at_once(tmp_path: Path) -> None:
@@ -52,9 +55,9 @@ def test_three_processes_write_one_file_at_once(tmp_path: Path) -> None:
         store.create_run(plan(), some_cases(20))
         assert all(store.run(run_id).stored >= 0 for run_id in ids)
         time.sleep(0.01)
-    for process in writing:
-        assert process.communicate()[1].decode() == ""
-        assert process.returncode == 0
+    for process, output in zip(writing, outputs, strict=True):
+        assert process.wait() == 0
+        assert errors_of(output).read_text() == ""
     for run_id, output in zip(ids, outputs, strict=True):
         there = [result.key.case for _, result in store.results(run_id)]
         assert len(set(there)) == len(there) == store.run(run_id).stored == 2000
@@ -77,12 +80,11 @@ def test_what_was_reported_survives_sigkill(tmp_path: Path) -> None:
         if number % 4:  # the fourth is killed at any moment, while it starts or opens the file
             while process.poll() is None and not output.stat().st_size:
                 time.sleep(0.002)
-        time.sleep(moments.uniform(0, 0.12 if number % 4 else 0.6))
+        time.sleep(moments.uniform(0, 0.12))
         if process.poll() is None and number < 12:
             os.kill(process.pid, signal.SIGKILL)
             killed += 1
-        error = process.communicate()[1].decode()
-        assert process.returncode in (0, -signal.SIGKILL), error
+        assert process.wait() in (0, -signal.SIGKILL), errors_of(output).read_text()
         lines = output.read_text().splitlines(keepends=True)
         reported |= {line.strip() for line in lines if line.endswith("\n")}
 

@@ -17,9 +17,11 @@ from heapq import merge
 from typing import Any, Literal
 
 from pramana.analyse.calls import CallTally, Voice
+from pramana.analyse.engines import engines_in, lines_of
 from pramana.analyse.intervals import Interval, percentile, wilson
 from pramana.analyse.judges import Judges, Verdicts, as_typed
 from pramana.analyse.pairing import SCORED
+from pramana.embedded.engines import EngineInfo
 from pramana.model import Case, Check, Outcome, Result
 
 Dimension = Literal["category", "difficulty", "tag", "language", "check", "model", "variant"]
@@ -32,6 +34,8 @@ NAMED_CASES = 10
 MAX_REASON_LENGTH = 300
 MAX_FAILURES = 50
 """Failed results that are kept with their reasons; an export has them all."""
+MOST_ENGINES = 20
+"""Descriptions of engines that are kept: a run has one or two."""
 OTHER_REASONS = "other reasons"
 OTHER_SCORINGS = "other_scorings"
 """Where a check's evidence has the money and the tokens of its result's other checks: older ones, and unseen ones."""
@@ -181,6 +185,8 @@ class Summary:
     """The first that failed, as they came."""
     voice: Voice | None = None
     """Where something was spoken: how long it took, what was heard, what was lost."""
+    engines: tuple[EngineInfo, ...] = ()
+    """Of embedded models: what computed them, and on which processor features."""
 
     @property
     def judge_names(self) -> list[str]:
@@ -227,6 +233,7 @@ class Summary:
             ],
             "cached": self.cached,
             "not_reproducible": list(self.not_reproducible),
+            "engines": [each.as_data() for each in self.engines],
             **({} if self.voice is None else {"voice": self.voice.as_data()}),
         }
 
@@ -358,6 +365,7 @@ class Tally:
         self._undecided: dict[str, dict[Outcome, _Naming]] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._cached = 0
+        self._engines: set[str] = set()
         self._calls = CallTally() if spoken else None
 
     def add(self, case: Case, result: Result) -> None:
@@ -365,6 +373,8 @@ class Tally:
         outcome = result.outcome
         if self._calls:
             self._calls.add(result)
+        if len(self._engines) < MOST_ENGINES:
+            self._engines.update(lines_of(result))
         place, facets, by = _PLACE[outcome], case.facets, self._by
         self._overall[place] += 1
         _count(by["category"], facets.category, place)
@@ -465,6 +475,7 @@ class Tally:
             judged_by=self._judges.judged(),
             failures=tuple(self._failures),
             voice=self._calls.voice() if self._calls else None,
+            engines=engines_in(self._engines),
         )
 
 

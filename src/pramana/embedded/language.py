@@ -1,19 +1,21 @@
 """SmolLM2-135M in this process, by llama.cpp: a conversation goes in, a reply comes out. No key, no network.
 
-One engine a process, loaded on first use, answering one conversation at a time: the same conversation and parameters
-then give the same text in any order, process and number of threads. It always has a system message, since without one
-this model answers wildly; a reply ends after 256 tokens. Nothing is written to the terminal. A weak model, good as a
-subject that fails visibly: never a judge.
+One engine a process, loaded on first use, answering one conversation at a time: on one machine the same conversation
+and parameters then give the same text in any order and process. Other processors round differently, so every reply
+records what it was computed with. It always has a system message, since without one this model answers wildly; a reply
+ends after 256 tokens, or earlier where the caller says that it is enough. Nothing is written to the terminal. A weak
+model, good as a subject that fails visibly: never a judge.
 """
 
 import secrets
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from pramana import clock
 from pramana.embedded import weights
+from pramana.embedded.engines import EngineInfo, llama_features
 from pramana.errors import BrokenReply, EngineMissing, Rejected, Unavailable
 from pramana.model import Reply, Turn, Usage, raw_json
 
@@ -26,6 +28,9 @@ REPLY_CAP = 256
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LENGTHS = ("max_tokens", "max_completion_tokens", "n_predict")
 _OURS = ("messages", "model", "stream", "stream_options")
+Enough = Callable[[str, float], str | None]
+"""Given a reply so far and the seconds since its first token, returns the reason to end it there (`repetition`,
+`time`), or None to go on."""
 
 
 class Engine:
@@ -35,34 +40,46 @@ class Engine:
         self.threads = threads
         self._queue = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pramana-language")
         self._server: Any = None
-        self.runtime = ""
-        """`xllamacpp 2026.10.11549`, once loaded."""
+        self.info: EngineInfo | None = None
+        """What it computes with, once loaded."""
 
     def submit(
-        self, turns: Sequence[Turn], parameters: Mapping[str, Any], is_cancelled: Callable[[], bool]
+        self,
+        turns: Sequence[Turn],
+        parameters: Mapping[str, Any],
+        is_cancelled: Callable[[], bool],
+        enough: Enough | None = None,
     ) -> "Future[Reply]":
         """Ask for a reply; conversations are answered in the order they came.
 
-        A reply under way ends early, as `BrokenReply`, once `is_cancelled` says so. Times are those of this
-        conversation alone: neither loading nor waiting for others counts.
+        A reply under way ends early, as `BrokenReply`, once `is_cancelled` says so; with what there is, and the reason
+        as its finish reason, once `enough` returns one. Times are those of this conversation alone: neither loading nor
+        waiting for others counts.
         """
-        return self._queue.submit(self._reply, turns, parameters, is_cancelled)
+        return self._queue.submit(self._reply, turns, parameters, is_cancelled, enough)
 
     def prepare(self) -> "Future[Any]":
         """Load the model before anyone asks."""
         return self._queue.submit(self._loaded)
 
-    def _reply(self, turns: Sequence[Turn], parameters: Mapping[str, Any], is_cancelled: Callable[[], bool]) -> Reply:
+    def _reply(
+        self,
+        turns: Sequence[Turn],
+        parameters: Mapping[str, Any],
+        is_cancelled: Callable[[], bool],
+        enough: Enough | None,
+    ) -> Reply:
         if is_cancelled():
             raise BrokenReply("cancelled before it was answered")
         body = _body(turns, parameters)
         server = self._loaded()
-        heard = _Stream(is_cancelled)
+        heard = _Stream(is_cancelled, enough)
         try:
             server.handle_chat_completions(body, heard)
         except (RuntimeError, TypeError, ValueError) as error:
             raise Rejected(f"{NAME} cannot take this conversation: {error}") from None
-        return heard.reply(self.runtime)
+        assert self.info is not None  # noqa: S101 - it is loaded
+        return heard.reply(self.info)
 
     def _loaded(self) -> Any:
         if self._server is not None:
@@ -72,9 +89,12 @@ class Engine:
         try:
             import xllamacpp  # type: ignore[import-untyped]
         except ImportError as error:
-            raise EngineMissing(
-                f"the embedded model needs its runtime ({error}): pip install 'pramana[local]'"
-            ) from error
+            what_to_do = (
+                "apt-get install libgomp1, or what your system calls GNU OpenMP"
+                if "libgomp" in str(error)
+                else "pip install 'pramana[local]'"
+            )
+            raise EngineMissing(f"the embedded model needs its runtime ({error}): {what_to_do}") from error
         given = xllamacpp.CommonParams()
         given.model.path = str(folder / _FILE)
         given.model_alias = {NAME}  # else the path on this machine stands in every reply
@@ -92,7 +112,14 @@ class Engine:
             self._server = xllamacpp.Server(given)
         except RuntimeError as error:
             raise Unavailable(f"{NAME} could not be loaded from {folder}: {error}") from error
-        self.runtime = f"xllamacpp {xllamacpp.__version__}"
+        self.info = EngineInfo(
+            "xllamacpp",
+            xllamacpp.__version__,
+            _FILE.removesuffix(".gguf").replace(".", " "),
+            f"sha256:{weights.pinned(WEIGHTS).files[_FILE].sha256[:8]}…",
+            llama_features(xllamacpp.get_system_info()),
+            self.threads,
+        )
         return self._server
 
 
@@ -142,9 +169,9 @@ def _body(turns: Sequence[Turn], parameters: Mapping[str, Any]) -> dict[str, Any
 class _Stream:
     """Hears the events of one reply; called by the runtime, which swallows exceptions: none leaves from here."""
 
-    def __init__(self, is_cancelled: Callable[[], bool]) -> None:
-        self._is_cancelled = is_cancelled
-        self._began = time.perf_counter()
+    def __init__(self, is_cancelled: Callable[[], bool], enough: Enough | None) -> None:
+        self._is_cancelled, self._enough = is_cancelled, enough
+        self._began = clock.monotonic()
         self._first: float | None = None
         self._parts: list[str] = []
         self._finish: str | None = None
@@ -156,14 +183,19 @@ class _Stream:
         self._last = event
         for choice in event.get("choices", ()):
             if part := choice["delta"].get("content"):
-                self._first = self._first or time.perf_counter()
+                self._first = self._first or clock.monotonic()
                 self._parts.append(part)
             self._finish = choice.get("finish_reason") or self._finish
         self._cancelled = self._is_cancelled()
-        return self._cancelled
+        if self._cancelled:
+            return True
+        if self._enough and self._first and not self._finish:
+            self._finish = self._enough("".join(self._parts), clock.monotonic() - self._first)
+            return self._finish is not None
+        return False
 
-    def reply(self, runtime: str) -> Reply:
-        ended = time.perf_counter()
+    def reply(self, engine: EngineInfo) -> Reply:
+        ended = clock.monotonic()
         if error := self._last.get("error"):
             raise _refused(error)
         if self._cancelled:
@@ -176,9 +208,9 @@ class _Stream:
         text = "".join(self._parts)
         return Reply(
             text,
-            Usage(usage.get("prompt_tokens"), usage.get("completion_tokens"), 0),
+            Usage(usage.get("prompt_tokens"), usage.get("completion_tokens", len(self._parts) or None), 0),
             served_model=NAME,
-            fingerprint=f"{runtime}; {_FILE.removesuffix('.gguf').replace('.', ' ')} sha256:{sha256[:8]}…",
+            fingerprint=str(engine),
             finish_reason=self._finish,
             first_token_s=None if self._first is None else self._first - self._began,
             total_s=ended - self._began,
@@ -188,7 +220,9 @@ class _Stream:
                     "choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": self._finish}],
                     "usage": usage,
                     "timings": self._last.get("timings"),
-                    "runtime": runtime,
+                    "runtime": f"{engine.name} {engine.version}",
+                    "processor": list(engine.processor),
+                    "threads": engine.threads,
                     "weights": {"package": f"{pinned.project} {pinned.version}", "file": _FILE, "sha256": sha256},
                 }
             ),

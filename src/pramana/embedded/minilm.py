@@ -18,6 +18,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana.embedded import weights
+from pramana.embedded.engines import EngineInfo, processor_features, version_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,6 +34,13 @@ MAX_PIECES = 256
 _LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
 _LONGEST_WORD = 100
 _BATCH = 32
+
+
+@lru_cache(maxsize=1)
+def engine_info() -> EngineInfo:
+    """Return what texts are embedded with; nothing is loaded."""
+    sha256 = weights.pinned(WEIGHTS).files["model/model.safetensors"].sha256
+    return EngineInfo("numpy", version_of("numpy"), NAME, f"sha256:{sha256[:8]}…", processor_features(), threads=1)
 
 
 @lru_cache(maxsize=1)

@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from pramana import clock
 from pramana.embedded import npm
 from pramana.errors import NotFound, WeightsMissing, did_you_mean
 from pramana.settings import home
@@ -337,7 +337,7 @@ def _remove_abandoned(folder: Path) -> None:
     """Remove what a killed process left. A day old, because a younger one may be at work."""
     for each in folder.glob(f"{_MARK}*"):
         try:
-            if time.time() - each.stat().st_mtime > ABANDONED_S:
+            if clock.timestamp() - each.stat().st_mtime > ABANDONED_S:
                 shutil.rmtree(each, ignore_errors=True)
         except OSError:
             continue  # another pull was faster

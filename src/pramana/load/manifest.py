@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import tempfile
-import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,7 @@ from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pramana import settings
+from pramana import clock, settings
 from pramana.errors import AlreadyExists, HashMismatch, InvalidInput, NotFound, Problem, did_you_mean, quote
 from pramana.hash import hash_suite
 from pramana.load.problems import Problems, found
@@ -256,7 +255,7 @@ def publish(
     root.mkdir(parents=True, exist_ok=True)
     for abandoned in root.glob(f".{version}-*"):  # by a publication that was killed
         with suppress(FileNotFoundError):  # someone else is publishing it right now
-            if abandoned.stat().st_mtime < time.time() - ABANDONED_S:
+            if abandoned.stat().st_mtime < clock.timestamp() - ABANDONED_S:
                 shutil.rmtree(abandoned, ignore_errors=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{version}-", dir=root))
     try:

@@ -61,6 +61,9 @@ class Block:
     """As it was typed; None when the file does not say."""
     complete: bool | None = None
     """Whether every result there was to be is there; None when the file does not say."""
+    provider: str | None = None
+    engines: tuple[str, ...] = ()
+    """What the embedded models were computed with, a line each; empty when the file does not say."""
 
     @property
     def by_digest(self) -> bool:
@@ -170,6 +173,7 @@ class _Reader:
         results = [self.result(each, (*path, "results", number), seen) for number, each in enumerate(listed)]
         self.unique(results, (*path, "results"))
         complete = self.get(metadata, (*below, "complete"), "true or false", None)
+        engines = self.get(metadata, (*below, "engines"), "a list", None) or ()
         model = self.get(metadata, (*below, "model_id"), "text") if "run_metadata" in value else ""
         return Block(
             model_id=model or "",
@@ -182,6 +186,8 @@ class _Reader:
             runner_version=self.get(metadata, (*below, "runner_version"), "text", None),
             model=self.get(metadata, (*below, "model"), "text", None),
             complete=complete,
+            provider=self.get(metadata, (*below, "provider"), "text", None),
+            engines=tuple(each for each in engines if isinstance(each, str)),
         )
 
     def unique(self, results: list[RecordedResult | None], path: jsonl.Path) -> None:

@@ -4,13 +4,13 @@ Frames of sound come in, the words heard, the answer and its sound go out as eve
 agent's delays: it waits until the caller has been quiet for a while, then hears, thinks and speaks, one after another.
 Talked into, it stops; a caller who pauses and goes on before it has made a sound is answered once, and all of it is
 heard. What its text model raises leaves as it is: whoever calls may try again. Its parts may be engines of this
-process, and those are one to a machine: `machine` lets one such agent be called at a time.
+process, and those are one to a machine: `machine` lets one such agent be called at a time. `Manner` says what it does
+when it heard nothing, has no answer, or takes too long; an agent of foreign parts does nothing about that.
 """
 
 import asyncio
 import re
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec.structs import replace
 
+from pramana import clock
 from pramana.errors import InvalidInput, ProviderError, did_you_mean, quote
 from pramana.model import Provider, Reply, Request, Target, Turn
 from pramana.providers.voice import FRAME_S, Dial, Ears, Event, Format, Heard
@@ -39,6 +40,14 @@ SPOKEN = (
     "lists, headings or symbols."
 )
 """What the text model is told besides, for what it writes is spoken."""
+NOT_UNDERSTOOD = "Sorry, I didn't catch that."
+NO_ANSWER = "Sorry, I don't have an answer to that."
+HEARING_S, THINKING_S = 8.5, 5.0
+"""How long the embedded agent waits for its ears and its model before it apologises: less than a caller waits."""
+ANSWER_S = 8.0
+"""Of speech in one answer of the embedded agent."""
+FASTEST_WORDS_S = 4.0
+"""More words a second than the embedded voice says."""
 CALLS_AT_ONCE = 8
 """In one process, whoever is called: as many as the clock is proven with."""
 
@@ -54,6 +63,20 @@ class Mouth(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Manner:
+    """How an agent behaves when a part of it fails or takes too long."""
+
+    apologises: bool = False
+    """Whether it says so when it heard no words or has no answer; else it stays silent."""
+    hearing_s: float | None = None
+    """After which it has heard nothing; None is no limit."""
+    thinking_s: float | None = None
+    """After which it has no answer."""
+    answer_s: float | None = None
+    """Of speech in one answer: what is longer ends at a sentence or a clause."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cascade:
     """Implements `Voice` around any text model."""
 
@@ -61,6 +84,7 @@ class Cascade:
     mind: Provider
     mouth: Mouth
     silence_s: float = 0.5
+    manner: Manner = Manner()
     takes_history = True
 
     @property
@@ -200,8 +224,16 @@ class Hearing:
 
 
 def around(mind: Provider) -> Cascade:
-    """Return the agent that hears and speaks for a text model by the embedded engines."""
-    return Cascade(EmbeddedEars(), mind, EmbeddedMouth())
+    """Return the agent that hears and speaks for a text model by the embedded engines.
+
+    With the embedded model it also keeps to limits, so that a call ends in time on any machine; other models answer at
+    whatever length they choose, since that is part of what is tested.
+    """
+    for_speech: Callable[[], Provider] | None = getattr(mind, "for_speech", None)
+    if for_speech is None:
+        return Cascade(EmbeddedEars(), mind, EmbeddedMouth(), manner=Manner(apologises=True))
+    manner = Manner(apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, answer_s=ANSWER_S)
+    return Cascade(EmbeddedEars(), for_speech(), EmbeddedMouth(), manner=manner)
 
 
 class EmbeddedEars:
@@ -254,6 +286,15 @@ class EmbeddedMouth:
     rate = 16000
     embedded = True
 
+    async def wording(self, text: str, language: str, longest_s: float | None) -> str:
+        """Return the words in which it says a text: without markup, and no more than fit in so many seconds."""
+        from pramana.embedded.speakable import speakable
+
+        plain = speakable(text)
+        if longest_s is None or not plain:
+            return plain
+        return await asyncio.to_thread(_fitted, plain, language, longest_s)
+
     async def say(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
         """Speak; what cannot be read aloud is an error of the agent."""
         from pramana import audio
@@ -263,6 +304,24 @@ class EmbeddedMouth:
             take(audio.encode("pcm", await asyncio.to_thread(speak, text, language)))
         except CannotSpeak as refused:
             raise ProviderError(f"the agent's voice cannot say its answer: {refused}") from None
+
+
+def _fitted(text: str, language: str, longest_s: float) -> str:
+    """Return as much of a text as is said in a time; nothing where it cannot be said."""
+    from pramana.embedded.speakable import shortened
+    from pramana.embedded.voice import CannotSpeak, speak
+
+    words = min(len(text.split()), round(longest_s * FASTEST_WORDS_S))
+    while words > 0:
+        head = shortened(text, words)
+        try:
+            seconds = len(speak(head, language)) / EmbeddedMouth.rate
+        except CannotSpeak:
+            return ""
+        if seconds <= longest_s:
+            return head
+        words = min(len(head.split()) - 1, int(words * longest_s / seconds))
+    return ""
 
 
 class CascadeChannel:
@@ -288,6 +347,11 @@ class CascadeChannel:
         self._tell(Event("ready"))
         self._hearing = asyncio.create_task(self._hear())
 
+    @property
+    def synthesised_here(self) -> bool:
+        """Whether its sound is made in this process, from the very words of its `agent_text` events."""
+        return isinstance(self._agent.mouth, EmbeddedMouth)
+
     async def send(self, frame: bytes) -> None:
         """Take one frame; it is listened to beside."""
         self._frames.put_nowait(frame)
@@ -310,7 +374,7 @@ class CascadeChannel:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _tell(self, *events: Event) -> None:
-        self._events.put_nowait(Heard(time.monotonic(), events))
+        self._events.put_nowait(Heard(clock.monotonic(), events))
 
     async def _hear(self) -> None:
         try:
@@ -366,16 +430,17 @@ class CascadeChannel:
             self._events.put_nowait(ProviderError(f"the agent failed: {type(error).__name__}: {error}"))
 
     async def _hear_think_speak(self, data: bytes) -> None:
-        from pramana import audio
-
-        heard = await self._agent.ears.transcribe(audio.decode("pcm", data), self._dial.language)
-        if not heard.strip():
+        heard = await self._heard(data)
+        if not heard.strip() and not self._agent.manner.apologises:
             self._settle(Event("user_text", heard, final=True))  # it heard a noise
             return
-        self._tell(Event("user_text", heard))
-        asked = Turn("user", heard)
-        reply = await self._agent.mind.ask(Request(self._dial.model, (*self._turns, asked), self._dial.parameters))
-        self._tell(_usage(reply))
+        if heard.strip():
+            self._tell(Event("user_text", heard))
+            asked = Turn("user", heard)
+            words = await self._wording(await self._reply(asked))
+            said = [asked, Turn("assistant", words)]
+        else:
+            words, said = NOT_UNDERSTOOD, []  # no model takes an answer to nothing
         begun = False
 
         def begin() -> None:
@@ -383,18 +448,52 @@ class CascadeChannel:
             nonlocal begun
             if not begun:
                 begun = True
-                self._turns += [asked, Turn("assistant", reply.text)]
-                self._settle(Event("user_text", heard, final=True), Event("agent_text", reply.text, final=True))
+                self._turns += said
+                self._settle(Event("user_text", heard, final=True), Event("agent_text", words, final=True))
 
         def play(sound: bytes) -> None:
             begin()
             self._play(sound)
 
-        if reply.text.strip():
-            await self._agent.mouth.say(reply.text, self._dial.language, play)
+        if words.strip():
+            await self._agent.mouth.say(words, self._dial.language, play)
         else:
             begin()
-        self._tell(Event("turn_done", "completed" if reply.text.strip() else "empty"))
+        self._tell(Event("turn_done", "completed" if words.strip() else "empty"))
+
+    async def _heard(self, data: bytes) -> str:
+        """Return the caller's words; none where its ears take longer than they may."""
+        from pramana import audio
+
+        limit = asyncio.timeout(self._agent.manner.hearing_s)
+        try:
+            async with limit:
+                return await self._agent.ears.transcribe(audio.decode("pcm", data), self._dial.language)
+        except TimeoutError:
+            if not limit.expired():  # it is the ears' own
+                raise
+            return ""
+
+    async def _reply(self, asked: Turn) -> str:
+        """Return the model's reply; none where it takes longer than it may."""
+        request = Request(self._dial.model, (*self._turns, asked), self._dial.parameters)
+        limit = asyncio.timeout(self._agent.manner.thinking_s)
+        try:
+            async with limit:
+                reply = await self._agent.mind.ask(request)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return ""
+        self._tell(_usage(reply))
+        return reply.text
+
+    async def _wording(self, reply: str) -> str:
+        """Return what is said of a reply; an apology where there is nothing to say."""
+        manner, mouth = self._agent.manner, self._agent.mouth
+        if isinstance(mouth, EmbeddedMouth):
+            reply = await mouth.wording(reply, self._dial.language, manner.answer_s)
+        return NO_ANSWER if manner.apologises and not reply.strip() else reply
 
     def _settle(self, *events: Event) -> None:
         """Tell of an answer that stands: what was said is answered, and is not said again."""

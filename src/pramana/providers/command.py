@@ -10,12 +10,12 @@ import asyncio
 import os
 import shutil
 import signal
-import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pramana import clock
 from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable, quote, visible
 from pramana.model import Reply, Request, Target, raw_json
 from pramana.providers import keys
@@ -47,7 +47,7 @@ class Command:
 
     async def ask(self, request: Request) -> Reply:
         """Run the command and return what it prints, without line ends at its end."""
-        start = time.perf_counter()
+        start = clock.monotonic()
         process = await self._start()
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -65,7 +65,7 @@ class Command:
         return Reply(
             text,
             served_model=self._name,
-            total_s=time.perf_counter() - start,
+            total_s=clock.monotonic() - start,
             raw=raw_json({"stdout": text, "stderr": self._keys.blank(complained.decode("utf-8", "replace"))}),
             dropped=tuple(name for name, value in request.parameters.items() if value is not None),
         )

@@ -20,10 +20,10 @@ import asyncio
 import hashlib
 import json
 import random
-import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from pramana import clock
 from pramana.errors import (
     AuthenticationFailed,
     BrokenReply,
@@ -90,7 +90,7 @@ class Fake:
 
     async def ask(self, request: Request) -> Reply:
         """Make up a reply."""
-        start = time.perf_counter()
+        start = clock.monotonic()
         if self._chancy or self._answer == "words":
             digest = _digest(self._seed, request)
         if self._chancy:
@@ -111,7 +111,7 @@ class Fake:
         finish = "stop"
         if isinstance(limit, int) and len(words) > limit:
             text, words, finish = " ".join(words[:limit]), words[:limit], "length"
-        total = time.perf_counter() - start
+        total = clock.monotonic() - start
         return Reply(
             text,
             Usage(sum(len(turn.text.split()) for turn in request.turns), len(words), 0),

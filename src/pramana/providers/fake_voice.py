@@ -18,11 +18,11 @@ transcript), `garbled` (the transcript says something else than the voice).
 
 import asyncio
 import random
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pramana import clock
 from pramana.errors import InvalidInput
 from pramana.model import Target
 from pramana.providers.fake import WORDS, options
@@ -97,7 +97,7 @@ class FakeChannel:
         """Listen to one frame."""
         from pramana import audio
 
-        now = time.monotonic()
+        now = clock.monotonic()
         samples = audio.decode("pcm", frame)
         if (last := audio.last_audible(samples, self.uplink.rate)) is not None:
             if self._last_sound is None:
@@ -123,7 +123,7 @@ class FakeChannel:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _tell(self, *events: Event) -> None:
-        self._events.put_nowait(Heard(time.monotonic(), events))
+        self._events.put_nowait(Heard(clock.monotonic(), events))
 
     def _caller_speaks(self) -> None:
         self._tell(Event("user_speech_start"))
@@ -167,7 +167,7 @@ class FakeChannel:
         self._prepare()
         fate = self._fate(chance)
         delay = agent.latency + agent.jitter * chance.random()
-        await asyncio.sleep(max(0.0, asked + delay - time.monotonic()))
+        await asyncio.sleep(max(0.0, asked + delay - clock.monotonic()))
         if fate == "silent":
             return
         if fate == "garbled":

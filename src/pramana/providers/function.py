@@ -10,13 +10,13 @@ message. A module in the current folder is found, after all that are installed.
 
 import inspect
 import sys
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pramana import clock
 from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, quote, told
 from pramana.model import Reply, Request, Target, Turn, raw_json
 from pramana.providers import keys
@@ -46,7 +46,7 @@ class Function:
 
     async def ask(self, request: Request) -> Reply:
         """Call the function and return what it says."""
-        start = time.perf_counter()
+        start = clock.monotonic()
         call = self._call(request)
         ended = await (self._coroutines.call(call) if self._asynchronous else self._threads.call(call))
         if inspect.isawaitable(ended.value):
@@ -65,7 +65,7 @@ class Function:
         return Reply(
             said,
             served_model=self._path,
-            total_s=time.perf_counter() - start,
+            total_s=clock.monotonic() - start,
             raw=raw_json({"text": said}),
             dropped=dropped,
         )

@@ -9,7 +9,6 @@ import errno
 import json
 import os
 import re
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
+from pramana import clock
 from pramana.errors import (
     AddressRefused,
     AuthenticationFailed,
@@ -167,11 +167,11 @@ class Http:
         if "json" in kind or (kind != "text/event-stream" and chunk.lstrip()[:1] in (b"{", b"[")):
             whole = await self._rest(content, chunk)
             reading.whole = True
-            reading.received(None, whole, self._parse(whole), time.perf_counter())
+            reading.received(None, whole, self._parse(whole), clock.monotonic())
             return
         events, size, heard, opening = Events(), 0, False, chunk
         while True:
-            at = time.perf_counter()
+            at = clock.monotonic()
             for event, data in events.feed(chunk) if chunk else events.end():
                 if data[:6] == b"[DONE]":
                     await self._linger(content)

@@ -2,19 +2,39 @@
 
 No key, no account, no network once the weights are here. It only translates: whose turn it is, what is loaded and how
 long a reply may be are the engine's (`embedded.language`). What no other case could change (no runtime, no weights) is
-raised as fatal, so that a run stops with one sentence.
+raised as fatal, so that a run stops with one sentence. For a voice agent it answers briefly, in bounded time and
+without repeating itself (`for_speech`); as a text model its answers are not touched.
 """
 
 import asyncio
 import os
 import threading
-from typing import Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from msgspec.structs import replace
 
 from pramana.embedded import language
+from pramana.embedded.speakable import ended, has_break, repeats, without_repetition
 from pramana.errors import UnknownModel, WeightsMissing, did_you_mean, quote
 from pramana.model import Reply, Request, Target
 
+if TYPE_CHECKING:
+    from pramana.embedded.engines import EngineInfo
+
 MOST_THREADS = 4
+SPOKEN_TOKENS = 40
+"""Of an answer that is spoken: two short sentences."""
+GENERATION_S = 3.0
+"""From the first token of an answer that is spoken. On a slow machine it ends then, and what there is is spoken."""
+SPOKEN_SAMPLING: Mapping[str, Any] = {
+    "dry_multiplier": 0.8,
+    "dry_base": 1.75,
+    "dry_allowed_length": 3,
+    "dry_penalty_last_n": 512,
+}
+"""Against loops: without it, this model answers a misheard question with the same three words to the end. Only repeated
+sequences are penalised; a penalty on repeated words made short answers ramble."""
 _names = ("", "local", language.WEIGHTS, language.NAME.casefold())
 
 
@@ -23,6 +43,7 @@ class Local:
 
     def __init__(self, threads: int = 1) -> None:
         self._engine = language.engine(threads)
+        self._is_spoken = False
 
     @classmethod
     def open(cls, target: Target, account: object = None) -> Self:  # noqa: ARG003 - it has no account
@@ -34,17 +55,32 @@ class Local:
         threads = target.arguments.get("threads")
         return cls(int(threads) if threads else default_threads(os.cpu_count() or 1))
 
+    def for_speech(self) -> "Local":
+        """Return the model as a voice agent asks it: answers are short, take bounded time and do not loop."""
+        spoken = Local(self._engine.threads)
+        spoken._is_spoken = True
+        return spoken
+
     async def ask(self, request: Request) -> Reply:
         """Answer on the engine's own thread, so that the event loop stays free; a cancelled request ends early."""
         _check(request.model)
         given_up = threading.Event()
-        future = self._engine.submit(request.turns, request.parameters, given_up.is_set)
+        if self._is_spoken:
+            future = self._engine.submit(request.turns, _brief(request.parameters), given_up.is_set, _enough)
+        else:
+            future = self._engine.submit(request.turns, request.parameters, given_up.is_set)
         try:
-            return await asyncio.wrap_future(future)
+            reply = await asyncio.wrap_future(future)
         except WeightsMissing as error:
             raise UnknownModel(str(error)) from error
         finally:
             given_up.set()
+        return _completed(reply) if self._is_spoken else reply
+
+    @property
+    def engine_info(self) -> "EngineInfo | None":
+        """What the model is computed with; None until it is loaded."""
+        return self._engine.info
 
     async def prepare(self) -> None:
         """Load the model, so that the first answer takes no longer than the next."""
@@ -68,6 +104,36 @@ def default_threads(processors: int) -> int:
     [1, 1, 2, 4]
     """
     return max(1, min(processors // 2, MOST_THREADS))
+
+
+def _brief(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with the limits of a spoken answer; a smaller `max_tokens` and other sampling stay as given."""
+    given = {name: value for name, value in parameters.items() if value is not None}
+    most = given.get("max_tokens", SPOKEN_TOKENS)
+    if type(most) is int:  # else the engine says what is wrong with it
+        most = min(most, SPOKEN_TOKENS)
+    return {**SPOKEN_SAMPLING, **given, "max_tokens": most}
+
+
+def _enough(text: str, seconds: float) -> str | None:
+    if seconds > GENERATION_S:
+        return "time"
+    if len(text.split()) > SPOKEN_TOKENS:  # a word is a token at least
+        return "length"
+    return "repetition" if repeats(text) else None
+
+
+def _completed(reply: Reply) -> Reply:
+    """Return a reply without its repetition, and up to its last sentence or clause where it was broken off.
+
+    Of a loop or a slow answer that has neither, nothing is left: half a sentence is no answer.
+    """
+    text = without_repetition(reply.text)
+    if text != reply.text or reply.finish_reason in ("repetition", "time"):
+        text = ended(text) if has_break(text) else ""
+    elif reply.finish_reason == "length":
+        text = ended(text)
+    return reply if text == reply.text else replace(reply, text=text)
 
 
 def _check(model: str) -> None:

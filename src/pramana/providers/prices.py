@@ -13,13 +13,13 @@ A name is what was typed, or `provider:model`. An unknown price is never 0; `loc
 
 import hashlib
 import re
-import time
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pramana import clock
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote
 from pramana.model import Target, Usage
 from pramana.providers.names import CALLED
@@ -147,7 +147,7 @@ class Prices:
         return rates.request + (plain + cached * (rates.cached or 0.0) + (answered or 0) * (rates.output or 0.0)) / 1e6
 
     def _rates(self, target: Target, served: str | None) -> tuple[Rates, ...]:
-        now = time.monotonic()
+        now = clock.monotonic()
         if now > self._until:
             self._found.clear()
             self._until = now + FRESH_S
@@ -188,7 +188,6 @@ def published_models() -> list[str]:
 
 
 def _published(model: str, provider_id: str | None = None, provider_api_url: str | None = None) -> tuple[Rates, ...]:
-    from datetime import UTC, datetime
 
     from genai_prices.data_snapshot import get_snapshot
 
@@ -196,7 +195,7 @@ def _published(model: str, provider_id: str | None = None, provider_api_url: str
         _, found = get_snapshot().find_provider_model(model, None, provider_id, provider_api_url)
     except LookupError:
         return ()
-    return _steps(found.get_prices(datetime.now(UTC)))
+    return _steps(found.get_prices(clock.now()))
 
 
 def _steps(price: "ModelPrice") -> tuple[Rates, ...]:

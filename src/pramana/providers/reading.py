@@ -1,8 +1,8 @@
 """An answer as it is read: events in, understood by their wire format; a reply with times and raw bytes out."""
 
-import time
 from typing import TYPE_CHECKING, Any
 
+from pramana import clock
 from pramana.model import Reply, Usage
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ class Reading:
 
     def __init__(self, http: "Http") -> None:
         self._http = http
-        self._start = time.perf_counter()
+        self._start = clock.monotonic()
         self._parts: list[str] = []
         self._beside: dict[str, list[str]] = {}
         self._raw: list[bytes] = []
         self.at = 0.0
-        """`time.perf_counter()` when the bytes of the event at hand arrived; 0 until one has."""
+        """`clock.monotonic()` when the bytes of the event at hand arrived; 0 until one has."""
         self.first: float | None = None
         self.whole = False
         """The server answered with plain JSON: the one event is all of it."""

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from pramana import clock
+
 _NAMES_PARAMETER = re.compile(
     r"(?i:unsupported|unknown|unrecognized|unexpected|invalid)[\w ]*?\b(?i:parameter|argument|field|value|name)s?\b"
     r"[^'\"`]{0,30}['\"`]([A-Za-z_][\w.]*)['\"`]"
@@ -106,4 +108,4 @@ def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> f
     except (ValueError, OverflowError):
         return None
     until = until if until.tzinfo else until.replace(tzinfo=UTC)
-    return max(0.0, (until - (now or datetime.now(UTC))).total_seconds())
+    return max(0.0, (until - (now or clock.now())).total_seconds())

@@ -5,7 +5,6 @@ event, because a call that was cut off has been recorded until there. Never a re
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -15,6 +14,7 @@ import aiohttp
 from msgspec.structs import replace
 from yarl import URL
 
+from pramana import clock
 from pramana.errors import (
     AuthenticationFailed,
     BrokenReply,
@@ -127,7 +127,7 @@ class SocketChannel:
         """Do the handshake: until `ready`, nothing of the call has happened."""
         await self._send(self._wire.hello())
         if getattr(self._wire, "at_once", False):  # nobody says so there
-            self._early.append(Heard(time.monotonic(), (Event("ready"),)))
+            self._early.append(Heard(clock.monotonic(), (Event("ready"),)))
             return
         while True:
             heard = await self._next()
@@ -143,7 +143,7 @@ class SocketChannel:
 
     async def _next(self) -> Heard:
         message = await self._socket.receive()
-        at = time.monotonic()
+        at = clock.monotonic()
         if message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
             self._early_bytes += len(message.data)
             try:

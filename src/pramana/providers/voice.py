@@ -143,7 +143,7 @@ class Heard(Struct, frozen=True):
     """Events, and when they arrived."""
 
     at: float
-    """`time.monotonic()`."""
+    """`clock.monotonic()`."""
     events: tuple[Event, ...]
 
 

@@ -23,6 +23,7 @@ from pramana.run.call import Patience
 from pramana.run.calling import Calling, Calls
 from pramana.run.limiter import Limiter
 from pramana.run.speech import Keep
+from pramana.run.stages import Stages
 from pramana.run.stop import Stop
 
 BESIDE_A_CALL_S = 1800.0
@@ -80,6 +81,8 @@ class OpenAccounts:
         self._askings: dict[str, Asking] = {}
         self._callings: dict[str, Calling] = {}
         self._recognitions: dict[str, Dictating] = {}
+        self.stages = Stages()
+        """Where the calls under way are, of all targets."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,7 +115,14 @@ class OpenAccounts:
         name = f"{target.typed} (called)"
         if name not in self._callings:
             voice = self._voice(target)
-            calls = Calls(voice, target.provider, keep, self._hearing(stt, PatientEars()), self._limits.patience)
+            calls = Calls(
+                voice,
+                target.provider,
+                keep,
+                self._hearing(stt, PatientEars()),
+                self._limits.patience,
+                stages=self.stages,
+            )
             asking = self._within_limits(target, calls, None, calls.patience.longest_s + BESIDE_A_CALL_S)
             if getattr(voice, "embedded", False):
                 asking.limiter, asking.place = self._limiter(target, "embedded calls", 1), machine.alone

@@ -8,7 +8,6 @@ the reply. It never decides what an answer is worth.
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
+from pramana import clock
 from pramana.errors import (
     BudgetSpent,
     NothingThere,
@@ -241,7 +241,7 @@ class Asking:
                 if self.stop and (attempt or request.purpose == "case"):  # a case under way may still be judged
                     raise Stopped(str(self.stop.reason))
                 self.budget.check()
-                start = time.perf_counter()
+                start = clock.monotonic()
                 task = self._deadlines.begin()
                 try:
                     reply = await self.provider.ask(asked)
@@ -282,7 +282,7 @@ class Asking:
             reply = replace(reply, usage=counted(reply.usage))
         cost = self.cost_of(self.target, reply.served_model, reply.usage)
         if cost != reply.cost_usd or not reply.total_s:
-            reply = replace(reply, cost_usd=cost, total_s=reply.total_s or time.perf_counter() - start)
+            reply = replace(reply, cost_usd=cost, total_s=reply.total_s or clock.monotonic() - start)
         if asked is not request or reply.dropped:
             left_out = request.parameters.keys() - asked.parameters.keys()
             reply = replace(reply, dropped=tuple(sorted({*reply.dropped, *left_out})))

@@ -8,22 +8,24 @@ recording and the log, now or in a year.
 
 import asyncio
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from pramana import clock
 from pramana.errors import BrokenReply, KeyInAnswer
 from pramana.model import Usage, Utterance, count
 from pramana.providers.voice import FRAME_S, Channel, Event, Heard, only_listens
 from pramana.run.answers import Answers
 from pramana.run.microphone import Microphone, Pace
 from pramana.run.playout import Playout
+from pramana.run.stages import Enter
 
-LOG_VERSION = 2
-"""2: lines say whether they are backchannels, the pace is told, and an interruption of nothing is none."""
+LOG_VERSION = 3
+"""2: lines say whether they are backchannels, the pace is told, and an interruption of nothing is none. 3: the call
+says whether the agent's sound was synthesised in this process from the words of its `agent_text` events."""
 GREETING_S = 8.0
 """How long an agent that speaks first may take to begin."""
 LEAD_S = 0.2
@@ -107,9 +109,14 @@ class Conversation:
     _microphone: Microphone
 
     def __init__(
-        self, channel: Channel, spoken: Sequence[Utterance], about: Mapping[str, Any], patience: Patience
+        self,
+        channel: Channel,
+        spoken: Sequence[Utterance],
+        about: Mapping[str, Any],
+        patience: Patience,
+        enter: Enter = lambda _: None,
     ) -> None:
-        self._channel, self._spoken, self._patience = channel, spoken, patience
+        self._channel, self._spoken, self._patience, self._enter = channel, spoken, patience, enter
         self._playout, self._pace = Playout(channel.downlink), Pace()
         says_interrupted: bool | None = getattr(channel, "says_interrupted", None)
         self._answers = Answers(self._playout, says_interrupted=says_interrupted)
@@ -124,7 +131,7 @@ class Conversation:
         self._usage = [0, 0]
         self._text = 0
         self._ended: str | None = None
-        self._start = time.monotonic()
+        self._start = clock.monotonic()
         self._log_event(
             0.0,
             "call",
@@ -143,7 +150,7 @@ class Conversation:
         longest_s = self._patience.longest_s + said_s
         # All rates are changed before the first frame, and in a thread: on the event loop it would hold up other calls.
         self._microphone = await asyncio.to_thread(Microphone, self._channel.uplink, self._spoken)
-        self._start = time.monotonic()
+        self._start = clock.monotonic()
         _attention.enter()
         listening = asyncio.create_task(self._listen())
         listening.add_done_callback(lambda _: self._end("error"))
@@ -202,6 +209,7 @@ class Conversation:
                 following > 0 and self._answers.sounding(now) and only_listens(self._spoken[following].line.text)
             )
             ends = self._microphone.say(following)
+            self._enter("caller")
             self._answers.ask(now, ends, wants_none=self._backchannel)
         elif following == len(self._spoken) and self._over(now):
             raise _Over("done")
@@ -234,6 +242,8 @@ class Conversation:
 
     def _line_said(self) -> None:
         from pramana import audio
+
+        self._enter("agent" if self._answers.sounding(self._now()) else "waiting")
 
         said = self._spoken[self._line]
         self._log_event(
@@ -273,6 +283,8 @@ class Conversation:
                     piece = self._answers.hear(event.audio, now)
                     plays, seconds = round(piece.start, 6), round(piece.seconds, 6)
                     self._log_event(now, "agent_audio", plays=plays, seconds=seconds)
+                    if not self._microphone.saying and self._answers.current.audible is not None:
+                        self._enter("agent")
             elif event.kind == "interrupted":
                 await self._interrupted(now)
             else:
@@ -308,7 +320,7 @@ class Conversation:
     # ── The evidence ──
 
     def _now(self) -> float:
-        return time.monotonic() - self._start
+        return clock.monotonic() - self._start
 
     def _log_event(self, at: float, kind: str, **more: Any) -> None:
         self._log.append({"t": round(at, 6), "event": kind, **more})

@@ -8,8 +8,7 @@ was heard. Who cannot write it down costs its words and never the call: the log 
 
 import asyncio
 import dataclasses
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -19,13 +18,17 @@ import msgspec
 from msgspec import to_builtins
 from msgspec.structs import astuple, replace
 
-from pramana import audio
+from pramana import audio, clock
+from pramana.embedded import ears
+from pramana.embedded.engines import EngineInfo, line_of
 from pramana.errors import PramanaError, ProviderError, Rejected
 from pramana.model import Call, Reply, Request, Turn
+from pramana.providers.cascade import CascadeChannel
 from pramana.providers.voice import Channel, Dial, Ears, Event, Heard, Voice, only_listens
 from pramana.run.asking import Asking
 from pramana.run.call import Conversation, Held, Patience
 from pramana.run.limiter import Limiter
+from pramana.run.stages import Enter, Stages
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -58,11 +61,17 @@ class Calls:
     """What there is of calls in which the agent failed: most are held again, and only the last is worth keeping."""
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     """The agent has been ready for a call, be it none that is over yet."""
+    stages: Stages = field(default_factory=Stages)
+    """Where the calls under way are."""
 
     async def ask(self, request: Request) -> Spoken:
         """Hold the conversation, store it and return what the agent says it said; then comes `written_down`."""
+        with self.stages.call() as enter:
+            return await self._held(request, enter)
+
+    async def _held(self, request: Request, enter: Enter) -> Spoken:
         assert request.speech is not None  # noqa: S101 - or it would have been written
-        speech, start = request.speech, time.perf_counter()
+        speech, start = request.speech, clock.monotonic()
         greets, request = _of_the_call(request)
         refused: frozenset[str] = getattr(self.voice, "never_takes", frozenset())
         left_out = tuple(sorted(refused & {name for name, value in request.parameters.items() if value is not None}))
@@ -80,15 +89,18 @@ class Calls:
             "language": speech.language,
             "uplink": to_builtins(channel.uplink),
             "downlink": to_builtins(channel.downlink),
+            # Only of an agent of ours: whoever else claims it is checked by ear.
+            "synthesised_here": isinstance(channel, CascadeChannel) and channel.synthesised_here,
         }
         listened = _Listened(channel, greets)
-        held = await Conversation(listened, speech.utterances, about, self.patience).hold()
+        held = await Conversation(listened, speech.utterances, about, self.patience, enter).hold()
         reply = Spoken(
             "\n".join(answer for answer in held.answers if answer),
             held.usage,
+            fingerprint=line_of(_engines(self.voice)),
             finish_reason=held.reason,
             dropped=left_out,
-            total_s=time.perf_counter() - start,
+            total_s=clock.monotonic() - start,
             answers=held.answers,
             call=Call("", "", tuple(each.digest for each in speech.utterances)),
             held=held,
@@ -192,7 +204,7 @@ class _Listened:
             return await self._channel.receive()
         except ProviderError as failure:
             self.failure = failure
-            return Heard(time.monotonic(), (Event("error", str(failure), error="provider"),))
+            return Heard(clock.monotonic(), (Event("error", str(failure), error="provider"),))
 
 
 def _of_the_call(request: Request) -> tuple[bool | None, Request]:
@@ -202,6 +214,14 @@ def _of_the_call(request: Request) -> tuple[bool | None, Request]:
         raise Rejected(f"the parameter {GREETS} says whether the agent speaks first: true or false, not {greets!r}")
     others = {name: value for name, value in request.parameters.items() if name != GREETS}
     return greets, replace(request, parameters=others) if GREETS in request.parameters else request
+
+
+def _engines(voice: Voice) -> Iterator[EngineInfo]:
+    """Yield the embedded engines that heard and answered in a call; an agent elsewhere has none."""
+    if getattr(getattr(voice, "ears", None), "embedded", False):
+        yield ears.engine_info()
+    if answered := getattr(getattr(voice, "mind", None), "engine_info", None):
+        yield answered
 
 
 def _plain(reply: Spoken) -> Reply:

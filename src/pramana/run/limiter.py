@@ -6,11 +6,12 @@ holds everyone back that long. Trouble that is not about speed pauses growth and
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
+
+from pramana import clock
 
 START = 8
 CUT = 0.67
@@ -31,7 +32,7 @@ class Change:
 class Limiter:
     """A semaphore whose size follows the provider. `async with limiter:`, or `enter_now` or `enter`, then `leave`."""
 
-    def __init__(self, ceiling: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, ceiling: int, clock: Callable[[], float] = clock.monotonic) -> None:
         self.ceiling, self.limit = ceiling, min(START, ceiling)
         self.in_use = 0
         self._clock, self._born = clock, clock()

@@ -32,8 +32,9 @@ class _Unheard(Exception):
 class CallScoring:
     """Implements `ScoresCalls`."""
 
-    def __init__(self, blob: Callable[[str], bytes], ears: Ears) -> None:
-        self._blob, self._ears = blob, ears
+    def __init__(self, blob: Callable[[str], bytes], ears: Ears, *, by_whisper: bool = False) -> None:
+        """`by_whisper` says that the ears are the embedded ones, whose engine is recorded with what they hear."""
+        self._blob, self._ears, self._by_whisper = blob, ears, by_whisper
 
     async def score(self, case: Case, reply: Reply) -> Check:
         """Measure the call of a reply; evidence that is damaged is no wrong answer, and ends no run."""
@@ -85,7 +86,12 @@ class CallScoring:
             found = _because(measured(), str(unheard))
         # Why an answer has no words was told when the call was held, and no ear of today can tell it better.
         told = [event["text"] for event in events if event.get("event") == "not_written_down" and event.get("text")]
-        return as_check(replace(found, words=replace(found.words, why_not=str(told[0]))) if told else found)
+        check = as_check(replace(found, words=replace(found.words, why_not=str(told[0]))) if told else found)
+        if self._by_whisper and found.words.recorded is not None:
+            from pramana.embedded.ears import engine_info
+
+            check = replace(check, evidence={**check.evidence, "engine": str(engine_info())})
+        return check
 
 
 def _events(log: bytes) -> list[Any]:

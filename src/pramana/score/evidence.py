@@ -3,7 +3,9 @@
 What was written down is only evidence when the recording says it too. So the recording is transcribed again by an ear
 of our own, and both texts are compared by character. How far they may differ was measured, not chosen: see
 `CONTRADICTS`. Where the ear cannot tell (a language it does not know, a text too short, a recogniser that has lost
-itself) the guard says "not checked" and why; it never passes for a check.
+itself) the guard says "not checked" and why; it never passes for a check. Nor is anything proven by ear of an agent
+whose sound the bench itself synthesised from the transcript: the words are the source of that sound, so that an ear
+which hears others is wrong. Silence, clipping and a sound too short for its words are held against it all the same.
 """
 
 import zlib
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 
     Samples = NDArray[np.int16]
 
-GUARD_VERSION: Final = "2"
+GUARD_VERSION: Final = "3"
+"""3: sound that the bench synthesised from the transcript is not checked by ear."""
 State = Literal["ok", "not checked", "silent", "clipped", "contradicts"]
 CONTRADICTS = 0.55
 """Character error rate above which the recording says something else than the transcript, as measured by
@@ -38,6 +41,7 @@ CLIPPED_SHARE = 0.05
 LOST_ITSELF = 2.4
 """How many times smaller a text can be packed when a recogniser has said the same again and again: Whisper's rule."""
 MOST_CUTS = 4
+SYNTHESISED = "not checked by ear: the agent's sound was synthesised in this process from its transcript"
 
 
 class Guard(Struct, frozen=True):
@@ -62,12 +66,13 @@ def guard(
     rate: int,
     cuts: int = 0,
     unheard: str = "nobody has transcribed the recording",
+    synthesised_here: bool = False,
 ) -> Guard:
     """Compare what an agent says it said with what was recorded.
 
     `speech` is the audible part of its channel at `rate` samples a second, and `recorded` what an ear made of it, None
     for the reason `unheard`. `cuts` is how often it fell silent because the caller talked: so many stretches of its
-    words were never heard.
+    words were never heard. `synthesised_here`: the bench made the sound from the words of `said`.
     """
     from pramana import audio
 
@@ -78,12 +83,15 @@ def guard(
         return Guard("clipped", f"{share:.1%} of the agent's sound is at full scale, above {CLIPPED_SHARE:.0%}")
     if not said.strip():
         return Guard("not checked", "not checked: the agent gave no transcript of what it said")
+    fast = f"the recording contradicts the transcript: {len(said):,} characters were not said in {seconds:.1f} s"
+    is_too_fast = not cuts and len(said) > FEWEST_CHARACTERS + FASTEST * seconds
+    if synthesised_here:
+        return Guard("contradicts", fast) if is_too_fast else Guard("not checked", SYNTHESISED)
     if recorded is None:
         return Guard("not checked", f"not checked: {unheard}")
     if packed(recorded) > LOST_ITSELF >= packed(said):
         return Guard("not checked", "not checked: the ear has lost itself, it hears the same words again and again")
-    if not cuts and len(said) > FEWEST_CHARACTERS + FASTEST * seconds:
-        fast = f"the recording contradicts the transcript: {len(said):,} characters were not said in {seconds:.1f} s"
+    if is_too_fast:
         return Guard("contradicts", fast)
     if len(said) + len(recorded) > MOST_CHARACTERS:
         return Guard("not checked", f"not checked: {len(said):,} characters are too many to compare")

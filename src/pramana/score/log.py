@@ -97,6 +97,8 @@ class Log:
     def __init__(self, events: Sequence[Mapping[str, Any]]) -> None:
         self.version = 1
         """In 1, nothing is told of pace, of backchannels, and of what the format can say."""
+        self.synthesised_here = False
+        """The bench made the agent's sound itself, from the words of its transcript; never so before version 3."""
         self.says_interrupted: bool | None = None
         """The agent's format has a word for it; None where the log does not tell, and none is in it."""
         self.conditions: str | None = None
@@ -177,6 +179,7 @@ class Log:
         says = event.given.get("says_interrupted")
         self.says_interrupted = says if isinstance(says, bool) else None
         self.quiet_s = None if event.given.get("quiet_s") is None else event.seconds("quiet_s")
+        self.synthesised_here = event.given.get("synthesised_here") is True
 
     def _said(self, event: "_Event") -> SaidLine:
         text, barge_in = event.text("text"), event.given.get("barge_in") is True

@@ -183,14 +183,14 @@ def here() -> str:
 
 async def embed_here(texts: Sequence[str]) -> Embedded:
     """Embed in this process, on a thread of its own, so that the event loop stays free."""
-    return Embedded(await asyncio.get_running_loop().run_in_executor(_thread(), _encode, list(texts)))
+    return await asyncio.get_running_loop().run_in_executor(_thread(), _encode, list(texts))
 
 
-def _encode(texts: Sequence[str]) -> list[list[float]]:
+def _encode(texts: Sequence[str]) -> Embedded:
     from pramana.embedded import minilm
 
     vectors: list[list[float]] = minilm.encoder().encode(texts).tolist()
-    return vectors
+    return Embedded(vectors, {"engine": str(minilm.engine_info())})
 
 
 @lru_cache(maxsize=1)

@@ -141,7 +141,16 @@ def measure_call(
         times=times,
         words=words,
         sound=_sound(speech, rate, log, times, language, audible, estimate),
-        guard=guard(speech, said, words.recorded, language, rate=rate, cuts=log.talked_into, unheard=words.why_not),
+        guard=guard(
+            speech,
+            said,
+            words.recorded,
+            language,
+            rate=rate,
+            cuts=log.talked_into,
+            unheard=words.why_not,
+            synthesised_here=log.synthesised_here,
+        ),
         complete=lines is None or len(times.lines) >= lines,
         conditions=log.conditions,
     )

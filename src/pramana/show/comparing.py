@@ -19,7 +19,9 @@ from pramana.show.judges import who
 if TYPE_CHECKING:
     from pramana.analyse.changes import Change, Taken
     from pramana.analyse.comparison import Comparison
+    from pramana.analyse.engines import EngineChange
     from pramana.analyse.pairing import Judged, Over, Pair
+    from pramana.embedded.engines import EngineInfo
     from pramana.store.runs import Store
 
 
@@ -37,6 +39,8 @@ class Answer(NamedTuple):
     first_token_s: float | None = None
     seq: int | None = None
     """The number of the result in its run."""
+    fingerprint: str | None = None
+    """What the provider, or the embedded engine, says of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,9 @@ class Source:
     """Who spoke for the caller; None where nothing was spoken, or nobody knows."""
     stt: str | None = None
     """Who heard what was recorded; None likewise."""
+    provider: str | None = None
+    engines: tuple[str, ...] = ()
+    """Lines on the engines of embedded models that are recorded for the whole, not with each answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,8 @@ class Side:
     """The results of each case, in the order of repeats."""
     names: Mapping[str, str]
     """What to call a case."""
+    engines: "tuple[EngineInfo, ...]" = ()
+    """Of its embedded models."""
 
     @property
     def rate(self) -> float | None:
@@ -89,6 +98,8 @@ class Compared:
     asked_differently: Sequence[tuple[str, str, str]]
     """What it is, and how it was before and now."""
     sides: tuple[Side, Side]
+    engine_changes: "Sequence[EngineChange]" = ()
+    """Embedded models that the two computed on other engines or processors."""
 
     def name(self, case: str) -> str:
         """Return what to call a case."""
@@ -112,6 +123,7 @@ def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool)
     """Compare two sides case by case."""
     from pramana.analyse.changes import changes
     from pramana.analyse.comparison import compare as weigh
+    from pramana.analyse.engines import EMBEDDED_PROVIDERS, engine_changes
 
     same = _same_suite(before, after)
     if not same and not any_suite:
@@ -139,7 +151,9 @@ def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool)
         replace(each, compares="answer") if _in_several(each, old, now) else each
         for each in changes(old.taken, now.taken)
     ]
-    return Compared(found, changed, _asked_differently(before, after), (old, now))
+    embedded = all(each.provider in EMBEDDED_PROVIDERS for each in (before, after))
+    engines = engine_changes(old.engines, now.engines, both_embedded=embedded and found.pairs > 0)
+    return Compared(found, changed, _asked_differently(before, after), (old, now), engines)
 
 
 def _in_several(change: "Change", old: "Side", now: "Side") -> bool:
@@ -201,6 +215,7 @@ def as_data(compared: Compared) -> dict[str, Any]:
         "only_new": [name(each) for each in found.only_new],
         "measured": [each.as_data() for each in compared.changed],
         "asked_differently": [{"what": what, "base": old, "new": now} for what, old, now in compared.asked_differently],
+        "engine_changes": [each.as_data() for each in compared.engine_changes],
     }
 
 
@@ -247,8 +262,10 @@ def _asked_differently(base: Source, new: Source) -> list[tuple[str, str, str]]:
 def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
     """Read one side; where cases go by their ids, two of the same id cannot be told apart, and are refused."""
     from pramana.analyse.changes import together
+    from pramana.analyse.engines import engine_lines, engines_in
     from pramana.analyse.pairing import parted
 
+    engines = set(source.engines)
     answers: dict[str, list[tuple[int, Outcome, Taken, int | None]]] = {}
     judges: dict[str, frozenset[Judged]] = {}
     ids: dict[str, str] = {}
@@ -264,6 +281,7 @@ def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
                 "their ids; compare runs, or files that have case_digest"
             )
         ids[case] = each.case_id + spoken
+        engines.update(engine_lines(each.fingerprint, each.checks))
         answers.setdefault(case, []).append((each.repeat, each.outcome, _taken(each), each.seq))
         if each.outcome in (Outcome.PASSED, Outcome.FAILED):
             judges[case] = judges.get(case, frozenset()) | _judges(each.checks)
@@ -276,6 +294,7 @@ def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
         taken={case: together(taken for _, _, taken, _ in given) for case, given in answers.items()},
         seqs={case: [seq for *_, seq in given if seq is not None] for case, given in answers.items()},
         names={case: f"{name} ({parted(case)[0][-8:]})" if shared[name] > 1 else name for case, name in ids.items()},
+        engines=engines_in(engines),
     )
 
 
@@ -323,6 +342,8 @@ def of_file(path: Path, model: str | None) -> Source:
             for each in block.results
         ),
         variants=frozenset(each.variant for each in block.results) or frozenset({"text"}),
+        provider=block.provider,
+        engines=block.engines,
     )
 
 
@@ -332,7 +353,8 @@ def of_run(store: "Store", reference: str, model: str | None) -> Source:
 
     run = store.run(reference)
     targets = run.plan.targets
-    typed = targets[_chosen(f"run {run.id}", model, [(each.typed, each.model) for each in targets])].typed
+    target = targets[_chosen(f"run {run.id}", model, [(each.typed, each.model) for each in targets])]
+    typed = target.typed
 
     def answers() -> Iterator[Answer]:
         for seq, result in store.results(run.id, raw=False):
@@ -351,6 +373,7 @@ def of_run(store: "Store", reference: str, model: str | None) -> Source:
                 timed.total_s if timed else None,
                 timed.first_token_s if timed else None,
                 seq,
+                reply.fingerprint if reply else None,
             )
 
     def digests() -> frozenset[str]:
@@ -367,6 +390,7 @@ def of_run(store: "Store", reference: str, model: str | None) -> Source:
         variants=frozenset(run.plan.variants),
         voice=run.plan.voice if spoken else None,
         stt=figures.ear(run.plan) if spoken else None,
+        provider=target.provider,
     )
 
 

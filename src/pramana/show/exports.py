@@ -14,6 +14,7 @@ from html import escape
 from tempfile import SpooledTemporaryFile
 from typing import Any, Literal, TextIO, cast, get_args
 
+from pramana.analyse.engines import engines_in, lines_of
 from pramana.analyse.judges import Judges, judged_by
 from pramana.analyse.summary import Tally, why
 from pramana.hash import hash_result
@@ -116,8 +117,9 @@ def write_json(run: Run, results: Results, out: TextIO) -> None:
 
     Beside the published fields stand those that make the file safe to compare: `case_digest`, by which cases of the
     same id are told apart; `model`, as it was typed, and `provider`; `status`, and `complete`, which is false when
-    results of this model are missing: the suite's name and hash then say what was begun. Where verdicts of several
-    judges make one pass rate, `mixed_judges` in the summary says so.
+    results of this model are missing: the suite's name and hash then say what was begun. `engines` says what embedded
+    models were computed with. Where verdicts of several judges make one pass rate, `mixed_judges` in the summary says
+    so.
 
     What has no verdict is `passed: false, score: null` with `details.skipped`, and counted in `skipped`. Where the
     published shape wants a value that does not exist it gets the one its own runner writes: no reply is the output ""
@@ -126,6 +128,7 @@ def write_json(run: Run, results: Results, out: TextIO) -> None:
     plan, names, ids = run.plan, models_of(run), model_ids(run)
     rates = {name: dict.fromkeys(Outcome, 0) for name in names}
     judges = {name: Judges(who) for name in names}
+    engines: dict[str, set[str]] = {name: set() for name in names}
     each = run.expected // max(1, len(names))
     with spools(names) as blocks:
         for case, result in results:
@@ -133,6 +136,7 @@ def write_json(run: Run, results: Results, out: TextIO) -> None:
             rates[name][result.outcome] += 1
             for check in result.checks:
                 judges[name].add(name, check)
+            engines[name].update(lines_of(result))
             entry = as_json(as_entry(case, result, ids[name]))
             blocks[name].write(f"{',' if sum(rates[name].values()) > 1 else ''}\n{entry}")
         for number, target in enumerate(plan.targets):
@@ -150,6 +154,7 @@ def write_json(run: Run, results: Results, out: TextIO) -> None:
                     "provider": target.provider,
                     "status": run.status,
                     "complete": sum(rates[name].values()) >= each,
+                    **({"engines": list(map(str, used))} if (used := engines_in(engines[name])) else {}),
                 },
             }
             out.write(f'{"," if number else "["}\n{as_json(head)[:-1]}, "results": [')
@@ -293,8 +298,13 @@ def results_schema() -> dict[str, Any]:
                         "type": "boolean",
                         "description": "false: results are missing, and the suite was not asked as a whole",
                     },
+                    "engines": {
+                        "type": "array",
+                        "items": text,
+                        "description": "Of embedded models: engine, version, weights, processor features and threads",
+                    },
                 },
-                ("model", "provider", "status", "complete"),
+                ("model", "provider", "status", "complete", "engines"),
             ),
             "results": {"type": "array", "items": {"$ref": "#/$defs/Result"}},
             "summary": record(

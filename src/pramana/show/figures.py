@@ -6,13 +6,14 @@ called unknown, and nothing is rounded up to all or down to none.
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pramana.analyse import comparison
 from pramana.analyse.calls import Pooled, Voice
 from pramana.analyse.summary import Failed, Rate, Summary, Total
 from pramana.analyse.voice import TEXT, Latency, Seconds, TurnTaking
+from pramana.embedded.engines import EngineInfo
 from pramana.model import Key, Plan, Run
 
 OUR_EAR = "Whisper tiny.en"
@@ -39,6 +40,26 @@ def printable(text: str) -> str:
 
 def _escaped(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+CALL_STAGES: Mapping[str, str] = {
+    "ringing": "ringing",
+    "caller": "caller speaking",
+    "waiting": "waiting for the agent",
+    "agent": "agent speaking",
+    "scoring": "scoring the call",
+}
+"""What a call does at each stage."""
+
+
+def call_stages(calls: Mapping[Any, int]) -> str:
+    """Return where the calls of a run are; the number is left out where there is but one call.
+
+    >>> call_stages({"agent": 1}), call_stages({"ringing": 2, "agent": 1}), call_stages({})
+    ('agent speaking', '2 ringing, 1 agent speaking', '')
+    """
+    many = sum(calls.values()) > 1
+    return ", ".join(f"{count} {CALL_STAGES[stage]}" if many else CALL_STAGES[stage] for stage, count in calls.items())
 
 
 def percent(share: float | None) -> str:
@@ -266,6 +287,21 @@ def by_ear(run: Run, found: Voice) -> str:
     those = f"{count:,} verdict{' rests' if count == 1 else 's rest'} on our ear ({ear(run.plan)})"
     better = "" if run.plan.stt else "; name a better one with --stt"
     return f"{those}: of those answers there is no transcript, or only one of more than was played{better}."
+
+
+def engines(found: Sequence[EngineInfo]) -> str:
+    """Return what computed the embedded models of a run; nothing where there was none.
+
+    >>> engines([EngineInfo("xllamacpp", "2026.10", "SmolLM2", "sha256:b179c952…", ("AVX2",), 1)])
+    'Engine: SmolLM2 on xllamacpp 2026.10 (AVX2, 1 thread)'
+    """
+    return engine_line([(each.model, each.short) for each in found])
+
+
+def engine_line(found: Sequence[tuple[str, str]]) -> str:
+    """Return the same of models and the labels of their engines, as the API has them."""
+    listed = "; ".join(f"{model} on {label}" for model, label in found)
+    return f"Engine{'s' if len(found) > 1 else ''}: {listed}" if listed else ""
 
 
 def asked_aloud(plan: Plan) -> str:

@@ -6,13 +6,12 @@ and a key may be set.
 
 import asyncio
 import json
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pramana import settings
+from pramana import clock, settings
 from pramana.errors import PramanaError
 from pramana.run.accounts import Reach, accounts_of
 
@@ -45,7 +44,7 @@ def _recent(path: Path) -> dict[str, Any]:
         return {
             where: {"at": float(offer["at"]), "models": [str(name) for name in offer["models"]]}
             for where, offer in said.items()
-            if 0 <= time.time() - offer["at"] < DAY_S
+            if 0 <= clock.timestamp() - offer["at"] < DAY_S
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return {}  # whatever it holds, it is only a cache
@@ -87,7 +86,7 @@ async def _ask_all(reach: Reach, registered: list[str], said: Mapping[str, Any])
             return {"models": [], "problem": str(error)}
         except Exception as error:  # noqa: BLE001 - whatever a stranger's provider raises is its own problem
             return {"models": [], "problem": f"the provider failed: {type(error).__name__}: {error}"}
-        heard[where] = {"at": time.time(), "models": found}
+        heard[where] = {"at": clock.timestamp(), "models": found}
         return {"models": found, "problem": None}
 
     own = [name for name in accounts.configured() if not (reach.for_others and name not in providers.builtin)]

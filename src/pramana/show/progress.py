@@ -1,13 +1,13 @@
 """A run as it happens: a live bar in a terminal, plain lines elsewhere, failures as they come. Only what is stored.
 
-Both say the same: how many, how they ended, the rate, the cost, the time left, and when nothing happens because a
-provider wants nobody to ask. A plain line comes every five seconds while there is news, and every thirty in any case.
+Both say the same: how many, how they ended, the rate, the cost, the time left, where the calls under way are, and when
+nothing happens because a provider wants nobody to ask. A plain line comes every five seconds while there is news, and
+every thirty in any case.
 """
 
 import math
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from pramana import clock
 from pramana.errors import PramanaError, visible
 from pramana.model import Outcome, Plan, Result
 from pramana.show import figures, terminal
@@ -36,7 +37,7 @@ class Live:
     """Watches a run. Use as a context manager; `update` is called after each commit, and now and then besides."""
 
     def __init__(
-        self, expected: int, stored: int, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic
+        self, expected: int, stored: int, *, quiet: bool = False, clock: Callable[[], float] = clock.monotonic
     ) -> None:
         self.expected, self.stored, self.quiet = expected, stored, quiet
         self._clock = clock
@@ -46,7 +47,7 @@ class Live:
         """How often to look for how the results of other sittings ended."""
         self._plan: Plan | None = None
         self.failures = 0
-        self._said_at, self._said = self.start, (stored, False)
+        self._said_at, self._said = self.start, (stored, False, "")
         self._bar: Any = None
         self._task: Any = None
 
@@ -73,7 +74,8 @@ class Live:
         results = list(progress.results)
         if self._tries and not self.quiet:
             self._remember(progress.run.id, results)
-        self.update(results, budget.cost_usd, unknown_cost=budget.unknown_cost, waiting_s=waiting_s)
+        calls = figures.call_stages(progress.calls())
+        self.update(results, budget.cost_usd, unknown_cost=budget.unknown_cost, waiting_s=waiting_s, calls=calls)
 
     def _remember(self, run_id: str, results: list[Result]) -> None:
         """Count what other sittings have stored too, once all that is stored has been told: nothing counts twice."""
@@ -87,14 +89,18 @@ class Live:
                 found.subtract(result.outcome for result in results)  # they are counted next
                 self.counts, self._tries = dict(found), 0
 
-    def update(self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0) -> None:
-        """Count what was stored, perhaps nothing, and show how far the run is."""
+    def update(
+        self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0, calls: str = ""
+    ) -> None:
+        """Count what was stored, perhaps nothing, and show how far the run is and where its calls are."""
         try:
-            self._update(results, cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s)
+            self._update(results, cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, calls=calls)
         except OSError:  # the terminal is gone: the run need not end for that
             self.quiet = True
 
-    def _update(self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float) -> None:
+    def _update(
+        self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float, calls: str
+    ) -> None:
         self.stored += len(results)
         if self.quiet:
             return
@@ -102,16 +108,16 @@ class Live:
             self.counts[result.outcome] = self.counts.get(result.outcome, 0) + 1
             if result.outcome in (Outcome.FAILED, Outcome.ERRORED):
                 self._failure(result)
-        note = self._note(cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s)
+        note = self._note(cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, calls=calls)
         if self._bar:
             self._bar.update(self._task, completed=self.stored, note=note)
             return
-        now, news = self._clock(), (self.stored, waiting_s > 0)
+        now, news = self._clock(), (self.stored, waiting_s > 0, calls)
         if now - self._said_at >= (LINE_EVERY_S if news != self._said else QUIET_LINE_EVERY_S):
             self._said_at, self._said = now, news
             click.echo(f"{self.stored:,} of {self.expected:,}  {note}", err=True)
 
-    def _note(self, cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0) -> str:
+    def _note(self, cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0, calls: str = "") -> str:
         took = max(self._clock() - self.start, 0.001)
         rate = (self.stored - self.begun_with) / took
         known = [f"{self.counts[each]:,} {each}" for each in Outcome if self.counts.get(each)]
@@ -120,7 +126,7 @@ class Live:
         left = f"{_span((self.expected - self.stored) / rate)} left" if rate else "time left unknown"
         waiting = f"waiting {_span(waiting_s)} as the provider asks" if waiting_s > 0 else ""
         speed = f"{rate * 60:,.1f}/min" if 0 < rate < 0.1 else f"{rate:,.1f}/s"
-        return "  ".join(part for part in (", ".join(known), speed, cost, left, waiting) if part)
+        return "  ".join(part for part in (", ".join(known), calls, speed, cost, left, waiting) if part)
 
     def _failure(self, result: Result) -> None:
         self.failures += 1
@@ -148,7 +154,7 @@ class Interruptible:
     Whoever ignores SIGHUP, as `nohup` does, wants a run to survive its terminal.
     """
 
-    def __init__(self, stop: "Stop", clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stop: "Stop", clock: Callable[[], float] = clock.monotonic) -> None:
         self._stop, self._clock = stop, clock
         self._before: dict[signal.Signals, Any] = {}
         self._times, self._last = 0, -math.inf

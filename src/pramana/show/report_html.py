@@ -20,6 +20,7 @@ from pramana.show.figures import (
     bound,
     by_ear,
     duration,
+    engines,
     judging,
     money,
     percent,
@@ -117,7 +118,8 @@ def _answer(summary: Summary, counted: str) -> str:
         f"<p class=warn>Several judges, so the rate is of none of them: {_apart(each)}</p>\n"
         for each in summary.mixed_judges
     )
-    judges += "".join(f"<p class=quiet>{_apart(each)}</p>\n" for each in (counted, summary.judged_by) if each)
+    quiet = (counted, summary.judged_by, engines(summary.engines))
+    judges += "".join(f"<p class=quiet>{_apart(each)}</p>\n" for each in quiet if each)
     pills = "".join(
         f"<li><b>{count:,}</b> {_pill(outcome)}</li>"
         for outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)

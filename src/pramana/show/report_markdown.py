@@ -11,7 +11,7 @@ from typing import TextIO
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, why
 from pramana.model import Case, Outcome, Result, Run
 from pramana.show.exports import Results, tally_for
-from pramana.show.figures import asked_aloud, by_ear, percent, printable, span, spent, title_of, units, voice
+from pramana.show.figures import asked_aloud, by_ear, engines, percent, printable, span, spent, title_of, units, voice
 
 LIMIT = 60_000
 """Characters of a page, as UTF-16 counts them; a comment on GitHub may have 65,536."""
@@ -113,7 +113,8 @@ def _end(run: Run, summary: Summary) -> str:
     spoken += f"\n- {_inline(ear)}" if ear else ""
     aloud = asked_aloud(run.plan)
     heard = f"\n**Voice**{f', {_inline(aloud)}' if aloud else ''}\n{spoken}\n" if spoken else ""
-    return f"\n{spent(summary)}\n{heard}{''.join(notes[:SHOWN_NOTES])}{more}\n<sub>{made}</sub>\n"
+    ran = f"\n{_inline(engines(summary.engines), 600)}\n" if summary.engines else ""
+    return f"\n{spent(summary)}\n{ran}{heard}{''.join(notes[:SHOWN_NOTES])}{more}\n<sub>{made}</sub>\n"
 
 
 def _unfinished(run: Run) -> str:

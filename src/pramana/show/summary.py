@@ -72,6 +72,8 @@ def print_summary(run: Run, summary: Summary, sentence: str) -> None:
         _wrapped(f"{fitted(who, LONGEST_NAME)}, {how}: {measured}")
     if summary.voice and (heard := figures.by_ear(run, summary.voice)):
         _wrapped(heard)
+    if engines := figures.engines(summary.engines):
+        _wrapped(engines)
     _failures(run, summary)
     for reason in summary.reasons[:SHOWN_REASONS]:
         cases = ", ".join(fitted(case, LONGEST_NAME) for case in reason.cases) + (" …" if reason.more else "")

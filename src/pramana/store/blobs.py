@@ -8,13 +8,13 @@ here changes or removes a blob, and no digest leads outside the folder.
 import hashlib
 import os
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EINVAL
 from pathlib import Path
 from secrets import token_hex
 
+from pramana import clock
 from pramana.errors import InvalidInput, StoreFailed, quote
 from pramana.hash import PREFIX
 
@@ -85,7 +85,7 @@ class Blobs:
         folder.mkdir(parents=True, exist_ok=True)
         for holder in holders:
             make_durable(holder)
-        long_ago = time.time() - ABANDONED_S
+        long_ago = clock.timestamp() - ABANDONED_S
         for left in folder.glob(f"*{UNFINISHED}"):
             with suppress(OSError):
                 if left.stat().st_mtime < long_ago:

@@ -6,7 +6,6 @@ stage: what the database says becomes a `StoreFailed`.
 """
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum, auto
@@ -33,6 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from pramana import clock
 from pramana.errors import InvalidInput, StoreFailed
 from pramana.store.schema import HEAD
 
@@ -161,7 +161,7 @@ class Database:
     def now(self, connection: Connection) -> float:
         """Return the time leases are measured by: of the database server, where machines share one."""
         if self.is_sqlite:
-            return time.time()
+            return clock.timestamp()
         return float(connection.execute(text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
 
     def migrate(self) -> None:
@@ -232,14 +232,14 @@ def _sqlite(url: URL) -> Engine:
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
     """Switch the file to a write-ahead log. SQLite does not wait here as it does elsewhere, so we do."""
-    give_up = time.monotonic() + BUSY_SECONDS
+    give_up = clock.monotonic() + BUSY_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > give_up:
+            if "locked" not in str(error) or clock.monotonic() > give_up:
                 raise
-            time.sleep(0.01)
+            clock.sleep(0.01)
         else:
             return
 

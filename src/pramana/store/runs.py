@@ -10,13 +10,12 @@ import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from itertools import chain, product
 from typing import Any, Literal
 
 from sqlalchemy import Connection, and_, case, delete, func, insert, null, select, update
 
-from pramana import settings
+from pramana import clock, settings
 from pramana.errors import NotFound, did_you_mean, quote
 from pramana.hash import PREFIX, case_digest
 from pramana.jsonl import canonical
@@ -380,6 +379,6 @@ def _digests(connection: Connection, run_no: int) -> Iterator[str]:
 def _new_id(connection: Connection) -> str:
     """Return an id that sorts by time and can be typed: date, time, and four digits against coincidence."""
     while True:
-        new = f"r{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        new = f"r{clock.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         if connection.execute(select(runs.c.run_no).where(runs.c.id == new)).first() is None:
             return new

@@ -7,13 +7,14 @@ an import is one transaction. What is deleted can be brought back for a day.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import chain, count
 from typing import Any, Literal
 
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select
 
+from pramana import clock
 from pramana.errors import AlreadyExists, Conflict, NotFound, quote
 from pramana.store.changes import record
 from pramana.store.engine import CHUNK, Database, Lock
@@ -367,7 +368,7 @@ def _holds(body: str, folded: str) -> bool:
 
 
 def _expired() -> str:
-    return (datetime.now(UTC) - RESTORABLE).isoformat(timespec="milliseconds")
+    return (clock.now() - RESTORABLE).isoformat(timespec="milliseconds")
 
 
 def _deleted(body: str, created: str, updated: str, deleted: str) -> Deleted:

@@ -6,13 +6,13 @@ checks have cost was paid all the same; the newest check says how much.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
 from msgspec.structs import replace
 from sqlalchemy import Connection, Select, and_, case, delete, func, insert, select, update
 
+from pramana import clock
 from pramana.errors import NotFound
 from pramana.model import SEVERITY, Check, Key, Outcome, Spent
 from pramana.store import records
@@ -160,7 +160,7 @@ def spent_on_checks(connection: Connection, run_no: int) -> Spent:
 
 def timestamp() -> str:
     """Return the time, ISO 8601 in UTC."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return clock.now().isoformat(timespec="milliseconds")
 
 
 def _check_rows(connection: Connection, run_no: int, scoring: int, some: Sequence[Judged]) -> list[tuple[object, ...]]:

@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Meta, Struct
 from sqlalchemy import Connection, and_, func, select
 
+from pramana import clock
 from pramana.errors import InvalidInput, Problem
 from pramana.store.changes import record
 from pramana.store.engine import Database, Lock
@@ -460,7 +461,7 @@ def _prepare(batch: Batch, verified: Sequence[bool], contributor: str, received:
     """Return results with their digests; whatever does not fit is told, with its number."""
     problems: list[Problem] = []
     salts = os.urandom(_SALT * len(batch.results))
-    latest = datetime.now(UTC) + AHEAD
+    latest = clock.now() + AHEAD
     begun: dict[tuple[Any, ...], Any] = {}
     times: dict[datetime | None, tuple[str, str | None]] = {None: (received[:10], None)}
     sha256 = hashlib.sha256

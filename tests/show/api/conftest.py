@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ...stores import postgres_store
 from .served import Client, serve
 
 
@@ -14,11 +15,13 @@ def sqlite_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest) -> str:
+def store_url(request: pytest.FixtureRequest, sqlite_url: str) -> Iterator[str]:
     """Either store: for what depends on it."""
-    name = "sqlite_url" if request.param == "sqlite" else "postgres_url"
-    url: str = request.getfixturevalue(name)
-    return url
+    if request.param == "sqlite":
+        yield sqlite_url
+    else:
+        with postgres_store(request.getfixturevalue("postgres")) as lent:
+            yield lent
 
 
 @pytest.fixture

@@ -6,20 +6,24 @@ import json
 import re
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
+from starlette.routing import BaseRoute
 
 from pramana.show.api import make_app
 from pramana.show.api.serving import Serving
 from pramana.store import open_store
 from pramana.store.runs import Store
+
+from ... import programs
+from ...stores import sqlite_store
 
 
 @dataclass(frozen=True)
@@ -105,43 +109,102 @@ class Client:
         return Client(self.url, self.store.tokens.create(role, role)[1], self.store, self.serving)
 
 
+class _Server(uvicorn.Server):
+    """Ends at once: uvicorn looks only ten times a second whether it should, and then waits a tenth more."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ending = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def end(self) -> None:
+        """End it, from another thread."""
+        self.should_exit = True
+        if self._loop and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._ending.set)
+
+    async def main_loop(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        while not await self.on_tick(0):  # which is what writes the date of the answers
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), 1)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for each in sockets or ():
+            each.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110 - uvicorn tells nobody
+                    await asyncio.sleep(0.005)
+        for task in self.server_state.tasks:
+            task.cancel()
+        await self.lifespan.shutdown()
+
+
+_INCLUDED: dict[int, BaseRoute] = {}
+_DESCRIBED: dict[tuple[int, ...], dict[str, Any]] = {}
+
+
+@contextmanager
+def _sharing_routes(app: Any) -> Iterator[None]:
+    """Have FastAPI work out what each route takes and answers, and describe it, once a process and not once a server.
+
+    It does so at the first request, for a tenth of a second and more, and finds the same for every application.
+    """
+    routers = []
+    for place, route in enumerate(app.router.routes):
+        if router := getattr(route, "original_router", None):
+            app.router.routes[place] = _INCLUDED.setdefault(id(router), route)
+            routers.append(id(router))
+    app.openapi_schema = _DESCRIBED.get(tuple(routers))
+    yield
+    if app.openapi_schema:
+        _DESCRIBED[tuple(routers)] = app.openapi_schema
+
+
 @contextmanager
 def serve(database_url: str, **given: Any) -> Iterator[Client]:
     """Serve in this process, on a free port, until the context ends."""
+    if database_url.startswith("sqlite:///"):
+        sqlite_store(Path(database_url.removeprefix("sqlite:///")))
     store = open_store(database_url)
     serving = Serving(store, **given)
     listening = socket.create_server(("127.0.0.1", 0))
     serving.port = listening.getsockname()[1]
-    config = uvicorn.Config(
-        make_app(serving), log_level="warning", access_log=False, lifespan="on", ws="none", proxy_headers=False
-    )
+    gate = make_app(serving)
+    config = uvicorn.Config(gate, log_level="warning", access_log=False, lifespan="on", ws="none", proxy_headers=False)
     config.timeout_graceful_shutdown = 2
-    server = uvicorn.Server(config)
+    server = _Server(config)
 
     async def work() -> None:
         serving.closing = asyncio.Event()
         await server.serve([listening])
 
     thread = threading.Thread(target=lambda: asyncio.run(work()), daemon=True)
-    thread.start()
-    try:
-        while not server.started:
-            assert thread.is_alive(), "the server did not start"
-            thread.join(0.01)
-        yield Client(f"http://127.0.0.1:{serving.port}", store=store, serving=serving)
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        listening.close()
-        store.close()
-        assert not thread.is_alive(), "the server did not end"
+    with _sharing_routes(gate._app):  # type: ignore[attr-defined]
+        thread.start()
+        try:
+            while not server.started:
+                assert thread.is_alive(), "the server did not start"
+                thread.join(0.002)
+            yield Client(f"http://127.0.0.1:{serving.port}", store=store, serving=serving)
+        finally:
+            server.end()
+            thread.join(20)
+            listening.close()
+            store.close()
+            assert not thread.is_alive(), "the server did not end"
 
 
 @dataclass
 class Program:
     """`pramana serve` as a process."""
 
-    process: subprocess.Popen[str]
+    process: programs.Process
     client: Client
 
     def kill(self) -> None:
@@ -155,12 +218,9 @@ def program(*options: str, **environment: str) -> Iterator[Program]:
     """Start `pramana serve` on a free port; it inherits the data folder of the test."""
     import os
 
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pramana", "serve", "--port", "0", *options],
+    process = programs.start(
+        ["-m", "pramana", "serve", "--port", "0", *options],
         env={**os.environ, **environment},  # noqa: TID251 - a child gets what a child gets
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
     )
     assert process.stdout
     try:

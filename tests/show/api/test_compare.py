@@ -190,17 +190,19 @@ def test_calls_of_one_case_in_two_variants_are_told_as_answers(client: Client) -
     assert "all 16 answers (8 cases, 2 variants) ended as before" in data["sentence"]
 
 
-def add_calls(store: Store, waited_s: float, *variants: str) -> str:
+def add_calls(
+    store: Store, waited_s: float, *variants: str, provider: str = "fake-voice", fingerprint: str | None = None
+) -> str:
     """Store a run of eight calls in each variant, whose callers waited so long."""
     cases = [case(number) for number in range(8)]
-    run = store.create_run(Plan("mine", None, (Target("m", "fake-voice", "m"),), variants=variants), cases)
+    run = store.create_run(Plan("mine", None, (Target("m", provider, "m"),), variants=variants), cases)
     counts = {"substitutions": 1, "deletions": 0, "insertions": 0, "reference_words": 10}
     evidence = {
         "times": {"lines": [{"voice_to_voice_s": waited_s, "first_audible_s": 1 + waited_s}]},
         "words": {"heard": {"words": counts, "characters": counts}, "references": []},
     }
     checks = (Check("contains", "1", Outcome.PASSED, ""), Check("call", "1", Outcome.PASSED, "", None, evidence))
-    reply = Reply("x", total_s=9.0, call=Call("sha256:a", "sha256:b"))
+    reply = Reply("x", total_s=9.0, fingerprint=fingerprint, call=Call("sha256:a", "sha256:b"))
     made = [
         Result(Key(case_digest(of), "m", variant), of.id, reply, None, checks, None, None)
         for of in cases
@@ -214,6 +216,27 @@ def add_calls(store: Store, waited_s: float, *variants: str) -> str:
     asyncio.run(write())
     store.finish(run.id, None, "finished")
     return run.id
+
+
+def test_runs_on_different_engines_say_so(client: Client) -> None:
+    assert client.store
+    base, new = (
+        add_calls(
+            client.store, 0.3, "voice", provider="local-voice", fingerprint=f"ctranslate2 4.8.4; ear w==1; {each}"
+        )
+        for each in ("AVX2; 1 thread", "AVX2 AVX512; 1 thread")
+    )
+    data = client.get(f"/api/compare?base={base}&new={new}").data
+    ComparisonShape.model_validate(data)
+    (found,) = data["engineChanges"]
+    assert [side[0]["label"] for side in (found["base"], found["new"])] == [
+        "ctranslate2 4.8.4 (AVX2, 1 thread)",
+        "ctranslate2 4.8.4 (AVX-512, 1 thread)",
+    ]
+    assert found["sentence"].startswith("Different engines: ear ran on ctranslate2 4.8.4 (AVX2, 1 thread) before, on ")
+    assert client.get(f"/api/compare?base={base}&new={base}").data["engineChanges"] == []
+    (engine,) = client.get(f"/api/runs/{base}").data["summary"]["engines"]
+    assert (engine["model"], engine["processor"], engine["threads"]) == ("ear", ["AVX2"], 1)
 
 
 def test_pages_of_one_comparison_are_worked_out_once_until_a_run_is_judged_again(

@@ -53,21 +53,22 @@ def ended(client: Client, run_id: str, within: float = 20.0) -> Any:
 
 
 def copy_runs(store: Store, number: int) -> None:
-    """Store so many more runs like the first, with the same results."""
-    from sqlalchemy import func, insert, select
+    """Store so many more runs like the first, with the same results; in SQLite, by statements of its own."""
+    from sqlalchemy import text
 
     from pramana.store.schema import results, run_cases, runs, scorings
 
     with store._database.writing() as connection:
-        row = dict(connection.execute(select(runs).order_by(runs.c.run_no)).mappings().first() or {})
-        first, last = row.pop("run_no"), connection.execute(select(func.max(runs.c.run_no))).scalar_one()
-        places = range(last + 1, last + 1 + number)
-        connection.execute(insert(runs), [{**row, "run_no": each, "id": f"copy-{each:07}"} for each in places])
-        for table in (scorings, run_cases, results):
-            found = [dict(each) for each in connection.execute(select(table).where(table.c.run_no == first)).mappings()]
-            for each in found:
-                each.pop("seq", None)
-            connection.execute(insert(table), [{**each, "run_no": place} for place in places for each in found])
+        first, last = connection.execute(text("SELECT min(run_no), max(run_no) FROM runs")).one()
+        places = (
+            "WITH RECURSIVE places(place) AS (VALUES(:start) UNION ALL SELECT place + 1 FROM places WHERE place < :end)"
+        )
+        for table in (runs, scorings, run_cases, results):
+            new = {"run_no": "place", "id": "printf('copy-%07d', place)"} if table is runs else {"run_no": "place"}
+            names = [column.name for column in table.columns if column.name != "seq"]
+            values = ", ".join(new.get(name, name) for name in names)
+            statement = f"INSERT INTO {table.name} ({', '.join(names)}) {places} SELECT {values} FROM {table.name}, places WHERE run_no = :first"  # noqa: S608
+            connection.execute(text(statement), {"start": last + 1, "end": last + number, "first": first})
 
 
 def _wilson(passed: float, total: float) -> list[float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pramana.errors import InvalidInput
@@ -27,6 +27,7 @@ from pramana.show.api.scenarios import (
 )
 from pramana.show.scenarios import checked
 
+from ...examples import examples
 from .served import Answer, Client, program
 
 YAML = {"Content-Type": "application/yaml"}
@@ -480,7 +481,7 @@ scenarios = st.fixed_dictionaries(
 
 
 @given(st.lists(scenarios, min_size=1, max_size=3, unique_by=lambda each: each["id"]))
-@settings(max_examples=200, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(200)
 @example(
     [{"id": "a", "name": "\0", "type": "task-completion", "prompt": "\ufdd00041", "expected_outcome": "\u202e\u2028"}]
 )
@@ -495,7 +496,7 @@ def test_what_is_kept_and_exported_is_what_was_sent(given_: list[dict[str, Any]]
 
 
 @given(st.lists(scenarios, min_size=1, max_size=3, unique_by=lambda each: each["id"]))
-@settings(max_examples=25, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(25)
 def test_a_server_gives_back_what_it_was_given(client: Client, given_: list[dict[str, Any]]) -> None:
     """Through everything: created one by one, exported, imported again."""
     for each in client.get("/api/scenarios").data:
@@ -603,7 +604,7 @@ def test_of_twenty_imports_whose_server_is_killed_each_leaves_all_or_nothing() -
     count, before, outcomes = 3_000, 0, []
     pauses = [0.02 + 0.04 * turn for turn in range(19)]
     whole = document(*(f"s{n}" for n in range(count)))
-    for pause in (*pauses, 8.0, None):
+    for pause in (*pauses, 120.0, None):
         with program() as running:
             total = running.client.get("/api/scenarios").json["meta"]["total"]
             outcomes.append(total - before)
@@ -639,7 +640,7 @@ MORE = ("assert", "reference", "turns", "conditions", "expected_outcome", "creat
 
 
 @given(st.dictionaries(st.sampled_from((*FIELDS, *MORE)), anything, max_size=4))
-@settings(max_examples=500, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(500)
 def test_whatever_a_field_holds_it_is_taken_or_refused(fields: dict[str, Any]) -> None:
     with suppress(InvalidInput):
         kept = checked({**NEW, **fields})

@@ -9,8 +9,9 @@ from playwright.sync_api import Browser
 
 from pramana.store import open_store
 
-from ..api.served import Client, program
+from ..api.served import Client
 from .conftest import Bench
+from .workbench import workbench
 
 
 @dataclass
@@ -31,5 +32,7 @@ def closed(home: Path, browser: Browser, *options: str) -> Iterator[Closed]:
     store = open_store(f"sqlite:///{home}/pramana.sqlite3")
     tokens = {role: store.tokens.create(role, role)[1] for role in ("viewer", "editor", "admin")}
     store.close()
-    with program(*options, PRAMANA_HOME=str(home)) as started:
-        yield Closed(Bench(started.client, home, browser), tokens)
+    with workbench(*options, PRAMANA_HOME=str(home)) as client:
+        bench = Bench(client, home, browser)
+        yield Closed(bench, tokens)
+        bench.close()

@@ -11,9 +11,13 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
 
-from ..api.served import Client, program
+from ..api.served import Client
+from .tabs import Tabs
+from .workbench import workbench
 
 WIDE, NARROW = 1600, 360
+CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser")
+"""The same engine; the first draws no window around its pages, which takes a third of the time that a page takes."""
 expect.set_options(timeout=30_000)  # two cores that run other tests beside may be slow
 
 
@@ -25,7 +29,8 @@ class Bench:
     home: Path
     browser: Browser
     troubles: list[str] = field(default_factory=list)
-    _pages: list[Page] = field(default_factory=list)
+    _opened: list[Callable[[], None]] = field(default_factory=list)
+    """What closes each page."""
 
     @property
     def url(self) -> str:
@@ -39,13 +44,16 @@ class Bench:
         theme: Literal["light", "dark"] = "light",
         token: str | None = None,
         expects_errors: bool = False,
+        own: bool = False,
     ) -> Page:
-        """Open a page as a new visitor; whatever goes wrong in it, or asks another host, fails the test."""
-        context = self.browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+        """Open a page as a new visitor; whatever goes wrong in it, or asks another host, fails the test.
+
+        A test that adds listeners, routes or scripts to a page wants a tab of its own.
+        """
+        tabs = TABS[self.browser]
+        page = tabs.take(width, theme, own=own)
         if token:
-            context.add_cookies([{"name": "pramana_token", "value": token, "url": self.url, "httpOnly": True}])
-        page = context.new_page()
-        self._pages.append(page)
+            page.context.add_cookies([{"name": "pramana_token", "value": token, "url": self.url, "httpOnly": True}])
         host = urlsplit(self.url).netloc
 
         def broke(error: Error) -> None:
@@ -59,12 +67,18 @@ class Bench:
             if urlsplit(request.url).netloc not in (host, ""):
                 self.troubles.append(f"{path} asks {request.url}")
 
+        def close() -> None:
+            page.remove_listener("request", asked)
+            if not expects_errors:
+                page.remove_listener("pageerror", broke)
+                page.remove_listener("console", said)
+            tabs.give_back(page, own=own)
+
         page.on("request", asked)
         if not expects_errors:
             page.on("pageerror", broke)
             page.on("console", said)
-        # A page takes nothing before it is connected; nothing here is done to it before.
-        page.add_locator_handler(page.locator("#main[inert]"), lambda: None)
+        self._opened.append(close)
         page.goto(self.url + path)
         page.locator("#main").wait_for()
         return page
@@ -72,29 +86,36 @@ class Bench:
     def run(self, wait: bool = True, **wanted: Any) -> str:
         """Start a run through the API, and wait for its end; return its id."""
         body = {"suite": "v1.0", "tier": "cheap", "models": ["fake"], **wanted}
-        made = self.client.post("/api/runs", body).data
+        made = str(self.client.post("/api/runs", body).data["id"])
+        if wait:
+            self.wait_for_run(made)
+        return made
+
+    def wait_for_run(self, run_id: str) -> None:
         until = time.monotonic() + 120
-        while wait and (found := self.client.get(f"/api/runs/{made['id']}?summary=false").data)["status"] in (
-            "queued",
-            "running",
-        ):
+        while (found := self.client.get(f"/api/runs/{run_id}?summary=false").data)["status"] in ("queued", "running"):
             assert time.monotonic() < until, found
             time.sleep(0.1)
-        return str(made["id"])
 
     def close(self) -> None:
-        for page in self._pages:
-            page.context.close()
-        self._pages.clear()
+        """Close every page that is open."""
+        while self._opened:
+            self._opened.pop()()
 
 
-@pytest.fixture(scope="session")
+TABS: dict[Browser, Tabs] = {}
+
+
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    """Chromium for the tests of a module: while playwright drives it, nothing else in this thread can run a loop."""
+    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
     assert path, "Chromium is needed: install chromium"
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        TABS[found] = Tabs(found)
         yield found
+        TABS.pop(found).close()
         found.close()
 
 
@@ -102,8 +123,8 @@ def browser() -> Iterator[Browser]:
 def served(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Bench]:
     """One server for the tests of a module."""
     home = tmp_path_factory.mktemp("home")
-    with program(PRAMANA_HOME=str(home)) as started:
-        yield Bench(started.client, home, browser)
+    with workbench(PRAMANA_HOME=str(home)) as client:
+        yield Bench(client, home, browser)
 
 
 @pytest.fixture
@@ -115,14 +136,40 @@ def bench(served: Bench) -> Iterator[Bench]:
     assert not troubles, troubles
 
 
+SETTLED = """async () => {
+  const frame = () => new Promise(requestAnimationFrame);
+  for (let still = 0; still < 2; still++) {
+    await frame(), await frame();
+    const moving = document.getAnimations().filter(
+      each => each.playState === "running" && each.effect?.getComputedTiming().endTime < Infinity
+    );
+    if (moving.length) still = -1;
+    await Promise.allSettled(moving.map(each => each.finished));
+  }
+}"""
+"""Colours fade in, and text that is half there has half its contrast: wait for whatever moves and comes to an end."""
+
+
+AXE = """axe.run({
+  resultTypes: ["violations"],
+  selectors: false,
+  preload: {assets: ["media"], timeout: 10000},
+}).then(all => all.violations)"""
+"""Every rule that axe runs unless told otherwise. None of them reads the style sheets that it would fetch again, and
+nobody here reads the selectors that it would look for: together half of its time."""
+
+
 @pytest.fixture
 def axe() -> Callable[[Page], None]:
     """Assert that axe-core finds nothing serious on a page."""
-    from axe_playwright_python.sync_playwright import Axe
+    from axe_playwright_python.base import AXE_SCRIPT
 
     def check(page: Page) -> None:
-        page.wait_for_timeout(300)  # colours fade in, and text that is half there has half its contrast
-        found = Axe().run(page).response["violations"]
+        page.locator("#main:not([inert])").wait_for()
+        page.evaluate(SETTLED)
+        if not page.evaluate("'axe' in window"):
+            page.evaluate(AXE_SCRIPT)
+        found = page.evaluate(AXE)
         told = [
             f"{each['id']} ({each['impact']}): {each['help']}: "
             + "; ".join(node["html"][:160] for node in each["nodes"][:3])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Dialog, Page, expect
 
-from ..api.served import program
 from .conftest import NARROW, WIDE, Bench, no_sideways
+from .workbench import workbench
 
 HOSTILE = "</title></script><img src=x onerror=window.hacked=1>"
 FERRY: dict[str, Any] = {
@@ -167,7 +167,7 @@ def test_an_id_may_be_the_word_of_an_address(ferry: Bench, word: str) -> None:
 
 
 def test_leaving_with_unsaved_changes_warns_and_they_are_there_again(ferry: Bench) -> None:
-    page = opened(ferry)
+    page = opened(ferry, own=True)
     asked: list[str] = []
 
     def answered(dialog: Dialog) -> None:
@@ -240,8 +240,8 @@ Scenarios.chunks = held
 
 def test_what_is_typed_while_somebody_elses_change_is_read_is_asked_about(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(HOLDING)
-    with program(PRAMANA_HOME=str(tmp_path / "home"), PYTHONPATH=str(tmp_path)) as started:
-        bench = Bench(started.client, tmp_path / "home", browser)
+    with workbench(PRAMANA_HOME=str(tmp_path / "home"), PYTHONPATH=str(tmp_path)) as client:
+        bench = Bench(client, tmp_path / "home", browser)
         assert bench.client.post("/api/scenarios", FERRY).status == 201
         page = opened(bench)
         (tmp_path / "hold").touch()

@@ -14,8 +14,15 @@ def every_page(served: Bench) -> list[str]:
     return [*addresses(registered(), fill_store(served.client)), *WITH_QUERY]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [
+        (WIDE, "light"),
+        (NARROW, "dark"),
+        pytest.param(WIDE, "dark", marks=pytest.mark.slow),
+        pytest.param(NARROW, "light", marks=pytest.mark.slow),
+    ],
+)
 def test_every_page_is_readable_by_everyone(
     bench: Bench, axe: Callable[[Page], None], every_page: list[str], width: int, theme: str
 ) -> None:

@@ -11,8 +11,11 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from ..api.served import program
+from pramana.providers.cascade import NO_ANSWER
+
+from ...embedded_faults import Fault, environment_of
 from .conftest import NARROW, WIDE, Bench, no_sideways
+from .workbench import workbench
 
 HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script> مرحبا 日本語"
 
@@ -20,8 +23,8 @@ HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='r
 @contextmanager
 def fresh(browser: Browser, home: Path, **environment: str) -> Iterator[Bench]:
     """Serve an empty store of its own."""
-    with program(PRAMANA_HOME=str(home), **environment) as started:
-        bench = Bench(started.client, home, browser)
+    with workbench(PRAMANA_HOME=str(home), **environment) as client:
+        bench = Bench(client, home, browser)
         yield bench
         bench.close()
         assert not bench.troubles, bench.troubles
@@ -30,13 +33,14 @@ def fresh(browser: Browser, home: Path, **environment: str) -> Iterator[Bench]:
 # ── A newcomer ──
 
 
-def test_an_empty_store_offers_two_ways_to_begin(bench: Bench, axe: Callable[[Page], None]) -> None:
-    for width, theme in ((WIDE, "light"), (NARROW, "dark")):
-        page = bench.open("/", width=width, theme=theme)  # type: ignore[arg-type]
-        expect(page.get_by_role("heading", level=2)).to_have_text(["Ask the embedded model", "Hear a call"])
-        expect(page.get_by_text("This brings information-retrieval/general-knowledge.yaml")).to_be_visible()
-        no_sideways(page)
-        axe(page)
+def test_an_empty_store_offers_two_ways_to_begin(browser: Browser, tmp_path: Path, axe: Callable[[Page], None]) -> None:
+    with fresh(browser, tmp_path) as bench:
+        for width, theme in ((WIDE, "light"), (NARROW, "dark")):
+            page = bench.open("/", width=width, theme=theme)  # type: ignore[arg-type]
+            expect(page.get_by_role("heading", level=2)).to_have_text(["Ask the embedded model", "Hear a call"])
+            expect(page.get_by_text("This imports information-retrieval/first-call.yaml")).to_be_visible()
+            no_sideways(page)
+            axe(page)
 
 
 def test_the_embedded_model_answers_within_a_reply_and_five_seconds(browser: Browser, tmp_path: Path) -> None:
@@ -66,16 +70,45 @@ def first_result_s(bench: Bench) -> float:
     return seen - took
 
 
-def test_a_call_to_the_embedded_agent_is_heard(browser: Browser, tmp_path: Path) -> None:
-    with fresh(browser, tmp_path) as bench:
+CALLED = re.compile(r"/runs/r[\w-]+/results/\d+$")
+STAGES = ("Ringing …", "Caller speaking: “", "Waiting for the agent …", "Agent speaking …", "Scoring the call …")
+SEEN = """
+() => {
+    window.seen = [];
+    const status = [...document.querySelectorAll('[role=status]')];
+    const note = () => status.forEach(each => {
+        if (each.innerText && window.seen.at(-1) !== each.innerText) window.seen.push(each.innerText);
+    });
+    status.forEach(each => new MutationObserver(note).observe(each, {childList: true, subtree: true, characterData: true}));
+    addEventListener('pagehide', () => sessionStorage.setItem('seen', JSON.stringify(window.seen)));
+}
+"""
+"""Notes what a page says of its progress, for the page that comes after it."""
+
+
+def seen_by(page: Page) -> list[str]:
+    found: list[str] = page.evaluate("JSON.parse(sessionStorage.getItem('seen'))")
+    return found
+
+
+@pytest.mark.parametrize("fault", [None, "loop"])  # all of them without a browser: tests/e2e/test_embedded_agent.py
+def test_a_call_to_the_embedded_agent_is_heard(browser: Browser, tmp_path: Path, fault: Fault | None) -> None:
+    """Whatever the embedded model says and its ears hear."""
+    with fresh(browser, tmp_path, **(environment_of(fault) if fault else {})) as bench:
         page = bench.open("/")
+        page.evaluate(SEEN)
         page.get_by_role("button", name="Hear a call").click()
         status = page.get_by_role("status")
-        expect(status).to_contain_text("The caller rings, and asks: “Which chess piece is allowed to jump")
-        page.wait_for_url(re.compile(r"/runs/r[\w-]+/results/\d+$"), timeout=90_000)
+        expect(status).to_contain_text("Caller speaking: “What is the largest ocean on Earth?”")
+        page.wait_for_url(CALLED, timeout=90_000)
+        shown = [stage for words in seen_by(page) for stage in STAGES if words.startswith(stage)]
+        assert shown in (list(STAGES), list(STAGES[1:]))  # the phone may be answered before the page follows the run
         result = bench.client.get(f"/api{page.url.removeprefix(bench.url)}").data
         assert (result["model"], result["variant"]) == ("local-voice", "voice")
+        assert result["outcome"] == "unscored"  # nobody judges; and never errored
         assert result["reply"]["text"]
+        if fault == "loop":
+            assert result["reply"]["text"] == NO_ANSWER  # nothing is left of a loop without a sentence
         sound = bench.client.get(result["audio"]["recording"])
         assert (sound.status, sound.body[:4]) == (200, b"RIFF")
         expect(page.locator("audio")).to_have_js_property("paused", value=False)  # it was pressed to be heard
@@ -84,7 +117,7 @@ def test_a_call_to_the_embedded_agent_is_heard(browser: Browser, tmp_path: Path)
         page.wait_for_timeout(1_000)
         expect(page.locator("audio")).to_have_js_property("paused", value=True)  # and only then
         imported = {each["file"]: each["imported"] for each in bench.client.get("/api/library").data}
-        assert {file for file, count in imported.items() if count} == {"information-retrieval/general-knowledge.yaml"}
+        assert {file for file, count in imported.items() if count} == {"information-retrieval/first-call.yaml"}
 
 
 def test_what_nobody_has_tried_stays_offered_beside_the_first_runs(browser: Browser, tmp_path: Path) -> None:
@@ -95,8 +128,8 @@ def test_what_nobody_has_tried_stays_offered_beside_the_first_runs(browser: Brow
         expect(page.get_by_role("heading", name="Not tried yet")).to_be_visible()
         expect(page.get_by_role("button", name="Ask the embedded model")).to_have_count(0)
         page.get_by_role("button", name="Hear a call").click()
-        expect(page.get_by_role("status")).to_contain_text("The caller rings")
-        page.wait_for_url(re.compile(r"/runs/r[\w-]+/results/\d+$"), timeout=90_000)
+        expect(page.get_by_role("status")).to_contain_text("Caller speaking: “")
+        page.wait_for_url(CALLED, timeout=90_000)
         page = bench.open("/")
         expect(page.get_by_role("heading", name="Newest runs")).to_be_visible()
         expect(page.get_by_role("heading", name="Not tried yet")).to_have_count(0)

@@ -284,6 +284,7 @@ def summed(**changed: Any) -> dict[str, Any]:
         "judgeCostUsd": total,
         "judgeTokens": total,
         "judgedAgain": 0,
+        "engines": [],
         "firstTokenSeconds": TIMES,
         "tokens": {"input": total, "output": total},
     }

@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Dialog, Locator, Page, expect
 
 from ..api.served import Client
 from .closed import Closed, closed
@@ -122,6 +122,9 @@ def kept(client: Client) -> dict[str, Any]:
 
 def fill_in(page: Page) -> None:
     """Fill in whatever a page asks for, so that its buttons have something to send."""
+    page.locator("#main:not([inert])").wait_for()
+    if page.locator(".cm-editor").count():
+        page.locator(".cm-editor[data-ready]").first.wait_for()
     for editor in page.locator("#main .cm-content").all():
         if "/scenarios" in page.url:
             editor.click()
@@ -159,30 +162,32 @@ def press(page: Page, button: Locator, patience_s: float) -> str:
             return said
 
 
+def accept(dialog: Dialog) -> None:
+    dialog.accept()
+
+
 def look_at(bench: Bench, token: str, address: str, *, refuses: bool) -> Iterator[tuple[str, str]]:
     """Open a page and press every button of it; yield what it is called, and what was said.
 
     Where a refusal is due it is waited for; what comes of the other buttons is seen in what is stored, at the end.
     """
     page = bench.open(address, token=token, expects_errors=True)
-    page.on("dialog", lambda dialog: dialog.accept())
+    page.on("dialog", accept)
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
-    page.wait_for_timeout(300)
     fill_in(page)
     page.wait_for_timeout(500)
     for number, name in enumerate(names_of(page)):
         now = names_of(page)
         if page.url != bench.url + address or number >= len(now) or now[number] != name:  # it led elsewhere
             page.goto(bench.url + address)
-            page.locator("#main").wait_for()
-            page.wait_for_timeout(300)
             fill_in(page)
             page.wait_for_timeout(500)
             now = names_of(page)
         if number < len(now) and now[number]:
             patience_s = PATIENCE_S if CHANGES.search(now[number]) and refuses else AT_ONCE_S
             yield now[number], press(page, page.locator(PRESSED).nth(number), patience_s)
-    page.context.close()
+    page.remove_listener("dialog", accept)
+    bench.close()
 
 
 def test_whoever_may_only_look_changes_nothing_and_is_told_why(shut: Closed) -> None:

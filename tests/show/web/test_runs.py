@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from pramana.store import open_store
 
-from ..api.served import program
 from ..api.test_runs import copy_runs
 from .conftest import NARROW, WIDE, Bench, no_sideways
+from .workbench import workbench
 
 HOSTILE = "fake:fixed=<img src=x onerror=\"document.title='taken over'\"><script>alert(1)</script> مرحبا 你好"
 
@@ -22,8 +22,8 @@ HOSTILE = "fake:fixed=<img src=x onerror=\"document.title='taken over'\"><script
 @contextmanager
 def serving(browser: Browser, home: Path) -> Iterator[Bench]:
     """Serve a store of one test's own, with nothing in it."""
-    with program(PRAMANA_HOME=str(home)) as started:
-        found = Bench(started.client, home, browser)
+    with workbench(PRAMANA_HOME=str(home)) as client:
+        found = Bench(client, home, browser)
         yield found
         found.close()
         assert not found.troubles
@@ -218,6 +218,7 @@ def test_everyone_can_read_the_list(bench: Bench, axe: Callable[[Page], None], w
     no_sideways(page)
 
 
+@pytest.mark.slow  # the same bar as in benchmarks.pages, whose result is recorded
 def test_ten_thousand_runs_take_hardly_longer_than_a_hundred(browser: Browser, tmp_path: Path) -> None:
     with serving(browser, tmp_path / "few") as few, serving(browser, tmp_path / "many") as many:
         for bench, more in ((few, 99), (many, 9_999)):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from ..api.served import program
 from .conftest import Bench
 from .test_importing import document, paste
 from .test_suites import jsonl
+from .workbench import workbench
 
 REFUSAL = "needs the role editor"
 
@@ -20,14 +20,16 @@ REFUSAL = "needs the role editor"
 def served(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Bench]:
     """A server that asks everybody for a token; its client is an administrator."""
     home = tmp_path_factory.mktemp("home")
-    with program(PRAMANA_HOME=str(home)) as started:
-        bench = Bench(started.client, home, browser)
+    with workbench(PRAMANA_HOME=str(home)) as client:
+        bench = Bench(client, home, browser)
         bench.client.token = bench.client.post("/api/tokens", {"name": "root", "role": "admin"}).data["token"]
         yield bench
 
 
 @pytest.fixture
 def viewer(bench: Bench) -> str:
+    for each in bench.client.get("/api/scenarios?pageSize=500").data:
+        bench.client.delete(f"/api/scenarios/{each['id']}")
     bench.client.post("/api/scenarios/import", {"yaml": document("ferry"), "mode": "update"}).data  # noqa: B018
     return str(bench.client.post("/api/tokens", {"name": "looks", "role": "viewer"}).data["token"])
 

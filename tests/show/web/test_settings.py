@@ -13,9 +13,9 @@ from pramana.providers.loopback.openai import OpenAIWire
 from pramana.providers.registered import KINDS as REGISTERED
 from pramana.show.web.provider_kinds import KINDS, TEMPLATE
 
-from ..api.served import program
 from ..api.test_providers import running
 from .conftest import NARROW, WIDE, Bench, no_sideways
+from .workbench import workbench
 
 KEY = "sk-loopback-0123456789abcdef"
 EVIL = "<img src=x onerror=alert(1)>"
@@ -62,7 +62,7 @@ def register(bench: Bench, url: str, **more: Any) -> None:
 def test_a_provider_is_added_tested_given_a_wrong_key_and_deleted_and_its_key_is_never_told(
     bench: Bench, openai: Loopback
 ) -> None:
-    page = bench.open("/settings")
+    page = bench.open("/settings", own=True)
     told = heard(page)
     page.get_by_role("link", name="Providers").first.click()
     expect(page.get_by_role("heading", name="No provider is registered")).to_be_visible()
@@ -247,13 +247,13 @@ def test_two_people_see_each_others_providers_arrive(bench: Bench) -> None:
 
 def test_keys_of_the_environment_are_told_as_set_and_never_shown(bench: Bench, tmp_path_factory: Any) -> None:
     secret = "sk-of-the-environment-0123"
-    with program(PRAMANA_HOME=str(tmp_path_factory.mktemp("home")), ANTHROPIC_API_KEY=secret) as started:
-        found = started.client.get("/api/providers")
+    with workbench(PRAMANA_HOME=str(tmp_path_factory.mktemp("home")), ANTHROPIC_API_KEY=secret) as client:
+        found = client.get("/api/providers")
         told = {each["variable"]: each["set"] for each in found.json["meta"]["environment"]}
         assert told["ANTHROPIC_API_KEY"] is True
         assert told["OPENAI_API_KEY"] is False
         assert secret.encode() not in found.body
-        there = Bench(started.client, bench.home, bench.browser)
+        there = Bench(client, bench.home, bench.browser)
         page = there.open("/settings/providers")
         row = page.get_by_role("row").filter(has_text="ANTHROPIC_API_KEY")
         expect(row).to_contain_text("✓ set")
@@ -268,8 +268,8 @@ def test_keys_of_the_environment_are_told_as_set_and_never_shown(bench: Bench, t
 
 def test_the_first_token_is_asked_about_shown_once_and_signs_in(browser: Browser, tmp_path_factory: Any) -> None:
     home = tmp_path_factory.mktemp("home")
-    with program(PRAMANA_HOME=str(home)) as started:
-        bench = Bench(started.client, home, browser)
+    with workbench(PRAMANA_HOME=str(home)) as client:
+        bench = Bench(client, home, browser)
         page = bench.open("/settings/tokens", expects_errors=True)
         expect(page.get_by_text("Nobody yet")).to_be_visible()
         dialog = page.get_by_role("alertdialog")
@@ -296,7 +296,7 @@ def test_the_first_token_is_asked_about_shown_once_and_signs_in(browser: Browser
         assert page.evaluate("navigator.clipboard.readText()") == secret
         page.wait_for_timeout(6_000)  # longer than a server needs to know that everybody needs one now
         expect(page.get_by_label("Token, an admin’s")).to_have_value(secret)
-        assert started.client.get("/api/providers").status == 401
+        assert client.get("/api/providers").status == 401
         page.get_by_role("button", name="I have copied it: sign in with it").click()
         page.wait_for_url("**/settings/tokens")
         row = page.get_by_role("row").filter(has_text=EVIL)

@@ -16,7 +16,7 @@ def test_a_server_that_dies_shows_as_such_and_the_page_recovers(tmp_path: Path, 
     home = str(tmp_path / "home")
     with program("--port", str(port), PRAMANA_HOME=home) as first:
         bench = Bench(first.client, tmp_path, browser)
-        page = bench.open("/runs", expects_errors=True)
+        page = bench.open("/runs", expects_errors=True, own=True)
         lost = page.locator("#popup")
         expect(lost).not_to_be_visible()
         first.kill()
@@ -38,7 +38,7 @@ def test_two_people_see_each_others_runs_arrive(bench: Bench) -> None:
 
 
 def test_nothing_can_be_pressed_before_the_server_can_hear_of_it(bench: Bench) -> None:
-    page = bench.open("/settings/prices")
+    page = bench.open("/settings/prices", own=True)
     page.locator("#main:not([inert])").wait_for()
     held: list[WebSocketRoute] = []
     page.route_web_socket(re.compile("/_nicegui_ws/"), lambda opened: held.append(opened))  # noqa: PLW0108 - it must be a function

@@ -70,7 +70,7 @@ class Script(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True):
-    """One answer as it happened, on `time.monotonic()`."""
+    """One answer as it happened, on `clock.monotonic()`."""
 
     call: int
     """Counted from zero, in the order in which the calls came."""

@@ -7,7 +7,6 @@ faults. It listens on 127.0.0.1 only, and asks nobody anything.
 import asyncio
 import json
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +14,8 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
 from aiohttp import web
+
+from pramana import clock
 
 FaultKind = Literal[
     "unauthorized",  # 401
@@ -181,7 +182,7 @@ class Loopback:
         """The base URL to give to a client."""
         self.count = self.busy = self.busiest = 0
         self.first = self.last = 0.0
-        """When the first and the last request arrived, by `time.perf_counter()`."""
+        """When the first and the last request arrived, by `clock.monotonic()`."""
         self._port, self._random = port, random.Random(seed)
         self._server = web.Server(self._handle, access_log=None, handler_cancellation=True)
         self._listening: asyncio.Server | None = None
@@ -205,7 +206,7 @@ class Loopback:
         read = await request.content.read()  # not request.read(), which stops at 1 MB
         if request.path == STATISTICS:
             return self._statistics(anew=request.method == "DELETE")
-        self.last = time.perf_counter()
+        self.last = clock.monotonic()
         self.first = self.first or self.last
         number, self.count = self.count, self.count + 1
         self.busy += 1

@@ -7,9 +7,9 @@ frame 20 ms. What does not fit ends the call. After each answer it asks for a ma
 import base64
 import binascii
 import json
-import time
 from typing import Any
 
+from pramana import clock
 from pramana.providers.loopback.script import Script
 from pramana.providers.loopback.server import Got
 from pramana.providers.loopback.voice import Agent
@@ -62,7 +62,7 @@ class TwilioAgent(Agent):
             case "media":
                 return self._media(data.get("media"))
             case "mark" if isinstance(data.get("mark"), dict) and isinstance(data["mark"].get("name"), str):
-                self.marks.append((data["mark"]["name"], time.monotonic()))
+                self.marks.append((data["mark"]["name"], clock.monotonic()))
             case "stop" if {"accountSid", "callSid"} == {*data.get("stop", {})}:
                 self.stopped = True
             case _:

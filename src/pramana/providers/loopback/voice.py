@@ -2,7 +2,7 @@
 
 `VoiceLoopback` owns the port, the clock, the script (`Script`) and the log; an `Agent` says all of it in one vendor's
 words. It ends the caller's turn by level alone, answers with a sound that is known to the sample, and logs on
-`time.monotonic()`, which all processes of a machine share. It listens on 127.0.0.1 only and understands nothing.
+`clock.monotonic()`, which all processes of a machine share. It listens on 127.0.0.1 only and understands nothing.
 
 To add a vendor, derive from `Agent` and return messages; never send, wait or pace there:
 
@@ -19,7 +19,6 @@ To add a vendor, derive from `Agent` and return messages; never send, wait or pa
 import asyncio
 import json
 import re
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +28,7 @@ from typing import Any, ClassVar, Self
 from aiohttp import WSMsgType, web
 from msgspec.structs import asdict
 
+from pramana import clock
 from pramana.providers.loopback.script import Ear, Script, Turn, answer, bytes_a_second, decode, silence, spread
 from pramana.providers.loopback.server import Got
 from pramana.providers.voice import FRAME_S, Format, Message
@@ -170,7 +170,7 @@ class Call:
             async for message in self._socket:
                 if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                     break
-                at = time.monotonic()
+                at = clock.monotonic()
                 if self._server.keep:
                     self.received.append(message.data)
                 if script.hang == "ready":
@@ -210,15 +210,15 @@ class Call:
         """Send silence in real time, whenever all that was sent has been played."""
         frame = silence(FRAME_S, self.agent.downlink)
         while True:
-            now = time.monotonic()
+            now = clock.monotonic()
             if now >= self._plays_until and not self._speaks:
                 self._plays_until = max(now, self._plays_until) + FRAME_S
                 await self._send(self.agent.sound(frame))
-            await asyncio.sleep(max(0.001, self._plays_until - time.monotonic()))
+            await asyncio.sleep(max(0.001, self._plays_until - clock.monotonic()))
 
     async def _started(self) -> None:
         sending = self._answering is not None and not self._answering.done()
-        playing = time.monotonic() < self._plays_until
+        playing = clock.monotonic() < self._plays_until
         await self._send(self.agent.speech_started())
         if self._server.script.interrupt and (sending or playing):
             await self._stop()
@@ -239,17 +239,17 @@ class Call:
         script, agent, server = self._server.script, self.agent, self._server
         if before:
             await asyncio.wait([before])
-        await asyncio.sleep(max(0.0, since + script.first_byte_s - time.monotonic()))
+        await asyncio.sleep(max(0.0, since + script.first_byte_s - clock.monotonic()))
         chunks = answer(script, agent.downlink)
         pieces = spread(script.text, len(chunks))
         middle = len(chunks) // 2
         await self._send(agent.answer_begins())
         self._speaks = True
         if script.continuous:  # the silence before it is played first, and would move the answer
-            await asyncio.sleep(max(0.0, self._plays_until - time.monotonic()))
+            await asyncio.sleep(max(0.0, self._plays_until - clock.monotonic()))
         for number, chunk in enumerate(chunks):
             messages = agent.sound(chunk)
-            now = time.monotonic()
+            now = clock.monotonic()
             await self._send(messages)
             if number == 0:
                 server.log(Turn(self._number, agent.asked, ended_at, within_s, now, script.leading_silence_s))

@@ -75,6 +75,8 @@ def make_routes(serving: Serving) -> FastAPI:
             from pramana.jobs import Jobs
 
             jobs = Jobs(serving.store, allow_private=serving.private_addresses_allowed)
+            jobs.on_call = app.state.tail.call_moved
+            serving.calls = jobs.calls
             jobs.start()
             serving.on_queued = jobs.wake
         try:

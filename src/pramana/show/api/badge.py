@@ -1,12 +1,13 @@
 """`/api/badge/{model}`: a picture for a page, of how many verified results have passed. No script, nothing fetched."""
 
 import hashlib
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from html import escape
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from pramana import clock
 from pramana.errors import visible
 from pramana.show.api.envelope import documented
 from pramana.show.api.serving import Here, Unauthorized, who
@@ -46,7 +47,7 @@ def badge(model: str, request: Request, here: Here) -> Response:
     public = here.preferences().anonymous_submission
     if not public and not who(request).may("viewer"):
         raise Unauthorized("badges of this server are shown to those who have a token")
-    since = datetime.now(UTC).date() - timedelta(days=DAYS - 1)
+    since = clock.now().date() - timedelta(days=DAYS - 1)
     picture = draw(model, here.store.submissions.passed(model, since.isoformat())).encode()
     tag = f'"{hashlib.sha256(picture).hexdigest()[:32]}"'
     headers = {

@@ -7,7 +7,7 @@ where and why. A 400 always means that nothing was stored.
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, Field
 from pydantic.alias_generators import to_camel
 
-from pramana import jsonl
+from pramana import clock, jsonl
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote, visible
 from pramana.show.api.envelope import Answered, Shape, answer, documented
 from pramana.show.api.known_suites import prompts_of_many
@@ -216,7 +216,7 @@ def chart(
     models: Annotated[int, Query(ge=1, le=100, description="At most so many: those with the most submissions")] = 20,
 ) -> Response:
     """Return a point for each model and day with submissions, by model and day."""
-    last = last or datetime.now(UTC).date()
+    last = last or clock.now().date()
     first = first or last - min(timedelta(days=89), last - date.min)
     if not 0 <= (last - first).days < MOST_DAYS:
         raise InvalidInput(f"from must not be after to, and at most {MOST_DAYS} days are shown at once")

@@ -111,6 +111,27 @@ class AskedShape(Shape):
     new: str
 
 
+class EngineShape(Shape):
+    """What an embedded model was computed with."""
+
+    engine: str
+    version: str
+    model: str
+    weights: str
+    processor: list[str] | None = Field(description="Features the engine uses: AVX2, FMA …; null: not recorded")
+    threads: int | None = Field(description="null: not recorded")
+    label: str = Field(description="Engine, version, instruction set and threads in words")
+
+
+class EngineChangeShape(Shape):
+    """An embedded model that the two runs computed on other engines or processors."""
+
+    model: str
+    base: list[EngineShape] = Field(description="Several where a run was resumed elsewhere; empty: not recorded")
+    new: list[EngineShape]
+    sentence: str = Field(description="The same in plain words")
+
+
 class OverShape(Shape):
     """Answers with a verdict, to compared cases, that one side has more than the other: they are left out."""
 
@@ -151,6 +172,7 @@ class ComparisonShape(Shape):
     times: list[TimeShape]
     words: list[WordsShape] = Field(description="Of calls")
     asked_differently: list[AskedShape]
+    engine_changes: list[EngineChangeShape]
 
 
 @dataclass(slots=True)

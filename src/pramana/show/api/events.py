@@ -55,7 +55,8 @@ async def follow_run(
 ) -> Response:
     """Tell of each `result` as it is stored, of `progress`, and when the run has `finished`; then the stream ends.
 
-    The id of an event is the number of the result: with Last-Event-ID it goes on after that one.
+    The id of an event is the number of the result: with Last-Event-ID it goes on after that one. `calls` says how many
+    calls are at each stage (`ringing`, `caller`, `waiting`, `agent`, `scoring`), for a run of this server.
     """
     tail: Tail = request.app.state.tail
     return tail.streams.answer(_bounded(tail.run(run_id, after if last is None else last), seconds), who)

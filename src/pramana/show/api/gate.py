@@ -6,7 +6,6 @@ be this server's or one that was allowed.
 """
 
 import asyncio
-import time
 from collections import OrderedDict
 from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
@@ -19,6 +18,7 @@ from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pramana import clock
 from pramana.errors import PramanaError, StoreFailed
 from pramana.show.api.envelope import broken, of_error, refuse
 from pramana.show.api.serving import FRESH_S, OWNER, STRANGER, Serving, Who, is_loopback
@@ -168,7 +168,7 @@ class Gate:
             until, found = self._known.get(secret, (0.0, None))
             if found is None and needed and (limited := self._too_fast(scope, STRANGER)) is not None:
                 return limited  # who invents tokens is counted before any is looked up
-            if until < time.monotonic():
+            if until < clock.monotonic():
                 found = await self._look_up(secret)
             if found is None and not needed:
                 found = OWNER  # somebody's old cookie: here nobody needs one
@@ -186,7 +186,7 @@ class Gate:
     async def _look_up(self, secret: str) -> Who | None:
         if not looks_like_one(secret):
             return None
-        tokens, now = self._serving.store.tokens, time.monotonic()
+        tokens, now = self._serving.store.tokens, clock.monotonic()
         token = await anyio.to_thread.run_sync(tokens.holder, secret, limiter=self._looking)
         found = None if token is None else Who(token.name, token.role, token.id)
         _keep(self._known, secret, (now + FRESH_S, found))
@@ -221,7 +221,7 @@ class Gate:
             return None
         most = self._serving.preferences().requests_per_minute
         key = found.token_id or f"address {self._address(scope)}"
-        now = time.monotonic()
+        now = clock.monotonic()
         left, at = self._meters.get(key, (float(most), now))
         left = min(float(most), left + (now - at) * most / 60)
         enough = left >= 1

@@ -1,11 +1,11 @@
 """`/api/health`: whether the server can do its work; anyone may ask, and learns nothing else."""
 
-import time
 from importlib.metadata import version
 from typing import Literal
 
 from fastapi import APIRouter, Response
 
+from pramana import clock
 from pramana.show.api.envelope import Shape, answer, documented, refuse
 from pramana.show.api.serving import Here
 
@@ -32,7 +32,7 @@ async def health(here: Here) -> Response:
         {
             "status": "healthy",
             "version": version("pramana"),
-            "uptimeSeconds": round(time.time() - here.began, 3),
+            "uptimeSeconds": round(clock.timestamp() - here.began, 3),
             "database": here.store.kind,
             "apiOnly": here.api_only,
         }

@@ -6,7 +6,6 @@ and the store is asked once, and whoever asks again within seconds is told what 
 
 import json
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from pramana import jsonl, settings
+from pramana import clock, jsonl, settings
 from pramana.load.manifest import BUILT_IN, MANIFEST, Version, versions
 from pramana.show.api.serving import FRESH_S, Serving
 from pramana.store.runs import Store
@@ -52,7 +51,7 @@ def facts_of(serving: Serving, hashes: Iterable[str]) -> dict[str, Facts]:
         for each in wanted & _known.keys():
             _known.move_to_end(each)
             found[each] = _known[each]
-        now, unknown = time.monotonic(), _unknown.setdefault(store, OrderedDict())
+        now, unknown = clock.monotonic(), _unknown.setdefault(store, OrderedDict())
         wanted = {each for each in wanted - found.keys() if unknown.get(each, 0.0) <= now}
     if not wanted:
         return found

@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from fastapi import APIRouter, Response
 from pydantic import Field
 
-from pramana import settings
+from pramana import clock, settings
 from pramana.errors import InvalidInput, PramanaError, Problem, Unavailable, visible
 from pramana.load.agent import parse_agent, plain
 from pramana.load.problems import Problems
@@ -203,7 +202,7 @@ def probe_provider(provider_id: str, here: Here, _: Editor, body: ProbeBody | No
     reach = reach_of(here)
     known = here.store.providers.read(provider_id)
     target = _target(known, body.model if body else None, reach)
-    began = time.perf_counter()
+    began = clock.monotonic()
     try:
         models = asyncio.run(_probe(target, accounts_of(reach, PROBE_S)))
     except PramanaError as error:
@@ -241,7 +240,7 @@ async def _probe(target: Target, accounts: Accounts) -> list[str]:
 
 
 def _since(began: float) -> float:
-    return round((time.perf_counter() - began) * 1000, 1)
+    return round((clock.monotonic() - began) * 1000, 1)
 
 
 def _described(given: str | dict[str, Any] | None) -> dict[str, Any] | None:

@@ -6,8 +6,7 @@ A route says which role it needs by one dependency, and a test walks all routes 
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Any, TypeVar
@@ -16,7 +15,9 @@ import anyio.to_thread
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
+from pramana import clock
 from pramana.errors import PramanaError
+from pramana.run.stages import Stage
 from pramana.show.api.envelope import Busy
 from pramana.store.preferences import Preferences
 from pramana.store.runs import Store
@@ -99,11 +100,13 @@ class Serving:
     """Names by which the server is reached, besides those of its address."""
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     """Whose word is taken for where a request comes from."""
-    began: float = field(default_factory=time.time)
+    began: float = field(default_factory=clock.timestamp)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is about to end: whoever waits for news stops waiting."""
     on_queued: Callable[[], None] = lambda: None
     """Called when a run was queued here, so that whoever carries runs out need not look for it."""
+    calls: Callable[[str], Mapping[Stage, int]] = lambda _: {}
+    """Returns how many calls of a run of this process are at each stage."""
     _preferences: Preferences = field(default_factory=Preferences)
     _changes: int = 0
     _store_is_away: bool = False
@@ -153,7 +156,7 @@ class Serving:
 
     async def store_answers(self) -> bool:
         """Tell whether the store can be read: one asks for all who want to know, in a thread that nobody else takes."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if self._probe is None or (self._probe.done() and now - self._probed > PROBED_S):
             asked = anyio.to_thread.run_sync(
                 self.store.changes.last, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)

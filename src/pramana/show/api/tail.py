@@ -8,7 +8,7 @@ another or of the command line looks the same, and whoever was cut off goes on w
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ import msgspec
 
 from pramana.errors import PramanaError
 from pramana.model import Result
+from pramana.run.stages import Stage
 from pramana.show.api.serving import Serving
 from pramana.show.api.streams import Streams
 from pramana.store.changes import Change
@@ -128,6 +129,16 @@ class Tail:
             with suppress(RuntimeError):  # it has just ended
                 self._loop.call_soon_threadsafe(self._news.set)
 
+    def call_moved(self, run_id: str) -> None:
+        """Notify followers of a run that one of its calls entered another stage. From any thread."""
+        if run_id in self._topics and self._loop:
+            with suppress(RuntimeError):  # it has just ended
+                self._loop.call_soon_threadsafe(self._tell_topic, run_id)
+
+    def _tell_topic(self, run_id: str) -> None:
+        if topic := self._topics.get(run_id):
+            topic.tell()
+
     # ── Listening ──
 
     async def run(self, run_id: str, number: int) -> AsyncIterator[bytes]:
@@ -139,17 +150,19 @@ class Tail:
             topic.listeners += 1
             try:
                 await self._fresh_look()
-                async for each in self._run_events(topic, number):
+                async for each in self._run_events(run_id, topic, number):
                     yield each
             finally:
                 topic.listeners -= 1
                 if not topic.listeners:
                     self._topics.pop(run_id, None)
 
-    async def _run_events(self, topic: _Topic, number: int) -> AsyncIterator[bytes]:
+    async def _run_events(self, run_id: str, topic: _Topic, number: int) -> AsyncIterator[bytes]:
         shown: State | None = None
+        shown_calls: Mapping[Stage, int] = {}
         while not self._serving.closing.is_set():
             state, pulse, all_read = topic.state, topic.pulse, topic.all_read
+            calls = self._serving.calls(run_id)
             if state is None:
                 yield event("deleted", {})
                 return
@@ -163,6 +176,9 @@ class Tail:
             if state != shown:
                 shown = state
                 yield event("progress", _progress(state))
+            if calls != shown_calls and not all_read:
+                shown_calls = calls
+                yield event("calls", calls)
             if some:
                 continue
             if all_read:

@@ -1,7 +1,7 @@
 """`pramana compare`: which of two is better, with evidence, or not enough of it.
 
 Either side is a stored run or a `results.json`. Beside the verdicts stand the times and the misheard words of both, as
-far as both have them, and in what the two were asked differently.
+far as both have them, in what the two were asked differently, and where embedded models ran on different engines.
 """
 
 from contextlib import ExitStack, closing
@@ -92,6 +92,8 @@ def compare(
             click.echo(terminal.wrapped(sentence))
     for what, old, now in made.asked_differently:
         click.echo(terminal.wrapped(f"Asked differently: {what} {old} before, {now} now; that may be the difference."))
+    for change in made.engine_changes:
+        click.echo(terminal.wrapped(change.sentence))
     click.echo(terminal.wrapped(found.detail))
     for each in changed:
         click.echo(terminal.wrapped(measured(each)))

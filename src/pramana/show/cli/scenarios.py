@@ -1,7 +1,6 @@
 """`pramana scenarios`: YAML files into a store or a server, and back."""
 
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pramana import settings
+from pramana import clock, settings
 from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.show import terminal
 from pramana.show.cli import HelpfulGroup
@@ -230,7 +229,7 @@ class _Passing:
         self.doing, self.noun, self.total = doing, noun, total
         self.terminal = sys.stderr is not None and sys.stderr.isatty()
         self.quiet = quiet or sys.stderr is None
-        self.spoke_at, self.every_s = time.monotonic() + SPEAKS_AFTER_S, 0.2 if self.terminal else 5.0
+        self.spoke_at, self.every_s = clock.monotonic() + SPEAKS_AFTER_S, 0.2 if self.terminal else 5.0
         self.spoke = False
 
     def __call__(self, things: Iterable[Any], size: Any = lambda _: 1) -> Iterator[Any]:
@@ -238,8 +237,8 @@ class _Passing:
         for each in things:
             yield each
             done += size(each)
-            if not self.quiet and time.monotonic() > self.spoke_at:
-                self.spoke_at = time.monotonic() + self.every_s
+            if not self.quiet and clock.monotonic() > self.spoke_at:
+                self.spoke_at = clock.monotonic() + self.every_s
                 self.spoke = True
                 said = f"{self.doing} {terminal.counted(self.total, self.noun)}: {done:,} so far"
                 click.echo(f"\r{said}" if self.terminal else said, err=True, nl=not self.terminal)

@@ -6,7 +6,6 @@ a raw response or a system prompt.
 """
 
 import hashlib
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import click
 
-from pramana import settings
+from pramana import clock, settings
 from pramana.errors import InvalidInput, PramanaError, visible
 from pramana.model import Outcome, Result, Run
 from pramana.show import terminal
@@ -318,7 +317,7 @@ def _sent(receiver: Remote, body: bytes, say: Callable[[str], None]) -> dict[str
         if attempt == MOST_WAITS or wait > LONGEST_WAIT_S:
             raise ServerFailed(f"{receiver.url} wants nothing for {wait:.0f} s; try again later")
         say(f"  the server asks to wait {wait:.0f} s")
-        time.sleep(wait)
+        clock.sleep(wait)
     answer = said.json
     if not said.ok:
         from pramana.errors import Problem

@@ -13,6 +13,7 @@ from pramana.show.web.choosing import Run, chooser, one_run
 from pramana.show.web.contrast import (
     Noun,
     asked_differently,
+    engine_changes,
     flip_line,
     left_out,
     measured,
@@ -110,6 +111,8 @@ async def _answer(desk: Desk, base: Run, new: Run) -> None:
                 parts.show(tag("p", _unfinished(run, word), class_="warn"))
         if data["askedDifferently"]:
             parts.show(asked_differently(data))
+        if data["engineChanges"]:
+            parts.show(engine_changes(data))
     parts.show(measured(data, noun))
     _flips(data, found.meta, noun, desk)
     any_judge = None if query.get("anyJudge") == "true" else desk.here(anyJudge=True, page=None)

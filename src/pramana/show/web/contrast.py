@@ -137,6 +137,11 @@ def asked_differently(data: Data) -> Safe:
     )
 
 
+def engine_changes(data: Data) -> Safe:
+    """Return which embedded models ran on different engines, and what follows from it."""
+    return join(tag("p", foreign(each["sentence"]), class_="warn") for each in data["engineChanges"])
+
+
 def measured(data: Data, noun: Noun = "case") -> Safe:
     """Return latency beside latency, and misheard words."""
     rows = [_measured(each, noun) for each in (*data["times"], *data["words"])]

@@ -5,7 +5,6 @@ long run is added up takes seconds: the page does not wait for it.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -13,6 +12,7 @@ from typing import Any
 
 from nicegui import background_tasks, ui
 
+from pramana import clock
 from pramana.show import figures
 from pramana.show.web import frame, parts
 from pramana.show.web.desk import Desk, Refused, address, part
@@ -48,8 +48,10 @@ class _Shown:
         self._api = f"/api/runs/{self._id}"
         self._failures: dict[int, dict[str, Any]] = {}
         self._drawn: tuple[str, bool] | None = None
-        self._seen: deque[tuple[float, int]] = deque([(time.monotonic(), data["stored"])])
+        self._seen: deque[tuple[float, int]] = deque([(clock.monotonic(), data["stored"])])
         self._changed = self._held = False
+        self._calls: Mapping[str, int] = {}
+        """How many calls are at each stage."""
         self._follows: object | None = None
         """What stands for the listener that tells of this run now."""
         self._told = 0
@@ -110,7 +112,7 @@ class _Shown:
             self._progress.set_content(Safe())
             self._newest.set_content(Safe())
             return
-        self._progress.set_content(_progress(run, self._rate(), self._desk.address))
+        self._progress.set_content(_progress(run, self._rate(), self._desk.address, self._calls))
         if self._failures and not self._held:
             self._newest.set_content(_newest(self._desk.address, self._failures, run))
 
@@ -120,7 +122,7 @@ class _Shown:
 
     def _rate(self) -> float | None:
         """Return how many results come in a second, of late."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if self._run["stored"] != self._seen[-1][1]:
             self._seen.append((now, self._run["stored"]))
         while len(self._seen) > 2 and now - self._seen[1][0] > RATED_S:
@@ -142,7 +144,7 @@ class _Shown:
                 await self._add_up()
 
     async def _add_up(self) -> None:
-        self._summed_at, told = time.monotonic(), self._told
+        self._summed_at, told = clock.monotonic(), self._told
         try:
             found = (await self._desk.get(self._api)).data
             if self._told != told:  # how the run stands was told while this was added up
@@ -241,6 +243,10 @@ class _Shown:
 
     async def _take(self, name: str, data: dict[str, Any]) -> None:
         """Take an event of the run; what it changes is drawn with the next tick."""
+        if name == "calls":
+            self._calls = data
+            self._draw_progress()
+            return
         if name == "result":
             self._keep([data])
         elif name == "deleted":
@@ -259,7 +265,7 @@ class _Shown:
 
     async def _tick(self) -> None:
         self._draw_progress()
-        if self._changed and time.monotonic() - self._summed_at >= SUMMED_S and not self._redrawing.locked():
+        if self._changed and clock.monotonic() - self._summed_at >= SUMMED_S and not self._redrawing.locked():
             self._changed = False
             await self._refresh()
 
@@ -276,7 +282,7 @@ class _Shown:
         if found["status"] == self._run["status"] and found["stored"] == self._run["stored"]:
             return
         self._learn({**found, "summary": self._run["summary"], "aggregates": self._run["aggregates"]})
-        self._seen = deque([(time.monotonic(), found["stored"])])
+        self._seen = deque([(clock.monotonic(), found["stored"])])
         if found["status"] in UNDER_WAY:
             self._draw_head()
             await self._follow()
@@ -300,7 +306,7 @@ class _Shown:
 
     async def _resume(self) -> None:
         self._learn((await self._desk.post(f"{self._api}/resume")).data)
-        self._seen = deque([(time.monotonic(), self._run["stored"])])
+        self._seen = deque([(clock.monotonic(), self._run["stored"])])
         self._draw_head()
         await self._follow()
 
@@ -358,7 +364,7 @@ def _adding_up(run: Mapping[str, Any]) -> Safe:
     return tag("p", words, class_="quiet", role="status")
 
 
-def _progress(run: Mapping[str, Any], rate: float | None, where: str) -> Safe:
+def _progress(run: Mapping[str, Any], rate: float | None, where: str, calls: Mapping[str, int]) -> Safe:
     stored, expected = run["stored"], run["expected"]
     share = stored / expected if expected else 1.0
     said = [f"{stored:,} of {expected:,} results"]
@@ -368,6 +374,8 @@ def _progress(run: Mapping[str, Any], rate: float | None, where: str) -> Safe:
         said.append("waiting for its turn")
     elif rate:
         said += [f"{rate:,.3g} a second", f"about {_left((expected - stored) / rate)} left"]
+    if under_way := figures.call_stages(calls):
+        said.append(under_way)
     counts = run["summary"]["overall"] if run["summary"] else None
     return tag(
         "div",

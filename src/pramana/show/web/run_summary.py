@@ -143,6 +143,8 @@ def _notes(run: _Data, summary: _Data) -> Iterator[Safe]:
         yield tag("p", "Several judges, so the rate is of none of them: ", foreign(each), class_="warn")
     if summary["judgedBy"]:
         yield tag("p", foreign(summary["judgedBy"]), class_="quiet small")
+    if engines := figures.engine_line([(each["model"], each["label"]) for each in summary["engines"]]):
+        yield tag("p", foreign(engines), class_="quiet small")
     varies = summary["notReproducible"]
     if varies and (run["status"] in UNDER_WAY or not told_apart(run["reason"])[1]):  # else the head has said it
         yield tag("p", "Not reproducible: ", foreign("; ".join(varies)), ".", class_="quiet small")

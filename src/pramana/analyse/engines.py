@@ -1,0 +1,116 @@
+"""Which engines computed the embedded models of a run, and where those of two runs differ: lines in, findings out.
+
+A line is what a reply, or the check of a call, keeps of its engines (`embedded.engines`). Two runs differ in engines
+when the same embedded model was computed by another engine, another version, with other weights, other processor
+features or another number of threads. The engine of all-MiniLM-L6-v2 stands in each check and is not compared: what
+its rounding changes is far below the four decimals that are kept of a similarity.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pramana.analyse.voice import CALL
+from pramana.embedded.engines import EngineInfo, read
+from pramana.model import Check, Result
+
+EMBEDDED_PROVIDERS = frozenset({"local", "local-voice"})
+"""Whose replies always come from an embedded engine."""
+ENGINE = "engine"
+"""Where the evidence of a check has its line."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChange:
+    """One embedded model that two runs computed differently."""
+
+    model: str
+    base: tuple[EngineInfo, ...]
+    """Several where a run was resumed elsewhere; empty: not recorded."""
+    new: tuple[EngineInfo, ...]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether both sides have recorded all of it, so that they are known to differ."""
+        return all(side and all(each.is_complete for each in side) for side in (self.base, self.new))
+
+    @property
+    def sentence(self) -> str:
+        """What differs and what follows from it, in plain words."""
+        before, now = self._labels()
+        both = f"{self.model} ran on {before} before, on {now} now."
+        if not self.is_known:
+            return f"Engines not known to be the same: {both} Results can differ although the model has not changed."
+        if self._differs("processor"):
+            why = "Embedded models round differently on different processors"
+        elif self._differs("weights"):
+            return f"Different weights: {both} It is not the same model."
+        elif self._differs("name") or self._differs("version"):
+            why = "Another engine or version may round differently"
+        else:
+            why = "Another number of threads changes the times, and may change the rounding"
+        return f"Different engines: {both} {why}, so results can differ although the model has not changed."
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "model": self.model,
+            "base": [each.as_data() for each in self.base],
+            "new": [each.as_data() for each in self.new],
+            "sentence": self.sentence,
+        }
+
+    def _differs(self, field: str) -> bool:
+        before, now = ({getattr(each, field) for each in side} for side in (self.base, self.new))
+        return before != now
+
+    def _labels(self) -> tuple[str, str]:
+        before, now = ([each.short for each in side] for side in (self.base, self.new))
+        if before == now:  # what differs is no part of a short label
+            before, now = ([each.full for each in side] for side in (self.base, self.new))
+        return _listed(before), _listed(now)
+
+
+def engine_lines(fingerprint: str | None, checks: Iterable[Check]) -> Iterator[str]:
+    """Yield what is recorded of the engines that answered, and of the one that heard a call for its check."""
+    if fingerprint and read(fingerprint):
+        yield fingerprint
+    for check in checks:
+        if check.name == CALL and isinstance(line := check.evidence.get(ENGINE), str) and read(line):
+            yield line
+
+
+def lines_of(result: Result) -> Iterator[str]:
+    """Yield the same of a result."""
+    return engine_lines(result.reply.fingerprint if result.reply else None, result.checks)
+
+
+def engines_in(lines: Iterable[str]) -> tuple[EngineInfo, ...]:
+    """Return the engines that lines name, each once and in order.
+
+    >>> lines = ["fp_1", "xllamacpp 1.0; SmolLM2 sha256:b179c952…; AVX2; 1 thread"]
+    >>> [each.short for each in engines_in(lines * 2)]
+    ['xllamacpp 1.0 (AVX2, 1 thread)']
+    """
+    return tuple(sorted({info for line in set(lines) for info in read(line)}))
+
+
+def engine_changes(
+    base: Collection[EngineInfo], new: Collection[EngineInfo], *, both_embedded: bool = False
+) -> tuple[EngineChange, ...]:
+    """Return where the engines of two runs differ.
+
+    A model that only one side has used is no difference of engines, unless both are runs of an embedded model
+    (`both_embedded`) and one of them has recorded nothing at all, as older versions did of calls.
+    """
+    found = []
+    for model in sorted({each.model for each in (*base, *new)}):
+        before, now = (tuple(sorted(each for each in side if each.model == model)) for side in (base, new))
+        unrecorded = both_embedded and not (base and new)
+        if before != now and ((before and now) or unrecorded):
+            found.append(EngineChange(model, before, now))
+    return tuple(found)
+
+
+def _listed(labels: list[str]) -> str:
+    return " and ".join(labels) or "an engine that was not recorded"

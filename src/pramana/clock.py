@@ -1,0 +1,75 @@
+"""The one clock of the program: the date and time, seconds for measuring, and a blocking sleep.
+
+Everything that measures or stamps a time asks here, so that a test can install a clock whose time is virtual. Code on
+an event loop keeps `asyncio.sleep` and `asyncio.timeout`: those follow `loop.time()`, which such a test replaces with
+the same clock.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """A source of time."""
+
+    def now(self) -> datetime:
+        """Return the current date and time, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds since an arbitrary start; never goes backwards."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Block the calling thread."""
+        ...
+
+
+class SystemClock:
+    """Implements `Clock` with the machine's own time."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+_clock: Clock = SystemClock()
+
+
+def now() -> datetime:
+    """Return the current date and time, in UTC."""
+    return _clock.now()
+
+
+def timestamp() -> float:
+    """Return seconds since 1970, to compare with what the file system and other processes write."""
+    return _clock.now().timestamp()
+
+
+def monotonic() -> float:
+    """Return seconds on a clock that never goes backwards, for durations and deadlines."""
+    return _clock.monotonic()
+
+
+def sleep(seconds: float) -> None:
+    """Block the calling thread; on an event loop, use `asyncio.sleep`."""
+    _clock.sleep(seconds)
+
+
+@contextmanager
+def installed(clock: Clock) -> Iterator[None]:
+    """Use another clock in the whole process until the block ends."""
+    global _clock  # noqa: PLW0603 - one clock a process: threads and event loops must agree on the time
+    before, _clock = _clock, clock
+    try:
+        yield
+    finally:
+        _clock = before

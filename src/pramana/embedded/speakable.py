@@ -1,0 +1,141 @@
+"""A language model's reply as something to say on the telephone: text goes in, plain sentences come out.
+
+Markup, list markers and pictures are removed, a repetition is cut away, and what is too long ends at a sentence or a
+clause. It makes no sound and asks no model.
+"""
+
+import re
+import unicodedata
+
+LONGEST_BLOCK = 24
+"""Words of the longest stretch that is recognised when it repeats."""
+_FENCE = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
+_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
+_RULE = re.compile(r"^\s*(?:[-*_=]\s*){3,}$", re.MULTILINE)
+_MARKER = re.compile(r"^\s*(?:#{1,6}\s+|>\s*|[-*+•]\s+|\(?\d{1,2}[.)]\s+)+", re.MULTILINE)
+_EMPHASIS = re.compile(r"(?<!\w)[*_~]{1,3}(?=\S)|(?<=\S)[*_~]{1,3}(?!\w)|\*{2,}|`+")
+_SYMBOLS = re.compile(r"[|\\^{}<>#*~]+")
+_SENTENCE_END = re.compile(r"[.!?…][\"'”’)]*(?=\s|$)")
+_CLAUSE_END = re.compile(r"[,;:–—](?=\s|$)")
+_ABBREVIATION = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|e\.g|i\.e|vs|No|approx)\.$")
+_WORD = re.compile(r"\S+")
+
+
+def speakable(text: str) -> str:
+    r"""Return a reply without what nobody says aloud: markup, list markers, pictures, control characters.
+
+    >>> speakable("## Opening hours\n- **Monday**: 9 to 5\n- [Sunday](http://x.y) `closed` 🙂")
+    'Opening hours. Monday: 9 to 5. Sunday closed.'
+    """
+    for pattern, replacement in ((_FENCE, ""), (_RULE, ""), (_LINK, r"\1"), (_TAG, " "), (_MARKER, "")):
+        text = pattern.sub(replacement, text)
+    text = _SYMBOLS.sub(" ", _EMPHASIS.sub("", text))
+    text = "".join(each if each == "\n" else _spoken_character(each) for each in text)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    lines = [line for line in lines if any(each.isalnum() for each in line)]
+    closed = [line if line[-1] in ".!?…" or line[-2:-1] in ".!?" else f"{line.rstrip(',;:')}." for line in lines[:-1]]
+    return " ".join([*closed, *(_closed_list(line, len(lines)) for line in lines[-1:])])
+
+
+def _closed_list(line: str, lines: int) -> str:
+    """Return the last of several lines as a sentence; a single line stays as it was written."""
+    return line if lines < 2 or line[-1] in ".!?…\"'”’)" else f"{line}."
+
+
+def _spoken_character(each: str) -> str:
+    category = unicodedata.category(each)
+    if category[0] == "C":
+        return "" if category == "Cf" else " "
+    is_picture = (category == "So" and each >= "\u2300") or "\U0001f3fb" <= each <= "\U0001f3ff"
+    return " " if is_picture or each == "\ufe0f" else each
+
+
+# ── Repetition ──
+
+
+def repeats(text: str) -> bool:
+    """Tell whether a text repeats itself.
+
+    >>> repeats("The answer is: The answer is: The answer is: The"), repeats("It is very, very big, and very blue.")
+    (True, False)
+    """
+    return _repetition(text) is not None
+
+
+def without_repetition(text: str) -> str:
+    """Return a text up to where it begins to repeat itself.
+
+    >>> without_repetition("It is the knight. It is the knight. It is the knight.")
+    'It is the knight.'
+    """
+    start = _repetition(text)
+    return text if start is None else text[:start].rstrip()
+
+
+def _repetition(text: str) -> int | None:
+    """Return the position at which the first repetition begins: of a block that follows itself, or of any four words.
+
+    How often a block may follow itself depends on its length: "very, very" is English, six words twice are a loop.
+    """
+    found = list(_WORD.finditer(text))
+    words = [re.sub(r"\W", "", each[0].casefold()) or each[0] for each in found]
+    seen: dict[tuple[str, ...], list[int]] = {}
+    for end in range(1, len(words) + 1):
+        for size in range(1, min(LONGEST_BLOCK, end // 2) + 1):
+            times = 5 if size == 1 else 4 if size == 2 else 3 if size < 6 else 2
+            if end >= size * times and _is_block(words, end, size, times):
+                return found[end - size * times + size].start()
+        four = tuple(words[max(0, end - 4) : end])
+        if len(four) == 4:
+            places = seen.setdefault(four, [])
+            places.append(end - 4)
+            if len(places) == 3:
+                return found[places[1]].start()
+    return None
+
+
+def _is_block(words: list[str], end: int, size: int, times: int) -> bool:
+    block = words[end - size : end]
+    return all(words[end - size * (n + 1) : end - size * n] == block for n in range(1, times))
+
+
+# ── Length ──
+
+
+def shortened(text: str, most_words: int) -> str:
+    """Return at most so many words, up to the last sentence that fits, else the last clause, else the last word.
+
+    >>> shortened("It is big. It is also very blue, they say, and deep.", 8)
+    'It is big.'
+    >>> shortened("It is big and very blue, they say, and deep.", 8)
+    'It is big and very blue, they say.'
+    """
+    words = list(_WORD.finditer(text))
+    if len(words) <= most_words:
+        return text
+    head = text[: words[most_words - 1].end()] if most_words > 0 else ""
+    return ended(head)
+
+
+def has_break(text: str) -> bool:
+    """Tell whether a text has the end of a sentence, or of a clause that another word follows.
+
+    >>> has_break("It is big, and"), has_break("It is big."), has_break("The answer is:"), has_break("It is")
+    (True, True, False, False)
+    """
+    return bool(_SENTENCE_END.search(text) or _CLAUSE_END.search(text.rstrip(" ,;:–—")))
+
+
+def ended(head: str) -> str:
+    """Return the beginning of a text up to its last sentence or clause, so that it does not break off in a word group.
+
+    >>> ended("The sea is salty. Rivers carry small amounts of"), ended("Rivers carry salt, and the")
+    ('The sea is salty.', 'Rivers carry salt.')
+    """
+    sentences = [each.end() for each in _SENTENCE_END.finditer(head) if not _ABBREVIATION.search(head[: each.end()])]
+    if sentences:
+        return head[: sentences[-1]]
+    clauses = [each.start() for each in _CLAUSE_END.finditer(head)]
+    head = (head[: clauses[-1]] if clauses else head).rstrip(" ,;:–—-(\"'")
+    return f"{head}." if head else ""

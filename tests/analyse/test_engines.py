@@ -1,0 +1,84 @@
+"""Where the engines of two runs differ, and that the sentence says no more than is known."""
+
+import pytest
+from msgspec.structs import replace
+
+from pramana.analyse.engines import engine_changes, engine_lines, engines_in
+from pramana.embedded.engines import EngineInfo
+from pramana.model import Check, Outcome
+
+SMOL = EngineInfo("xllamacpp", "2026.10", "SmolLM2", "sha256:b179c952…", ("AVX", "AVX2"), 1)
+WHISPER = EngineInfo("ctranslate2", "4.8.4", "whisper", "w==1", ("AVX2",), 1)
+OLD = replace(SMOL, processor=(), threads=0)
+WIDE = replace(SMOL, processor=("AVX", "AVX2", "AVX512"))
+UNCHANGED = ", so results can differ although the model has not changed."
+
+
+def sentence(base: EngineInfo, new: EngineInfo) -> str:
+    (found,) = engine_changes([base], [new])
+    return found.sentence
+
+
+def test_the_same_engine_is_no_difference() -> None:
+    assert engine_changes([SMOL, WHISPER], [WHISPER, SMOL]) == ()
+    assert engine_changes([OLD], [OLD], both_embedded=True) == ()
+    assert engine_changes([], [], both_embedded=True) == ()
+
+
+def test_another_processor_is_said_in_plain_words() -> None:
+    assert sentence(SMOL, WIDE) == (
+        "Different engines: SmolLM2 ran on xllamacpp 2026.10 (AVX2, 1 thread) before, on xllamacpp 2026.10 (AVX-512, "
+        f"1 thread) now. Embedded models round differently on different processors{UNCHANGED}"
+    )
+
+
+def test_features_that_share_a_label_are_listed_in_full() -> None:
+    found = sentence(SMOL, replace(SMOL, processor=("AVX", "AVX2", "FMA")))
+    assert "(AVX AVX2, 1 thread), weights sha256:b179c952… before, on xllamacpp 2026.10 (AVX AVX2 FMA, 1" in found
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (replace(SMOL, version="2026.11"), f"Another engine or version may round differently{UNCHANGED}"),
+        (replace(SMOL, name="other"), f"Another engine or version may round differently{UNCHANGED}"),
+        (replace(SMOL, threads=2), f"changes the times, and may change the rounding{UNCHANGED}"),
+        (replace(SMOL, weights="sha256:00000000…"), "It is not the same model."),
+    ],
+)
+def test_what_else_may_differ_has_words_of_its_own(other: EngineInfo, why: str) -> None:
+    assert sentence(SMOL, other).endswith(why)
+
+
+def test_what_only_one_side_has_recorded_is_called_not_recorded() -> None:
+    assert sentence(OLD, SMOL) == (
+        "Engines not known to be the same: SmolLM2 ran on xllamacpp 2026.10 (processor and threads not recorded) before, "
+        "on xllamacpp 2026.10 (AVX2, 1 thread) now. Results can differ although the model has not changed."
+    )
+    (found,) = engine_changes([], [WHISPER], both_embedded=True)
+    assert "whisper ran on an engine that was not recorded before, on ctranslate2" in found.sentence
+    assert not found.is_known
+
+
+def test_a_model_that_one_side_did_not_use_is_no_difference_of_engines() -> None:
+    assert engine_changes([SMOL], [SMOL, WHISPER], both_embedded=True) == ()
+    assert engine_changes([], [WHISPER]) == ()
+
+
+def test_a_run_that_was_resumed_elsewhere_names_both() -> None:
+    (found,) = engine_changes([SMOL, WIDE], [SMOL])
+    assert (
+        "(AVX2, 1 thread) and xllamacpp 2026.10 (AVX-512, 1 thread) before, on xllamacpp 2026.10 (AVX2"
+        in found.sentence
+    )
+
+
+def test_lines_are_those_of_replies_and_of_calls_and_no_others() -> None:
+    heard, embedded = (
+        Check(name, "1", Outcome.PASSED, "", evidence={"engine": str(each)})
+        for name, each in (("call", WHISPER), ("semantic_similarity", SMOL))
+    )
+    odd = Check("call", "1", Outcome.PASSED, "", evidence={"engine": {"name": "x"}})
+    assert list(engine_lines(str(SMOL), [heard, embedded, odd])) == [str(SMOL), str(WHISPER)]
+    assert list(engine_lines("fp_1", [])) == list(engine_lines(None, [])) == []
+    assert engines_in([str(SMOL), str(WHISPER), str(SMOL)]) == (WHISPER, SMOL)

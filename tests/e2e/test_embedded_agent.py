@@ -1,0 +1,279 @@
+"""Runs of the embedded models end as they should whatever the models say and hear: five faults, and a slow machine.
+
+Every test is about structure and limits, never about words a model happened to choose.
+"""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from pramana import audio, clock, settings
+from pramana.bench import Limits, Progress, Sources, evaluate, execute, judge_again
+from pramana.embedded import ears, language
+from pramana.load.selection import Selection
+from pramana.model import Case, Check, Outcome, Result, Run
+from pramana.providers.cascade import ANSWER_S, NO_ANSWER, NOT_UNDERSTOOD
+from pramana.run.stages import STAGES
+from pramana.score.evidence import SYNTHESISED
+from pramana.show.summary import summary_of
+from pramana.show.web.welcome import FILE, SCENARIO
+from pramana.store import open_store
+from pramana.store.runs import Store
+
+from ..embedded_faults import FAULTS, LONG_WORDS, WRONG_WORDS, Fault, FaultyServer, environment_of, installed, loads
+from ..virtual_time import virtual_time
+
+LIBRARY = Path(settings.__file__).parent / "scenarios"
+DESK = Path(__file__).parents[2] / "docs" / "examples" / "desk.yaml"
+LONGEST_S = 30.0
+OF_THE_MODEL = ("loop", "empty", "long")
+HEARD = "What is the largest ocean on Earth?"
+
+
+@dataclass
+class Call:
+    """A run of one case, on virtual time."""
+
+    home: Path
+    run: Run
+    pairs: list[tuple[Case, Result]]
+    seconds: float
+    stages: list[str] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def result(self) -> Result:
+        ((_, result),) = self.pairs
+        return result
+
+    @property
+    def text(self) -> str:
+        assert self.result.reply
+        return self.result.reply.text
+
+
+@contextmanager
+def faulty(fault: Fault) -> Iterator[None]:
+    """Virtual time and a fault; where it is not of the ears, they hear the same on every machine, and at once."""
+    with virtual_time(), patch.object(ears.Ears, "transcribe", lambda _self, _samples: HEARD), installed(fault):
+        yield
+
+
+@contextmanager
+def at(home: Path) -> Iterator[Store]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PRAMANA_HOME", str(home))
+        with closing(open_store(settings.database_url())) as store:
+            yield store
+
+
+def check(result: Result, name: str) -> Check:
+    (found,) = (each for each in result.checks if each.name == name)
+    return found
+
+
+def perform(home: Path, sources: Sources, models: Sequence[str], **given: Any) -> Call:
+    """Carry a run out; note the stages that whoever watches sees."""
+    stages: list[str] = []
+
+    def watch(progress: Progress) -> None:
+        now = "+".join(progress.calls())
+        if now and (not stages or stages[-1] != now):
+            stages.append(now)
+
+    with at(home) as store:
+        run = evaluate(store, sources, models, **given)
+        began = clock.monotonic()
+        ended = asyncio.run(execute(store, run, Limits(), watch))
+        seconds = clock.monotonic() - began
+        pairs = list(store.pairs(ended.id))
+        call = next((result.reply.call for _, result in pairs if result.reply and result.reply.call), None)
+        events = [json.loads(line) for line in store.blobs.get(call.log).splitlines()] if call else []
+    return Call(home, ended, pairs, seconds, stages, events)
+
+
+def files(*paths: Path) -> Sources:
+    return Sources.files(list(paths), Selection())
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> Mapping[Fault, Call]:
+    """The first call, once under each fault."""
+    found: dict[Fault, Call] = {}
+    for fault in FAULTS:
+        with faulty(fault):
+            found[fault] = perform(tmp_path_factory.mktemp(fault), files(LIBRARY / FILE), ["local-voice"])
+    return found
+
+
+def most_repeated(text: str) -> int:
+    """Return how often the commonest three words occur."""
+    words = re.findall(r"\w+", text.casefold())
+    return max(Counter(zip(words, words[1:], words[2:], strict=False)).values(), default=0)
+
+
+# ── The faults themselves ──
+
+CHILD = """
+import numpy, sys
+from pramana.embedded import language
+from pramana.embedded.ears import Ears
+from pramana.model import Turn
+
+if sys.argv[1] in ("deaf", "wrong-words"):
+    print(Ears(None).transcribe(numpy.ones(16000, numpy.int16)))
+else:
+    print(language.engine().submit((Turn("user", "Hi"),), {"max_tokens": 30}, lambda: False).result().text)
+"""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_process_that_a_test_starts_has_the_fault(fault: Fault) -> None:
+    environment = {**os.environ, **environment_of(fault)}  # noqa: TID251 - a child gets what a child gets
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, fault], env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+    words = child.stdout.split()
+    expected = {"loop": 30, "empty": 0, "long": LONG_WORDS, "wrong-words": len(WRONG_WORDS.split()), "deaf": 0}
+    assert len(words) == expected[fault], child.stdout
+
+
+# ── Hear a call ──
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_first_call_ends_in_time_and_is_not_errored(calls: Mapping[Fault, Call], fault: Fault) -> None:
+    call = calls[fault]
+    ((case, result),) = call.pairs
+    assert (case.id, call.run.status, call.run.stored) == (SCENARIO, "finished", 1)
+    assert call.seconds < LONGEST_S
+    assert result.reply is not None
+    assert result.reply.finish_reason == "done"
+    assert result.outcome is Outcome.UNSCORED  # nobody judges: the embedded model is never a judge
+    heard = check(result, "call")
+    assert heard.outcome is Outcome.PASSED, heard.reason
+    evidence: Any = heard.evidence
+    assert evidence["times"]["lines"][0]["voice_to_voice_s"] > 0
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_answer_is_short_plain_and_without_repetition(calls: Mapping[Fault, Call], fault: Fault) -> None:
+    call = calls[fault]
+    assert re.search(r"\w", call.text)
+    assert most_repeated(call.text) < 3
+    assert call.text.rstrip()[-1] in ".!?\"'”’"
+    spoken = [each for each in call.events if each["event"] == "agent_audio"]
+    assert 0 < sum(each["seconds"] for each in spoken) <= ANSWER_S
+    assert [each["text"] for each in call.events if each["event"] == "agent_text"] == [call.text]
+
+
+def test_what_a_fault_makes_the_agent_say(calls: Mapping[Fault, Call]) -> None:
+    assert calls["empty"].text == NO_ANSWER
+    assert calls["deaf"].text == NOT_UNDERSTOOD
+    assert len(calls["long"].text.split()) < LONG_WORDS / 10
+    heard = [each for each in calls["wrong-words"].events if each["event"] == "user_text" and each["final"]]
+    assert [each["text"] for each in heard] == [WRONG_WORDS]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_guard_says_that_the_words_are_the_source_of_the_sound(calls: Mapping[Fault, Call], fault: Fault) -> None:
+    call = calls[fault]
+    assert call.events[0]["synthesised_here"] is True
+    guard = check(call.result, "call").evidence["guard"]
+    assert guard == {"state": "not checked", "reason": SYNTHESISED, "rate": None}
+    assert SYNTHESISED in check(call.result, "call").reason
+
+
+def test_desk_yaml_ends_in_time_and_fails_rather_than_errs(tmp_path: Path) -> None:
+    with faulty("loop"):
+        call = perform(tmp_path, files(DESK), ["local-voice"])
+    assert (call.run.status, call.result.outcome) == ("finished", Outcome.FAILED)
+    assert call.seconds < LONGEST_S
+
+
+@pytest.mark.parametrize("seconds_a_word", [0.5, 60.0])
+def test_a_slow_machine_still_answers_in_time(tmp_path: Path, seconds_a_word: float) -> None:
+    slow = FaultyServer("long", seconds_a_word)
+    with faulty("long"), patch.object(language.Engine, "_loaded", loads(slow)):
+        call = perform(tmp_path, files(DESK), ["local-voice"])
+    assert check(call.result, "call").outcome is Outcome.PASSED
+    assert re.search(r"\w", call.text)
+    if seconds_a_word < 1:
+        assert call.text.startswith("word1")
+        assert call.seconds < LONGEST_S
+
+
+# ── Live progress ──
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_whoever_watches_sees_every_stage_in_order(calls: Mapping[Fault, Call], fault: Fault) -> None:
+    assert calls[fault].stages == list(STAGES)
+
+
+# ── Ask the embedded model ──
+
+
+@pytest.mark.parametrize("fault", OF_THE_MODEL)
+def test_a_first_run_of_the_text_model_ends_without_an_error(tmp_path: Path, fault: Fault) -> None:
+    with at(tmp_path) as store:
+        sources = Sources.tier("v1.0", "cheap", Selection(), store.suites)
+    with faulty(fault):
+        found = perform(tmp_path, sources, ["local"])
+    assert (found.run.status, len(found.pairs)) == ("finished", found.run.expected)
+    assert {result.outcome for _, result in found.pairs} <= {Outcome.PASSED, Outcome.FAILED, Outcome.UNSCORED}
+    words = {len(result.reply.text.split()) for _, result in found.pairs if result.reply}
+    expected = {"loop": {language.REPLY_CAP}, "empty": {0}, "long": {LONG_WORDS}}
+    assert words == expected[fault]  # a text model's replies are not touched
+
+
+# ── Rescoring ──
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_stored_call_is_scored_again(calls: Mapping[Fault, Call], fault: Fault) -> None:
+    call = calls[fault]
+    with at(call.home) as store, faulty(fault):
+        number = asyncio.run(judge_again(store, call.run, "fake:fixed=YES", Limits()))
+        ((_, again),) = store.pairs(call.run.id, scoring=number)
+    assert check(again, "call").outcome is Outcome.PASSED
+    assert check(again, "call").evidence["guard"] == check(call.result, "call").evidence["guard"]
+    assert again.outcome is not Outcome.ERRORED
+
+
+# ── Voice tax ──
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_voice_tax_is_of_every_case(tmp_path: Path, fault: Fault) -> None:
+    with faulty(fault):
+        found = perform(tmp_path, files(DESK), ["local"], variants=["text", "voice"])
+    assert {result.key.variant for _, result in found.pairs} == {"text", "voice"}
+    assert {result.outcome for _, result in found.pairs} <= {Outcome.PASSED, Outcome.FAILED}
+    with at(tmp_path) as store:
+        summary: Any = summary_of(store, found.run).as_data()
+    (tax,) = summary["voice"]["tax"]
+    assert (tax["variant"], tax["pairs"], tax["excluded"]) == ("voice", 1, 0)
+
+
+def test_the_recording_holds_what_was_said(calls: Mapping[Fault, Call]) -> None:
+    call = calls["long"].result.reply
+    assert call
+    assert call.call
+    with at(calls["long"].home) as store:
+        samples, rate = audio.read_wav(store.blobs.get(call.call.recording))
+    assert audio.level_dbfs(samples[:, 0]) > audio.SILENT_DBFS
+    assert audio.level_dbfs(samples[:, 1]) > audio.SILENT_DBFS
+    assert len(samples) / rate < LONGEST_S

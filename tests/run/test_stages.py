@@ -1,0 +1,111 @@
+"""Where a call is, as whoever waits for it sees it: every stage once, in order, and whose sound was made here."""
+
+import asyncio
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pramana.errors import Unavailable
+from pramana.model import Line, Request, Speech, Utterance
+from pramana.providers.cascade import around
+from pramana.providers.fake import Fake
+from pramana.providers.fake import parse as parse_fake
+from pramana.providers.fake_voice import FakeChannel, FakeVoice, parse
+from pramana.providers.voice import Dial
+from pramana.run.call import Patience
+from pramana.run.calling import Calls
+from pramana.run.stages import Stages
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
+TONE = (9000 * np.sin(np.arange(4800) / 9)).astype(np.int16)
+AGENT = "latency=0.3,tone"
+
+
+def asked(*lines: Line) -> Request:
+    spoken = tuple(Utterance(line, TONE, "sha256:x") for line in lines)
+    return Request("x", (), {}, "case", 0, Speech(spoken, "en"))
+
+
+class Watched:
+    """A voice whose calls are watched."""
+
+    def __init__(self, voice: Any) -> None:
+        self.seen: list[str] = []
+        self.blobs: list[bytes] = []
+        self.stages = Stages(lambda: self.seen.append(" ".join(self.stages.counts())))
+        self.calls = Calls(voice, "x", self.keep, patience=Patience(answer_within_s=3), stages=self.stages)
+
+    def keep(self, data: bytes) -> str:
+        self.blobs.append(data)
+        return f"sha256:{len(self.blobs)}"
+
+    def ask(self, *lines: Line) -> Any:
+        return asyncio.run(self.calls.ask(asked(*lines)))
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.blobs[-1].splitlines()]
+
+
+def test_a_call_passes_every_stage_in_order_and_leaves() -> None:
+    watched = Watched(FakeVoice(**parse(AGENT)))
+    watched.ask(Line("Hello."))
+    assert watched.seen == ["ringing", "caller", "waiting", "agent", ""]
+    assert watched.stages.counts() == {}
+
+
+def test_with_several_lines_the_caller_and_the_agent_take_turns() -> None:
+    watched = Watched(FakeVoice(**parse(AGENT)))
+    watched.ask(Line("Hello."), Line("And now?"))
+    assert watched.seen == ["ringing", *["caller", "waiting", "agent"] * 2, ""]
+
+
+def test_who_talks_into_an_answer_is_the_one_who_speaks() -> None:
+    watched = Watched(FakeVoice(**parse(AGENT)))
+    watched.ask(Line("Hello."), Line("Stop that.", barge_in_s=0.5))
+    assert watched.seen[:5] == ["ringing", "caller", "waiting", "agent", "caller"]
+
+
+def test_a_call_that_fails_leaves_too() -> None:
+    class Gone(FakeVoice):
+        async def dial(self, _dial: Dial) -> FakeChannel:
+            raise Unavailable("gone")
+
+    watched = Watched(Gone(**parse(AGENT)))
+    with pytest.raises(Unavailable):
+        watched.ask(Line("Hello."))
+    assert watched.seen == ["ringing", ""]
+
+
+def test_calls_at_once_are_counted_by_stage() -> None:
+    stages = Stages()
+    with stages.call(), stages.call() as second, stages.call("scoring"):
+        second("agent")
+        second("agent")
+        assert stages.counts() == {"ringing": 1, "agent": 1, "scoring": 1}
+    assert stages.counts() == {}
+
+
+# ── Whose sound ──
+
+
+def test_the_log_says_whose_sound_was_synthesised_here() -> None:
+    ours, theirs = Watched(around(Fake(**parse_fake("fixed=Nine.")))), Watched(FakeVoice(**parse(AGENT)))
+    for each in (ours, theirs):
+        each.ask(Line("Hello."))
+    assert (ours.log[0]["version"], ours.log[0]["synthesised_here"]) == (3, True)
+    assert theirs.log[0]["synthesised_here"] is False
+
+
+def test_an_agent_of_others_cannot_say_that_its_sound_was_made_here() -> None:
+    class Pretends(FakeVoice):
+        async def dial(self, dial: Dial) -> FakeChannel:
+            channel = await super().dial(dial)
+            channel.synthesised_here = True  # type: ignore[attr-defined]
+            return channel
+
+    watched = Watched(Pretends(**parse(AGENT)))
+    watched.ask(Line("Hello."))
+    assert watched.log[0]["synthesised_here"] is False

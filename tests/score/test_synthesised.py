@@ -1,0 +1,53 @@
+"""The evidence guard and sound that the bench synthesised itself: no ear is asked, everything else is held against it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pramana import audio
+from pramana.score.evidence import GUARD_VERSION, SYNTHESISED, Guard, guard
+from pramana.score.log import Log
+
+RATE = audio.CALLER_RATE
+SAID = "We are open from nine in the morning until six in the evening, every day of the week."
+MISHEARD = "The train to the coast leaves from platform two, and there are still many seats in it."
+TONE = (6000 * np.sin(np.arange(5 * RATE) / 9)).astype(np.int16)
+
+
+def judged(speech: Any, said: str, recorded: str | None, *, here: bool, cuts: int = 0) -> Guard:
+    return guard(speech, said, recorded, "en", rate=RATE, cuts=cuts, synthesised_here=here)
+
+
+@pytest.mark.parametrize("recorded", [MISHEARD, SAID, "", "and so " * 60, None])
+def test_what_an_ear_makes_of_it_decides_nothing(recorded: str | None) -> None:
+    assert judged(TONE, SAID, recorded, here=True) == Guard("not checked", SYNTHESISED)
+    assert judged(TONE, SAID, recorded, here=True, cuts=1).state == "not checked"
+    assert not judged(TONE, SAID, recorded, here=True).tripped
+
+
+def test_of_any_other_agent_the_same_ear_decides() -> None:
+    assert judged(TONE, SAID, MISHEARD, here=False).state == "contradicts"
+    assert judged(TONE, SAID, SAID, here=False).state == "ok"
+    assert guard(TONE, SAID, MISHEARD, "en", rate=RATE).state == "contradicts"  # unless somebody says so
+
+
+@pytest.mark.parametrize(
+    ("speech", "said", "state"),
+    [
+        (TONE[:0], SAID, "silent"),
+        (np.where(TONE < 0, -32768, 32767).astype(np.int16), SAID, "clipped"),
+        (TONE[:RATE], SAID * 3, "contradicts"),
+        (TONE, "", "not checked"),
+    ],
+)
+def test_sound_that_is_broken_is_no_evidence_whoever_made_it(speech: Any, said: str, state: str) -> None:
+    assert judged(speech, said, SAID, here=True).state == state
+    assert judged(speech, said, SAID, here=False).state == state
+
+
+@pytest.mark.parametrize(("stated", "here"), [(True, True), (False, False), (1, False), ("true", False), (None, False)])
+def test_only_a_log_that_says_so_is_believed(stated: object, here: bool) -> None:
+    assert Log([{"t": 0, "event": "call", "version": 3, "synthesised_here": stated}]).synthesised_here is here
+    assert not Log([{"t": 0, "event": "call", "version": 2}]).synthesised_here
+    assert GUARD_VERSION == "3"

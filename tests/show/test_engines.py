@@ -1,0 +1,187 @@
+"""Runs of embedded models on two engines: compared, shown, exported and read back, old ones without a record too."""
+
+import asyncio
+import io
+import json
+import re
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from pramana import settings
+from pramana.hash import case_digest
+from pramana.load.results import read_results
+from pramana.model import Assertion, Case, Check, Facets, Key, Outcome, Plan, Reply, Result, Target, Turn
+from pramana.show.cli import pramana
+from pramana.show.exports import export, results_schema
+from pramana.show.web import contrast, run_summary
+from pramana.store import open_store
+
+OLD = "xllamacpp 2026.10; SmolLM2 Q4_1 sha256:b179c952…"
+HERE, THERE = f"{OLD}; AVX AVX2 FMA; 1 thread", f"{OLD}; AVX AVX2 AVX512 FMA; 1 thread"
+LINE = "Engine: SmolLM2 Q4_1 on xllamacpp 2026.10 (AVX2, 1 thread)"
+DIFFERENT = (
+    "Different engines: SmolLM2 Q4_1 ran on xllamacpp 2026.10 (AVX2, 1 thread) before, on xllamacpp 2026.10 (AVX-512, "
+    "1 thread) now. Embedded models round differently on different processors, so results can differ although the model "
+    "has not changed."
+)
+CASE = Case("a-1", "test_case", (Turn("user", "Hi?"),), Facets("factual", "easy"), Assertion("contains"), ("x",))
+
+
+def stored(*fingerprints: str | None, provider: str = "local") -> str:
+    """Store a run of one case, with a repeat for each fingerprint."""
+    plan = Plan("mine", None, (Target("local", provider, "SmolLM2"),), len(fingerprints), runner_version="0.1.0")
+    checks = (Check("contains", "1", Outcome.PASSED, "because"),)
+
+    async def write(run_id: str) -> None:
+        async with store.writer(run_id, lambda _: None) as writer:
+            await writer.put([result(repeat, each) for repeat, each in enumerate(fingerprints)])
+
+    def result(repeat: int, fingerprint: str | None) -> Result:
+        reply = Reply("x", fingerprint=fingerprint, total_s=0.1)
+        return Result(Key(case_digest(CASE), "local", "text", repeat), CASE.id, reply, None, checks, None, None)
+
+    with closing(open_store(settings.database_url())) as store:
+        run = store.create_run(plan, iter([CASE]))
+        asyncio.run(write(run.id))
+        store.finish(run.id, None, "finished")
+    return run.id
+
+
+def printed(*arguments: str) -> str:
+    done = CliRunner().invoke(pramana, list(arguments), standalone_mode=False)
+    assert done.exception is None, done.exception
+    return done.stdout
+
+
+def written(run_id: str, kind: Any) -> str:
+    out = io.StringIO()
+    with closing(open_store(settings.database_url())) as store:
+        export(kind, store.run(run_id), store.pairs(run_id), out)
+    return out.getvalue()
+
+
+def saved(run_id: str, path: Path, *, old: bool = False) -> str:
+    """Write a run as results.json; an old file has no engines."""
+    blocks = json.loads(written(run_id, "json"))
+    for block in blocks if old else ():
+        del block["run_metadata"]["engines"]
+    path.write_text(json.dumps(blocks), encoding="utf-8")
+    return str(path)
+
+
+def test_two_runs_on_different_engines_say_so(tmp_path: Path) -> None:
+    here, there = stored(HERE), stored(THERE)
+    assert DIFFERENT in " ".join(printed("compare", here, there).split())
+    found = json.loads(printed("compare", here, there, "--json"))
+    (change,) = found["engine_changes"]
+    assert (change["sentence"], change["model"]) == (DIFFERENT, "SmolLM2 Q4_1")
+    assert change["base"] == [
+        {
+            "engine": "xllamacpp",
+            "version": "2026.10",
+            "model": "SmolLM2 Q4_1",
+            "weights": "sha256:b179c952…",
+            "processor": ["AVX", "AVX2", "FMA"],
+            "threads": 1,
+            "label": "xllamacpp 2026.10 (AVX2, 1 thread)",
+        }
+    ]
+    files = saved(here, tmp_path / "here.json"), saved(there, tmp_path / "there.json")
+    assert json.loads(printed("compare", *files, "--json"))["engine_changes"] == found["engine_changes"]
+    assert json.loads(printed("compare", here, files[1], "--json"))["engine_changes"] == found["engine_changes"]
+
+
+def test_the_engine_changes_neither_the_verdict_nor_the_exit_code() -> None:
+    here, there = stored(HERE), stored(THERE)
+    same, other = (json.loads(printed("compare", here, each, "--json")) for each in (here, there))
+    assert same.pop("engine_changes") == []
+    assert len(other.pop("engine_changes")) == 1
+    for each in (*same["measured"], *other["measured"]):
+        each.clear()
+    assert same == other
+
+
+def test_runs_of_the_same_engine_or_of_vendors_say_nothing() -> None:
+    for base, new in (
+        (stored(HERE), stored(HERE)),
+        (stored(OLD), stored(OLD)),
+        (stored(None), stored(None)),
+        (stored("fp_1", provider="openai"), stored("fp_2", provider="openai")),
+        (stored(HERE), stored("fp_2", provider="openai")),
+    ):
+        assert json.loads(printed("compare", base, new, "--json"))["engine_changes"] == []
+        assert "ngine" not in printed("compare", base, new)
+
+
+@pytest.mark.parametrize("old", [OLD, None])
+def test_an_old_run_without_the_record_is_told_apart_from_one_with_it(old: str | None) -> None:
+    before, now = stored(old), stored(HERE)
+    for base, new in ((before, now), (now, before)):
+        (change,) = json.loads(printed("compare", base, new, "--json"))["engine_changes"]
+        assert change["sentence"].startswith("Engines not known to be the same: SmolLM2 Q4_1 ran on ")
+        assert "not recorded" in change["sentence"]
+
+
+def test_an_old_file_without_engines_is_told_apart_from_a_run_with_them(tmp_path: Path) -> None:
+    run = stored(HERE)
+    (change,) = json.loads(printed("compare", saved(run, tmp_path / "old.json", old=True), run, "--json"))[
+        "engine_changes"
+    ]
+    assert change["base"] == []
+    assert "ran on an engine that was not recorded before" in change["sentence"]
+
+
+def test_a_run_shows_its_engine_once_in_every_form() -> None:
+    run = stored(HERE, HERE)
+    assert printed("show", run).count("Engine: ") == 1
+    assert LINE in " ".join(printed("show", run).split())
+    (found,) = json.loads(printed("show", run, "--json"))["engines"]
+    assert (found["engine"], found["processor"], found["threads"]) == ("xllamacpp", ["AVX", "AVX2", "FMA"], 1)
+    for kind in ("markdown", "html"):
+        plain = re.sub(r"<[^>]+>|\\|&#?\w+;", "", written(run, kind))
+        assert plain.count("Engine: SmolLM2") == 1, plain
+    (block,) = json.loads(written(run, "json"))
+    assert block["run_metadata"]["engines"] == [HERE]
+
+
+def test_a_run_without_an_embedded_engine_shows_none() -> None:
+    run = stored("fp_1", provider="openai")
+    assert "Engine" not in printed("show", run)
+    assert json.loads(printed("show", run, "--json"))["engines"] == []
+    assert "engines" not in json.loads(written(run, "json"))[0]["run_metadata"]
+    assert "Engine" not in written(run, "markdown")
+
+
+def test_a_run_that_was_resumed_on_another_machine_shows_both() -> None:
+    shown = " ".join(printed("show", stored(HERE, THERE)).split())
+    there, here = (f"SmolLM2 Q4_1 on xllamacpp 2026.10 ({each}, 1 thread)" for each in ("AVX-512", "AVX2"))
+    assert f"Engines: {there}; {here}" in shown
+
+
+def test_engines_survive_a_file_and_are_in_its_schema(tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    path = Path(saved(stored(HERE), tmp_path / "r.json"))
+    jsonschema.validate(json.loads(path.read_text(encoding="utf-8")), results_schema())
+    (block,) = read_results(path)
+    assert (block.provider, block.engines) == ("local", (HERE,))
+    (old,) = read_results(saved(stored(HERE), tmp_path / "old.json", old=True))
+    assert old.engines == ()
+
+
+def test_the_pages_show_the_engine_and_escape_it() -> None:
+    change = {"sentence": "Different engines: <b>m</b> ran on …"}
+    drawn = str(contrast.engine_changes({"engineChanges": [change]}))
+    assert "Different engines: &lt;b&gt;m&lt;/b&gt;" in drawn
+    assert str(contrast.engine_changes({"engineChanges": []})) == ""
+    summary = {
+        "mixedJudges": [],
+        "judgedBy": None,
+        "notReproducible": [],
+        "engines": [{"model": "<i>", "label": "xllamacpp 1 (AVX2, 1 thread)"}],
+    }
+    (note,) = run_summary._notes({"status": "finished", "reason": None}, summary)
+    assert "Engine: &lt;i&gt; on xllamacpp 1 (AVX2, 1 thread)" in str(note)

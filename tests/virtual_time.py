@@ -1,0 +1,154 @@
+"""Virtual time for tests: an event loop that jumps to the next timer instead of waiting for it.
+
+A call at the pace of a microphone then takes as long as its computing does. Time moves only when the loop has nothing
+else to do: it stands still while a thread of an executor or a child process works, and while something is on its way
+through a socket of this process. A thread that waits for a coroutine of the loop does not work.
+`clock.monotonic()` and `loop.time()` are the same number.
+"""
+
+import asyncio
+import asyncio.futures
+import selectors
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from unittest.mock import patch
+
+from pramana import clock
+
+GRACE_S = 0.0002
+"""How long the kernel may take to pass bytes from one socket of this process to another."""
+LOOK_S = 0.05
+"""Between two looks at what works outside the loop; whatever ends there wakes the loop at once."""
+LATE_S = 0.000001
+"""How late each timer is: as on any machine, a wait is never shorter than it should be."""
+STUCK_S = 300.0
+"""How long a thread or a process may work, in real seconds, before it is taken for one that waits for the loop."""
+REAL_LOOP = asyncio.events.new_event_loop
+
+
+class VirtualClock:
+    """Implements `clock.Clock`; only `advance` and `sleep` move it."""
+
+    def __init__(self) -> None:
+        self._seconds, self._began = time.monotonic(), datetime.now(UTC)
+        self._start = self._seconds
+        self._lock = threading.Lock()
+
+    def now(self) -> datetime:
+        return self._began + timedelta(seconds=self._seconds - self._start)
+
+    def monotonic(self) -> float:
+        return self._seconds
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(min(seconds, 0.001))  # another thread or process may be what it waits for
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        with self._lock:
+            self._seconds += max(0.0, seconds)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on a virtual clock."""
+
+    def __init__(self, virtual: VirtualClock) -> None:
+        self.virtual, self.working = virtual, 0
+        """What works outside the loop: jobs of executors and child processes."""
+        super().__init__(_Selector(self))
+
+    def time(self) -> float:
+        return self.virtual.monotonic()
+
+    async def subprocess_exec(self, *arguments: Any, **options: Any) -> Any:
+        transport, protocol = await super().subprocess_exec(*arguments, **options)
+        ends: Any = transport
+        self.watch(asyncio.ensure_future(ends._wait(), loop=self))
+        return transport, protocol
+
+    def watch(self, ends: "asyncio.Future[Any]") -> None:
+        """Stand still until a future is done."""
+        self.working += 1
+        ends.add_done_callback(lambda _: self._ended())
+
+    async def awaited_by_a_thread(self, coroutine: Any) -> Any:
+        """Await what a thread waits for, which does not work meanwhile."""
+        self.working -= 1
+        try:
+            return await coroutine
+        finally:
+            self.working += 1
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as asyncio has it
+        """Join the executor's threads, which newer Pythons give five minutes on the loop's clock."""
+        self.working += 1
+        try:
+            await super().shutdown_default_executor(*(() if timeout is None else (timeout,)))
+        finally:
+            self.working -= 1
+
+    def _ended(self) -> None:
+        self.working -= 1
+
+
+class _Selector(selectors.SelectSelector):
+    """Moves the clock where others would wait. `select` because its timeouts are exact; epoll rounds up to 1 ms."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        found = super().select(0)
+        if found or (timeout is not None and timeout <= 0):
+            return found
+        began = time.monotonic()
+        while self._loop.working > 0 and not found:
+            found = super().select(LOOK_S)
+            if not found and time.monotonic() - began > STUCK_S:
+                raise RuntimeError("virtual time stands still: does a thread wait for this loop? Use real_time()")
+        if found or timeout is None:
+            return found or super().select(LOOK_S)
+        if len(self.get_map()) > 1 and (found := super().select(GRACE_S)):  # one is how threads wake the loop
+            return found
+        self._loop.virtual.advance(timeout + LATE_S)
+        return []
+
+
+@contextmanager
+def virtual_time() -> Iterator[VirtualClock]:
+    """Put every event loop that is made in this block, and the program's clock, on virtual time."""
+    virtual, wrap, submit = VirtualClock(), asyncio.futures.wrap_future, asyncio.run_coroutine_threadsafe
+
+    def watched(future: Any, *, loop: Any = None) -> Any:
+        loop = loop or asyncio.get_running_loop()
+        found = wrap(future, loop=loop)
+        if isinstance(loop, VirtualLoop):
+            loop.watch(found)
+        return found
+
+    def submitted(coroutine: Any, loop: Any) -> Any:
+        return submit(loop.awaited_by_a_thread(coroutine) if isinstance(loop, VirtualLoop) else coroutine, loop)
+
+    with (
+        clock.installed(virtual),
+        patch.object(asyncio.events, "new_event_loop", lambda: VirtualLoop(virtual)),
+        patch.object(asyncio.futures, "wrap_future", watched),
+        patch.object(asyncio, "wrap_future", watched),
+        patch.object(asyncio, "run_coroutine_threadsafe", submitted),
+    ):
+        yield virtual
+
+
+@contextmanager
+def real_time() -> Iterator[None]:
+    """Go back to the machine's time for a block or, as a decorator, for a test of a module that runs on virtual time.
+
+    For a test in which a thread of its own waits for the event loop: virtual time would stand still for both.
+    """
+    with clock.installed(clock.SystemClock()), patch.object(asyncio.events, "new_event_loop", REAL_LOOP):
+        yield
