@@ -4,7 +4,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# Modules are compiled when they are first imported: most never are.
+# Modules are compiled when they are first imported, as most never are; for that, Python must be allowed to keep the
+# result, whatever the environment says: compiling everything in every process takes longer than most commands.
+export PYTHONDONTWRITEBYTECODE :=
 PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-compile
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header
 
@@ -54,7 +56,7 @@ docs: setup-test ## build the documentation, warnings are errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 tests: setup-test
-	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --claims
+	$(BIN)/pytest -q -n 4 --dist loadfile --no-loadscope-reorder --claims
 
 slow: setup-test system  ## the proofs that CI leaves out, and every property with all of its examples
 	$(BIN)/pytest -q -n 2 --dist loadfile --slow -m slow

@@ -1,8 +1,9 @@
 """`make test`: run every stage, show how far it is, and end with one line that says what passed and what failed.
 
-Each stage is a target of the Makefile, so that it can be run alone. A stage that fails does not hide the ones after
-it; only without an environment there is nothing to run. How long a stage takes is what it took here last time, or else
-what it takes on two cores. Standard library only: it runs before anything is installed.
+Each stage is a target of the Makefile, so that it can be run alone. A stage that fails does not hide the others; only
+without an environment there is nothing to run. The checks run beside the tests, and what they print is shown when they
+end. How long all of it takes is what it took here last time, or else what it takes on two cores. Standard library only:
+it runs before anything is installed.
 """
 
 import json
@@ -11,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,43 +36,61 @@ class Stage:
     """On two cores, with an empty environment."""
     needed: bool = False
     """Whether nothing else can run without it."""
+    beside: bool = False
+    """Whether it runs beside the tests."""
     lines: list[str] = field(default_factory=list)
     took: float = 0.0
     code: int = 0
+    ended: bool = False
 
 
 STAGES = [
-    Stage("setup-test", "install the locked packages into .venv", 110, needed=True),
+    Stage("setup-test", "install the locked packages into .venv", 90, needed=True),
     Stage("system", "make sure that Chromium, curl and jq are here", 30, needed=True),
-    Stage("lint", "check style and formatting", 5),
-    Stage("types", "check types", 60),
-    Stage("layers", "check who imports whom", 10),
-    Stage("docs", "build the documentation", 20),
-    Stage("tests", "run the tests", 1060),
+    Stage("lint", "check style and formatting", 5, beside=True),
+    Stage("types", "check types", 120, beside=True),
+    Stage("layers", "check who imports whom", 5, beside=True),
+    Stage("docs", "build the documentation", 20, beside=True),
+    Stage("tests", "run the tests", 540),
 ]
 
 
 def main() -> int:
     """Run every stage; return 0 if all passed."""
     began = time.monotonic()
-    expect = last_times()
-    total = sum(expect.get(stage.target, stage.seconds) for stage in STAGES)
-    known = "as long as last time" if expect else "on two cores, less when the packages are already installed"
+    last = last_times()
+    expect = {stage.target: last.get(stage.target, stage.seconds) for stage in STAGES}
+    total = sum(expect[stage.target] for stage in STAGES if not stage.beside)
+    known = "as long as last time" if last else "on two cores, less when the packages are already installed"
     print(f"make test: {len(STAGES)} stages, about {minutes(total)} ({known}).", flush=True)
-    done: list[Stage] = []
-    for number, stage in enumerate(STAGES, 1):
-        left = expect.get(stage.target, stage.seconds)
-        print(f"\n[{number}/{len(STAGES)}] {stage.target}: {stage.does} (about {minutes(left)})", flush=True)
-        run(stage)
-        done.append(stage)
-        outcome = "passed" if stage.code == 0 else "FAILED"
-        print(f"[{number}/{len(STAGES)}] {stage.target}: {outcome} after {minutes(stage.took)}", flush=True)
-        if stage.code and stage.needed:
-            break
+    for stage in STAGES:
+        if stage.needed:
+            run(stage, expect[stage.target])
+            if stage.code:
+                break
+    else:
+        run_rest(expect)
+    done = [stage for stage in STAGES if stage.ended]
     if not any(stage.code for stage in done):
         TIMES.write_text(json.dumps({stage.target: stage.took for stage in done}), encoding="utf-8")
     print(f"\n{closing(done)} {minutes(time.monotonic() - began)}.", flush=True)
     return 1 if any(stage.code for stage in done) else 0
+
+
+def run_rest(expect: dict[str, float]) -> None:
+    """Run the tests, and the checks beside them: neither keeps two cores busy all the time."""
+    checks = [stage for stage in STAGES if stage.beside]
+
+    def check() -> None:
+        for stage in checks:
+            run(stage, expect[stage.target])
+
+    beside = threading.Thread(target=check, daemon=True)
+    beside.start()
+    for stage in STAGES:
+        if not stage.needed and not stage.beside:
+            run(stage, expect[stage.target])
+    beside.join()
 
 
 def last_times() -> dict[str, float]:
@@ -82,18 +102,25 @@ def last_times() -> dict[str, float]:
         return {}
 
 
-def run(stage: Stage) -> None:
-    """Run a stage and pass on what it prints, as it comes."""
+def run(stage: Stage, expected: float) -> None:
+    """Run a stage. What it prints is passed on as it comes; of one beside the tests all at its end, in one piece."""
     began = time.monotonic()
+    number = f"[{STAGES.index(stage) + 1}/{len(STAGES)}] {stage.target}"
+    if not stage.beside:
+        print(f"\n{number}: {stage.does} (about {minutes(expected)})", flush=True)
     command = [os.environ.get("MAKE", "make"), "--no-print-directory", stage.target]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            print(line, end="", flush=True)
+            if not stage.beside:
+                print(line, end="", flush=True)
             stage.lines.append(line.rstrip())
-    stage.code, stage.took = process.returncode, time.monotonic() - began
+    stage.code, stage.took, stage.ended = process.returncode, time.monotonic() - began, True
+    said = "\n".join(["", *stage.lines]) if stage.beside and stage.code else ""
+    outcome = "passed" if stage.code == 0 else "FAILED"
+    print(f"{said}\n{number}: {outcome} after {minutes(stage.took)}", flush=True)
 
 
 def closing(done: list[Stage]) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
+from tests import chromium
 
 from benchmarks.served import server
 
@@ -49,7 +50,7 @@ def main() -> int:
             sync_playwright() as playwright,
         ):
             browser = playwright.chromium.launch(
-                executable_path=shutil.which("chromium") or shutil.which("chromium-browser"),
+                executable_path=chromium.path(),
                 args=["--no-sandbox", "--disable-gpu"],
             )
             page = browser.new_page(viewport={"width": 1280, "height": 900})

@@ -10,7 +10,6 @@ docs/pictures/NAME-WIDTH-THEME.png.
 import asyncio
 import json
 import re
-import shutil
 import sys
 import threading
 import zlib
@@ -23,6 +22,7 @@ from typing import Any, Literal, get_args
 from benchmarks.served import server
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
+from tests import chromium
 
 Theme = Literal["light", "dark"]
 WIDTHS = (1600, 360)
@@ -242,7 +242,7 @@ def loopback() -> Iterator[Assistant]:
 def main() -> None:
     """Walk everything, four times."""
     PICTURES.mkdir(exist_ok=True)
-    browser_path = shutil.which("chromium") or shutil.which("chromium-browser")
+    browser_path = chromium.path()
     with sync_playwright() as playwright, loopback() as assistant:
         browser = playwright.chromium.launch(
             executable_path=browser_path,

@@ -1,6 +1,7 @@
 """What every test gets, a real PostgreSQL for those that ask for it, and `--claims`: fail the session unless each test
 that proves a claim ran and passed."""
 
+import gc
 import os
 import random
 import tempfile
@@ -18,6 +19,15 @@ from .virtual_time import VirtualClock, virtual_time
 ROOT = Path(__file__).parent.parent
 __all__ = ["examples"]  # importing it registers the profiles of Hypothesis
 SHOWN = 20
+LONGEST = (
+    "test_selftest", "e2e/test_voice", "show/web/test_home", "show/web/test_roles", "show/web/test_settings",
+    "show/web/test_run", "show/web/test_importing", "show/web/test_frame", "e2e/test_embedded_agent",
+    "show/web/test_runs", "show/web/test_compare", "show/web/test_new_run", "e2e/test_serve", "show/web/test_editor",
+    "test_jobs", "e2e/test_run", "show/web/test_scenarios", "show/web/test_result", "e2e/test_faults",
+    "docs/test_pages", "show/web/test_scenarios_as_viewer", "e2e/test_pramana_ai", "show/api/test_runs",
+    "e2e/test_action", "e2e/test_signals", "show/test_submit_cli", "embedded/test_weights", "embedded/test_language",
+)  # fmt: skip
+"""Files that take longest, which workers begin with: one begun last would keep the others waiting."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,8 +81,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in slow]
     if seed := config.getoption("--shuffle"):
         random.Random(seed).shuffle(items)
-    else:  # the clock is proven first, and pages come last: a browser keeps both cores busy, and times would be of that
-        items.sort(key=lambda item: 2 if "tests/show/web/" in item.nodeid else "test_selftest" not in item.nodeid)
+    else:
+        places = {f"tests/{name}.py": place for place, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
+
+
+def pytest_collection_finish() -> None:
+    """Take 7,500 tests out of the garbage collector's sight: looking at them again and again takes time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

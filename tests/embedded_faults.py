@@ -93,6 +93,20 @@ def install(fault: str) -> None:
     _blocks.append(block)  # a generator that nobody holds is closed, and would end its block
 
 
+@contextmanager
+def lifted() -> Iterator[None]:
+    """Let the embedded models be themselves for the length of a block: for tests that prove the models' own engines."""
+    with patch.dict(os.environ):  # noqa: TID251 - children inherit it
+        fault = os.environ.pop(VARIABLE, None)  # noqa: TID251
+        while _blocks:
+            _blocks.pop().__exit__(None, None, None)
+        try:
+            yield
+        finally:
+            if fault:
+                install(fault)
+
+
 def environment_of(fault: Fault) -> dict[str, str]:
     """Return the variables with which a Python process that is started has a fault."""
     inherited = os.environ.get("PYTHONPATH")  # noqa: TID251 - what a child inherits

@@ -128,7 +128,7 @@ def test_a_run_whose_servers_end_three_times_is_given_up_and_can_be_resumed(stor
 
 
 def test_a_server_that_ends_hands_its_runs_on_and_no_attempt_is_counted(store: Store) -> None:
-    run = queue(store, "fake:latency=0.2", limits={"concurrency": 1})
+    run = queue(store, "fake:latency=0.5", limits={"concurrency": 1})
     for _ in range(TRIES + 1):
         with working(store) as jobs:
             before = store.run(run.id).stored

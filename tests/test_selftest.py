@@ -7,6 +7,7 @@ may hold their calls on virtual time.
 import asyncio
 import json
 import time
+from contextlib import nullcontext
 
 import pytest
 from click.testing import CliRunner
@@ -16,12 +17,15 @@ from pramana.errors import InvalidInput
 from pramana.model import Outcome
 from pramana.run import call
 from pramana.score.calls import CallScoring
-from pramana.selftest import ALLOWED_S, LONG_S, WIRES, Clock, _percentile, _working, chosen, prove
+from pramana.selftest import ALLOWED_S, LONG_S, WIRES, Clock, Timed, _percentile, _working, chosen, timed
 from pramana.show.cli import pramana
 
 TURNS, CALLS = 8, 4
-ATTEMPTS = 2
-"""Of eight turns the 95th percentile is the worst one: a moment in which the machine does something else decides it."""
+MOST_ROUNDS = 8
+"""Of eight turns the 95th percentile is the worst one: a moment in which the machine does something else decides it.
+Where that happens there are more turns, and all of them count."""
+BUSY = "openai-realtime"
+"""Timed while a finished call is scored beside it; for the others that is left to `pramana selftest voice`."""
 
 
 @pytest.fixture
@@ -36,12 +40,18 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_voice_to_voice_times_are_what_the_agents_own_log_says(wire: str) -> None:
     assert isinstance(clock._clock, clock.SystemClock)
     done: list[int] = []
-    for _ in range(ATTEMPTS):
+
+    async def hold() -> Timed:
+        async with _working() if wire == BUSY else nullcontext():
+            return await timed(wire, TURNS, CALLS, done.append)
+
+    shown = Timed([], 0, [])
+    for _ in range(MOST_ROUNDS):
         began = time.monotonic()
-        proof = asyncio.run(prove(wire, TURNS, CALLS, done.append))
+        shown += asyncio.run(hold())
         assert time.monotonic() - began > LONG_S[0]  # each call has a line that takes as long to say
-        assert (proof.turns, proof.expected) == (TURNS, TURNS)  # every turn, whatever the machine does beside
-        if proof.proven:
+        assert len(shown.errors) == shown.expected  # every turn, whatever the machine does beside
+        if (proof := Clock.of(wire, shown)).proven:
             break
     assert proof.proven, proof
     assert done[:CALLS] == [TURNS // CALLS] * CALLS

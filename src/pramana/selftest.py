@@ -78,6 +78,33 @@ class Clock:
         """Every turn was measured, and 95 of a hundred are as near as is allowed."""
         return self.turns == self.expected and self.p95 <= self.ticker_p95 + ALLOWED_S
 
+    @classmethod
+    def of(cls, wire: str, timed: "Timed") -> "Clock":
+        sizes = sorted(map(abs, timed.errors))
+        return cls(
+            wire,
+            len(timed.errors),
+            timed.expected,
+            _percentile(sorted(timed.errors), 0.5),
+            _percentile(sizes, 0.95),
+            sizes[-1] if sizes else 0.0,
+            _percentile(sorted(timed.lateness), 0.95),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """What calls over one wire format have shown; seconds."""
+
+    errors: list[float]
+    """Of each turn: what was measured, less what is true."""
+    expected: int
+    lateness: list[float]
+    """Of the ticker, meanwhile."""
+
+    def __add__(self, other: "Timed") -> "Timed":
+        return Timed(self.errors + other.errors, self.expected + other.expected, self.lateness + other.lateness)
+
 
 def chosen(wires: Sequence[str]) -> list[str]:
     """Return the wire formats that are meant; all where none is named."""
@@ -90,9 +117,15 @@ def chosen(wires: Sequence[str]) -> list[str]:
 
 async def prove(wire: str, turns: int = TURNS, calls: int = CALLS, done: Callable[[int], None] | None = None) -> Clock:
     """Hold calls over one wire format until there are so many turns; `done` is told of each that is over."""
+    async with _working():
+        return Clock.of(wire, await timed(wire, turns, calls, done))
+
+
+async def timed(wire: str, turns: int, calls: int, done: Callable[[int], None] | None = None) -> Timed:
+    """Hold the calls, and compare every measured time with the agent's log."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "turns.jsonl")
-        async with _agent(wire, log) as url, _ticking() as lateness, _working():
+        async with _agent(wire, log) as url, _ticking() as lateness:
             provider: Voice = providers.load(wire).open(Target(wire, wire, _name(wire, url, 0)), Account(url, KEY))
             try:
                 shares = [turns // calls + (number < turns % calls) for number in range(calls)]
@@ -107,16 +140,7 @@ async def prove(wire: str, turns: int = TURNS, calls: int = CALLS, done: Callabl
                 await provider.close()
         sent = [json.loads(line) for line in (await asyncio.to_thread(log.read_bytes)).splitlines()]
     errors = [error for name, call in held for error in _errors(call, [turn for turn in sent if turn["asked"] == name])]
-    sizes = sorted(abs(error) for error in errors)
-    return Clock(
-        wire,
-        len(errors),
-        turns,
-        _percentile(sorted(errors), 0.5),
-        _percentile(sizes, 0.95),
-        sizes[-1] if sizes else 0.0,
-        _percentile(sorted(lateness), 0.95),
-    )
+    return Timed(errors, turns, lateness)
 
 
 def _name(wire: str, url: str, number: int) -> str:

@@ -4,9 +4,7 @@ import csv
 import io
 import json
 import re
-import shutil
 import socket
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -41,6 +39,8 @@ from pramana.model import (
 )
 from pramana.show.exports import FORMATS, Format, export, recording_name, results_schema, score_of
 from pramana.show.figures import duration, money, percent, printable
+
+from ..chromium import dump_dom
 
 NASTY = [
     "<script>document.title='owned'</script>",
@@ -451,9 +451,6 @@ def test_no_output_becomes_markup_a_link_or_a_mention() -> None:
 # ── HTML ──
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-
-
 class Listener:
     """A server that only notices that somebody knocked."""
 
@@ -480,15 +477,6 @@ def listener() -> Iterator[Listener]:
     listening.socket.close()
 
 
-def dump(page: Path, profile: Path) -> str:
-    assert CHROMIUM, "Chromium is needed: install chromium"
-    command = [
-        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync",
-        "--no-first-run", f"--user-data-dir={profile}", "--dump-dom", page.as_uri(),
-    ]  # fmt: skip
-    return subprocess.run(command, capture_output=True, timeout=120, check=True).stdout.decode()
-
-
 def test_in_a_real_browser_nothing_runs_and_nothing_is_fetched(tmp_path: Path, listener: Listener) -> None:
     nasty = [text.replace("{port}", str(listener.port)) for text in NASTY]
     rows = [
@@ -500,10 +488,12 @@ def test_in_a_real_browser_nothing_runs_and_nothing_is_fetched(tmp_path: Path, l
     page.write_text(exported("html", a_run(), rows), encoding="utf-8")
     control = tmp_path / "control.html"
     control.write_text(f"<title>mine</title>{nasty[0]}{nasty[1]}", encoding="utf-8")
-    assert "<title>owned</title>" in dump(control, tmp_path / "one")  # the browser does run and fetch such things
+    assert "<title>owned</title>" in dump_dom(
+        control.as_uri(), tmp_path / "one"
+    )  # the browser does run and fetch such things
     knocks = listener.knocks
     assert knocks
-    shown = dump(page, tmp_path / "two")
+    shown = dump_dom(page.as_uri(), tmp_path / "two")
     assert "<title>v1.0-cheap: 50.0 % passed</title>" in shown
     assert "&lt;script&gt;document.title='owned'&lt;/script&gt;" in shown
     assert not re.search(r"<(script|img|iframe|link|object|embed|form|a|base)\b", shown)

@@ -1,25 +1,18 @@
 """The API's own page: it renders in a real browser, shows every route, and asks nobody else for anything."""
 
 import re
-import subprocess
 from pathlib import Path
 
+from ...chromium import dump_dom
 from .served import Client
 
 
 def test_the_page_shows_every_route_in_a_browser(client: Client, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-            "--disable-background-networking", "--disable-component-update", "--disable-sync",
-            f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=15000", "--dump-dom", f"{client.url}/docs",
-        ],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    shown = set(re.findall(r'data-path="([^"]+)"', done.stdout))
+    dom = dump_dom(f"{client.url}/docs", tmp_path / "profile", "--virtual-time-budget=15000")
+    shown = set(re.findall(r'data-path="([^"]+)"', dom))
     described = set(client.get("/openapi.json").json["paths"])
     assert len(described) > 30
-    assert {path.replace("\u200b", "") for path in shown} == described, done.stdout[:2000]
+    assert {path.replace("\u200b", "") for path in shown} == described, dom[:2000]
 
 
 def test_the_page_asks_nobody_else(client: Client) -> None:

@@ -1,6 +1,5 @@
 """A workbench that people could use: `pramana serve` as a process, and Chromium to look at it."""
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -11,13 +10,12 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
 
+from ... import chromium
 from ..api.served import Client
 from .tabs import Tabs
 from .workbench import workbench
 
 WIDE, NARROW = 1600, 360
-CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser")
-"""The same engine; the first draws no window around its pages, which takes a third of the time that a page takes."""
 expect.set_options(timeout=30_000)  # two cores that run other tests beside may be slow
 
 
@@ -109,10 +107,8 @@ TABS: dict[Browser, Tabs] = {}
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium for the tests of a module: while playwright drives it, nothing else in this thread can run a loop."""
-    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    assert path, "Chromium is needed: install chromium"
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        found = playwright.chromium.launch(executable_path=chromium.path(), args=["--no-sandbox", "--disable-gpu"])
         TABS[found] = Tabs(found)
         yield found
         TABS.pop(found).close()

@@ -74,6 +74,7 @@ class _Importing:
                 picker("Choose a folder", ENDINGS, self._picked, folder=True)
                 parts.paragraph("or write and paste below. Only .yaml and .yml files are read.", quiet=True)
             self._files = ui.element("div")
+            self._omitted = ui.element("div")
             self._editor = YamlEditor(
                 self._desk, "YAML to import", "", self._heard, also=self._elsewhere, may_be_empty=True
             )
@@ -100,7 +101,7 @@ class _Importing:
             parts.tell(f"All of it together has more than {MOST_BYTES >> 20} MB; import some of it first", "negative")
             return
         self._documents = [*stay, *brought.values()]
-        self._left_out = [*((name, "it is no .yaml or .yml file") for name in pick.ignored), *pick.failed]
+        self._list_left_out([*((name, "it is no .yaml or .yml file") for name in pick.ignored), *pick.failed])
         if not pick.files:
             parts.tell("There is no .yaml or .yml file in what you chose", "warning")
         await self._take_in_hand(brought.get(self._in_hand.name, self._in_hand))
@@ -128,9 +129,15 @@ class _Importing:
                     self._list_file(document, problems)
             if len(found) > MOST_LISTED:
                 parts.paragraph(f"and {len(found) - MOST_LISTED:,} more", quiet=True)
-            if self._left_out:
-                named = (tag("li", foreign(name, 200), f": {why}") for name, why in self._left_out[:MOST_SHOWN])
-                said = f"{len(self._left_out):,} left out"
+
+    def _list_left_out(self, left_out: Sequence[tuple[str, str]]) -> None:
+        """Say which files were not taken, apart from the list of the others: that one is drawn again at every check."""
+        self._left_out = left_out
+        self._omitted.clear()
+        if left_out:
+            named = (tag("li", foreign(name, 200), f": {why}") for name, why in left_out[:MOST_SHOWN])
+            said = f"{len(left_out):,} left out"
+            with self._omitted:
                 parts.show(tag("details", tag("summary", said), tag("ul", named, class_="ids small")))
 
     def _list_file(self, document: Document, problems: Sequence[dict[str, Any]]) -> None:
@@ -248,7 +255,7 @@ class _Importing:
             raise
         self._done = _done(done)
         if self._left_out is left_out:
-            self._left_out = ()
+            self._list_left_out(())
         await self._take_away({each: copy.text for each, copy in zip(brought, documents, strict=True)})
         parts.tell("Imported", "positive")
 
