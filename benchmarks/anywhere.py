@@ -1,8 +1,8 @@
-"""Do the tests pass on any machine? The whole suite again, each time under another condition.
+"""Do the tests pass on any machine? The whole suite again, in clones of the last commit, under other conditions.
 
-Conditions: one core; both cores burning beside it; random order with three seeds; twice at once in two clones; an empty
-home, `LC_ALL=C` and Kathmandu's time zone; and the embedded models' outputs replaced by each fault. Bar: every run
-passes. All conditions take some two hours; name those you want: `python -m benchmarks.anywhere one-core burning`.
+A run is named by its conditions, `one-core+order-1+fault-loop`; runs with a comma between them go at once, each in a
+clone of its own. Without arguments those of `PROOF` are run, in which every condition occurs once: an hour and a half.
+Another Python: `PYTHON=python3.13 python -m benchmarks.anywhere plain`. Bar: every run passes, and with it every claim.
 """
 
 import os
@@ -11,110 +11,132 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-LONGEST_S = 3600
-FAULTS = ("loop", "empty", "long", "wrong-words", "deaf")
+LONGEST_S = 2 * 3600
+TESTS = ("-q", "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder", "--claims")
+PROOF = (
+    "one-core+order-1+fault-loop,other-core+order-2+fault-empty",
+    "order-3+fault-long+plain-locale,kathmandu+empty-home+fault-wrong-words",
+    "burning+fault-deaf",
+)
 
 
 @dataclass(frozen=True)
 class Condition:
     """One way in which a machine may differ."""
 
-    name: str
     says: str
     options: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
-    cores: str = ""
+    core: str = ""
     burning: int = 0
-    clones: int = 1
 
 
-CONDITIONS = [
-    Condition("one-core", "one core (`taskset -c 0`)", cores="0"),
-    Condition("burning", "both cores burning beside it", burning=2),
-    *(Condition(f"order-{seed}", f"random order, seed {seed}", ("--shuffle", str(seed))) for seed in (1, 2, 3)),
-    Condition("twice", "twice at once, in two clones", clones=2),
-    Condition("empty-home", "an empty home", environment={"HOME": "(empty)"}),
-    Condition("plain-locale", "`LC_ALL=C`", environment={"LC_ALL": "C"}),
-    Condition("kathmandu", "time zone of Kathmandu", environment={"TZ": "Asia/Kathmandu"}),
-    *(Condition(f"fault-{name}", f"embedded models: {name}", ("--embedded-fault", name)) for name in FAULTS),
-]
+CONDITIONS = {
+    "plain": Condition("as it is"),
+    "one-core": Condition("one core (`taskset -c 0`)", core="0"),
+    "other-core": Condition("one core (`taskset -c 1`)", core="1"),
+    "burning": Condition("both cores burning beside it", burning=2),
+    **{f"order-{n}": Condition(f"random order, seed {n}", ("--shuffle", str(n))) for n in (1, 2, 3)},
+    "empty-home": Condition("an empty home", environment={"HOME": "home"}),
+    "plain-locale": Condition("`LC_ALL=C`", environment={"LC_ALL": "C"}),
+    "kathmandu": Condition("time zone of Kathmandu", environment={"TZ": "Asia/Kathmandu"}),
+    **{
+        f"fault-{name}": Condition(f"embedded models: {name}", ("--embedded-fault", name))
+        for name in ("loop", "empty", "long", "wrong-words", "deaf")
+    },
+}
 
 
 def main() -> int:
     """Print the table; exit 1 when a run failed."""
-    names = [each.name for each in CONDITIONS]
-    if unknown := set(sys.argv[1:]) - set(names):
-        print(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
+    groups = [[run.split("+") for run in group.split(",")] for group in sys.argv[1:] or PROOF]
+    if unknown := {name for group in groups for run in group for name in run} - CONDITIONS.keys():
+        print(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join(CONDITIONS)}")
         return 2
-    wanted = [each for each in CONDITIONS if not sys.argv[1:] or each.name in sys.argv[1:]]
-    print("| condition | result | minutes |", "| --- | --- | --- |", sep="\n", flush=True)
+    print("| conditions | result | minutes |", "| --- | --- | --: |", sep="\n", flush=True)
     missed = False
-    for condition in wanted:
-        began = time.monotonic()
-        results = run(condition)
-        missed = missed or any(not passed for passed, _ in results)
-        told = "; ".join(line for _, line in results)
-        print(f"| {condition.says} | {told} | {(time.monotonic() - began) / 60:.1f} |", flush=True)
+    for group in groups:
+        with tempfile.TemporaryDirectory(prefix="pramana-anywhere-") as folder:
+            for run in run_at_once([[CONDITIONS[name] for name in names] for names in group], Path(folder)):
+                missed = missed or not run.passed
+                beside = f" (at once with {len(group) - 1} other)" if len(group) > 1 else ""
+                told = ", ".join(each.says for each in run.conditions) + beside
+                print(f"| {told} | {run.summary()} | {run.took / 60:.1f} |", flush=True)
     return int(missed)
 
 
-def run(condition: Condition) -> list[tuple[bool, str]]:
-    """Run the tests under a condition, in as many clones as it wants; return whether each passed, and its last line."""
+@dataclass
+class Run:
+    """The tests in a clone of their own, under some conditions."""
+
+    conditions: Sequence[Condition]
+    checkout: Path
+    took: float = 0.0
+    passed: bool = False
+
+    @property
+    def log(self) -> Path:
+        return self.checkout.with_suffix(".log")
+
+    def prepare(self) -> None:
+        subprocess.run(["git", "clone", "-q", ROOT, self.checkout], check=True)
+        subprocess.run(["make", "-s", "setup-test"], cwd=self.checkout, check=True, capture_output=True)
+        subprocess.run(["make", "-s", "system"], cwd=self.checkout, check=True, stdout=subprocess.DEVNULL)
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # noqa: TID251 - as the Makefile sets it
+        cores, options = [], []
+        for each in self.conditions:
+            environment |= each.environment
+            options += each.options
+            cores += ["taskset", "-c", each.core] if each.core else []
+        if any("HOME" in each.environment for each in self.conditions):
+            home = self.checkout.with_suffix(".home")
+            home.mkdir()
+            environment["HOME"] = str(home)
+        command = [*cores, str(self.checkout / ".venv/bin/pytest"), *TESTS, *options]
+        with self.log.open("wb") as log:
+            return subprocess.Popen(command, cwd=self.checkout, env=environment, stdout=log, stderr=subprocess.STDOUT)
+
+    def summary(self) -> str:
+        """Return what pytest counted; of a run that failed, also which tests."""
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        lines = text.splitlines()
+        counted = next((line for line in reversed(lines) if re.search(r"\d+ (passed|failed|error)", line)), "no end")
+        failed = [line.partition(" - ")[0] for line in lines if line.startswith(("FAILED", "ERROR", "CLAIM"))]
+        if not self.passed:
+            with tempfile.NamedTemporaryFile("w", prefix="pramana-anywhere-", suffix=".log", delete=False) as kept:
+                kept.write(text)
+            print(f"what it printed: {kept.name}", file=sys.stderr)
+        return "; ".join([counted.strip("= "), *failed])
+
+
+def run_at_once(wanted: Sequence[Sequence[Condition]], folder: Path) -> list[Run]:
+    """Run the tests under each of the sets of conditions, all at the same time."""
+    runs = [Run(conditions, folder / str(number)) for number, conditions in enumerate(wanted)]
+    for each in runs:
+        each.prepare()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pramana-anywhere-")))
-        checkouts = [ROOT] if condition.clones == 1 else [cloned(folder / str(n)) for n in range(condition.clones)]
-        for _ in range(condition.burning):
+        for _ in range(max(each.burning for run in runs for each in run.conditions)):
             stack.enter_context(burning())
-        environment = {**os.environ, **condition.environment}  # noqa: TID251 - what the tests are given
-        if condition.environment.get("HOME"):
-            environment["HOME"] = str(folder / "home")
-            (folder / "home").mkdir()
-        prefix = ["taskset", "-c", condition.cores] if condition.cores else []
-        logs = [folder / f"{number}.log" for number in range(len(checkouts))]
-        running = []
-        for checkout, log in zip(checkouts, logs, strict=True):
-            tests = [
-                str(checkout / ".venv/bin/pytest"),
-                "-q",
-                "-n",
-                "2",
-                "--dist",
-                "loadfile",
-                "--no-loadscope-reorder",
-                "--claims",
-            ]
-            running.append(
-                subprocess.Popen(
-                    [*prefix, *tests, *condition.options],
-                    cwd=checkout,
-                    env=environment,
-                    stdout=stack.enter_context(log.open("wb")),
-                    stderr=subprocess.STDOUT,
-                )
-            )
-        codes = [each.wait(LONGEST_S) for each in running]
-        return [(code == 0, summary(log, code)) for code, log in zip(codes, logs, strict=True)]
-
-
-def summary(log: Path, code: int) -> str:
-    """Return what pytest counted; of a run that failed, also which tests."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    counted = next((line for line in reversed(lines) if re.search(r"\d+ (passed|failed|error)", line)), f"exit {code}")
-    failed = [line.partition(" - ")[0] for line in lines if line.startswith(("FAILED", "ERROR", "CLAIM"))]
-    return "; ".join([counted.strip("= "), *failed])
-
-
-def cloned(place: Path) -> Path:
-    """Return a clone of the last commit with an environment of its own."""
-    subprocess.run(["git", "clone", "-q", ROOT, place], check=True)
-    subprocess.run(["make", "-s", "setup-test"], cwd=place, check=True, stdout=subprocess.DEVNULL)
-    return place
+        began = time.monotonic()
+        processes = [each.start() for each in runs]
+        while any(process.poll() is None for process in processes):
+            time.sleep(1)
+            for run, process in zip(runs, processes, strict=True):
+                if process.poll() is None:
+                    run.took = time.monotonic() - began
+                    if run.took > LONGEST_S:
+                        process.terminate()
+    for run, process in zip(runs, processes, strict=True):
+        run.passed = process.returncode == 0
+    return runs
 
 
 @contextmanager

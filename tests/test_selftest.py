@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from pramana import clock, selftest
 from pramana.errors import InvalidInput
 from pramana.model import Outcome
+from pramana.providers.loopback.ticker import Ticker
 from pramana.run import call
 from pramana.score.calls import CallScoring
 from pramana.selftest import ALLOWED_S, LONG_S, WIRES, Clock, Timed, _percentile, _working, chosen, timed
@@ -23,7 +24,8 @@ from pramana.show.cli import pramana
 TURNS, CALLS = 8, 4
 MOST_ROUNDS = 8
 """Of eight turns the 95th percentile is the worst one: a moment in which the machine does something else decides it.
-Where that happens there are more turns, and all of them count."""
+Where that happens there are more turns, and all of them count. A machine that is busy all the time holds up the bench
+and the agent; what both saw of that is not the clock's error."""
 BUSY = "openai-realtime"
 """Timed while a finished call is scored beside it; for the others that is left to `pramana selftest voice`."""
 
@@ -45,15 +47,16 @@ def test_voice_to_voice_times_are_what_the_agents_own_log_says(wire: str) -> Non
         async with _working() if wire == BUSY else nullcontext():
             return await timed(wire, TURNS, CALLS, done.append)
 
-    shown = Timed([], 0, [])
+    shown = Timed([], [], 0, [])
     for _ in range(MOST_ROUNDS):
         began = time.monotonic()
         shown += asyncio.run(hold())
         assert time.monotonic() - began > LONG_S[0]  # each call has a line that takes as long to say
         assert len(shown.errors) == shown.expected  # every turn, whatever the machine does beside
-        if (proof := Clock.of(wire, shown)).proven:
+        if Clock.of(wire, shown).proven or shown.unexplained_p95 <= ALLOWED_S:
             break
-    assert proof.proven, proof
+    else:
+        pytest.fail(f"{Clock.of(wire, shown)}, unexplained {shown.unexplained_p95}")
     assert done[:CALLS] == [TURNS // CALLS] * CALLS
 
 
@@ -63,6 +66,28 @@ def test_a_clock_is_proven_by_every_turn_and_within_what_is_allowed_beyond_the_t
     assert not Clock("x", 7, 8, 0.001, 0.002, 0.002, 0.004).proven
     assert not Clock("x", 8, 8, 0.001, 0.0041 + ALLOWED_S, 0.5, 0.004).proven
     assert not Clock("x", 0, 0, float("inf"), float("inf"), 0.0, 0.004).proven
+
+
+def test_an_error_is_explained_by_what_held_the_machine_up_in_that_turn_alone() -> None:
+    late_once = Timed([0.001, -0.060, 0.002], [0.0, 0.055, 0.0], 3, [0.004])
+    assert late_once.unexplained_p95 == pytest.approx(0.005)
+    assert Timed([0.001, 0.060, 0.002], [0.055, 0.0, 0.055], 3, [0.004]).unexplained_p95 == pytest.approx(0.060)
+    assert (late_once + late_once).unexplained_p95 == pytest.approx(0.005)
+    assert Timed([], [], 0, []).unexplained_p95 == float("inf")
+
+
+def test_a_ticker_sees_what_holds_its_process_up() -> None:
+    async def watched() -> tuple[float, float]:
+        async with Ticker(0.005) as ticker:
+            await asyncio.sleep(0.05)
+            began = time.monotonic()
+            time.sleep(0.2)  # noqa: ASYNC251 - the loop is held up, as by a busy machine
+            await asyncio.sleep(0.02)
+            return ticker.worst(began, time.monotonic()), ticker.worst(time.monotonic() + 60, time.monotonic() + 61)
+
+    inside, after = asyncio.run(watched())
+    assert inside > 0.19
+    assert after == 0
 
 
 def test_a_percentile_is_the_smallest_value_that_so_many_are_not_above() -> None:

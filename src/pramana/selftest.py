@@ -20,11 +20,12 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pramana import clock
 from pramana.errors import InvalidInput, Unavailable, did_you_mean, quote
 from pramana.model import Call, Case, Facets, Line, Outcome, Reply, Target, Utterance
 from pramana.providers.cascade import EmbeddedEars
 from pramana.providers.http import Account
+from pramana.providers.loopback.ticker import Ticker
+from pramana.providers.loopback.voice import HELD_UP_BEFORE_S, TICK_S
 from pramana.providers.names import providers
 from pramana.providers.voice import FRAME_S, Dial, Voice
 from pramana.run.call import LOG_VERSION, Conversation, Held, Patience
@@ -98,12 +99,25 @@ class Timed:
 
     errors: list[float]
     """Of each turn: what was measured, less what is true."""
+    held_up: list[float]
+    """Of each turn: by how much the machine let the bench and the agent wait while it was timed."""
     expected: int
     lateness: list[float]
     """Of the ticker, meanwhile."""
 
+    @property
+    def unexplained_p95(self) -> float:
+        """Return how large errors are beyond what the machine made of them, for one that is busy with other things."""
+        pairs = zip(self.errors, self.held_up, strict=True)
+        return _percentile(sorted(max(0.0, abs(error) - held_up) for error, held_up in pairs), 0.95)
+
     def __add__(self, other: "Timed") -> "Timed":
-        return Timed(self.errors + other.errors, self.expected + other.expected, self.lateness + other.lateness)
+        return Timed(
+            self.errors + other.errors,
+            self.held_up + other.held_up,
+            self.expected + other.expected,
+            self.lateness + other.lateness,
+        )
 
 
 def chosen(wires: Sequence[str]) -> list[str]:
@@ -125,7 +139,7 @@ async def timed(wire: str, turns: int, calls: int, done: Callable[[int], None] |
     """Hold the calls, and compare every measured time with the agent's log."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "turns.jsonl")
-        async with _agent(wire, log) as url, _ticking() as lateness:
+        async with _agent(wire, log) as url, Ticker(FRAME_S) as ticker, Ticker(TICK_S) as watch:
             provider: Voice = providers.load(wire).open(Target(wire, wire, _name(wire, url, 0)), Account(url, KEY))
             try:
                 shares = [turns // calls + (number < turns % calls) for number in range(calls)]
@@ -139,8 +153,11 @@ async def timed(wire: str, turns: int, calls: int, done: Callable[[int], None] |
             finally:
                 await provider.close()
         sent = [json.loads(line) for line in (await asyncio.to_thread(log.read_bytes)).splitlines()]
-    errors = [error for name, call in held for error in _errors(call, [turn for turn in sent if turn["asked"] == name])]
-    return Timed(errors, turns, lateness)
+    turned = [
+        each for name, call in held for each in _errors(call, [turn for turn in sent if turn["asked"] == name], watch)
+    ]
+    errors, held_up = [error for error, _ in turned], [late for _, late in turned]
+    return Timed(errors, held_up, turns, ticker.lateness)
 
 
 def _name(wire: str, url: str, number: int) -> str:
@@ -161,8 +178,8 @@ async def _call(provider: Voice, name: str, turns: int, done: Callable[[int], No
     return name, held
 
 
-def _errors(held: Held, sent: Sequence[dict[str, Any]]) -> list[float]:
-    """Return what was measured less what is true, for each turn that both sides know of."""
+def _errors(held: Held, sent: Sequence[dict[str, Any]], watch: Ticker) -> list[tuple[float, float]]:
+    """Return what was measured less what is true, and how late the machine was, for each turn both sides know of."""
     from pramana import audio
 
     samples, rate = audio.read_wav(held.recording)
@@ -172,7 +189,9 @@ def _errors(held: Held, sent: Sequence[dict[str, Any]]) -> list[float]:
     for line, turn in zip(measured, sent, strict=False):
         if line.voice_to_voice_s is not None and turn["speech_end_at"] is not None:
             heard = turn["speech_end_at"] - FRAME_S + turn["speech_end_within_s"]
-            errors.append(line.voice_to_voice_s - (turn["sent_at"] + turn["leading_silence_s"] - heard))
+            error = line.voice_to_voice_s - (turn["sent_at"] + turn["leading_silence_s"] - heard)
+            late = turn["late_s"] + watch.worst(heard - HELD_UP_BEFORE_S, turn["sent_at"] + HELD_UP_BEFORE_S)
+            errors.append((error, late))
     return errors
 
 
@@ -198,28 +217,6 @@ async def _agent(wire: str, log: Path) -> AsyncIterator[str]:
         if process.returncode is None:
             process.terminate()
         await process.wait()
-
-
-@asynccontextmanager
-async def _ticking() -> AsyncIterator[list[float]]:
-    """Measure how late a task is that wants to run each 20 ms and does nothing else."""
-    lateness: list[float] = []
-
-    async def tick() -> None:
-        start = clock.monotonic()
-        number = 1
-        while True:
-            due = start + number * FRAME_S
-            await asyncio.sleep(max(0.0, due - clock.monotonic()))
-            lateness.append(clock.monotonic() - due)
-            number = max(number + 1, int((clock.monotonic() - start) / FRAME_S) + 1)
-
-    ticking = asyncio.create_task(tick())
-    try:
-        yield lateness
-    finally:
-        ticking.cancel()
-        await asyncio.gather(ticking, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -31,10 +31,14 @@ from msgspec.structs import asdict
 from pramana import clock
 from pramana.providers.loopback.script import Ear, Script, Turn, answer, bytes_a_second, decode, silence, spread
 from pramana.providers.loopback.server import Got
+from pramana.providers.loopback.ticker import Ticker
 from pramana.providers.voice import FRAME_S, Format, Message
 
 __all__ = ["Agent", "Call", "Script", "Turn", "VoiceLoopback"]
 
+TICK_S = 0.005
+HELD_UP_BEFORE_S = 0.1
+"""Sound that waited for this process came this much earlier at most, or the wait is of no use to anyone."""
 LONGEST_REASON = 123
 """Bytes of a close: the protocol takes no more."""
 
@@ -252,7 +256,12 @@ class Call:
             now = clock.monotonic()
             await self._send(messages)
             if number == 0:
-                server.log(Turn(self._number, agent.asked, ended_at, within_s, now, script.leading_silence_s))
+                server.log(
+                    Turn(
+                        self._number, agent.asked, ended_at, within_s, now, script.leading_silence_s,
+                        server.held_up(since, now),
+                    )
+                )  # fmt: skip
                 if script.transcript == "with" and ended_at is not None:
                     await self._send(agent.heard(script.heard))
             self._plays_until = max(now, self._plays_until) + len(chunk) / bytes_a_second(agent.downlink)
@@ -328,10 +337,15 @@ class VoiceLoopback:
         self._count, self._port, self._log = 0, port, log
         self._server = web.Server(self._handle, access_log=None)
         self._listening: asyncio.Server | None = None
+        self._ticker = Ticker(TICK_S)
 
     def turns(self) -> list[Turn]:
         """Return the answers until now, in the order of their first bytes."""
         return list(self._turns)
+
+    def held_up(self, since: float, until: float) -> float:
+        """Return by how much this process was late between two moments; 0 where nobody reads it in a log."""
+        return self._ticker.worst(since - HELD_UP_BEFORE_S, until) if self._log else 0.0
 
     def log(self, turn: Turn) -> None:
         """Keep a turn, and write it."""
@@ -345,11 +359,15 @@ class VoiceLoopback:
         self._listening = await asyncio.get_running_loop().create_server(self._server, "127.0.0.1", self._port)
         port = self._listening.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}{self.agent.prefix}"
+        if self._log:
+            await self._ticker.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._log:
+            await self._ticker.__aexit__(kind, error, trace)
         if self._listening:
             self._listening.close()
         await self._server.shutdown(0.1)
