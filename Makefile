@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps 
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header
 
 .DELETE_ON_ERROR:
-.PHONY: run test setup setup-test system lint types layers docs tests slow coverage reference screenshots lock benchmarks clean help
+.PHONY: run test python setup setup-test system lint types layers docs tests slow coverage reference screenshots lock benchmarks clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 16
@@ -19,15 +19,17 @@ help:            ## this list
 run: setup       ## set up, then the cheap tier on the embedded model: no key, no account
 	$(BIN)/pramana run
 
-test:            ## everything CI checks, stage by stage
-	@VENV=$(VENV) $(PYTHON) .ci/stages.py
+test: python     ## everything CI checks, stage by stage
+	+@MAKE="$(MAKE)" VENV="$(VENV)" $(PYTHON) .ci/stages.py
 
 setup: $(VENV)/.run
 setup-test: $(VENV)/.dev
 
-# One environment, two locks: `make run` needs the first only, `make test` adds the second.
-$(VENV)/.run: requirements/run.txt pyproject.toml
+python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Pramana needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12")'
+
+# One environment, two locks: `make run` needs the first only, `make test` adds the second.
+$(VENV)/.run: requirements/run.txt pyproject.toml | python
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
 	@[ "$$(uname)" != Linux ] || .ci/system-tools libgomp.so.1:libgomp1  # which the embedded model is linked with
 	$(PYTHON) -m venv $(VENV)
@@ -40,7 +42,9 @@ $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
 	@touch $@
 
 system:          ## Chromium, curl and jq, which the tests drive
-	@.ci/system-tools chromium-headless-shell curl jq 2>/dev/null || .ci/system-tools chromium curl jq
+	@.ci/system-tools curl jq
+	@for each in chromium-headless-shell chromium chromium-browser; do command -v $$each >/dev/null && exit 0; done; \
+	.ci/system-tools chromium-headless-shell 2>/dev/null || .ci/system-tools chromium
 
 lint: setup-test
 	$(BIN)/ruff check

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -23,7 +24,11 @@ TIMES = ROOT / VENV / ".stage-seconds.json"
 SHOWN = 10
 """Failed tests named in the closing lines; pytest lists all of them above."""
 SUMMARY = re.compile(r"^=* ?((?:\d+ \w+(?:, )?)+) in [\d.]+s")
-FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$")
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py(?:::.*?)?)(?: - .*)?$")
+SHORT_SUMMARY = "short test summary info"
+"""After this line pytest names what failed; before it, tests may have printed anything."""
+STOP_S = 30
+"""For stages to end by themselves after Ctrl-C."""
 
 
 @dataclass
@@ -55,6 +60,14 @@ STAGES = [
 ]
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which unlike Ctrl-C the stages have not got themselves."""
+
+
+stopping = threading.Event()
+running: list["subprocess.Popen[str]"] = []
+
+
 def main() -> int:
     """Run every stage; return 0 if all passed."""
     began = time.monotonic()
@@ -71,10 +84,11 @@ def main() -> int:
     else:
         run_rest(expect)
     done = [stage for stage in STAGES if stage.ended]
-    if not any(stage.code for stage in done):
+    passed = done == STAGES and not any(stage.code for stage in done)
+    if passed:
         TIMES.write_text(json.dumps({stage.target: stage.took for stage in done}), encoding="utf-8")
     print(f"\n{closing(done)} {minutes(time.monotonic() - began)}.", flush=True)
-    return 1 if any(stage.code for stage in done) else 0
+    return 0 if passed else 1
 
 
 def run_rest(expect: dict[str, float]) -> None:
@@ -83,14 +97,17 @@ def run_rest(expect: dict[str, float]) -> None:
 
     def check() -> None:
         for stage in checks:
-            run(stage, expect[stage.target])
+            if not stopping.is_set():
+                run(stage, expect[stage.target])
 
-    beside = threading.Thread(target=check, daemon=True)
+    beside = threading.Thread(target=check)
     beside.start()
-    for stage in STAGES:
-        if not stage.needed and not stage.beside:
-            run(stage, expect[stage.target])
-    beside.join()
+    try:
+        for stage in STAGES:
+            if not stage.needed and not stage.beside:
+                run(stage, expect[stage.target])
+    finally:
+        beside.join()
 
 
 def last_times() -> dict[str, float]:
@@ -109,18 +126,43 @@ def run(stage: Stage, expected: float) -> None:
     if not stage.beside:
         print(f"\n{number}: {stage.does} (about {minutes(expected)})", flush=True)
     command = [os.environ.get("MAKE", "make"), "--no-print-directory", stage.target]
-    with subprocess.Popen(
+    process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if not stage.beside:
-                print(line, end="", flush=True)
-            stage.lines.append(line.rstrip())
+    )
+    running.append(process)
+    try:
+        pass_on(stage, process)
+    except KeyboardInterrupt as interrupt:
+        stop(at_once=isinstance(interrupt, Terminated))
+        printing = threading.Thread(target=pass_on, args=(stage, process), daemon=True)
+        printing.start()
+        process.wait()
+        printing.join(1)  # what it may have left behind holds the same output open
+        raise
+    finally:
+        running.remove(process)
     stage.code, stage.took, stage.ended = process.returncode, time.monotonic() - began, True
     said = "\n".join(["", *stage.lines]) if stage.beside and stage.code else ""
     outcome = "passed" if stage.code == 0 else "FAILED"
     print(f"{said}\n{number}: {outcome} after {minutes(stage.took)}", flush=True)
+
+
+def pass_on(stage: Stage, process: "subprocess.Popen[str]") -> None:
+    """Read what a stage prints until it has ended."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if not stage.beside:
+            print(line, end="", flush=True)
+        stage.lines.append(line.rstrip())
+    process.wait()
+
+
+def stop(*, at_once: bool) -> None:
+    """Begin nothing more, and end what runs: after Ctrl-C, which it has got as well, only when it takes too long."""
+    stopping.set()
+    ending = threading.Timer(0 if at_once else STOP_S, lambda: [process.terminate() for process in list(running)])
+    ending.daemon = True
+    ending.start()
 
 
 def closing(done: list[Stage]) -> str:
@@ -131,7 +173,8 @@ def closing(done: list[Stage]) -> str:
     counts = next((found[1] for stage in done for line in reversed(stage.lines) if (found := SUMMARY.match(line))), "")
     parts = [f"Passed: {', '.join(passed)}" + (f" ({counts})" if counts and not failed else "") + "."] if passed else []
     for stage in failed:
-        tests = [found[1] for line in stage.lines if (found := FAILED.match(line))]
+        begins = next((at for at, line in enumerate(stage.lines) if SHORT_SUMMARY in line), len(stage.lines))
+        tests = [found[1] for line in stage.lines[begins:] if (found := FAILED.match(line))]
         if tests:
             named = " ".join(shlex.quote(test) for test in tests[:SHOWN])
             more = f" (and {len(tests) - SHOWN} more)" if len(tests) > SHOWN else ""
@@ -153,7 +196,13 @@ def minutes(seconds: float) -> str:
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
 
 
+def terminated(*_: object) -> None:
+    """Take SIGTERM as an interrupt."""
+    raise Terminated
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, terminated)
     try:
         sys.exit(main())
     except KeyboardInterrupt:

@@ -86,12 +86,16 @@ class Run:
 
     def prepare(self) -> None:
         subprocess.run(["git", "clone", "-q", ROOT, self.checkout], check=True)
-        subprocess.run(["make", "-s", "setup-test"], cwd=self.checkout, check=True, capture_output=True)
-        subprocess.run(["make", "-s", "system"], cwd=self.checkout, check=True, stdout=subprocess.DEVNULL)
+        made = subprocess.run(
+            ["make", "-s", "setup-test", "system"], cwd=self.checkout, capture_output=True, text=True, check=False
+        )
+        if made.returncode:
+            raise SystemExit(f"make setup-test failed in a clone:\n{made.stderr[-2000:]}")
 
     def start(self) -> "subprocess.Popen[bytes]":
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # noqa: TID251 - as the Makefile sets it
-        cores, options = [], []
+        cores: list[str] = []
+        options: list[str] = []
         for each in self.conditions:
             environment |= each.environment
             options += each.options

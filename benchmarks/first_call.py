@@ -87,11 +87,10 @@ def is_loop(text: str) -> bool:
 def hold(home: Path, heard: str, sampling: dict[str, float]) -> Call:
     """Hold one call in a run of its own."""
     real = Ears.transcribe
-    agent = cascade._whisper("agent")  # noqa: SLF001 - the bench's own ears stay as they are
 
     def transcribe(self: Ears, samples: object) -> str:
         words = real(self, samples)  # type: ignore[arg-type] # it takes as long as it takes
-        return heard if self is agent else words
+        return heard if self is cascade._whisper("agent") else words  # noqa: SLF001 - the bench's own stay as they are
 
     with closing(open_store(f"sqlite:///{home}/pramana.db")) as store, patch.object(Ears, "transcribe", transcribe):
         began = perf_counter()

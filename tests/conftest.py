@@ -116,6 +116,13 @@ def _virtual_time() -> Iterator[VirtualClock]:
         yield virtual
 
 
+@pytest.fixture(scope="module")
+def real_models() -> Iterator[None]:
+    """Lift the fault that a session was asked for: for tests that prove the engines of the embedded models."""
+    with embedded_faults.lifted():
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """Start PostgreSQL in a folder of its own (not below pytest's: the server's user must be able to enter it)."""

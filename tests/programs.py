@@ -233,6 +233,9 @@ def wait_for_work(path: str) -> tuple[dict[str, Any], list[int]]:
         while True:
             ready = {key.fileobj for key, _ in selector.select()}
             if sys.stdin in ready:  # those who had it started have ended, in whichever way
+                for child in children:
+                    with suppress(ProcessLookupError):
+                        os.kill(child, signal.SIGKILL)
                 shutil.rmtree(Path(path).parent, ignore_errors=True)
                 os._exit(0)
             if awake in ready:
@@ -241,7 +244,11 @@ def wait_for_work(path: str) -> tuple[dict[str, Any], list[int]]:
             if listening not in ready:
                 continue
             line, _ = listening.accept()
-            request, streams = _received(line)
+            try:
+                request, streams = _received(line)
+            except (EOFError, ValueError):
+                line.close()
+                continue
             if (child := os.fork()) == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -260,7 +267,10 @@ def _received(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
     head, streams, _, _ = socket.recv_fds(line, 4, 3)
     size, body = int.from_bytes(head, "big"), b""
     while len(body) < size:
-        body += line.recv(size - len(body))
+        part = line.recv(size - len(body))
+        if not part:
+            raise EOFError("whoever asked for a program has ended in the middle of it")
+        body += part
     return json.loads(body), list(array.array("i", streams))
 
 

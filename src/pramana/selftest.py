@@ -25,7 +25,7 @@ from pramana.model import Call, Case, Facets, Line, Outcome, Reply, Target, Utte
 from pramana.providers.cascade import EmbeddedEars
 from pramana.providers.http import Account
 from pramana.providers.loopback.ticker import Ticker
-from pramana.providers.loopback.voice import HELD_UP_BEFORE_S, TICK_S
+from pramana.providers.loopback.voice import TICK_S, WAITED_BEFORE_S
 from pramana.providers.names import providers
 from pramana.providers.voice import FRAME_S, Dial, Voice
 from pramana.run.call import LOG_VERSION, Conversation, Held, Patience
@@ -73,6 +73,8 @@ class Clock:
     """Of the error's size."""
     worst: float
     ticker_p95: float
+    unexplained_p95: float
+    """Of the error's size, less what the bench and the agent waited for a processor in that turn."""
 
     @property
     def proven(self) -> bool:
@@ -90,6 +92,7 @@ class Clock:
             _percentile(sizes, 0.95),
             sizes[-1] if sizes else 0.0,
             _percentile(sorted(timed.lateness), 0.95),
+            timed.unexplained_p95,
         )
 
 
@@ -99,22 +102,22 @@ class Timed:
 
     errors: list[float]
     """Of each turn: what was measured, less what is true."""
-    held_up: list[float]
-    """Of each turn: by how much the machine let the bench and the agent wait while it was timed."""
+    waited: list[float]
+    """Of each turn: how long the bench and the agent were ready to run and got no processor."""
     expected: int
     lateness: list[float]
     """Of the ticker, meanwhile."""
 
     @property
     def unexplained_p95(self) -> float:
-        """Return how large errors are beyond what the machine made of them, for one that is busy with other things."""
-        pairs = zip(self.errors, self.held_up, strict=True)
-        return _percentile(sorted(max(0.0, abs(error) - held_up) for error, held_up in pairs), 0.95)
+        """Return how large errors are beyond what other processes made of them, on a machine busy with those."""
+        pairs = zip(self.errors, self.waited, strict=True)
+        return _percentile(sorted(max(0.0, abs(error) - waited) for error, waited in pairs), 0.95)
 
     def __add__(self, other: "Timed") -> "Timed":
         return Timed(
             self.errors + other.errors,
-            self.held_up + other.held_up,
+            self.waited + other.waited,
             self.expected + other.expected,
             self.lateness + other.lateness,
         )
@@ -156,8 +159,8 @@ async def timed(wire: str, turns: int, calls: int, done: Callable[[int], None] |
     turned = [
         each for name, call in held for each in _errors(call, [turn for turn in sent if turn["asked"] == name], watch)
     ]
-    errors, held_up = [error for error, _ in turned], [late for _, late in turned]
-    return Timed(errors, held_up, turns, ticker.lateness)
+    errors, waited = [error for error, _ in turned], [waited for _, waited in turned]
+    return Timed(errors, waited, turns, ticker.lateness)
 
 
 def _name(wire: str, url: str, number: int) -> str:
@@ -179,7 +182,7 @@ async def _call(provider: Voice, name: str, turns: int, done: Callable[[int], No
 
 
 def _errors(held: Held, sent: Sequence[dict[str, Any]], watch: Ticker) -> list[tuple[float, float]]:
-    """Return what was measured less what is true, and how late the machine was, for each turn both sides know of."""
+    """Return what was measured less what is true, and how long both sides waited for a processor, for each turn."""
     from pramana import audio
 
     samples, rate = audio.read_wav(held.recording)
@@ -190,8 +193,8 @@ def _errors(held: Held, sent: Sequence[dict[str, Any]], watch: Ticker) -> list[t
         if line.voice_to_voice_s is not None and turn["speech_end_at"] is not None:
             heard = turn["speech_end_at"] - FRAME_S + turn["speech_end_within_s"]
             error = line.voice_to_voice_s - (turn["sent_at"] + turn["leading_silence_s"] - heard)
-            late = turn["late_s"] + watch.worst(heard - HELD_UP_BEFORE_S, turn["sent_at"] + HELD_UP_BEFORE_S)
-            errors.append((error, late))
+            waited = turn["waited_s"] + watch.waited(heard - WAITED_BEFORE_S, turn["sent_at"] + WAITED_BEFORE_S)
+            errors.append((error, waited))
     return errors
 
 

@@ -27,22 +27,22 @@ def test_the_same_engine_is_no_difference() -> None:
 
 def test_another_processor_is_said_in_plain_words() -> None:
     assert sentence(SMOL, WIDE) == (
-        "Different engines: SmolLM2 ran on xllamacpp 2026.10 (AVX2, 1 thread) before, on xllamacpp 2026.10 (AVX-512, "
-        f"1 thread) now. Embedded models round differently on different processors{UNCHANGED}"
+        "Different engines: SmolLM2 previously ran on xllamacpp 2026.10 (AVX2, 1 thread), now on xllamacpp 2026.10 (AVX-512, "
+        f"1 thread). Embedded models round differently on different processors{UNCHANGED}"
     )
 
 
 def test_features_that_share_a_label_are_listed_in_full() -> None:
     found = sentence(SMOL, replace(SMOL, processor=("AVX", "AVX2", "FMA")))
-    assert "(AVX AVX2, 1 thread), weights sha256:b179c952… before, on xllamacpp 2026.10 (AVX AVX2 FMA, 1" in found
+    assert "(AVX AVX2, 1 thread), weights sha256:b179c952…, now on xllamacpp 2026.10 (AVX AVX2 FMA, 1" in found
 
 
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        (replace(SMOL, version="2026.11"), f"Another engine or version may round differently{UNCHANGED}"),
-        (replace(SMOL, name="other"), f"Another engine or version may round differently{UNCHANGED}"),
-        (replace(SMOL, threads=2), f"changes the times, and may change the rounding{UNCHANGED}"),
+        (replace(SMOL, version="2026.11"), f"A different engine or version may round differently{UNCHANGED}"),
+        (replace(SMOL, name="other"), f"A different engine or version may round differently{UNCHANGED}"),
+        (replace(SMOL, threads=2), f"changes timings, and may change the rounding{UNCHANGED}"),
         (replace(SMOL, weights="sha256:00000000…"), "It is not the same model."),
     ],
 )
@@ -50,13 +50,21 @@ def test_what_else_may_differ_has_words_of_its_own(other: EngineInfo, why: str) 
     assert sentence(SMOL, other).endswith(why)
 
 
+def test_other_weights_are_another_model_whatever_else_differs() -> None:
+    found = sentence(SMOL, replace(WIDE, weights="sha256:00000000…"))
+    assert found.startswith("Different weights: ")
+    assert "sha256:b179c952…" in found
+    assert "sha256:00000000…" in found
+    assert "has not changed" not in found
+
+
 def test_what_only_one_side_has_recorded_is_called_not_recorded() -> None:
     assert sentence(OLD, SMOL) == (
-        "Engines not known to be the same: SmolLM2 ran on xllamacpp 2026.10 (processor and threads not recorded) before, "
-        "on xllamacpp 2026.10 (AVX2, 1 thread) now. Results can differ although the model has not changed."
+        "Engines not known to be the same: SmolLM2 previously ran on xllamacpp 2026.10 (processor and threads not recorded), "
+        "now on xllamacpp 2026.10 (AVX2, 1 thread). Results can differ although the model has not changed."
     )
     (found,) = engine_changes([], [WHISPER], both_embedded=True)
-    assert "whisper ran on an engine that was not recorded before, on ctranslate2" in found.sentence
+    assert "whisper previously ran on an engine that was not recorded, now on ctranslate2" in found.sentence
     assert not found.is_known
 
 
@@ -68,8 +76,7 @@ def test_a_model_that_one_side_did_not_use_is_no_difference_of_engines() -> None
 def test_a_run_that_was_resumed_elsewhere_names_both() -> None:
     (found,) = engine_changes([SMOL, WIDE], [SMOL])
     assert (
-        "(AVX2, 1 thread) and xllamacpp 2026.10 (AVX-512, 1 thread) before, on xllamacpp 2026.10 (AVX2"
-        in found.sentence
+        "(AVX2, 1 thread) and xllamacpp 2026.10 (AVX-512, 1 thread), now on xllamacpp 2026.10 (AVX2" in found.sentence
     )
 
 

@@ -108,7 +108,7 @@ def at_home(home: Path) -> Iterator[Store]:
 
 async def performed(store: Store, files: list[Path], models: list[str], limits: Limits = LIMITS, **given: Any) -> Run:
     begun = evaluate(store, Sources.files(files, Selection()), models, **given)
-    return await asyncio.wait_for(execute(store, begun, limits), 60)
+    return await asyncio.wait_for(execute(store, begun, limits), 600)  # of virtual time
 
 
 def call_all(home: Path, files: list[Path], models: list[str], limits: Limits = LIMITS, **given: Any) -> Spoken:

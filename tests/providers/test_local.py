@@ -13,6 +13,7 @@ from pramana.errors import Rejected, UnknownModel
 from pramana.model import Provider, Request, Target, Turn
 from pramana.providers.local import Local
 
+pytestmark = pytest.mark.usefixtures("real_models")
 GREEDY = {"temperature": 0, "seed": 42, "max_tokens": 16}
 
 

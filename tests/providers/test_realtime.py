@@ -802,7 +802,7 @@ def test_the_server_runs_as_a_program_and_writes_its_log(tmp_path: Path) -> None
         "speech_end_within_s",
         "sent_at",
         "leading_silence_s",
-        "late_s",
+        "waited_s",
     }
     assert (logged["call"], logged["asked"], logged["leading_silence_s"]) == (0, "call-7", 0.1)
     assert 0 <= at - logged["sent_at"] < 0.1

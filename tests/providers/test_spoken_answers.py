@@ -217,6 +217,19 @@ def test_without_that_manner_a_foreign_model_is_waited_for_and_speaks_as_long_as
     assert call.answers == (" ".join(long.split()),)
 
 
+@pytest.mark.usefixtures("virtual_time")
+@pytest.mark.parametrize("answer", ["12. That is seven plus five.", "C# is > Java and 2*3*4 is 2^3 * 3.", "1. Tea"])
+def test_what_a_foreign_model_answers_is_said_word_for_word(answer: str) -> None:
+    assert held(Deaf(ASKED), f"fixed={answer}", around(Fake()).manner).answers == (answer,)
+
+
+@pytest.mark.usefixtures("virtual_time")
+def test_a_foreign_model_without_an_answer_is_given_none() -> None:
+    call = held(Deaf(ASKED), "fixed=", around(Fake()).manner)
+    assert NO_ANSWER not in call.answers
+    assert texts(call, "turn_done") == ["empty"]
+
+
 def test_only_the_embedded_model_is_limited() -> None:
     assert around(Local.open(Target("local", "local", "local", {}), None)).manner == EMBEDDED
     assert around(Fake()).manner == Manner(apologises=True)

@@ -24,8 +24,8 @@ OLD = "xllamacpp 2026.10; SmolLM2 Q4_1 sha256:b179c952…"
 HERE, THERE = f"{OLD}; AVX AVX2 FMA; 1 thread", f"{OLD}; AVX AVX2 AVX512 FMA; 1 thread"
 LINE = "Engine: SmolLM2 Q4_1 on xllamacpp 2026.10 (AVX2, 1 thread)"
 DIFFERENT = (
-    "Different engines: SmolLM2 Q4_1 ran on xllamacpp 2026.10 (AVX2, 1 thread) before, on xllamacpp 2026.10 (AVX-512, "
-    "1 thread) now. Embedded models round differently on different processors, so results can differ although the model "
+    "Different engines: SmolLM2 Q4_1 previously ran on xllamacpp 2026.10 (AVX2, 1 thread), now on xllamacpp 2026.10 (AVX-512, "
+    "1 thread). Embedded models round differently on different processors, so results can differ although the model "
     "has not changed."
 )
 CASE = Case("a-1", "test_case", (Turn("user", "Hi?"),), Facets("factual", "easy"), Assertion("contains"), ("x",))
@@ -122,7 +122,7 @@ def test_an_old_run_without_the_record_is_told_apart_from_one_with_it(old: str |
     before, now = stored(old), stored(HERE)
     for base, new in ((before, now), (now, before)):
         (change,) = json.loads(printed("compare", base, new, "--json"))["engine_changes"]
-        assert change["sentence"].startswith("Engines not known to be the same: SmolLM2 Q4_1 ran on ")
+        assert change["sentence"].startswith("Engines not known to be the same: SmolLM2 Q4_1 previously ran on ")
         assert "not recorded" in change["sentence"]
 
 
@@ -132,7 +132,7 @@ def test_an_old_file_without_engines_is_told_apart_from_a_run_with_them(tmp_path
         "engine_changes"
     ]
     assert change["base"] == []
-    assert "ran on an engine that was not recorded before" in change["sentence"]
+    assert "previously ran on an engine that was not recorded, now on" in change["sentence"]
 
 
 def test_a_run_shows_its_engine_once_in_every_form() -> None:

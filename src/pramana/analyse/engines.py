@@ -2,8 +2,8 @@
 
 A line is what a reply, or the check of a call, keeps of its engines (`embedded.engines`). Two runs differ in engines
 when the same embedded model was computed by another engine, another version, with other weights, other processor
-features or another number of threads. The engine of all-MiniLM-L6-v2 stands in each check and is not compared: what
-its rounding changes is far below the four decimals that are kept of a similarity.
+features or another number of threads. Each similarity check records the engine of all-MiniLM-L6-v2, which is not
+compared: its rounding changes far less than the four decimals that are kept.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -38,17 +38,18 @@ class EngineChange:
     def sentence(self) -> str:
         """What differs and what follows from it, in plain words."""
         before, now = self._labels()
-        both = f"{self.model} ran on {before} before, on {now} now."
+        both = f"{self.model} previously ran on {before}, now on {now}."
+        if self.base and self.new and self._differs("weights"):
+            before, now = self._labels(full=True)
+            return f"Different weights: {self.model} was {before}, and is now {now}. It is not the same model."
         if not self.is_known:
             return f"Engines not known to be the same: {both} Results can differ although the model has not changed."
         if self._differs("processor"):
             why = "Embedded models round differently on different processors"
-        elif self._differs("weights"):
-            return f"Different weights: {both} It is not the same model."
         elif self._differs("name") or self._differs("version"):
-            why = "Another engine or version may round differently"
+            why = "A different engine or version may round differently"
         else:
-            why = "Another number of threads changes the times, and may change the rounding"
+            why = "A different number of threads changes timings, and may change the rounding"
         return f"Different engines: {both} {why}, so results can differ although the model has not changed."
 
     def as_data(self) -> dict[str, Any]:
@@ -64,9 +65,9 @@ class EngineChange:
         before, now = ({getattr(each, field) for each in side} for side in (self.base, self.new))
         return before != now
 
-    def _labels(self) -> tuple[str, str]:
+    def _labels(self, *, full: bool = False) -> tuple[str, str]:
         before, now = ([each.short for each in side] for side in (self.base, self.new))
-        if before == now:  # what differs is no part of a short label
+        if full or before == now:  # what differs is no part of a short label
             before, now = ([each.full for each in side] for side in (self.base, self.new))
         return _listed(before), _listed(now)
 

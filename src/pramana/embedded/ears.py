@@ -63,7 +63,7 @@ class Ears:
 
     @classmethod
     def open(cls, threads: int = 1) -> "Ears":
-        """Load the model; threads change its speed, not its words."""
+        """Load the model."""
         with needed("the embedded ears"):
             import ctranslate2  # type: ignore[import-untyped]
         found = find_spec(_PACKAGE)

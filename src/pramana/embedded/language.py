@@ -128,7 +128,7 @@ _engine_lock = threading.Lock()
 
 
 def engine(threads: int = 1) -> Engine:
-    """Return this process's engine. The first caller decides the number of threads; it changes speed, not text.
+    """Return this process's engine. The first caller decides the number of threads.
 
     One thread is the safe choice: beside other work, two ran five times slower than one.
     """

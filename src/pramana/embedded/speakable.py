@@ -9,16 +9,17 @@ import unicodedata
 
 LONGEST_BLOCK = 24
 """Words of the longest stretch that is recognised when it repeats."""
-_FENCE = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
-_LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
+_LINK = re.compile(r"!?\[([^\[\]\n]{0,500})\]\([^()\s]{0,2000}\)")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
-_RULE = re.compile(r"^\s*(?:[-*_=]\s*){3,}$", re.MULTILINE)
-_MARKER = re.compile(r"^\s*(?:#{1,6}\s+|>\s*|[-*+•]\s+|\(?\d{1,2}[.)]\s+)+", re.MULTILINE)
+_RULE = re.compile(r"^[ \t]*(?:[-*_=][ \t]*){3,}$", re.MULTILINE)
+_MARKER = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]*|[-*+•][ \t]+)+", re.MULTILINE)
+_NUMBER = re.compile(r"^[ \t]*\(?(\d{1,2})[.)][ \t]+(?=\S)", re.MULTILINE)
 _EMPHASIS = re.compile(r"(?<!\w)[*_~]{1,3}(?=\S)|(?<=\S)[*_~]{1,3}(?!\w)|\*{2,}|`+")
 _SYMBOLS = re.compile(r"[|\\^{}<>#*~]+")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’)]*(?=\s|$)")
 _CLAUSE_END = re.compile(r"[,;:–—](?=\s|$)")
-_ABBREVIATION = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|e\.g|i\.e|vs|No|approx)\.$")
+_ABBREVIATION = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|e\.g|i\.e|vs|approx)\.$")
 _WORD = re.compile(r"\S+")
 
 
@@ -27,9 +28,13 @@ def speakable(text: str) -> str:
 
     >>> speakable("## Opening hours\n- **Monday**: 9 to 5\n- [Sunday](http://x.y) `closed` 🙂")
     'Opening hours. Monday: 9 to 5. Sunday closed.'
+    >>> speakable("1. Tea\n2. Coffee"), speakable("12. That is seven plus five.")
+    ('Tea. Coffee.', '12. That is seven plus five.')
     """
     for pattern, replacement in ((_FENCE, ""), (_RULE, ""), (_LINK, r"\1"), (_TAG, " "), (_MARKER, "")):
         text = pattern.sub(replacement, text)
+    if {"1", "2"} <= set(_NUMBER.findall(text)):  # a list; a number alone may be the answer
+        text = _NUMBER.sub("", text)
     text = _SYMBOLS.sub(" ", _EMPHASIS.sub("", text))
     text = "".join(each if each == "\n" else _spoken_character(each) for each in text)
     lines = [" ".join(line.split()) for line in text.splitlines()]
@@ -124,7 +129,7 @@ def has_break(text: str) -> bool:
     >>> has_break("It is big, and"), has_break("It is big."), has_break("The answer is:"), has_break("It is")
     (True, True, False, False)
     """
-    return bool(_SENTENCE_END.search(text) or _CLAUSE_END.search(text.rstrip(" ,;:–—")))
+    return bool(_sentences(text) or _CLAUSE_END.search(text.rstrip(" ,;:–—")))
 
 
 def ended(head: str) -> str:
@@ -133,9 +138,14 @@ def ended(head: str) -> str:
     >>> ended("The sea is salty. Rivers carry small amounts of"), ended("Rivers carry salt, and the")
     ('The sea is salty.', 'Rivers carry salt.')
     """
-    sentences = [each.end() for each in _SENTENCE_END.finditer(head) if not _ABBREVIATION.search(head[: each.end()])]
-    if sentences:
+    if sentences := _sentences(head):
         return head[: sentences[-1]]
     clauses = [each.start() for each in _CLAUSE_END.finditer(head)]
     head = (head[: clauses[-1]] if clauses else head).rstrip(" ,;:–—-(\"'")
     return f"{head}." if head else ""
+
+
+def _sentences(text: str) -> list[int]:
+    """Return where sentences end."""
+    ends = [each.end() for each in _SENTENCE_END.finditer(text)]
+    return [end for end in ends if not _ABBREVIATION.search(text, max(0, end - 10), end)]

@@ -173,7 +173,7 @@ class _Reader:
         results = [self.result(each, (*path, "results", number), seen) for number, each in enumerate(listed)]
         self.unique(results, (*path, "results"))
         complete = self.get(metadata, (*below, "complete"), "true or false", None)
-        engines = self.get(metadata, (*below, "engines"), "a list", None) or ()
+        engines, provider = metadata.get("engines"), metadata.get("provider")  # they only inform: never refused
         model = self.get(metadata, (*below, "model_id"), "text") if "run_metadata" in value else ""
         return Block(
             model_id=model or "",
@@ -186,8 +186,8 @@ class _Reader:
             runner_version=self.get(metadata, (*below, "runner_version"), "text", None),
             model=self.get(metadata, (*below, "model"), "text", None),
             complete=complete,
-            provider=self.get(metadata, (*below, "provider"), "text", None),
-            engines=tuple(each for each in engines if isinstance(each, str)),
+            provider=provider if isinstance(provider, str) else None,
+            engines=tuple(each for each in engines if isinstance(each, str)) if isinstance(engines, list) else (),
         )
 
     def unique(self, results: list[RecordedResult | None], path: jsonl.Path) -> None:

@@ -67,7 +67,7 @@ class Manner:
     """How an agent behaves when a part of it fails or takes too long."""
 
     apologises: bool = False
-    """Whether it says so when it heard no words or has no answer; else it stays silent."""
+    """Whether it says so when it heard no words; with `answer_s`, also when it has no answer."""
     hearing_s: float | None = None
     """After which it has heard nothing; None is no limit."""
     thinking_s: float | None = None
@@ -226,8 +226,8 @@ class Hearing:
 def around(mind: Provider) -> Cascade:
     """Return the agent that hears and speaks for a text model by the embedded engines.
 
-    With the embedded model it also keeps to limits, so that a call ends in time on any machine; other models answer at
-    whatever length they choose, since that is part of what is tested.
+    With the embedded model it also keeps to limits, so that a call ends in time on any machine; the answers of other
+    models are said word for word, since they are what is tested.
     """
     for_speech: Callable[[], Provider] | None = getattr(mind, "for_speech", None)
     if for_speech is None:
@@ -286,14 +286,11 @@ class EmbeddedMouth:
     rate = 16000
     embedded = True
 
-    async def wording(self, text: str, language: str, longest_s: float | None) -> str:
+    async def wording(self, text: str, language: str, longest_s: float) -> str:
         """Return the words in which it says a text: without markup, and no more than fit in so many seconds."""
         from pramana.embedded.speakable import speakable
 
-        plain = speakable(text)
-        if longest_s is None or not plain:
-            return plain
-        return await asyncio.to_thread(_fitted, plain, language, longest_s)
+        return await asyncio.to_thread(lambda: _fitted(speakable(text), language, longest_s))
 
     async def say(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
         """Speak; what cannot be read aloud is an error of the agent."""
@@ -489,11 +486,11 @@ class CascadeChannel:
         return reply.text
 
     async def _wording(self, reply: str) -> str:
-        """Return what is said of a reply; an apology where there is nothing to say."""
-        manner, mouth = self._agent.manner, self._agent.mouth
-        if isinstance(mouth, EmbeddedMouth):
-            reply = await mouth.wording(reply, self._dial.language, manner.answer_s)
-        return NO_ANSWER if manner.apologises and not reply.strip() else reply
+        """Return what it says of a reply: all of it; where answers have a limit, what fits, or else an apology."""
+        longest_s, mouth = self._agent.manner.answer_s, self._agent.mouth
+        if longest_s is None or not isinstance(mouth, EmbeddedMouth):
+            return reply
+        return await mouth.wording(reply, self._dial.language, longest_s) or NO_ANSWER
 
     def _settle(self, *events: Event) -> None:
         """Tell of an answer that stands: what was said is answered, and is not said again."""

@@ -49,7 +49,7 @@ class Local:
     def open(cls, target: Target, account: object = None) -> Self:  # noqa: ARG003 - it has no account
         """Make the provider of a target; `threads` among its arguments is how many the engine may use.
 
-        Without it: half of the processors, four at most. The number changes speed, never text.
+        Without it: half of the processors, four at most. The number changes speed, and in rare cases rounding.
         """
         _check(target.model)
         threads = target.arguments.get("threads")

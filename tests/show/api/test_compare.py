@@ -233,7 +233,9 @@ def test_runs_on_different_engines_say_so(client: Client) -> None:
         "ctranslate2 4.8.4 (AVX2, 1 thread)",
         "ctranslate2 4.8.4 (AVX-512, 1 thread)",
     ]
-    assert found["sentence"].startswith("Different engines: ear ran on ctranslate2 4.8.4 (AVX2, 1 thread) before, on ")
+    assert found["sentence"].startswith(
+        "Different engines: ear previously ran on ctranslate2 4.8.4 (AVX2, 1 thread), now on "
+    )
     assert client.get(f"/api/compare?base={base}&new={base}").data["engineChanges"] == []
     (engine,) = client.get(f"/api/runs/{base}").data["summary"]["engines"]
     assert (engine["model"], engine["processor"], engine["threads"]) == ("ear", ["AVX2"], 1)

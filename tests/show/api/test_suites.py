@@ -252,7 +252,6 @@ def test_a_suite_that_nobody_knew_is_known_as_soon_as_it_was_uploaded(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(known_suites, "FRESH_S", 0.5)
-    known_suites._known.clear()
     with serve(sqlite_url) as one, serve(sqlite_url) as other:
         assert one.serving
         assert other.serving
@@ -261,9 +260,7 @@ def test_a_suite_that_nobody_knew_is_known_as_soon_as_it_was_uploaded(
         assert prompts_of(one.serving, smoke) is None
         assert prompts_of(other.serving, smoke) is None
         one.post("/api/suites", MINE)
-        known_suites._known.clear()
         assert prompts_of(one.serving, smoke)
-        known_suites._known.clear()
         time.sleep(0.6)
         assert prompts_of(other.serving, smoke), "another process believes for some seconds what it found"
 
@@ -291,4 +288,4 @@ def test_cases_are_known_by_the_hash_of_their_suite_on_every_server(
         smoke, full = hashes["smoke"]["hash"], hashes["full"]["hash"]
         for each in (smoke, full, smoke, cheap):
             assert prompts_of(one.serving, each)
-        assert list(known_suites._known) == [smoke, cheap], "what was used last is kept"
+        assert list(known_suites._known[one.serving.store]) == [smoke, cheap], "what was used last is kept"

@@ -83,8 +83,8 @@ class Turn(Struct, frozen=True):
     sent_at: float
     """When the first message with sound was handed to the socket."""
     leading_silence_s: float
-    late_s: float = 0.0
-    """By how much this process was held up meanwhile, where that was watched."""
+    waited_s: float = 0.0
+    """How long this process was ready to run meanwhile and got no processor, where that is logged."""
 
 
 class Ear:

@@ -3,34 +3,44 @@
 import asyncio
 from collections import deque
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from pramana import clock
 
-KEPT = 50_000
+KEPT = 20_000
+SCHEDULED = Path("/proc/thread-self/schedstat")
+"""Where Linux says how long a thread has run, and how long it has waited for a processor."""
 
 
 class Ticker:
-    """Notes the lateness of each tick for as long as the context lasts; seconds."""
+    """Notes for each tick how late it is and how long the thread has waited until then; seconds."""
 
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
-        self._ticks: deque[tuple[float, float]] = deque(maxlen=KEPT)
-        """When each was due, and when it came."""
-        self._due = 0.0
+        self._ticks: deque[tuple[float, float, float]] = deque(maxlen=KEPT)
+        """When each was due, when it came, and how long the thread had waited for a processor by then."""
 
     @property
     def lateness(self) -> list[float]:
-        return [came - due for due, came in self._ticks]
+        return [came - due for due, came, _ in self._ticks]
 
-    def worst(self, since: float, until: float) -> float:
-        """Return the lateness of the latest tick that was due or came in a span of time, or is overdue now."""
-        ticks = [*self._ticks, (self._due, clock.monotonic())]
-        return max((came - due for due, came in ticks if came >= since and due <= until), default=0.0)
+    def waited(self, since: float, until: float) -> float:
+        """Return how long this thread was ready to run and got no processor between two moments.
+
+        What holds it up itself, a lock or its own work, is not counted, and nothing is where the system does not tell.
+        """
+        after = before = waited_s()
+        for _, came, waited in reversed(self._ticks):
+            if came >= until:
+                after = waited
+            before = waited
+            if came <= since:
+                break
+        return after - before
 
     async def __aenter__(self) -> Self:
-        self._due = clock.monotonic() + self._period_s
         self._ticking = asyncio.create_task(self._tick())
         return self
 
@@ -42,9 +52,17 @@ class Ticker:
             await self._ticking
 
     async def _tick(self) -> None:
+        due = clock.monotonic()
         while True:
-            await asyncio.sleep(max(0.0, self._due - clock.monotonic()))
             now = clock.monotonic()
-            self._ticks.append((self._due, now))
-            missed = int((now - self._due) / self._period_s)
-            self._due += (missed + 1) * self._period_s
+            self._ticks.append((due, now, waited_s()))
+            due += (int((now - due) / self._period_s) + 1) * self._period_s
+            await asyncio.sleep(max(0.0, due - clock.monotonic()))
+
+
+def waited_s() -> float:
+    """Return how long this thread has waited for a processor since it began; 0 where the system does not tell."""
+    try:
+        return int(SCHEDULED.read_bytes().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0

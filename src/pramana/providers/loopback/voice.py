@@ -37,8 +37,8 @@ from pramana.providers.voice import FRAME_S, Format, Message
 __all__ = ["Agent", "Call", "Script", "Turn", "VoiceLoopback"]
 
 TICK_S = 0.005
-HELD_UP_BEFORE_S = 0.1
-"""Sound that waited for this process came this much earlier at most, or the wait is of no use to anyone."""
+WAITED_BEFORE_S = 0.1
+"""A wait that began so long before a moment may still have moved it."""
 LONGEST_REASON = 123
 """Bytes of a close: the protocol takes no more."""
 
@@ -259,7 +259,7 @@ class Call:
                 server.log(
                     Turn(
                         self._number, agent.asked, ended_at, within_s, now, script.leading_silence_s,
-                        server.held_up(since, now),
+                        server.waited(since, now),
                     )
                 )  # fmt: skip
                 if script.transcript == "with" and ended_at is not None:
@@ -343,9 +343,9 @@ class VoiceLoopback:
         """Return the answers until now, in the order of their first bytes."""
         return list(self._turns)
 
-    def held_up(self, since: float, until: float) -> float:
-        """Return by how much this process was late between two moments; 0 where nobody reads it in a log."""
-        return self._ticker.worst(since - HELD_UP_BEFORE_S, until) if self._log else 0.0
+    def waited(self, since: float, until: float) -> float:
+        """Return how long this process waited for a processor between two moments; 0 where nobody reads it in a log."""
+        return self._ticker.waited(since - WAITED_BEFORE_S, until) if self._log else 0.0
 
     def log(self, turn: Turn) -> None:
         """Keep a turn, and write it."""

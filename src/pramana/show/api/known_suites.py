@@ -48,9 +48,10 @@ def facts_of(serving: Serving, hashes: Iterable[str]) -> dict[str, Facts]:
     found: dict[str, Facts] = {}
     store, wanted = serving.store, set(hashes)
     with _lock:
-        for each in wanted & _known.keys():
-            _known.move_to_end(each)
-            found[each] = _known[each]
+        known = _known.setdefault(store, OrderedDict())
+        for each in wanted & known.keys():
+            known.move_to_end(each)
+            found[each] = known[each]
         now, unknown = clock.monotonic(), _unknown.setdefault(store, OrderedDict())
         wanted = {each for each in wanted - found.keys() if unknown.get(each, 0.0) <= now}
     if not wanted:
@@ -58,11 +59,11 @@ def facts_of(serving: Serving, hashes: Iterable[str]) -> dict[str, Facts]:
     files = _in_files()
     for each in wanted & files.keys():
         version, tier = files[each]
-        found[each] = _keep(each, version.path(tier).read_bytes())
+        found[each] = _keep(known, each, version.path(tier).read_bytes())
     uploaded = store.suites.there(wanted - found.keys())
     for each in uploaded:
         if (content := store.suites.by_hash(each)) is not None:
-            found[each] = _keep(each, content)
+            found[each] = _keep(known, each, content)
     with _lock:
         for each in wanted - found.keys():
             unknown[each] = now + FRESH_S
@@ -84,15 +85,15 @@ def lines_of(content: bytes) -> Iterator[bytes]:
 
 
 _lock = threading.Lock()
-_known: OrderedDict[str, Facts] = OrderedDict()
-"""By hash, and so the same for every server of this process; what was used last stands last."""
+_known: WeakKeyDictionary[Store, OrderedDict[str, Facts]] = WeakKeyDictionary()
+"""By hash; what was used last stands last. A suite that one store has may be unknown to another."""
 _unknown: WeakKeyDictionary[Store, OrderedDict[str, float]] = WeakKeyDictionary()
 """Until when a hash is believed to be nobody's."""
 _pins: tuple[tuple[object, ...], Mapping[str, tuple[Version, str]]] = ((), {})
 """Manifests as they were when they were read last, and the tiers they name by their hashes."""
 
 
-def _keep(suite_hash: str, content: bytes) -> Facts:
+def _keep(known: "OrderedDict[str, Facts]", suite_hash: str, content: bytes) -> Facts:
     cases = [json.loads(line) for line in lines_of(content)]
     found = Facts(
         frozenset(str(case["id"]) for case in cases),
@@ -100,10 +101,10 @@ def _keep(suite_hash: str, content: bytes) -> Facts:
         frozenset(str(case["assertion"]["type"]) for case in cases),
     )
     with _lock:
-        _known[suite_hash] = found
-        _known.move_to_end(suite_hash)
-        while len(_known) > KNOWN:
-            _known.popitem(last=False)
+        known[suite_hash] = found
+        known.move_to_end(suite_hash)
+        while len(known) > KNOWN:
+            known.popitem(last=False)
     return found
 
 
