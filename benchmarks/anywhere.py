@@ -2,7 +2,7 @@
 
 A run is named by its conditions, `one-core+order-1+fault-loop`; runs with a comma between them go at once, each in a
 clone of its own. Without arguments those of `PROOF` are run, in which every condition occurs once: an hour and a half.
-Another Python: `PYTHON=python3.13 python -m benchmarks.anywhere plain`. Bar: every run passes, and with it every claim.
+Another Python is a condition too, where it is on the PATH. Bar: every run passes, and with it every claim.
 """
 
 import os
@@ -21,7 +21,7 @@ LONGEST_S = 2 * 3600
 TESTS = ("-q", "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder", "--claims")
 PROOF = (
     "one-core+order-1+fault-loop,other-core+order-2+fault-empty",
-    "order-3+fault-long+plain-locale,kathmandu+empty-home+fault-wrong-words",
+    "python-3.12+order-3+fault-long+plain-locale,python-3.13+kathmandu+empty-home+fault-wrong-words",
     "burning+fault-deaf",
 )
 
@@ -43,6 +43,7 @@ CONDITIONS = {
     "other-core": Condition("one core (`taskset -c 1`)", core="1"),
     "burning": Condition("both cores burning beside it", burning=2),
     **{f"order-{n}": Condition(f"random order, seed {n}", ("--shuffle", str(n))) for n in (1, 2, 3)},
+    **{f"python-{n}": Condition(f"Python {n}", environment={"PYTHON": f"python{n}"}) for n in ("3.12", "3.13", "3.14")},
     "empty-home": Condition("an empty home", environment={"HOME": "home"}),
     "plain-locale": Condition("`LC_ALL=C`", environment={"LC_ALL": "C"}),
     "kathmandu": Condition("time zone of Kathmandu", environment={"TZ": "Asia/Kathmandu"}),
@@ -86,9 +87,9 @@ class Run:
 
     def prepare(self) -> None:
         subprocess.run(["git", "clone", "-q", ROOT, self.checkout], check=True)
-        made = subprocess.run(
-            ["make", "-s", "setup-test", "system"], cwd=self.checkout, capture_output=True, text=True, check=False
-        )
+        python = [f"PYTHON={each.environment['PYTHON']}" for each in self.conditions if "PYTHON" in each.environment]
+        command = ["make", "-s", *python, "setup-test", "system"]
+        made = subprocess.run(command, cwd=self.checkout, capture_output=True, text=True, check=False)
         if made.returncode:
             raise SystemExit(f"make setup-test failed in a clone:\n{made.stderr[-2000:]}")
 
