@@ -16,6 +16,16 @@ from .tabs import Tabs
 from .workbench import workbench
 
 WIDE, NARROW = 1600, 360
+EACH_VIEW = pytest.mark.parametrize(
+    ("width", "theme"),
+    [
+        (WIDE, "light"),
+        (NARROW, "dark"),
+        pytest.param(WIDE, "dark", marks=pytest.mark.slow),
+        pytest.param(NARROW, "light", marks=pytest.mark.slow),
+    ],
+)
+"""Each width and each theme in CI; every combination by `make slow`."""
 expect.set_options(timeout=30_000)  # two cores that run other tests beside may be slow
 
 

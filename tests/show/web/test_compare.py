@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from pramana.show.figures import later
 from pramana.show.web import contrast
 
-from .conftest import NARROW, WIDE, Bench, no_sideways
+from .conftest import EACH_VIEW, Bench, no_sideways
 
 HOSTILE = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\"> مرحبا 日本語 \u202egnirts"
 BEFORE, NOW = "fake:latency=0.02,fixed=tungsten", "fake:latency=0.35,fixed=SIGKILL"
@@ -237,7 +237,7 @@ def test_scripts_in_prompts_are_shown_and_never_run(bench: Bench, runs: Runs) ->
     no_sideways(page)
 
 
-@pytest.mark.parametrize(("width", "theme"), [(WIDE, "light"), (NARROW, "dark")])
+@EACH_VIEW
 def test_everyone_can_read_it(bench: Bench, runs: Runs, axe: Callable[[Page], None], width: int, theme: Any) -> None:
     page = bench.open(comparing(runs), width=width, theme=theme)
     expect(answer(page)).to_be_visible()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Dialog, Page, expect
 
-from .conftest import NARROW, WIDE, Bench, no_sideways
+from .conftest import EACH_VIEW, Bench, no_sideways
 from .workbench import workbench
 
 HOSTILE = "</title></script><img src=x onerror=window.hacked=1>"
@@ -329,8 +329,7 @@ def test_the_preview_shows_what_is_asked_and_runs_nothing(ferry: Bench) -> None:
     assert page.evaluate("window.hacked") is None
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@EACH_VIEW
 def test_everyone_can_edit(ferry: Bench, axe: Callable[[Page], None], width: int, theme: Any) -> None:
     page = opened(ferry, width=width, theme=theme)
     axe(page)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from .conftest import NARROW, WIDE, Bench, no_sideways
+from .conftest import EACH_VIEW, Bench, no_sideways
 from .test_roles import WITH_QUERY, addresses, fill_store, registered
 
 
@@ -14,15 +14,7 @@ def every_page(served: Bench) -> list[str]:
     return [*addresses(registered(), fill_store(served.client)), *WITH_QUERY]
 
 
-@pytest.mark.parametrize(
-    ("width", "theme"),
-    [
-        (WIDE, "light"),
-        (NARROW, "dark"),
-        pytest.param(WIDE, "dark", marks=pytest.mark.slow),
-        pytest.param(NARROW, "light", marks=pytest.mark.slow),
-    ],
-)
+@EACH_VIEW
 def test_every_page_is_readable_by_everyone(
     bench: Bench, axe: Callable[[Page], None], every_page: list[str], width: int, theme: str
 ) -> None:

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from pramana.providers.cascade import NO_ANSWER
 
 from ...embedded_faults import Fault, environment_of
-from .conftest import NARROW, WIDE, Bench, no_sideways
+from .conftest import EACH_VIEW, NARROW, WIDE, Bench, no_sideways
 from .workbench import workbench
 
 HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script> مرحبا 日本語"
@@ -397,7 +397,7 @@ def test_scripts_in_names_are_shown_and_never_run(bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("busy")
-@pytest.mark.parametrize(("width", "theme"), [(WIDE, "light"), (NARROW, "dark")])
+@EACH_VIEW
 def test_everyone_can_read_it(bench: Bench, axe: Callable[[Page], None], width: int, theme: Any) -> None:
     page = bench.open("/", width=width, theme=theme)
     expect(page.get_by_role("heading", name="Models over time")).to_be_visible()

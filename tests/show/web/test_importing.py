@@ -18,7 +18,7 @@ from pramana.show.web.documents import Document, looked_through
 from pramana.show.web.importing import _refused
 from pramana.show.web.yaml_editor import Checked
 
-from .conftest import NARROW, WIDE, Bench, no_sideways
+from .conftest import EACH_VIEW, Bench, no_sideways
 
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 
@@ -246,8 +246,7 @@ def test_a_folder_without_scenarios_says_so(clean: Bench, tmp_path: Path) -> Non
     expect(page.get_by_text("There is no .yaml or .yml file in what you chose")).to_be_visible()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@EACH_VIEW
 def test_everyone_can_import(clean: Bench, axe: Callable[[Page], None], tmp_path: Path, width: int, theme: Any) -> None:
     long = tmp_path / f"{'a-very-long-name-' * 8}.yaml"
     long.write_text(document("b", type_="tasks"), encoding="utf-8")

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from pramana.bench import PARAMETERS, Limits
@@ -17,7 +16,7 @@ from pramana.show.cli.run import run as command
 from pramana.show.web.new_run import NUMBERS
 
 from .closed import closed
-from .conftest import NARROW, WIDE, Bench, no_sideways
+from .conftest import EACH_VIEW, Bench, no_sideways
 
 UNPRICED = "http://127.0.0.1:9/v1#mine"
 HOSTILE = "<img src=x onerror=\"document.title='taken over'\"> مرحبا 你好"
@@ -345,8 +344,7 @@ def test_a_run_is_started_by_keyboard_alone(bench: Bench) -> None:
     page.wait_for_url(STARTED)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@EACH_VIEW
 def test_everyone_can_put_a_run_together(bench: Bench, axe: Callable[[Page], None], width: int, theme: str) -> None:
     imported(bench)
     page = bench.open(

@@ -4,10 +4,9 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from .conftest import NARROW, WIDE, Bench, no_sideways
+from .conftest import EACH_VIEW, NARROW, Bench, no_sideways
 
 HOSTILE = "<script>window.caught=1</script><img src=x onerror=window.caught=1> שלום 👋 مرحبا"
 
@@ -231,7 +230,7 @@ def test_scripts_in_names_and_answers_are_shown_and_never_run(bench: Bench) -> N
     assert page.locator("#main img").count() == 0
 
 
-@pytest.mark.parametrize(("width", "theme"), [(WIDE, "light"), (NARROW, "dark")])
+@EACH_VIEW
 def test_everyone_can_read_it(
     bench: Bench, axe: Callable[[Page], None], width: int, theme: Literal["light", "dark"]
 ) -> None:

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from pramana.store import open_store
 
 from ..api.test_runs import copy_runs
-from .conftest import NARROW, WIDE, Bench, no_sideways
+from .conftest import EACH_VIEW, Bench, no_sideways
 from .workbench import workbench
 
 HOSTILE = "fake:fixed=<img src=x onerror=\"document.title='taken over'\"><script>alert(1)</script> مرحبا 你好"
@@ -201,8 +201,7 @@ def test_names_of_others_are_shown_and_never_run(bench: Bench) -> None:
     assert page.locator("#main img").count() == 0
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@EACH_VIEW
 def test_everyone_can_read_the_list(bench: Bench, axe: Callable[[Page], None], width: int, theme: str) -> None:
     for model in (HOSTILE + "x" * 300, "fake:authentication_failed=1"):
         if not bench.client.get(f"/api/runs?{urlencode({'model': model})}").data:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from .conftest import NARROW, WIDE, Bench, no_sideways
+from .conftest import EACH_VIEW, Bench, no_sideways
 
 HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
 
@@ -217,8 +217,7 @@ def test_every_script_reads_in_its_own_direction(empty: Bench) -> None:
     assert name.evaluate("each => getComputedStyle(each).direction") == "rtl"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@EACH_VIEW
 def test_everyone_can_read_the_list(ferries: Bench, axe: Callable[[Page], None], width: int, theme: Any) -> None:
     page = ferries.open("/scenarios?tag=rail&tag=night", width=width, theme=theme)
     expect(rows(page)).to_have_count(1)

@@ -14,7 +14,7 @@ from pramana.providers.registered import KINDS as REGISTERED
 from pramana.show.web.provider_kinds import KINDS, TEMPLATE
 
 from ..api.test_providers import running
-from .conftest import NARROW, WIDE, Bench, no_sideways
+from .conftest import EACH_VIEW, Bench, no_sideways
 from .workbench import workbench
 
 KEY = "sk-loopback-0123456789abcdef"
@@ -459,7 +459,7 @@ PAGES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("width", "theme"), [(WIDE, "light"), (NARROW, "dark")])
+@EACH_VIEW
 def test_everyone_can_read_them(
     bench: Bench, axe: Callable[[Page], None], width: int, theme: Literal["light", "dark"]
 ) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from ..api.served import Answer, Client
 from .closed import Closed, closed
-from .conftest import NARROW, WIDE, Bench, no_sideways
+from .conftest import EACH_VIEW, Bench, no_sideways
 
 PAGES = ("/", "/runs", "/runs?page=2&text=a%20b", "/compare", "/scenarios", "/suites", "/settings", "/settings/tokens")
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -197,7 +197,7 @@ def test_where_no_token_is_needed_an_old_cookie_is_no_trouble(bench: Bench) -> N
     assert bench.client.get("/sign-in?to=/suites").headers["location"] == "/suites"
 
 
-@pytest.mark.parametrize(("width", "theme"), [(WIDE, "light"), (NARROW, "dark")])
+@EACH_VIEW
 def test_everyone_can_read_it(
     door: Closed, axe: Callable[[Page], None], width: int, theme: Literal["light", "dark"]
 ) -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from .conftest import NARROW, WIDE, Bench, no_sideways
+from .conftest import EACH_VIEW, Bench, no_sideways
 
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 
@@ -118,8 +117,7 @@ def test_a_version_or_tier_that_is_not_there_says_so(bench: Bench) -> None:
     expect(bench.open("/suites/v1.0?tier=none").get_by_role("alert")).to_contain_text('has no tier "none"')
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@EACH_VIEW
 def test_everyone_can_read_suites(bench: Bench, axe: Callable[[Page], None], width: int, theme: Any) -> None:
     page = bench.open("/suites", width=width, theme=theme)
     no_sideways(page)
