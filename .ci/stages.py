@@ -106,8 +106,11 @@ def run_rest(expect: dict[str, float]) -> None:
         for stage in STAGES:
             if not stage.needed and not stage.beside:
                 run(stage, expect[stage.target])
-    finally:
         beside.join()
+    except KeyboardInterrupt as interrupt:
+        stop(at_once=isinstance(interrupt, Terminated))
+        beside.join()
+        raise
 
 
 def last_times() -> dict[str, float]:
@@ -133,7 +136,7 @@ def run(stage: Stage, expected: float) -> None:
     try:
         pass_on(stage, process)
     except KeyboardInterrupt as interrupt:
-        stop(at_once=isinstance(interrupt, Terminated))
+        stop(at_once=isinstance(interrupt, Terminated))  # now, since it is waited for here
         printing = threading.Thread(target=pass_on, args=(stage, process), daemon=True)
         printing.start()
         process.wait()

@@ -116,7 +116,7 @@ def _virtual_time() -> Iterator[VirtualClock]:
         yield virtual
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def real_models() -> Iterator[None]:
     """Lift the fault that a session was asked for: for tests that prove the engines of the embedded models."""
     with embedded_faults.lifted():

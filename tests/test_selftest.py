@@ -35,6 +35,9 @@ BUSY = "openai-realtime"
 """Timed while a finished call is scored beside it; for the others that is left to `pramana selftest voice`."""
 
 
+pytestmark = pytest.mark.usefixtures("real_models")
+
+
 @pytest.fixture
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait less for a greeting and for words that do not come: neither is timed."""

@@ -128,7 +128,7 @@ def parse(text: str) -> Any:
     Traceback (most recent call last):
     pramana.jsonl.BadLine: the key "id" stands twice in one object; the first is at column 2
     """
-    _bound_depth(text)
+    refuse_deep(text)
     try:
         return _strict.decode(text)
     except json.JSONDecodeError as error:
@@ -142,7 +142,7 @@ def parse_rfc8259(text: str, *, finite: bool = False) -> Any:
 
     The grammar knows no largest number; with `finite`, one that is infinite in this program is refused.
     """
-    _bound_depth(text)
+    refuse_deep(text)
     try:
         return (_rfc8259_finite if finite else _rfc8259).decode(text)
     except json.JSONDecodeError as error:
@@ -154,7 +154,8 @@ def parse_rfc8259(text: str, *, finite: bool = False) -> Any:
 _bracket = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[]|[}\]]', re.DOTALL)
 
 
-def _bound_depth(text: str) -> None:
+def refuse_deep(text: str) -> None:
+    """Raise `BadLine` for JSON that is nested too deep; how deep its own parser goes differs between Pythons."""
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return  # as in nearly every line there is
     depth = 0

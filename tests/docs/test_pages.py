@@ -69,6 +69,7 @@ def test_shown_output_matches_itself_and_nothing_else() -> None:
     assert sessions(text) == [("x", "y", 0), ("z", "", 0), ("a", "b", 0), ("c", "d", 2)]
 
 
+@pytest.mark.usefixtures("real_models")
 @pytest.mark.parametrize("page", [page for page in PAGES if sessions_of(page)], ids=lambda page: page.stem)
 def test_console_blocks(page: Path, desk: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}  # noqa: TID251

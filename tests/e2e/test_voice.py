@@ -46,6 +46,7 @@ from pramana.show.cli import pramana as program
 from pramana.store import open_store
 from pramana.store.runs import Store
 
+from .. import embedded_faults
 from ..virtual_time import real_time, virtual_time
 from .test_run import assert_one_result_a_key, environment, stored, wait_until
 
@@ -57,6 +58,13 @@ KEY = "sk-voice-0123456789abcdef"
 NINE = "We open at nine in the morning, from Monday to Saturday."
 SHORT = "We open at nine."
 LIMITS = Limits(patience=Patience(answer_within_s=2))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ears_are_real() -> Iterator[None]:
+    """What is checked by ear needs ears; `test_embedded_agent.py` has the same flows with faults."""
+    with embedded_faults.lifted():
+        yield
 
 
 class Spoken(NamedTuple):

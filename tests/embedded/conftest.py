@@ -3,6 +3,6 @@
 import pytest
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def _engines_are_real(real_models: None) -> None:
     pass

@@ -127,6 +127,7 @@ def test_a_spoken_answer_has_its_own_limits_and_sampling() -> None:
         assert not SPOKEN_SAMPLING.keys() & server.body.keys()
 
 
+@pytest.mark.usefixtures("real_models")
 def test_the_runtime_takes_the_sampling_of_a_spoken_answer() -> None:
     reply = ask(spoken_model(), max_tokens=4)
     assert reply.usage.output_tokens is not None

@@ -22,6 +22,7 @@ from pramana.score.evidence import Guard, difference, guard, trimmed
 from pramana.score.speech import Compared, Measured, Opinion, as_check, measure_call
 from pramana.score.words import Entity
 
+pytestmark = pytest.mark.usefixtures("real_models")
 RATE = audio.RECORDING_RATE
 Samples = NDArray[np.int16]
 QUESTION = "When do you open on Friday, and can I pay with 20 dollars?"

@@ -216,10 +216,14 @@ def _sqlite(url: URL) -> Engine:
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: object) -> None:
         connection.isolation_level = None  # the driver must not begin transactions of its own
-        _write_ahead(connection)
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
-        connection.execute("PRAGMA foreign_keys=ON")
+        try:
+            _write_ahead(connection)
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
+            connection.execute("PRAGMA foreign_keys=ON")
+        except sqlite3.Error:
+            connection.close()  # the pool never gets it, and would not
+            raise
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:

@@ -320,18 +320,21 @@ def _value(name: str, text: str) -> Any:
     import json
     import math
 
+    from pramana import jsonl
+
     def number(digits: str) -> float:
         if not math.isfinite(found := float(digits)):
             raise _NoJson
         return found
 
     try:
+        jsonl.refuse_deep(text)
         return json.loads(text, parse_constant=number, parse_float=number)
-    except ValueError:
-        return text
-    except (_NoJson, RecursionError):
+    except (_NoJson, jsonl.BadLine):
         hint = f'"{name}={text[:60]}" holds what JSON has no number for (NaN, Infinity), or is nested too deep'
         raise click.BadParameter(hint, param_hint="--param") from None
+    except ValueError:
+        return text
 
 
 def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> int:
