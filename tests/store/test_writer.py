@@ -1,6 +1,7 @@
 """The writer: groups, order, waiting, and what happens when something goes wrong."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,7 @@ def results_of(store: Store, count: int) -> tuple[str, list[Result]]:
 def test_a_result_is_reported_soon_after_it_was_put_and_only_when_it_is_stored(store: Store) -> None:
     """What it waits for company is virtual time, what it works is of the processor: neither is of a busy machine."""
     run_id, results = results_of(store, 30)
-    waited: list[float] = []
+    waited: list[tuple[float, float]] = []
     seen: list[int] = []
 
     async def write() -> None:
@@ -39,14 +40,19 @@ def test_a_result_is_reported_soon_after_it_was_put_and_only_when_it_is_stored(s
         async with store.writer(run_id, stored) as opened:
             for each in results:
                 arrived.clear()
-                started = loop.time() + time.process_time()
+                started, worked = loop.time(), time.process_time()
                 await opened.put([each])
                 await asyncio.wait_for(arrived.wait(), 30)
-                waited.append(loop.time() + time.process_time() - started)
+                waited.append((loop.time() - started, time.process_time() - worked))
 
-    asyncio.run(write())
+    gc.collect()
+    gc.disable()  # what 7,000 tests have left in this process is not the store's work
+    try:
+        asyncio.run(write())
+    finally:
+        gc.enable()
     assert seen == list(range(1, 31))
-    assert max(waited) < 0.2, f"a group was committed later than after 200 ms: {waited}"
+    assert max(map(sum, waited)) < 0.2, f"a group was committed later than after 200 ms: {waited}"
 
 
 def test_groups_are_bounded_and_nothing_is_lost_while_more_arrives(store: Store) -> None:
