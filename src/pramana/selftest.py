@@ -24,8 +24,7 @@ from pramana.errors import InvalidInput, Unavailable, did_you_mean, quote
 from pramana.model import Call, Case, Facets, Line, Outcome, Reply, Target, Utterance
 from pramana.providers.cascade import EmbeddedEars
 from pramana.providers.http import Account
-from pramana.providers.loopback.ticker import Ticker
-from pramana.providers.loopback.voice import TICK_S, WAITED_BEFORE_S
+from pramana.providers.loopback.ticker import TICK_S, WAITED_BEFORE_S, Ticker
 from pramana.providers.names import providers
 from pramana.providers.voice import FRAME_S, Dial, Voice
 from pramana.run.call import LOG_VERSION, Conversation, Held, Patience

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 
@@ -163,7 +164,6 @@ def test_a_run_that_was_resumed_on_another_machine_shows_both() -> None:
 
 
 def test_engines_survive_a_file_and_are_in_its_schema(tmp_path: Path) -> None:
-    jsonschema = pytest.importorskip("jsonschema")
     path = Path(saved(stored(HERE), tmp_path / "r.json"))
     jsonschema.validate(json.loads(path.read_text(encoding="utf-8")), results_schema())
     (block,) = read_results(path)

@@ -2,7 +2,7 @@
 
 No key, no network. The likeliest words are taken, never drawn: on one machine the same samples give the same words.
 Silence, and what the model itself takes for no speech, is the empty text. It hears English only, and hears English in
-anything else: whoever asks looks into `LANGUAGES` first. Long clips are cut at their quietest moments.
+anything else: check `LANGUAGES` before asking. Long clips are cut at their quietest moments.
 """
 
 import threading

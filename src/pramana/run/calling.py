@@ -89,7 +89,7 @@ class Calls:
             "language": speech.language,
             "uplink": to_builtins(channel.uplink),
             "downlink": to_builtins(channel.downlink),
-            # Only of an agent of ours: whoever else claims it is checked by ear.
+            # Only our own agent can set this; the sound of all others is checked by ear.
             "synthesised_here": isinstance(channel, CascadeChannel) and channel.synthesised_here,
         }
         listened = _Listened(channel, greets)

@@ -10,6 +10,9 @@ from typing import Self
 from pramana import clock
 
 KEPT = 20_000
+TICK_S = 0.005
+WAITED_BEFORE_S = 0.1
+"""How long before an event a wait may begin and still delay it."""
 SCHEDULED = Path("/proc/thread-self/schedstat")
 """Where Linux says how long a thread has run, and how long it has waited for a processor."""
 

@@ -31,14 +31,11 @@ from msgspec.structs import asdict
 from pramana import clock
 from pramana.providers.loopback.script import Ear, Script, Turn, answer, bytes_a_second, decode, silence, spread
 from pramana.providers.loopback.server import Got
-from pramana.providers.loopback.ticker import Ticker
+from pramana.providers.loopback.ticker import TICK_S, WAITED_BEFORE_S, Ticker
 from pramana.providers.voice import FRAME_S, Format, Message
 
 __all__ = ["Agent", "Call", "Script", "Turn", "VoiceLoopback"]
 
-TICK_S = 0.005
-WAITED_BEFORE_S = 0.1
-"""A wait that began so long before a moment may still have moved it."""
 LONGEST_REASON = 123
 """Bytes of a close: the protocol takes no more."""
 

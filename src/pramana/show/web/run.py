@@ -205,7 +205,7 @@ class _Shown:
         if self._is_idle():  # or another was faster
             return
         self._follows = following = object()
-        self._calls = {}  # whoever listens anew is told of those that are under way
+        self._calls = {}  # the new stream sends those under way
         self._draw_progress()
         self._timer.activate()
         self._desk.follow(self._id, last, self._take, partial(self._unfollow, following))
