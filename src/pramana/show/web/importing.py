@@ -12,7 +12,7 @@ from nicegui import ui
 
 from pramana.show.web import frame, parts
 from pramana.show.web.desk import Answer, Desk, Refused
-from pramana.show.web.documents import Document, decoded, joined, looked_through
+from pramana.show.web.documents import Document, Found, decoded, joined, looked_through
 from pramana.show.web.files import MOST_BYTES, Pick, picker
 from pramana.show.web.library import library
 from pramana.show.web.markup import Child, Safe, foreign, join, link, tag
@@ -65,6 +65,8 @@ class _Importing:
         self._done = _nothing()
         """What was imported last; it stays until something is brought again."""
         self._turn = self._listing = 0
+        self._rows: dict[Document, tuple[object, ui.element]] = {}
+        """The list of documents: what each row shows, and the row."""
 
     async def begin(self) -> None:
         parts.heading("What to import")
@@ -73,7 +75,9 @@ class _Importing:
                 picker("Choose files", ENDINGS, self._picked)
                 picker("Choose a folder", ENDINGS, self._picked, folder=True)
                 parts.paragraph("or write and paste below. Only .yaml and .yml files are read.", quiet=True)
+            self._files_heading = ui.element("div")
             self._files = ui.element("div")
+            self._files_more = ui.element("div")
             self._omitted = ui.element("div")
             self._editor = YamlEditor(
                 self._desk, "YAML to import", "", self._heard, also=self._elsewhere, may_be_empty=True
@@ -92,8 +96,8 @@ class _Importing:
     async def _picked(self, pick: Pick) -> None:
         """Take files beside those that are here; one of the same name replaces the earlier."""
         if len(pick.files) > 1:
-            self._files.clear()
-            with self._files:
+            self._files_more.clear()
+            with self._files_more:
                 parts.paragraph(f"Checking {len(pick.files):,} files …", quiet=True)
         brought = {each.name: Document(each.name, await self._read(each.data)) for each in pick.files}
         stay = [each for each in self._documents if each.name not in brought]
@@ -121,17 +125,37 @@ class _Importing:
             return  # what is newer is listed
         if len(found) > MOST_LISTED:
             found = sorted(found, key=lambda each: not any(map(is_error, each[1])))
-        self._files.clear()
-        with self._files:
-            if self._documents:
+        self._files_heading.clear()
+        if self._documents:
+            with self._files_heading:
                 parts.heading("What you brought", 3)
-                for document, problems in found[:MOST_LISTED]:
-                    self._list_file(document, problems)
-            if len(found) > MOST_LISTED:
+        self._list_rows(found[:MOST_LISTED] if self._documents else [])
+        self._files_more.clear()
+        if len(found) > MOST_LISTED:
+            with self._files_more:
                 parts.paragraph(f"and {len(found) - MOST_LISTED:,} more", quiet=True)
 
+    def _list_rows(self, found: Found) -> None:
+        """Draw the rows that changed. The others keep their buttons: a button that is replaced loses a press."""
+        listed_now = {document for document, _ in found}
+        for document in [each for each in self._rows if each not in listed_now]:
+            self._files.remove(self._rows.pop(document)[1])
+        for index, (document, problems) in enumerate(found):
+            shows = (_verdict(document, problems), list(problems), document is self._in_hand, len(document.text))
+            shown, row = self._rows.get(document, (None, None))
+            if row is None:
+                with self._files:
+                    row = ui.element("div").classes("file")
+            if shown != shows:
+                row.clear()
+                with row:
+                    self._list_file(document, problems)
+                self._rows[document] = shows, row
+            if list(self._files)[index] is not row:
+                row.move(target_index=index)
+
     def _list_left_out(self, left_out: Sequence[tuple[str, str]]) -> None:
-        """Say which files were not taken, apart from the list of the others: that one is drawn again at every check."""
+        """Say which files were not taken, apart from the list of the others."""
         self._left_out = left_out
         self._omitted.clear()
         if left_out:
@@ -152,19 +176,17 @@ class _Importing:
             with self._client:
                 await self._take_in_hand(self._pasted if document is self._in_hand else self._in_hand)
 
-        with parts.box("file"):
-            parts.show(_verdict(document, problems))
-            with parts.box("row"):
-                if document is self._in_hand:
-                    parts.show(tag("span", "in the editor", class_="quiet small"))
-                elif 0 < len(document.text) <= LONGEST:
-                    parts.button(
-                        "Open in the editor", open_it, small=True,
-                        label=f"Open {document.name} in the editor",
-                    )  # fmt: skip
-                parts.button("Leave out", leave_out, "plain", small=True, label=f"Leave {document.name} out")
-            if document is not self._in_hand and problems:
-                parts.show(listed(problems[:MOST_SHOWN], buttons=False)).classes("problems small")
+        parts.show(_verdict(document, problems))
+        with parts.box("row"):
+            if document is self._in_hand:
+                parts.show(tag("span", "in the editor", class_="quiet small"))
+            elif 0 < len(document.text) <= LONGEST:
+                parts.button(
+                    "Open in the editor", open_it, small=True, label=f"Open {document.name} in the editor"
+                )  # fmt: skip
+            parts.button("Leave out", leave_out, "plain", small=True, label=f"Leave {document.name} out")
+        if document is not self._in_hand and problems:
+            parts.show(listed(problems[:MOST_SHOWN], buttons=False)).classes("problems small")
 
     async def _take_in_hand(self, document: Document) -> None:
         """Let a document stand in the editor; what was typed last goes to the one that stood there."""
