@@ -232,7 +232,10 @@ def test_many_queue_and_cancel_at_once_and_every_run_ends_once(store: Store) -> 
             jobs.wake()
             runs.append(run.id)
             if number % 3 == 0:
-                store.cancel(run.id)
+                try:
+                    store.cancel(run.id)
+                except Conflict:  # on a busy machine it may have ended first
+                    assert store.run(run.id).status == "finished"
 
         threads = [threading.Thread(target=one, args=(number,)) for number in range(12)]
         for thread in threads:
