@@ -68,6 +68,19 @@ class ClaimsKeeper:
             terminalreporter.write_line(f"CLAIMS WITHOUT PROOF: {len(unproven) - SHOWN} more", red=True)
 
 
+class FailuresAtOnce:
+    """Names a test as soon as it fails; pytest itself does so after the last one, minutes later."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal:
+            terminal.ensure_newline()
+            terminal.write_line(f"failed: {report.nodeid}", red=True)
+
+
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Binary is named by its length: two workers must collect the same names, and what gzip packs holds the second."""
     return f"{len(val)} bytes" if isinstance(val, bytes) and not val.isascii() else None
@@ -99,6 +112,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "slow: a proof that CI leaves to `make slow`; design/decisions/ci-time.md lists them"
     )
     embedded_faults.configure(config)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FailuresAtOnce(config))
     if config.getoption("--claims"):
         config.pluginmanager.register(ClaimsKeeper(), "claims-keeper")
 
