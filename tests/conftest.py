@@ -77,8 +77,7 @@ class FailuresAtOnce:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and terminal:
-            terminal.ensure_newline()
-            terminal.write_line(f"failed: {report.nodeid}", red=True)
+            terminal.write(f"\nfailed: {report.nodeid}\n", flush=True, red=True)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
