@@ -34,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--claims", action="store_true", help="fail when a test named in docs/claims.toml did not pass")
     embedded_faults.add_option(parser)
     parser.addoption("--slow", action="store_true", help="run the slow proofs too, which CI leaves to `make slow`")
+    parser.addoption("--record", action="store_true", help="write the answers of the API down anew")
     parser.addoption("--shuffle", metavar="SEED", help="run the tests in random order")
 
 

@@ -1,0 +1,62 @@
+"""A data folder that an earlier version wrote: its runs go on, are judged again and compared, and nothing in it is lost."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .. import old_stores, programs
+
+STOPPED = "r20261117-233218-9879"
+TWO_MODELS, OTHER = "r20261117-233123-fbb3", "r20261117-233133-3774"
+JUDGED = "r20261117-233213-f704"
+VOICE = "r20261117-233139-05b4"
+
+
+@pytest.fixture(autouse=True)
+def _old_home() -> None:
+    old_stores.unpack(old_stores.NOVEMBER, Path(os.environ["PRAMANA_HOME"]))  # noqa: TID251 - set by the tests
+
+
+def said(*arguments: str, exit_code: int = 0) -> Any:
+    done = programs.run(["-m", "pramana", *arguments, "--json"])
+    assert done.returncode == exit_code, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_run_is_listed_as_it_ended() -> None:
+    assert [(each["status"], each["stored"]) for each in said("runs")] == [
+        ("finished", 1), ("stopped", 2), ("finished", 4), ("finished", 1), ("finished", 16), ("finished", 32),
+    ]  # fmt: skip
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was() -> None:
+    before = said("show", STOPPED)
+    said("run", "--resume", STOPPED, "--quiet")
+    after = said("show", STOPPED)
+    assert (before["stored"], after["stored"], after["expected"]) == (2, 10, 10)
+    assert after["status"] == "finished"
+
+
+@pytest.mark.parametrize(("judge", "outcome"), [("fake:fixed=YES", "passed"), ("fake:fixed=NO", "failed")])
+def test_verdicts_can_be_given_again(judge: str, outcome: str) -> None:
+    said("rescore", JUDGED, "--judge", judge, "--quiet", exit_code=3)  # one model's answers are errors
+    assert said("show", JUDGED)["by"]["check"]["llm_judge"][outcome] == 1
+
+
+def test_runs_are_compared_case_by_case() -> None:
+    found = said(
+        "compare", TWO_MODELS, OTHER, "--model", "fake:fixed=Ben", "--new-model", "fake:fixed=16:00", exit_code=4
+    )
+    assert found["pairs"] == 8
+    assert [each["case"] for each in found["lost"]] == ["reasoning-001"]
+    assert [each["case"] for each in found["gained"]] == ["reasoning-002"]
+
+
+def test_a_call_keeps_its_recording(tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    done = programs.run(["-m", "pramana", "export", VOICE, "--format", "html", "--output", str(report)])
+    assert done.returncode == 0, done.stderr
+    assert "We open at nine" in report.read_text(encoding="utf-8")

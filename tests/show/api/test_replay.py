@@ -1,0 +1,398 @@
+"""Every route, asked by every kind of caller, answers as it did when its answers were recorded.
+
+The recordings are in `recorded/`, one file for the first part of the paths. Each caller has a server and a copy of the
+same old store of their own, and goes through all of `REQUESTS`. What is made anew each time (ids, times, ports) is
+replaced by its kind. After a change that is wanted, record anew and read the difference: pytest --record PATH_OF_THIS.
+"""
+
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import sqlite3
+import wave
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pramana import clock
+
+from ... import old_stores
+from .served import Answer, Client, serve
+from .test_contract import EVERY
+
+RECORDED = Path(__file__).parent / "recorded"
+CALLERS = ("none", "viewer", "editor", "admin", "revoked")
+TODAY = datetime(2026, 11, 18, 9, 0, tzinfo=UTC)
+"""When the servers run: the day after the store was written, so that what was deleted last can be restored."""
+SCENARIO = {
+    "name": "Lost umbrella", "type": "task-completion", "prompt": "I left my umbrella on the tram.",
+    "expectedOutcome": "Asks for line and time", "tags": ["domain:transport"], "difficulty": "easy",
+}  # fmt: skip
+YAML = """version: "1.0"
+scenarios:
+  - {id: %s, name: Wake-up call, type: %s, prompt: Wake me at six., expected_outcome: Confirms six}
+"""
+JSONL = (
+    '{"id":"factual-903","category":"factual","input":"Name a tree","ideal":["oak"],'
+    '"assertion":{"type":"contains_any","case_sensitive":false},"metadata":{"difficulty":"easy","tokens_est":9,"tags":[]}}'
+)
+
+
+def _wav() -> bytes:
+    """Return a second of a sine, loud enough for a recording."""
+    made = io.BytesIO()
+    with wave.open(made, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(
+            b"".join(round(8000 * math.sin(n / 3)).to_bytes(2, "little", signed=True) for n in range(8000))
+        )
+    return made.getvalue()
+
+
+BEEP = _wav()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One request.
+
+    In its path `{text}`, `{other}`, `{voice}`, `{errored}`, `{stopped}` and `{served}` are the runs of the store, with
+    `/results/{1 of text}` the first result of one; `{made}` and `{token}` are the last run and token of the caller.
+    """
+
+    method: str
+    path: str
+    value: Any = None
+    body: bytes | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def get(*paths: str) -> list[Wanted]:
+    return [Wanted("GET", path) for path in paths]
+
+
+REQUESTS = (
+    *get("/openapi.json", "/api/health", "/api/me", "/api/server", "/api/tokens", "/api/settings", "/api/no-such-thing"),
+    Wanted("HEAD", "/api/health"),
+    # Runs
+    *get(
+        "/api/runs", "/api/runs?pageSize=2&page=2&outcomes=true", "/api/runs?status=stopped", "/api/runs?model=fake",
+        "/api/runs?suite=v1.0", "/api/runs?text=made", "/api/runs?status=no", "/api/runs?page=0&pageSize=9999",
+        "/api/runs/{text}", "/api/runs/{text}?summary=false", "/api/runs/{voice}", "/api/runs/{errored}",
+        "/api/runs/{stopped}", "/api/runs/{served}", "/api/runs/latest", "/api/runs/nobody",
+        "/api/runs/{text}/results?pageSize=3", "/api/runs/{text}/results?outcome=failed&pageSize=2",
+        "/api/runs/{text}/results?model=fake:echo&case=reasoning-001", "/api/runs/{text}/results?outcome=no",
+        "/api/runs/nobody/results", "/api/runs/{text}/results/{1 of text}", "/api/runs/{text}/results/{1 of text}?outcome=passed",
+        "/api/runs/{errored}/results/{1 of errored}", "/api/runs/{errored}/results/{2 of errored}", "/api/runs/{voice}/results/{1 of voice}",
+        "/api/runs/{text}/results/999", "/api/runs/{text}/results/x", "/api/runs/{voice}/results/{1 of voice}/call",
+        "/api/runs/{text}/results/{1 of text}/call", "/api/runs/{voice}/results/9/call",
+        "/api/runs/{errored}/export", "/api/runs/{errored}/export?format=csv", "/api/runs/{errored}/export?format=junit",
+        "/api/runs/{errored}/export?format=markdown", "/api/runs/{voice}/export?format=html",
+        "/api/runs/{voice}/export?format=no", "/api/runs/nobody/export",
+        "/api/runs/{errored}/events", "/api/runs/{errored}/events?after=1", "/api/runs/nobody/events",
+        "/api/events?seconds=1.5", "/api/events?seconds=no",
+    ),
+    Wanted("GET", "/api/events?seconds=1.5", headers=(("Last-Event-ID", "3"),)),
+    # Comparing
+    *get(
+        "/api/compare?base={text}&new={other}&model=fake:fixed=Ben&newModel=fake:fixed=16:00", "/api/compare?base={text}&new={other}",
+        "/api/compare?base={text}&new={text}&model=fake:fixed=Ben&newModel=fake:echo&pageSize=2",
+        "/api/compare?base={text}&new={errored}&model=fake:fixed=Ben", "/api/compare?base={errored}&new={other}&anySuite=true",
+        "/api/compare?base={voice}&new={voice}", "/api/compare?base=nobody&new={text}", "/api/compare",
+    ),
+    # Models, prices, providers, weights
+    *get(
+        "/api/models", "/api/models?provider=fake", "/api/models/history?model=fake", "/api/models/history",
+        "/api/prices", "/api/prices?model=house:small&model=fake", "/api/providers", "/api/providers/house",
+        "/api/providers/nobody", "/api/weights",
+    ),
+    # Suites
+    *get(
+        "/api/suites", "/api/suites/v1.0", "/api/suites/made-up-1", "/api/suites/v9", "/api/suites/v1.0/hash",
+        "/api/suites/made-up-1/cheap", "/api/suites/made-up-1/no", "/api/suites/v1.0/cheap/hash",
+        "/api/suites/v9/cheap/hash",
+    ),
+    Wanted("GET", "/api/suites/made-up-1/cheap", headers=(("Accept", "application/x-ndjson"),)),
+    # Scenarios
+    *get(
+        "/api/scenarios", "/api/scenarios?pageSize=1&page=2", "/api/scenarios?tag=domain:hotel&tag=task:booking",
+        "/api/scenarios?type=task-completion&difficulty=medium", "/api/scenarios?language=es", "/api/scenarios?text=check",
+        "/api/scenarios?page=0", "/api/scenarios?type=no", "/api/scenarios/desk-late-checkout", "/api/scenarios/nobody",
+        "/api/scenarios/export", "/api/scenarios/export?tag=task:booking", "/api/deleted-scenarios",
+        "/api/scenario-facets", "/api/library",
+    ),
+    # Recordings and the community
+    *get(
+        "/api/audio", "/audio/nobody.wav", "/api/data/chart", "/api/data/chart?verification=unverified",
+        "/api/badge/fake", "/api/badge/nobody",
+    ),
+    Wanted("HEAD", "/audio/nobody.wav"),
+    # What changes something: first wrongly, then as it should be
+    Wanted("POST", "/api/scenarios", {}),
+    Wanted("POST", "/api/scenarios", body=b"{"),
+    Wanted("POST", "/api/scenarios", {**SCENARIO, "type": "no", "difficulty": 3}),
+    Wanted("POST", "/api/scenarios", SCENARIO),
+    Wanted("POST", "/api/scenarios", {**SCENARIO, "id": "desk-opening-hours"}),
+    Wanted("PUT", "/api/scenarios/lost-umbrella", {**SCENARIO, "prompt": "I lost my umbrella."}),
+    Wanted("PUT", "/api/scenarios/nobody", SCENARIO),
+    Wanted("PATCH", "/api/scenarios/lost-umbrella", {"tags": ["a", "b"]}),
+    Wanted("PATCH", "/api/scenarios/lost-umbrella", {"id": "other"}),
+    Wanted("PATCH", "/api/scenarios/lost-umbrella?seen=2020-01-01T00:00:00.000Z", {"name": "Late"}),
+    Wanted("DELETE", "/api/scenarios/lost-umbrella"),
+    Wanted("DELETE", "/api/scenarios/lost-umbrella"),
+    Wanted("POST", "/api/scenarios/lost-umbrella/restore"),
+    Wanted("POST", "/api/scenarios/nobody/restore"),
+    Wanted("POST", "/api/scenarios/desk-llegada/restore"),
+    Wanted("POST", "/api/scenarios/validate", {"yaml": YAML % ("wake-up", "no")}),
+    Wanted("POST", "/api/scenarios/validate?read=true", {"yaml": YAML % ("wake-up", "task-completion")}),
+    Wanted("POST", "/api/scenarios/import", {"yaml": YAML % ("wake-up", "no")}),
+    Wanted("POST", "/api/scenarios/import", {"yaml": YAML % ("wake-up", "task-completion"), "dryRun": True}),
+    Wanted("POST", "/api/scenarios/import", {"yaml": YAML % ("wake-up", "task-completion")}),
+    Wanted("POST", "/api/scenarios/import", {"yaml": YAML % ("wake-up", "task-completion"), "mode": "fail"}),
+    Wanted(
+        "POST", "/api/scenarios/import?mode=update", body=(YAML % ("wake-up", "task-completion")).encode(),
+        headers=(("Content-Type", "application/yaml"),),
+    ),
+    Wanted("POST", "/api/scenarios/import", body=b"x", headers=(("Content-Type", "text/csv"),)),
+    Wanted("POST", "/api/library/import", {"files": ["no.yaml"]}),
+    Wanted("POST", "/api/library/import", {"files": ["information-retrieval/first-call.yaml"], "mode": "skip"}),
+    Wanted("POST", "/api/suites", {"version": "made-up-2", "tiers": {"cheap": "{}"}}),
+    Wanted("POST", "/api/suites", {"version": "made-up-2", "tiers": {"cheap": JSONL}}),
+    Wanted("POST", "/api/suites", {"version": "made-up-2", "tiers": {"cheap": JSONL}}),
+    Wanted("POST", "/api/suites", {"version": "made-up-1", "tiers": {"cheap": JSONL}}),
+    Wanted("POST", "/api/providers", {"id": "mine", "kind": "no"}),
+    Wanted("POST", "/api/providers", {"id": "mine", "kind": "openai", "baseUrl": "https://models.example/v1"}),
+    Wanted("POST", "/api/providers", {"id": "mine", "kind": "openai", "baseUrl": "https://models.example/v1"}),
+    Wanted("PATCH", "/api/providers/mine", {"arguments": {"model": "large"}}),
+    Wanted("PATCH", "/api/providers/nobody", {"baseUrl": None}),
+    Wanted("POST", "/api/providers/nobody/test", {}),
+    Wanted("POST", "/api/providers/validate", {"description": "name: x"}),
+    Wanted("POST", "/api/providers/rotate"),
+    Wanted("DELETE", "/api/providers/mine"),
+    Wanted("DELETE", "/api/providers/mine"),
+    Wanted("PUT", "/api/prices/house:large", {"inputPerMillion": -1}),
+    Wanted("PUT", "/api/prices/house:large", {"inputPerMillion": 1, "outputPerMillion": 2}),
+    Wanted("DELETE", "/api/prices/house:large"),
+    Wanted("DELETE", "/api/prices/house:large"),
+    Wanted("POST", "/api/weights/nobody/pull"),
+    Wanted("POST", "/audio", body=b"no sound"),
+    Wanted("POST", "/audio", body=BEEP),
+    Wanted("PUT", "/audio/beep.wav", body=b"no sound"),
+    Wanted("PUT", "/audio/beep.wav", body=BEEP),
+    Wanted("PUT", "/audio/beep.wav", body=BEEP + b"\0\0"),
+    Wanted("PUT", "/audio/beep.wav?replace=true", body=BEEP),
+    Wanted("GET", "/api/audio"),
+    Wanted("HEAD", "/audio/beep.wav"),
+    Wanted("GET", "/audio/beep.wav", headers=(("Range", "bytes=0-3"),)),
+    Wanted("GET", "/audio/beep.wav", headers=(("Range", "bytes=999999-"),)),
+    Wanted("DELETE", "/audio/beep.wav"),
+    Wanted("DELETE", "/audio/beep.wav"),
+    Wanted("POST", "/api/submit", {"model_id": "fake", "prompt_id": "factual-901", "output": "red"}),
+    Wanted("POST", "/api/submit", {"model_id": "fake"}),
+    Wanted("POST", "/api/submit/batch", {"results": [{"model_id": "m", "prompt_id": "p", "output": "o"}]}),
+    Wanted("POST", "/api/submit/batch", {"results": []}),
+    Wanted("POST", "/api/runs", {}),
+    Wanted("POST", "/api/runs", {"models": ["no:such"], "tier": "no", "repeats": 0, "limits": {"maxCost": -1}}),
+    Wanted("POST", "/api/runs", {"models": ["fake"], "tier": "cheap", "dryRun": True}),
+    Wanted("POST", "/api/runs", {"models": ["python:os:getcwd"], "tier": "cheap"}),
+    Wanted("POST", "/api/runs", {"models": ["fake", "fake:echo"], "scenarios": "all", "repeats": 2, "judge": "fake"}),
+    Wanted(
+        "POST", "/api/runs",
+        {
+            "models": ["fake-voice"], "scenarios": {"tag": ["domain:hotel"], "difficulty": "easy"},
+            "modality": ["voice", "noisy"], "condition": "phone", "systemPrompt": "Be brief", "temperature": None,
+            "maxTokens": 5, "parameters": {"top_k": 3}, "limits": {"maxCost": 1, "concurrency": 2},
+        },
+    ),
+    Wanted("POST", "/api/runs/{made}/cancel"),
+    Wanted("POST", "/api/runs/{made}/resume", {"limits": {"maxTotalTokens": 1000}}),
+    Wanted("GET", "/api/runs/{made}"),
+    Wanted("DELETE", "/api/runs/{made}"),
+    Wanted("POST", "/api/runs/latest/cancel"),
+    Wanted("POST", "/api/runs/nobody/cancel"),
+    Wanted("POST", "/api/runs/{text}/cancel"),
+    Wanted("POST", "/api/runs/{text}/resume"),
+    Wanted("POST", "/api/runs/{stopped}/resume", {"limits": {"maxTotalTokens": 1000}}),
+    Wanted("DELETE", "/api/runs/{other}"),
+    Wanted("DELETE", "/api/runs/nobody"),
+    Wanted("POST", "/api/tokens", {"name": "", "role": "king"}),
+    Wanted("POST", "/api/tokens", {"name": "night watch", "role": "viewer"}),
+    Wanted("DELETE", "/api/tokens/{token}"),
+    Wanted("DELETE", "/api/tokens/nobody"),
+    Wanted("GET", "/api/tokens"),
+    Wanted("PATCH", "/api/settings", {}),
+    Wanted("PATCH", "/api/settings", {"requestsPerMinute": 0}),
+    Wanted("PATCH", "/api/settings", {"anonymousSubmission": True, "requestsPerMinute": 10_000}),
+    Wanted("GET", "/api/settings"),
+    Wanted("POST", "/api/health"),
+)  # fmt: skip
+"""In this order, for each caller."""
+
+
+class Morning:
+    """Implements `clock.Clock`: the machine's time, but on the day of the recordings."""
+
+    def __init__(self) -> None:
+        self._system = clock.SystemClock()
+        self._began = self._system.monotonic()
+
+    def now(self) -> datetime:
+        return TODAY + timedelta(seconds=self.monotonic() - self._began)
+
+    def monotonic(self) -> float:
+        return self._system.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        self._system.sleep(seconds)
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_every_route_answers_each_caller_as_recorded(caller: str, request: pytest.FixtureRequest) -> None:
+    url = old_stores.unpack(old_stores.NOVEMBER, Path(os.environ["PRAMANA_HOME"]))  # noqa: TID251 - set by the tests
+    names = _named(url)
+    with clock.installed(Morning()), serve(url, tokens_required=True, api_only=True) as server:
+        client = _calling(server, caller)
+        found = [_answer(client, each, names) for each in REQUESTS]
+    if request.config.getoption("--record"):
+        _record(caller, found)
+        return
+    for (wanted, answer), (was_asked, was) in zip(found, _recorded(caller), strict=True):
+        assert wanted == was_asked, "REQUESTS changed: record anew"
+        assert answer == was, wanted
+
+
+def test_every_route_is_among_the_recorded() -> None:
+    asked = [(each.method, each.path.partition("?")[0]) for each in REQUESTS]
+    for method, path in EVERY:
+        pattern = re.compile(re.sub(r"\{\w+(:path)?\}", lambda found: ".+" if found[1] else "[^/]+", path))
+        assert any(verb == method and pattern.fullmatch(each) for verb, each in asked), f"{method} {path}"
+
+
+def _named(url: str) -> dict[str, str]:
+    """Return what the names in paths stand for."""
+    found = {"made": "nothing-made", "token": "nothing-made"}
+    names = ("text", "other", "voice", "errored", "stopped", "served")
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as store:
+        for name, (number, run_id) in zip(names, store.execute("SELECT run_no, id FROM runs ORDER BY id"), strict=True):
+            found[name] = run_id
+            numbers = store.execute("SELECT seq FROM results WHERE run_no = ? ORDER BY seq", [number])
+            found |= {f"{place} of {name}": str(seq) for place, (seq,) in enumerate(numbers, start=1)}
+    return found
+
+
+def _calling(server: Client, caller: str) -> Client:
+    assert server.store
+    if caller == "none":
+        return server
+    made, secret = server.store.tokens.create(caller, "admin" if caller == "revoked" else caller)
+    if caller == "revoked":
+        server.store.tokens.revoke(made.id)
+    return Client(server.url, secret)
+
+
+def _answer(client: Client, wanted: Wanted, names: dict[str, str]) -> tuple[Any, Any]:
+    path = re.sub(r"\{([\w ]+)\}", lambda found: names[found[1]], wanted.path)
+    answer = client.call(wanted.method, path, wanted.value, body=wanted.body, headers=dict(wanted.headers))
+    if (wanted.method, wanted.path) == ("POST", "/api/runs") and answer.status == 202:
+        names["made"] = answer.data["id"]
+    if (wanted.method, wanted.path) == ("POST", "/api/tokens") and answer.status == 201:
+        names["token"] = answer.data["id"]
+    sent = wanted.value if wanted.body is None else _text(wanted.body)
+    asked = {"method": wanted.method, "path": wanted.path, "headers": dict(wanted.headers), "body": sent}
+    return asked, _settled({"status": answer.status, "headers": _headers(answer), "body": _body(answer)}, client)
+
+
+def _headers(answer: Answer) -> dict[str, str]:
+    """Return the headers but those that only time and length decide."""
+    left_out = {"date", "content-length", "x-ratelimit-remaining", "x-ratelimit-reset", "etag"}
+    return {name: value for name, value in sorted(answer.headers.items()) if name not in left_out}
+
+
+def _body(answer: Answer) -> Any:
+    if answer.headers.get("content-type") == "application/json" and answer.body:
+        return answer.json
+    return _text(answer.body)
+
+
+def _text(data: bytes) -> str:
+    """Return bytes as text; what is none, by its digest."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+_MADE = (
+    (re.compile(r"pramana_[\w-]+"), "<token>"),
+    (re.compile(r"\bt[0-9a-f]{8}\b"), "<token id>"),
+    (re.compile(r"\bb[0-9a-f]{16}\b"), "<batch>"),
+    (re.compile(r"\bs\d{8}-[0-9a-f]{32}\b"), "<submission>"),
+    (re.compile(r"\br20261118-\d{6}-[0-9a-f]+"), "<run>"),
+    (re.compile(r"\b2026-11-(?:18|19)T[0-9:.]+(?:Z|\+00:00)"), "<time>"),
+)
+
+
+_OF_THE_MACHINE = ("uptimeSeconds", "present", "changedAt")
+
+
+def _settled(value: Any, client: Client) -> Any:
+    """Return an answer with what is made anew each time replaced by its kind."""
+    if isinstance(value, dict):
+        return {
+            _settled(name, client): "<machine>" if name in _OF_THE_MACHINE else _settled(each, client)
+            for name, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_settled(each, client) for each in value]
+    if isinstance(value, str):
+        value = value.replace(client.url.removeprefix("http://"), "<address>")
+        for pattern, kind in _MADE:
+            value = pattern.sub(kind, value)
+    return value
+
+
+# ── The recordings: answers by caller, those that are the same together ──
+
+
+def _recorded(caller: str) -> Iterator[tuple[Any, Any]]:
+    parts = {path.stem: iter(json.loads(path.read_text(encoding="utf-8"))) for path in RECORDED.glob("*.json")}
+    for wanted in REQUESTS:
+        entry = next(parts[_part(wanted.path)])
+        (answer,) = (each["answer"] for each in entry["answers"] if caller in each["callers"])
+        yield entry["request"], answer
+
+
+def _record(caller: str, found: list[tuple[Any, Any]]) -> None:
+    parts: dict[str, list[Any]] = {}
+    for (asked, answer), wanted in zip(found, REQUESTS, strict=True):
+        entries = parts.setdefault(_part(wanted.path), [])
+        entries.append({"request": asked, "answers": [{"callers": [caller], "answer": answer}]})
+    for name, entries in parts.items():
+        path = RECORDED / f"{name}.json"
+        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() and caller != CALLERS[0] else None
+        for index, entry in enumerate(entries):
+            if before:
+                _join(before[index], caller, entry["answers"][0]["answer"])
+        path.write_text(json.dumps(before or entries, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _join(entry: Any, caller: str, answer: Any) -> None:
+    for each in entry["answers"]:
+        if each["answer"] == answer:
+            each["callers"].append(caller)
+            return
+    entry["answers"].append({"callers": [caller], "answer": answer})
+
+
+def _part(path: str) -> str:
+    return re.split(r"[/?.]", path.removeprefix("/").removeprefix("api/"))[0]
