@@ -10,7 +10,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -364,6 +364,25 @@ def test_a_run_that_cannot_begin_leaves_no_id_behind(tmp_path: Path) -> None:
     assert (done.returncode, "set OPENAI_API_KEY" in done.stderr) == (3, True)
     assert not file.exists()
     assert data(pramana("runs", "--json")) == []
+
+
+def test_the_id_of_an_old_run_that_cannot_go_on_stays(tmp_path: Path) -> None:
+    from pramana.bench import Sources, evaluate
+    from pramana.load.selection import Selection
+
+    suite, file = write_suite(tmp_path / "mine.jsonl", 3), tmp_path / "id"
+    done = pramana("run", suite, "--model", "fake", "--max-total-tokens", "1", "--concurrency", "1", "--quiet")
+    assert done.returncode == 3, done.stderr
+    (old,) = data(pramana("runs", "--json"))
+    with closing(open_store(settings.database_url())) as store:
+        for _ in range(51):  # a list of runs has 50
+            evaluate(store, Sources.files([suite], Selection()), ["fake"])
+    prices = settings.prices_file()
+    prices.parent.mkdir(parents=True, exist_ok=True)
+    prices.write_text("[prices.fake]\ninput_per_million = true", encoding="utf-8")
+    done = pramana("run", "--resume", old["id"], "--quiet", "--id-file", file)
+    assert done.returncode != 0, done.stdout
+    assert file.read_text(encoding="utf-8").strip() == old["id"]
 
 
 def test_compare_says_what_it_leaves_out() -> None:

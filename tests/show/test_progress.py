@@ -36,7 +36,7 @@ class Clock:
 
 
 def test_failures_come_as_they_happen_and_stay_bounded(capsys: pytest.CaptureFixture[str]) -> None:
-    with Live(100, 0) as live:
+    with Live(100) as live:
         live.update([result(0, Outcome.PASSED), result(1, Outcome.ERRORED)], 0.0, unknown_cost=False)
         live.update([result(n, Outcome.FAILED) for n in range(2, 60)], 0.0, unknown_cost=False)
     said = capsys.readouterr().err.splitlines()
@@ -57,7 +57,7 @@ def test_failures_come_as_they_happen_and_stay_bounded(capsys: pytest.CaptureFix
 )
 def test_an_unknown_cost_is_said_and_never_zero(cost: float, unknown: bool, shown: str) -> None:
     clock = Clock()
-    live = Live(10, 0, clock=clock)
+    live = Live(10, clock=clock)
     clock.now += 2
     live.update([result(0, Outcome.PASSED)], cost, unknown_cost=unknown)
     assert live._note(cost, unknown_cost=unknown) == shown
@@ -65,7 +65,7 @@ def test_an_unknown_cost_is_said_and_never_zero(cost: float, unknown: bool, show
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with Live(10, 0, quiet=True, clock=clock) as live:
+    with Live(10, quiet=True, clock=clock) as live:
         live.update([result(0, Outcome.FAILED)], 1.0, unknown_cost=True)
         clock.now += 1000
         live.update([], 1.0, unknown_cost=True, waiting_s=5)
@@ -76,21 +76,23 @@ def test_plain_lines_tell_rate_cost_and_time_left_and_a_run_that_stands_still_is
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     clock = Clock()
-    with Live(100, 40, clock=clock) as live:  # resumed: the forty of another sitting say nothing about the rate
+    with Live(
+        100, {Outcome.PASSED: 40}, clock=clock
+    ) as live:  # resumed: the forty of another sitting say nothing about the rate
         for second in range(1, 121):
             clock.now += 1
             live.update([result(0, Outcome.PASSED)] if second == 10 else [], 0.01 * (second >= 10), unknown_cost=False)
     assert capsys.readouterr().err.splitlines() == [
-        "41 of 100  1 passed  0.1/s  $0.0100  9 min left",
-        "41 of 100  1 passed  1.5/min  $0.0100  39 min left",
-        "41 of 100  1 passed  0.9/min  $0.0100  68 min left",
-        "41 of 100  1 passed  0.6/min  $0.0100  98 min left",
+        "41 of 100  41 passed  0.1/s  $0.0100  9 min left",
+        "41 of 100  41 passed  1.5/min  $0.0100  39 min left",
+        "41 of 100  41 passed  0.9/min  $0.0100  68 min left",
+        "41 of 100  41 passed  0.6/min  $0.0100  98 min left",
     ]
 
 
 def test_a_run_that_never_began_to_move_says_so_every_half_minute(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with Live(5, 0, clock=clock) as live:
+    with Live(5, clock=clock) as live:
         for _ in range(65):
             clock.now += 1
             live.update([], 0.0, unknown_cost=False)
@@ -99,7 +101,7 @@ def test_a_run_that_never_began_to_move_says_so_every_half_minute(capsys: pytest
 
 def test_a_provider_that_asks_to_wait_is_named_as_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with Live(5, 0, clock=clock) as live:
+    with Live(5, clock=clock) as live:
         for second in range(60):
             clock.now += 1
             live.update([], 0.0, unknown_cost=False, waiting_s=max(0, 40 - second))
@@ -112,7 +114,7 @@ def test_a_provider_that_asks_to_wait_is_named_as_the_reason(capsys: pytest.Capt
 
 def test_where_the_calls_are_is_said_as_it_changes(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    with Live(2, 0, clock=clock) as live:
+    with Live(2, clock=clock) as live:
         for calls in ("ringing", "caller speaking", "caller speaking", "1 agent speaking, 1 scoring the call", ""):
             clock.now += 5
             live.update([], 0.0, unknown_cost=False, calls=calls)
@@ -133,7 +135,7 @@ def test_a_terminal_shows_the_same_as_plain_lines(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
-    with Live(10, 0, clock=clock) as live:
+    with Live(10, clock=clock) as live:
         clock.now += 10
         live.update([result(0, Outcome.PASSED)], 0.5, unknown_cost=False, waiting_s=30)
         live._bar.refresh()
@@ -162,7 +164,7 @@ def test_a_run_held_back_by_its_provider_says_so(
     async def go() -> None:
         async with Loopback(OpenAIWire("x"), script={0: Fault("rate_limited", retry_after="1")}) as server:
             run = bench.evaluate(store, bench.Sources.files([suite], Selection()), [f"{server.url}#any"])
-            with Live(run.expected, run.stored) as live:
+            with Live(run.expected, store.counts(run.id)) as live:
                 ended = await bench.execute(store, run, bench.Limits(), live)
             assert (ended.status, ended.stored) == ("finished", 1)
 
@@ -197,10 +199,10 @@ def test_failures_say_which_variant_and_repeat_where_the_plan_has_several(
     sources = bench.Sources.files([suite_of(tmp_path, 1)], Selection())
     for repeats in (2, 1):
         run = bench.evaluate(store, sources, ["fake:fixed=no"], repeats=repeats)
-        with Live(run.expected, run.stored) as live:
+        with Live(run.expected, store.counts(run.id)) as live:
             bench.run_sync(store, run, bench.Limits(), live)
     found = result(0, Outcome.FAILED)
-    live = Live(4, 0)
+    live = Live(4)
     plan = replace(run.plan, variants=("text", "voice"), repeats=3)
     spoken = replace(found, key=replace(found.key, variant="voice", repeat=2))
     live(bench.Progress(replace(run, plan=plan), 0, [spoken]))
@@ -227,7 +229,7 @@ def test_a_resumed_run_counts_what_earlier_sittings_have_stored(tmp_path: Path) 
     stop = Stop()
     run = bench.run_sync(store, run, bench.Limits(concurrency=1), some, stop)
     assert 0 < run.stored < run.expected
-    with Live(run.expected, run.stored) as live:
+    with Live(run.expected, store.counts(run.id)) as live:
         bench.run_sync(store, run, bench.Limits(), live)
     store.close()
     assert live.counts[Outcome.PASSED] == 40

@@ -8,15 +8,14 @@ every thirty in any case.
 import math
 import signal
 import sys
-from collections import Counter
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import click
 
 from pramana import clock
-from pramana.errors import PramanaError, visible
+from pramana.errors import visible
 from pramana.model import Outcome, Plan, Result
 from pramana.show import figures, terminal
 
@@ -28,7 +27,6 @@ LINE_EVERY_S = 5.0
 QUIET_LINE_EVERY_S = 30.0
 """A run that stands still says so: whoever reads a log cannot see a bar that does not move."""
 FAILURES_SHOWN = 10
-MOST_TRIES = 50
 IMPATIENT_S = 2.0
 """How long an end at once may take before yet another signal hurries it: what was stored is written down in that."""
 
@@ -37,14 +35,19 @@ class Live:
     """Watches a run. Use as a context manager; `update` is called after each commit, and now and then besides."""
 
     def __init__(
-        self, expected: int, stored: int, *, quiet: bool = False, clock: Callable[[], float] = clock.monotonic
+        self,
+        expected: int,
+        counts: Mapping[Outcome, int] | None = None,
+        *,
+        quiet: bool = False,
+        clock: Callable[[], float] = clock.monotonic,
     ) -> None:
+        """Watch a run of which results are stored already, `counts` of each outcome."""
+        self.counts: dict[Outcome, int] = dict(counts or {})
+        stored = sum(self.counts.values())
         self.expected, self.stored, self.quiet = expected, stored, quiet
         self._clock = clock
         self.begun_with, self.start = stored, clock()
-        self.counts: dict[Outcome, int] = {}
-        self._tries = MOST_TRIES if stored else 0
-        """How often to look for how the results of other sittings ended."""
         self._plan: Plan | None = None
         self.failures = 0
         self._said_at, self._said = self.start, (stored, False, "")
@@ -72,22 +75,8 @@ class Live:
         self._plan = progress.run.plan
         budget, waiting_s = progress.budget, progress.waiting_s()
         results = list(progress.results)
-        if self._tries and not self.quiet:
-            self._remember(progress.run.id, results)
         calls = figures.call_stages(progress.calls())
         self.update(results, budget.cost_usd, unknown_cost=budget.unknown_cost, waiting_s=waiting_s, calls=calls)
-
-    def _remember(self, run_id: str, results: list[Result]) -> None:
-        """Count what other sittings have stored too, once all that is stored has been told: nothing counts twice."""
-        from pramana import settings
-        from pramana.store import open_store
-
-        self._tries -= 1
-        with suppress(PramanaError, OSError), closing(open_store(settings.database_url())) as store:
-            found = Counter(store.counts(run_id))
-            if found.total() == self.stored + len(results):
-                found.subtract(result.outcome for result in results)  # they are counted next
-                self.counts, self._tries = dict(found), 0
 
     def update(
         self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0, calls: str = ""

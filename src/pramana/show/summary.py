@@ -28,7 +28,7 @@ BAR = 10
 
 def summary_of(store: "Store", run: Run) -> Summary:
     """Add up a run from what is stored."""
-    return summary_of_results(run, store.pairs(run.id))
+    return summary_of_results(run, ((case, result) for _, case, result in store.numbered_pairs(run.id)))
 
 
 def summary_of_results(run: Run, results: Results) -> Summary:

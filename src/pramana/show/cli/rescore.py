@@ -61,7 +61,7 @@ def rescore(
         found = selected.run
         limits = Limits(concurrency, max_cost, max_total_tokens)
         stop, expected = Stop(), sum(1 for _ in selected.results()) if selection else found.stored
-        with Live(expected, 0, quiet=quiet or as_json) as live, Interruptible(stop):
+        with Live(expected, quiet=quiet or as_json) as live, Interruptible(stop):
             work = judge_again(
                 store, found, judge, limits, embedder=embedder, results=selected.results(), watch=live, stop=stop
             )

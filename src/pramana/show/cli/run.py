@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from pramana import settings
-from pramana.errors import InvalidInput, PramanaError, Problem, quote
+from pramana.errors import InvalidInput, NotFound, PramanaError, Problem, quote
 from pramana.model import Run
 from pramana.show import terminal
 from pramana.show.cli.options import POSITIVE, Finite, selecting
@@ -175,8 +175,8 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         if not quiet:
             suite = terminal.fitted(begun.plan.suite, 40)
             click.echo(f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask", err=True)
-        stop = Stop()
-        with Live(begun.expected, begun.stored, quiet=quiet) as live, Interruptible(stop), _garbage_left_lying():
+        stop, counts = Stop(), store.counts(begun.id) if begun.stored else None
+        with Live(begun.expected, counts, quiet=quiet) as live, Interruptible(stop), _garbage_left_lying():
             try:
                 ended = run_sync(store, begun, limits, live, stop)
             except PramanaError:
@@ -216,8 +216,11 @@ def _leave(store: "Store", begun: Run) -> None:
 
 def _forget(store: "Store", begun: Run, id_file: Path | None) -> None:
     """Take the id of a run back that could not begin and so is none: whoever reads the file must find nothing."""
-    if id_file and begun.id not in {run.id for run in store.runs()}:
-        id_file.unlink(missing_ok=True)
+    try:
+        store.run(begun.id)
+    except NotFound:
+        if id_file:
+            id_file.unlink(missing_ok=True)
 
 
 @contextmanager
