@@ -1,9 +1,11 @@
 """Opening a store: the file is where its name says, and whatever is in the way is named with what to do."""
 
 import os
+import sqlite3
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -102,3 +104,16 @@ def test_a_store_that_may_only_be_read_is_named_with_what_to_do() -> None:
     assert f"; the store is {path}; this file and its folder must be writable" in done.stdout
     assert "PRAMANA_HOME" in done.stdout
     assert os.linesep not in done.stdout.strip()
+
+
+def test_a_connection_in_use_is_closed_when_it_is_given_back(url: str) -> None:
+    store = open_store(url)
+    with store._database.reading() as connection:
+        driver: Any = connection.connection.driver_connection
+        store.close()
+        assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+    if isinstance(driver, sqlite3.Connection):
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            driver.execute("SELECT 1")
+    else:
+        assert driver.closed

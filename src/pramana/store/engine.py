@@ -175,6 +175,8 @@ class Database:
                 _upgrade(connection)
 
     def close(self) -> None:
+        """Close every connection; one that a thread still works with, when it is given back."""
+        event.listen(self._engine, "checkin", lambda _, entry: entry.invalidate())
         self._engine.dispose()
 
 

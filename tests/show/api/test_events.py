@@ -4,7 +4,7 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -186,6 +186,31 @@ def test_a_revoked_token_hears_no_more_by_the_streams_it_has_open(
         assert "finished" not in told
         editor.post(f"/api/runs/{run_id}/cancel")
         assert [name for _, name, _ in on][-1] == "finished", "whose token holds hears all of it"
+
+
+def test_a_stream_that_is_opened_while_tokens_are_looked_up_stays_open(
+    guarded: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "FRESH_S", 0.05)
+    assert guarded.store
+    one, other = guarded.with_token("viewer"), guarded.with_token("viewer")
+    looking, opened, holding = threading.Event(), threading.Event(), guarded.store.tokens.holding
+
+    def slowly(token_ids: Sequence[str]) -> set[str]:
+        looking.set()
+        assert opened.wait(30)
+        return holding(token_ids)
+
+    monkeypatch.setattr(guarded.store.tokens, "holding", slowly)
+    with listening(one, "/api/events") as first:
+        assert next(first)[1] == ""
+        assert looking.wait(30)
+        with listening(other, "/api/events?seconds=2") as second:
+            assert next(second)[1] == ""
+            opened.set()
+            time.sleep(0.2)  # several looks
+            started(guarded.with_token("editor"))
+            assert "change" in [name for _, name, _ in second]
 
 
 def test_a_token_and_a_process_have_so_many_streams_and_no_more(

@@ -72,9 +72,10 @@ class Streams:
         while self._of_tokens:
             await asyncio.sleep(FRESH_S)
             with suppress(PramanaError):  # the store will be back, and until then nothing is told either
-                holding = await asyncio.to_thread(self._serving.store.tokens.holding, list(self._of_tokens))
+                asked = set(self._of_tokens)  # a stream that is opened meanwhile waits for the next look
+                revoked = asked - set(await asyncio.to_thread(self._serving.store.tokens.holding, list(asked)))
                 for stream in self._open:
-                    if stream.token_id and stream.token_id not in holding:
+                    if stream.token_id in revoked:
                         stream.end()
 
 

@@ -81,6 +81,8 @@ class _Editing:
         self._desk, self._found, self._text = desk, found, text
         self._client = ui.context.client
         self._saving = False
+        self._noticed: tuple[object, object] | None = None
+        """What the notice says, and the choices it offers."""
         self._taken: set[str] = set()
         """Ids that a new scenario cannot have."""
 
@@ -202,6 +204,7 @@ class _Editing:
     def _take(self, found: dict[str, Any]) -> None:
         self._found = found
         self._notice.clear()
+        self._noticed = None
         self._head()
         frame.titled(found["name"])
 
@@ -232,6 +235,9 @@ class _Editing:
             )  # fmt: skip
 
     def _say(self, words: str | Safe, *choices: tuple[str, Callable[[], Awaitable[None]]]) -> None:
+        if self._noticed == (words, choices):
+            return  # drawn again, its buttons would lose a press
+        self._noticed = words, choices
         self._notice.clear()
         with self._notice, parts.box("warn row spread", role="alert"):
             parts.paragraph(words)
