@@ -7,11 +7,15 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import yaml
+
+import pramana
+from pramana.load import cases_of
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -116,6 +120,17 @@ def test_pages_made_from_the_program_are_up_to_date(name: str) -> None:
     reference = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reference)
     assert (DOCS / name).read_text(encoding="utf-8") == reference.PAGES[name]()
+
+
+def test_the_built_in_scenarios_are_counted_as_they_are() -> None:
+    library = Path(pramana.__file__).parent / "scenarios"
+    languages = Counter(case.facets.language for path in library.rglob("*.yaml") for case in cases_of(path))
+    assert len(languages) == 10
+    assert f"**{languages.total()} scenarios** in ten languages" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"{languages['en']} in English" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"{languages.total()} scenarios under" in (DOCS / "scenarios.md").read_text(encoding="utf-8")
+    assert f"{languages['en']} are in English" in (DOCS / "scenarios.md").read_text(encoding="utf-8")
+    assert f"all {languages['en']} English scenarios" in (DOCS / "voice.md").read_text(encoding="utf-8")
 
 
 def test_links_between_our_files_lead_somewhere() -> None:
