@@ -23,12 +23,12 @@ VENV = os.environ.get("VENV", ".venv")
 TIMES = ROOT / VENV / ".stage-seconds.json"
 SHOWN = 10
 """Failed tests named in the closing lines; pytest lists all of them above."""
-SUMMARY = re.compile(r"^=* ?((?:\d+ \w+(?:, )?)+) in [\d.]+s")
+SUMMARY = re.compile(r"^=* ?(\d+ \w+(?:, \d+ \w+)*) in [\d.]+s")
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py(?:::.*?)?)(?: - .*)?$")
 SHORT_SUMMARY = "short test summary info"
 """After this line pytest names what failed; before it, tests may have printed anything."""
-STOP_S = 30
-"""For stages to end by themselves after Ctrl-C."""
+STOP_S, KILL_S = 30, 10
+"""For stages to end by themselves after Ctrl-C, and after they were told to."""
 
 
 @dataclass
@@ -71,6 +71,9 @@ running: list["subprocess.Popen[str]"] = []
 def main() -> int:
     """Run every stage; return 0 if all passed."""
     began = time.monotonic()
+    if ignored := sorted(set("intq") & set(make_flags())):
+        print(f"make -{''.join(ignored)} test: nothing was run; these would be: {', '.join(s.target for s in STAGES)}.")
+        return 0 if ignored == ["n"] else 2
     last = last_times()
     expect = {stage.target: last.get(stage.target, stage.seconds) for stage in STAGES}
     total = sum(expect[stage.target] for stage in STAGES if not stage.beside)
@@ -113,13 +116,20 @@ def run_rest(expect: dict[str, float]) -> None:
         raise
 
 
+def make_flags() -> str:
+    """Return the one-letter options that make was called with, as it hands them on."""
+    first = os.environ.get("MAKEFLAGS", "").partition(" ")[0]
+    return "" if first.startswith("-") or "=" in first else first
+
+
 def last_times() -> dict[str, float]:
     """Return how many seconds each stage took when all of them last passed here."""
     try:
         found = json.loads(TIMES.read_text(encoding="utf-8"))
-        return {str(name): float(seconds) for name, seconds in found.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+        times = {str(name): float(seconds) for name, seconds in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError):
         return {}
+    return times if all(0 <= seconds < 1e6 for seconds in times.values()) else {}
 
 
 def run(stage: Stage, expected: float) -> None:
@@ -143,7 +153,8 @@ def run(stage: Stage, expected: float) -> None:
         printing.join(1)  # what it may have left behind holds the same output open
         raise
     finally:
-        running.remove(process)
+        if process.poll() is not None:  # what still runs is ended by `main` at the latest
+            running.remove(process)
     stage.code, stage.took, stage.ended = process.returncode, time.monotonic() - began, True
     said = "\n".join(["", *stage.lines]) if stage.beside and stage.code else ""
     outcome = "passed" if stage.code == 0 else "FAILED"
@@ -166,6 +177,18 @@ def stop(*, at_once: bool) -> None:
     ending = threading.Timer(0 if at_once else STOP_S, lambda: [process.terminate() for process in list(running)])
     ending.daemon = True
     ending.start()
+
+
+def end_all() -> None:
+    """End what still runs: it is asked first, then killed."""
+    for process in running:
+        process.terminate()
+    until = time.monotonic() + KILL_S
+    for process in running:
+        try:
+            process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def closing(done: list[Stage]) -> str:
@@ -206,8 +229,12 @@ def terminated(*_: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, terminated)
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # a terminal may know ASCII alone
     try:
         sys.exit(main())
     except KeyboardInterrupt:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        end_all()
         print("\nInterrupted. Run one stage alone: make STAGE, for example: make tests.")
         sys.exit(130)

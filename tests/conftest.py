@@ -105,9 +105,20 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+OURS = (
+    "PRAMANA_DATABASE_URL",
+    "PRAMANA_SECRET_KEY",
+    "PRAMANA_TOKEN",
+    "PRAMANA_DEBUG",
+    "PRAMANA_ALLOW_PRIVATE_ADDRESSES",
+)
+"""What the program reads from the environment, besides its data folder."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    for name in [each for each in os.environ if each.endswith("_API_KEY")]:  # noqa: TID251 - servers inherit it
-        del os.environ[name]  # noqa: TID251 - no test asks a vendor in the name of whoever runs it
+    mine = [each for each in os.environ if each.endswith("_API_KEY") or each in OURS]  # noqa: TID251
+    for name in mine:  # no test asks a vendor, or opens a store, in the name of whoever runs it
+        del os.environ[name]  # noqa: TID251 - servers inherit it
     config.addinivalue_line(
         "markers", "slow: a proof that CI leaves to `make slow`; design/decisions/ci-time.md lists them"
     )

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-STAGES = Path(__file__).parent.parent / ".ci" / "stages.py"
+ROOT = Path(__file__).parent.parent
+STAGES = ROOT / ".ci" / "stages.py"
 MAKE = """#!/bin/sh
 [ -d "$VENV" ] || mkdir -p "$VENV"
 case "$2" in
@@ -82,6 +83,60 @@ def test_nothing_runs_without_its_environment(tmp_path: Path, stage: str) -> Non
     assert "[7/7]" not in found.stdout
     assert "Not run: " in found.stdout.splitlines()[-1]
     assert f"FAILED: {stage}; run again: make {stage}." in found.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("flags", "code"), [("n", 0), ("i", 2), ("kt", 2)])
+def test_nothing_is_said_to_have_passed_when_make_runs_nothing(tmp_path: Path, flags: str, code: int) -> None:
+    given = {**environment(tmp_path), "MAKEFLAGS": flags}
+    done = subprocess.run([sys.executable, STAGES], env=given, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code
+    assert "nothing was run" in done.stdout
+    assert "Passed" not in done.stdout
+
+
+def test_a_signal_to_make_reaches_the_stages(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    given = {**environment(tmp_path, HANGS="tests"), "PYTHON": sys.executable}
+    (tmp_path / "Makefile").write_text(
+        re.sub(r"(?m)^test: python", "test:", (ROOT / "Makefile").read_text()).replace(".ci/stages.py", str(STAGES))
+    )
+    with out.open("w") as file:
+        made = ["make", f"MAKE={given['MAKE']}", f"VENV={given['VENV']}", "test"]
+        process = subprocess.Popen(made, cwd=tmp_path, env=given, stdout=file, stderr=subprocess.STDOUT)
+        until = time.monotonic() + 60
+        while "begun" not in (said := out.read_text()):
+            assert time.monotonic() < until, said
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) != 0
+        while "Interrupted." not in (said := out.read_text()):
+            assert time.monotonic() < until, said
+            time.sleep(0.05)
+    assert "ended" in said
+
+
+def test_stopped_twice_nothing_is_left_running(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with out.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, STAGES], env=environment(tmp_path, HANGS="tests"), stdout=file, stderr=subprocess.STDOUT
+        )
+        until = time.monotonic() + 60
+        while "begun" not in (said := out.read_text()):
+            assert time.monotonic() < until, said
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 130
+    assert "ended" in out.read_text()
+
+
+def test_what_is_left_of_an_earlier_run_may_be_anything(tmp_path: Path) -> None:
+    (tmp_path / "venv").mkdir()
+    for odd in ('{"tests": NaN}', '{"tests": 1e400}', "[]", '{"tests": -1}'):
+        (tmp_path / "venv" / ".stage-seconds.json").write_text(odd)
+        assert run(tmp_path).returncode == 0
 
 
 @pytest.mark.parametrize("stage", ["tests", "types"])

@@ -58,6 +58,13 @@ def test_other_weights_are_another_model_whatever_else_differs() -> None:
     assert "has not changed" not in found
 
 
+def test_another_quantisation_is_other_weights() -> None:
+    coarse = replace(SMOL, model="SmolLM2 Q4_1")
+    fine = replace(SMOL, model="SmolLM2 Q8_0", weights="sha256:aaaa…")
+    (found,) = engine_changes([coarse], [fine])
+    assert found.sentence.startswith("Different weights: SmolLM2 was ")
+
+
 def test_what_only_one_side_has_recorded_is_called_not_recorded() -> None:
     assert sentence(OLD, SMOL) == (
         "Engines not known to be the same: SmolLM2 previously ran on xllamacpp 2026.10 (processor and threads not recorded), "

@@ -19,6 +19,7 @@ from pramana.providers.cascade import (
     NO_ANSWER,
     NOT_UNDERSTOOD,
     THINKING_S,
+    WORDING_S,
     Cascade,
     EmbeddedMouth,
     Manner,
@@ -182,7 +183,7 @@ def texts(of: Held, kind: str) -> Sequence[str]:
     return [each["text"] for each in map(json.loads, of.log.splitlines()) if each["event"] == kind]
 
 
-EMBEDDED = Manner(apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, answer_s=ANSWER_S)
+EMBEDDED = Manner(apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, wording_s=WORDING_S, answer_s=ANSWER_S)
 
 
 @pytest.mark.usefixtures("virtual_time")
@@ -195,6 +196,7 @@ EMBEDDED = Manner(apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, a
         (Deaf(ASKED), "fixed=***", NO_ANSWER),
         (Deaf(ASKED), "fixed=日本", NO_ANSWER),
         (Deaf(ASKED), "latency=60,fixed=Nine.", NO_ANSWER),
+        (Deaf(ASKED), "rejected=1,fixed=Nine.", NO_ANSWER),
         (Deaf(ASKED), "fixed=**Nine**.", "Nine."),
     ],
 )
@@ -208,7 +210,8 @@ def test_an_agent_that_apologises_is_never_silent(ears: Ears, mind: str, answer:
 def test_the_limits_of_an_answer_leave_a_caller_enough_patience() -> None:
     call = held(Deaf(ASKED, seconds=HEARING_S - 0.1), f"latency={THINKING_S - 0.1},fixed=Nine.", EMBEDDED)
     assert (call.reason, call.answers) == ("done", ("Nine.",))
-    assert Patience().answer_within_s > HEARING_S + THINKING_S + 1
+    endpointing_s, voice_s = 0.5, 1.5
+    assert Patience().answer_within_s > endpointing_s + HEARING_S + THINKING_S + WORDING_S + voice_s
 
 
 @pytest.mark.usefixtures("virtual_time")

@@ -26,6 +26,11 @@ def test_what_an_ear_makes_of_it_decides_nothing(recorded: str | None) -> None:
     assert not judged(TONE, SAID, recorded, here=True).tripped
 
 
+@pytest.mark.parametrize("said", ["Well" + "." * 320, "Yes. " + "-" * 240, "Name: " + "_" * 240, "A" + "\u0301" * 300])
+def test_what_has_no_sound_need_not_be_heard(said: str) -> None:
+    assert judged(TONE[: RATE // 2], said, None, here=True).state == "not checked"
+
+
 def test_of_any_other_agent_the_same_ear_decides() -> None:
     assert judged(TONE, SAID, MISHEARD, here=False).state == "contradicts"
     assert judged(TONE, SAID, SAID, here=False).state == "ok"

@@ -67,7 +67,7 @@ class EngineChange:
 
     def _labels(self, *, full: bool = False) -> tuple[str, str]:
         before, now = ([each.short for each in side] for side in (self.base, self.new))
-        if full or before == now:  # what differs is no part of a short label
+        if full or {*before} == {*now}:  # what differs is no part of a short label
             before, now = ([each.full for each in side] for side in (self.base, self.new))
         return _listed(before), _listed(now)
 
@@ -105,13 +105,18 @@ def engine_changes(
     (`both_embedded`) and one of them has recorded nothing at all, as older versions did of calls.
     """
     found = []
-    for model in sorted({each.model for each in (*base, *new)}):
-        before, now = (tuple(sorted(each for each in side if each.model == model)) for side in (base, new))
+    for model in sorted({_family(each) for each in (*base, *new)}):
+        before, now = (tuple(sorted(each for each in side if _family(each) == model)) for side in (base, new))
         unrecorded = both_embedded and not (base and new)
         if before != now and ((before and now) or unrecorded):
             found.append(EngineChange(model, before, now))
     return tuple(found)
 
 
+def _family(info: EngineInfo) -> str:
+    """Return the name of a model without its quantisation, which is a difference of weights."""
+    return info.model.partition(" ")[0]
+
+
 def _listed(labels: list[str]) -> str:
-    return " and ".join(labels) or "an engine that was not recorded"
+    return " and ".join(dict.fromkeys(labels)) or "an engine that was not recorded"

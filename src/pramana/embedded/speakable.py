@@ -17,6 +17,7 @@ _MARKER = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]*|[-*+•][ \t]+)+", re.MULT
 _NUMBER = re.compile(r"^[ \t]*\(?(\d{1,2})[.)][ \t]+(?=\S)", re.MULTILINE)
 _EMPHASIS = re.compile(r"(?<!\w)[*_~]{1,3}(?=\S)|(?<=\S)[*_~]{1,3}(?!\w)|\*{2,}|`+")
 _SYMBOLS = re.compile(r"[|\\^{}<>#*~]+")
+_RUN = re.compile(r"([^\w\s])\1{3,}|_{2,}")
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’)]*(?=\s|$)")
 _CLAUSE_END = re.compile(r"[,;:–—](?=\s|$)")
 _ABBREVIATION = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|e\.g|i\.e|vs|approx)\.$")
@@ -30,12 +31,15 @@ def speakable(text: str) -> str:
     'Opening hours. Monday: 9 to 5. Sunday closed.'
     >>> speakable("1. Tea\n2. Coffee"), speakable("12. That is seven plus five.")
     ('Tea. Coffee.', '12. That is seven plus five.')
+    >>> speakable("Well............. yes --------- no, ask ______ first")
+    'Well. yes - no, ask first'
     """
     for pattern, replacement in ((_FENCE, ""), (_RULE, ""), (_LINK, r"\1"), (_TAG, " "), (_MARKER, "")):
         text = pattern.sub(replacement, text)
     if {"1", "2"} <= set(_NUMBER.findall(text)):  # a list; a number alone may be the answer
         text = _NUMBER.sub("", text)
     text = _SYMBOLS.sub(" ", _EMPHASIS.sub("", text))
+    text = _RUN.sub(lambda run: run[1] or " ", text)
     text = "".join(each if each == "\n" else _spoken_character(each) for each in text)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     lines = [line for line in lines if any(each.isalnum() for each in line)]

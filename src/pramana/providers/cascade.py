@@ -11,18 +11,18 @@ when it heard nothing, has no answer, or takes too long; an agent of foreign par
 import asyncio
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from functools import cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from pramana import clock
-from pramana.errors import InvalidInput, ProviderError, did_you_mean, quote
+from pramana.errors import InvalidInput, ProviderError, Rejected, did_you_mean, quote
 from pramana.model import Provider, Reply, Request, Target, Turn
 from pramana.providers.voice import FRAME_S, Dial, Ears, Event, Format, Heard
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pramana.embedded.ears import Ears as Whisper
     from pramana.providers.http import Account
 
+_Made = TypeVar("_Made")
 PREROLL_S = 0.3
 """Kept from before speech was noticed: words begin softly."""
 LONGEST_TURN_S = 120.0
@@ -42,8 +43,10 @@ SPOKEN = (
 """What the text model is told besides, for what it writes is spoken."""
 NOT_UNDERSTOOD = "Sorry, I didn't catch that."
 NO_ANSWER = "Sorry, I don't have an answer to that."
-HEARING_S, THINKING_S = 8.5, 5.0
-"""How long the embedded agent waits for its ears and its model before it apologises: less than a caller waits."""
+HEARING_S, THINKING_S, WORDING_S = 7.0, 4.0, 1.5
+"""How long the embedded agent waits for its ears, for its model, and to find out how much of an answer it can say,
+before it apologises. Together with the voice itself that is less than the 15 s a caller waits, on a slow machine
+too."""
 ANSWER_S = 8.0
 """Of speech in one answer of the embedded agent."""
 FASTEST_WORDS_S = 4.0
@@ -72,6 +75,8 @@ class Manner:
     """After which it has heard nothing; None is no limit."""
     thinking_s: float | None = None
     """After which it has no answer."""
+    wording_s: float | None = None
+    """After which an answer has no words."""
     answer_s: float | None = None
     """Of speech in one answer: what is longer ends at a sentence or a clause."""
 
@@ -232,7 +237,7 @@ def around(mind: Provider) -> Cascade:
     for_speech: Callable[[], Provider] | None = getattr(mind, "for_speech", None)
     if for_speech is None:
         return Cascade(EmbeddedEars(), mind, EmbeddedMouth(), manner=Manner(apologises=True))
-    manner = Manner(apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, answer_s=ANSWER_S)
+    manner = Manner(apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, wording_s=WORDING_S, answer_s=ANSWER_S)
     return Cascade(EmbeddedEars(), for_speech(), EmbeddedMouth(), manner=manner)
 
 
@@ -462,25 +467,19 @@ class CascadeChannel:
         """Return the caller's words; none where its ears take longer than they may."""
         from pramana import audio
 
-        limit = asyncio.timeout(self._agent.manner.hearing_s)
-        try:
-            async with limit:
-                return await self._agent.ears.transcribe(audio.decode("pcm", data), self._dial.language)
-        except TimeoutError:
-            if not limit.expired():  # it is the ears' own
-                raise
-            return ""
+        transcribed = self._agent.ears.transcribe(audio.decode("pcm", data), self._dial.language)
+        return await _within(self._agent.manner.hearing_s, transcribed) or ""
 
     async def _reply(self, asked: Turn) -> str:
         """Return the model's reply; none where it takes longer than it may."""
         request = Request(self._dial.model, (*self._turns, asked), self._dial.parameters)
-        limit = asyncio.timeout(self._agent.manner.thinking_s)
         try:
-            async with limit:
-                reply = await self._agent.mind.ask(request)
-        except TimeoutError:
-            if not limit.expired():
+            reply = await _within(self._agent.manner.thinking_s, self._agent.mind.ask(request))
+        except Rejected:  # the conversation has become too long for the model
+            if self._agent.manner.answer_s is None:
                 raise
+            return ""
+        if reply is None:
             return ""
         self._tell(_usage(reply))
         return reply.text
@@ -490,7 +489,8 @@ class CascadeChannel:
         longest_s, mouth = self._agent.manner.answer_s, self._agent.mouth
         if longest_s is None or not isinstance(mouth, EmbeddedMouth):
             return reply
-        return await mouth.wording(reply, self._dial.language, longest_s) or NO_ANSWER
+        wording = mouth.wording(reply, self._dial.language, longest_s)
+        return await _within(self._agent.manner.wording_s, wording) or NO_ANSWER
 
     def _settle(self, *events: Event) -> None:
         """Tell of an answer that stands: what was said is answered, and is not said again."""
@@ -500,6 +500,18 @@ class CascadeChannel:
     def _play(self, data: bytes) -> None:
         self._sounded = True
         self._tell(Event("agent_audio", audio=data))
+
+
+async def _within(seconds: float | None, work: Awaitable[_Made]) -> _Made | None:
+    """Return what is made; None where it takes longer than it may."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():  # it is the work's own
+            raise
+        return None
 
 
 def _signals(endpointer: Any, frames: list[bytes]) -> list[str | None]:

@@ -83,8 +83,10 @@ def guard(
         return Guard("clipped", f"{share:.1%} of the agent's sound is at full scale, above {CLIPPED_SHARE:.0%}")
     if not said.strip():
         return Guard("not checked", "not checked: the agent gave no transcript of what it said")
-    fast = f"the recording contradicts the transcript: {len(said):,} characters were not said in {seconds:.1f} s"
-    is_too_fast = not cuts and len(said) > FEWEST_CHARACTERS + FASTEST * seconds
+    # The embedded voice leaves out what has no sound; how others transcribe their speech is theirs to answer for.
+    length = sum(map(str.isalnum, said)) if synthesised_here else len(said)
+    fast = f"the recording contradicts the transcript: {length:,} characters were not said in {seconds:.1f} s"
+    is_too_fast = not cuts and length > FEWEST_CHARACTERS + FASTEST * seconds
     if synthesised_here:
         return Guard("contradicts", fast) if is_too_fast else Guard("not checked", SYNTHESISED)
     if recorded is None:

@@ -314,7 +314,9 @@ def _answer(client: Client, wanted: Wanted, names: dict[str, str]) -> tuple[Any,
 
 def _headers(answer: Answer) -> dict[str, str]:
     """Return the headers but those that only time and length decide."""
-    left_out = {"date", "content-length", "x-ratelimit-remaining", "x-ratelimit-reset", "etag"}
+    left_out = {"date", "content-length", "x-ratelimit-remaining", "x-ratelimit-reset", "last-modified"}
+    if answer.headers.get("accept-ranges"):
+        left_out.add("etag")  # of a file, by its time
     return {name: value for name, value in sorted(answer.headers.items()) if name not in left_out}
 
 
@@ -349,7 +351,7 @@ def _settled(value: Any, client: Client) -> Any:
     """Return an answer with what is made anew each time replaced by its kind."""
     if isinstance(value, dict):
         return {
-            _settled(name, client): "<machine>" if name in _OF_THE_MACHINE else _settled(each, client)
+            _settled(name, client): type(each).__name__ if name in _OF_THE_MACHINE else _settled(each, client)
             for name, each in value.items()
         }
     if isinstance(value, list):

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -10,6 +11,8 @@ from typing import Self
 from pramana import clock
 
 KEPT = 20_000
+TIMER_S = 0.001
+"""How late a timer is on an idle machine."""
 TICK_S = 0.005
 WAITED_BEFORE_S = 0.1
 """How long before an event a wait may begin and still delay it."""
@@ -27,7 +30,13 @@ class Ticker:
 
     @property
     def lateness(self) -> list[float]:
-        return [came - due for due, came, _ in self._ticks]
+        """How late each tick was because others had the processor; where the system does not tell, for any reason."""
+        late = [came - due for due, came, _ in self._ticks]
+        if not SCHEDULED.exists():
+            return late
+        totals = [waited for _, _, waited in self._ticks]
+        waits = [now - before for before, now in pairwise([totals[0] if totals else 0.0, *totals])]
+        return [min(each, wait + TIMER_S) for each, wait in zip(late, waits, strict=True)]
 
     def waited(self, since: float, until: float) -> float:
         """Return how long this thread was ready to run and got no processor between two moments.

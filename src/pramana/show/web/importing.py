@@ -64,7 +64,9 @@ class _Importing:
         self._mode = "skip"
         self._done = _nothing()
         """What was imported last; it stays until something is brought again."""
-        self._turn = self._listing = 0
+        self._turn = self._listing = self._picks = 0
+        self._picked_last: dict[str, int] = {}
+        """By which pick a file of a name came last."""
         self._rows: dict[Document, tuple[object, ui.element]] = {}
         """The list of documents: what each row shows, and the row."""
 
@@ -99,10 +101,16 @@ class _Importing:
             self._files_more.clear()
             with self._files_more:
                 parts.paragraph(f"Checking {len(pick.files):,} files …", quiet=True)
-        brought = {each.name: Document(each.name, await self._read(each.data)) for each in pick.files}
+        self._picks += 1
+        turn = self._picks
+        self._picked_last |= dict.fromkeys((each.name for each in pick.files), turn)
+        read = {each.name: Document(each.name, await self._read(each.data)) for each in pick.files}
+        # One that was picked again meanwhile was corrected: the later stands, whichever was checked first.
+        brought = {name: each for name, each in read.items() if self._picked_last[name] == turn}
         stay = [each for each in self._documents if each.name not in brought]
         if sum(len(each.text) for each in (*stay, *brought.values())) > MOST_BYTES:
             parts.tell(f"All of it together has more than {MOST_BYTES >> 20} MB; import some of it first", "negative")
+            await self._list_files()
             return
         self._documents = [*stay, *brought.values()]
         self._list_left_out([*((name, "it is no .yaml or .yml file") for name in pick.ignored), *pick.failed])
@@ -203,15 +211,14 @@ class _Importing:
         await self._tried()
 
     def _all(self) -> list[Document]:
-        every = (self._pasted, *self._documents)
-        return [each for each in every if (each.text and not each.text.isspace()) or each.checked.problems]
+        return [each for each in (self._pasted, *self._documents) if _holds_anything(each)]
 
     async def _elsewhere(self, checked: Checked) -> list[dict[str, Any]]:
         """Return what is wrong with what stands in the editor because of the other documents."""
-        mine = self._in_hand
-        mine.checked = checked
-        found = await looked_through(self._all())
-        return [each for document, problems in found if document is mine for each in problems if "elsewhere" in each]
+        mine, as_typed = self._in_hand, Document(self._in_hand.name, checked)
+        every = [as_typed if each is mine else each for each in (self._pasted, *self._documents)]
+        found = await looked_through([each for each in every if _holds_anything(each)])
+        return [each for which, problems in found if which is as_typed for each in problems if "elsewhere" in each]
 
     # ── What would change, and doing it ──
 
@@ -300,6 +307,10 @@ class _Importing:
         if document in sent:
             return text == sent[document]
         return not text.strip() and not document.checked.problems
+
+
+def _holds_anything(document: Document) -> bool:
+    return bool(document.text and not document.text.isspace()) or bool(document.checked.problems)
 
 
 def _refused(error: Refused, documents: Sequence[Document]) -> Safe:
