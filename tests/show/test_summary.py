@@ -202,6 +202,8 @@ def test_one_call_has_one_time_and_silence_too_short_to_measure_is_called_so(
 ) -> None:
     text = spoken([a_call(answered(silence=0.0000103))], capsys)
     assert "m, voice: voice to voice p50 902 ms (n=1); leading silence p50 < 1 ms." in text
+    assert "Read a call: pramana show r" in text
+    assert "Hear the calls: pramana export r" in text
     text = spoken([a_call(answered()), a_call(answered(1.1))], capsys)
     assert "voice to voice p50 1.00 s, p95 1.09 s, most 1.10 s (n=2); leading silence p50 100 ms." in text
 

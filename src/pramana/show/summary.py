@@ -80,6 +80,10 @@ def print_summary(run: Run, summary: Summary, sentence: str) -> None:
         _wrapped(f"{reason.count:,} {reason.outcome}: {reason.text} ({cases})")
     if len(summary.reasons) > SHOWN_REASONS:
         _wrapped(f"… and {len(summary.reasons) - SHOWN_REASONS} further reasons")
+    if summary.voice:
+        first = next((reason.cases[0] for reason in summary.reasons if reason.cases), "CASE")
+        _wrapped(f"Read a call: pramana show {run.id} --id {_typed(first)}")
+        _wrapped(f"Hear the calls: pramana export {run.id} --audio DIR")
     for note in summary.not_reproducible:
         _wrapped(f"not reproducible: {note}")
     if run.reason and run.status != "finished":
@@ -111,8 +115,13 @@ def _failures(run: Run, summary: Summary) -> None:
         name = f"{fitted(each.case, LONGEST_NAME)}{f' ({which})' if which else ''}"
         _wrapped(f"failed {fitted(name, COLUMNS)}: {fitted(' '.join(each.reason.split()), SHOWN_REASON)}")
     more = f"… and {count - len(shown):,} more failed: pramana export {run.id} --format csv has them all. "
-    first = shown[0].case if fitted(shown[0].case, LONGEST_NAME) == shown[0].case else "CASE"
-    _wrapped(f"{more if count > len(shown) else ''}One in full: pramana show {run.id} --id {first}")
+    one = f"One in full: pramana show {run.id} --id {_typed(shown[0].case)}"
+    _wrapped(f"{more if count > len(shown) else ''}{one}")
+
+
+def _typed(case: str) -> str:
+    """Return the id of a case for a command to copy; a placeholder where it is too long to show."""
+    return case if fitted(case, LONGEST_NAME) == case else "CASE"
 
 
 def _wrapped(text: str) -> None:
