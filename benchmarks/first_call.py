@@ -29,7 +29,7 @@ from pramana.bench import Limits, Sources, evaluate, execute
 from pramana.embedded import voice
 from pramana.embedded.ears import Ears
 from pramana.load import cases_of
-from pramana.load.selection import Selection
+from pramana.request import Selection
 from pramana.model import Outcome, Result
 from pramana.providers import cascade
 from pramana.store import open_store

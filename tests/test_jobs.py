@@ -203,7 +203,7 @@ def test_a_run_cancelled_while_its_server_died_is_not_begun_again(store: Store) 
 
 def test_runs_of_the_command_line_are_left_alone(store: Store) -> None:
     from pramana.bench import Sources, evaluate
-    from pramana.load.selection import Selection
+    from pramana.request import Selection
 
     run = evaluate(store, Sources.tier("v1.0", "cheap", Selection()), ["fake:echo"])
     with working(store):
@@ -265,9 +265,9 @@ def test_a_recording_is_read_only_where_a_server_may(store: Store) -> None:
             "reference": None, "turns": None, "conditions": None,
         }
     )  # fmt: skip
-    from pramana.store.scenarios import Filter
+    from pramana.request import Selection
 
-    wanted = Wanted(("fake-voice",), scenarios=Filter(ids=("named-path",)))
+    wanted = Wanted(("fake-voice",), scenarios=Selection(ids=("named-path",)))
     run = create(store, wanted, None, REACH)
     with working(store):
         wait_for(lambda: store.run(run.id).status == "finished")

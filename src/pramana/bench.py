@@ -24,7 +24,6 @@ from pramana.analyse.judges import NEVER_A_JUDGE
 from pramana.embedded import weights
 from pramana.errors import AlreadyRunning, AuthenticationFailed, InvalidInput, PramanaError, ProviderError, Stopped
 from pramana.hash import RecordDigest, hash_result
-from pramana.load.selection import Selection
 from pramana.load.sources import Sources
 from pramana.model import (
     Case,
@@ -44,6 +43,7 @@ from pramana.model import (
 )
 from pramana.providers.names import VARIABLES, is_called, resolve, resolve_embedder
 from pramana.providers.prices import Prices
+from pramana.request import Selection
 from pramana.run.accounts import Limits, OpenAccounts, Reach, accounts_of, commands
 from pramana.run.asking import Asking, Budget, in_turn
 from pramana.run.calling import Calling

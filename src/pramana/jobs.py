@@ -24,16 +24,15 @@ from pramana.bench import HANDED_ON, Limits, Progress, Reach, Sources, execute, 
 from pramana.errors import InvalidInput, NotFound, PramanaError, StoreFailed, quote, told
 from pramana.hash import case_digest
 from pramana.load.scenario import check_scenario
-from pramana.load.selection import Selection
 from pramana.model import Case, Plan, Run, Target, Usage
 from pramana.providers.names import is_called
 from pramana.providers.prices import Prices
+from pramana.request import Selection
 from pramana.run.stages import Stage
 from pramana.run.stop import Stop
 from pramana.store.lease import this_process
 from pramana.store.queue import CANCELLED
 from pramana.store.runs import Store
-from pramana.store.scenarios import Filter
 from pramana.store.text import stored
 
 log = logging.getLogger("pramana.jobs")
@@ -58,7 +57,7 @@ class Wanted:
     models: tuple[str, ...]
     suite: str | None = None
     tier: str | None = None
-    scenarios: Filter | None = None
+    scenarios: Selection | None = None
     """Which of those that are kept; an empty one means all."""
     repeats: int = 1
     variants: tuple[str, ...] | None = None
@@ -78,7 +77,7 @@ class _Chosen:
 
     store: Store
     tier: Sources | None
-    scenarios: Filter | None
+    scenarios: Selection | None
     selection: Selection = field(default_factory=Selection)
 
     @property
@@ -94,24 +93,13 @@ class _Chosen:
 
     def filters(self) -> dict[str, Any]:
         """Return the filters that were given, as plain data for the plan."""
-        wanted = self.scenarios
-        if wanted is None:
-            return {}
-        found = {
-            "categories": list(wanted.types),
-            "tags": list(wanted.tags),
-            "difficulties": list(wanted.difficulties),
-            "languages": list(wanted.languages),
-            "ids": list(wanted.ids),
-            "text": wanted.text,
-        }
-        return {name: value for name, value in found.items() if value}
+        return self.scenarios.recorded() if self.scenarios else {}
 
     def cases(self) -> Iterator[Case]:
         every = self.tier.cases() if self.tier else iter(())
         return every if self.scenarios is None else chain(every, self._kept(self.scenarios))
 
-    def _kept(self, wanted: Filter) -> Iterator[Case]:
+    def _kept(self, wanted: Selection) -> Iterator[Case]:
         for some in self.store.scenarios.chunks(wanted):
             for values in some:
                 scenario, problems = check_scenario(values)

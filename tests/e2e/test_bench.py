@@ -11,10 +11,10 @@ import pytest
 from pramana import clock, settings
 from pramana.bench import INTERRUPTED, Limits, Progress, Sources, evaluate, execute, judge_again
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput
-from pramana.load.selection import Selection
 from pramana.model import Outcome, Run
 from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.openai import OpenAIWire
+from pramana.request import Selection
 from pramana.run import asking
 from pramana.run.cache import FileCache
 from pramana.run.limiter import START

@@ -22,9 +22,9 @@ import pytest
 from pramana import audio, clock, settings
 from pramana.bench import Limits, Progress, Sources, evaluate, execute, judge_again
 from pramana.embedded import ears, language
-from pramana.load.selection import Selection
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.providers.cascade import ANSWER_S, NO_ANSWER, NOT_UNDERSTOOD
+from pramana.request import Selection
 from pramana.run.stages import STAGES
 from pramana.score.evidence import SYNTHESISED
 from pramana.show.summary import summary_of

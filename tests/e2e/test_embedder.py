@@ -11,10 +11,10 @@ import pytest
 from pramana import settings
 from pramana.bench import Limits, Sources, evaluate, execute, judge_again
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput, OutOfCredit
-from pramana.load.selection import Selection
 from pramana.model import Check, Outcome, Run
 from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.openai import OpenAIWire
+from pramana.request import Selection
 from pramana.run import asking
 from pramana.run.stop import Stop
 from pramana.show.summary import summary_of

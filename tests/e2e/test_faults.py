@@ -12,10 +12,10 @@ import pytest
 
 from pramana import settings
 from pramana.bench import Limits, Sources, evaluate, execute
-from pramana.load.selection import Selection
 from pramana.model import Outcome, Run
 from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.openai import OpenAIWire
+from pramana.request import Selection
 from pramana.store import open_store
 
 pytestmark = pytest.mark.usefixtures("virtual_time")

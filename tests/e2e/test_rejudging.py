@@ -10,9 +10,9 @@ import pytest
 from pramana import settings
 from pramana.bench import Limits, Sources, evaluate, execute, judge_again
 from pramana.errors import BudgetSpent
-from pramana.load.selection import Selection
 from pramana.providers.loopback import Loopback
 from pramana.providers.loopback.openai import OpenAIWire
+from pramana.request import Selection
 from pramana.show.summary import summary_of
 from pramana.store import open_store
 

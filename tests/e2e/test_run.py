@@ -204,7 +204,7 @@ def has_grown(path: Path, beyond: int) -> bool:
 
 def test_killed_at_fifty_random_moments_nothing_counted_is_lost(tmp_path: Path) -> None:
     from pramana.bench import Sources, evaluate
-    from pramana.load.selection import Selection
+    from pramana.request import Selection
 
     cases, repeats, kills = 1000, 4, 50  # more than fifty short lives can do, so that every kill hits a run under way
     suite = write_suite(tmp_path / "mine.jsonl", cases)
@@ -339,7 +339,7 @@ def test_a_process_that_was_silent_too_long_leaves_the_run_to_the_one_that_took_
 ) -> None:
     from pramana.bench import Limits, Sources, evaluate, run_sync
     from pramana.errors import AlreadyRunning
-    from pramana.load.selection import Selection
+    from pramana.request import Selection
     from pramana.run.stop import Stop
     from pramana.store import lease
 
@@ -371,7 +371,7 @@ def test_a_run_that_cannot_begin_leaves_no_id_behind(tmp_path: Path) -> None:
 
 def test_the_id_of_an_old_run_that_cannot_go_on_stays(tmp_path: Path) -> None:
     from pramana.bench import Sources, evaluate
-    from pramana.load.selection import Selection
+    from pramana.request import Selection
 
     suite, file = write_suite(tmp_path / "mine.jsonl", 3), tmp_path / "id"
     done = pramana("run", suite, "--model", "fake", "--max-total-tokens", "1", "--concurrency", "1", "--quiet")

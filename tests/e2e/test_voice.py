@@ -26,7 +26,6 @@ from pramana.embedded import quality
 from pramana.embedded.voice import speak
 from pramana.errors import PramanaError, RateLimited, WeightsMissing
 from pramana.hash import RecordDigest
-from pramana.load.selection import Selection
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.providers import cascade
 from pramana.providers.cascade import SPOKEN
@@ -38,6 +37,7 @@ from pramana.providers.loopback.realtime import RealtimeAgent
 from pramana.providers.loopback.speech import SpeechLoopback
 from pramana.providers.loopback.voice import Agent, Script, VoiceLoopback
 from pramana.providers.voice import Dial
+from pramana.request import Selection
 from pramana.run import asking
 from pramana.run.call import Patience
 from pramana.score.calls import CallScoring

@@ -10,10 +10,10 @@ import pytest
 
 from pramana import settings
 from pramana.bench import Limits, Sources, evaluate, execute
-from pramana.load.selection import Selection
 from pramana.model import Outcome, Result, Run
 from pramana.providers.loopback import Answer, Fault, Got, Loopback
 from pramana.providers.loopback.openai import OpenAIWire
+from pramana.request import Selection
 from pramana.run import asking
 from pramana.run.cache import FileCache
 from pramana.store import open_store

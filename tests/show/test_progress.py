@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from pramana import bench, settings
-from pramana.load.selection import Selection
 from pramana.model import Check, Failure, Key, Outcome, Reply, Result
 from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.openai import OpenAIWire
+from pramana.request import Selection
 from pramana.run.stop import Stop
 from pramana.show import progress
 from pramana.show.progress import FAILURES_SHOWN, Live

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 from pramana import audio, settings
 from pramana.bench import Limits, Sources, evaluate, run_sync
 from pramana.errors import StoreFailed
-from pramana.load.selection import Selection
 from pramana.model import Call
+from pramana.request import Selection
 from pramana.show.cli import pramana
 from pramana.show.cli.runs import _write_whole
 from pramana.store import open_store

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from pramana import settings
 from pramana.bench import Limits, Sources, evaluate, run_sync
-from pramana.load.selection import Selection
+from pramana.request import Selection
 from pramana.run.stop import Stop
 from pramana.show.cli import pramana
 from pramana.show.selection import select

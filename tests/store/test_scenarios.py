@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, update
 
 from pramana.errors import AlreadyExists, NotFound
+from pramana.load.scenario import check_scenario
+from pramana.request import Selection
 from pramana.store import open_store
 from pramana.store.engine import Lock
 from pramana.store.runs import Store
-from pramana.store.scenarios import Filter, IdsExist
+from pramana.store.scenarios import IdsExist
 from pramana.store.schema import deleted_scenarios, scenarios
 
 
@@ -33,7 +35,7 @@ def plain(scenario_id: str, **fields: Any) -> dict[str, Any]:
 
 
 def found(store: Store, **wanted: Any) -> list[str]:
-    page = store.scenarios.page(Filter(**wanted), 0, 100)
+    page = store.scenarios.page(Selection(**wanted), 0, 100)
     ids = [each["id"] for each in json.loads(page.text)]
     assert page.total == len(ids)
     return ids
@@ -43,11 +45,39 @@ def test_pages_are_in_the_order_of_ids_whatever_the_locale(store: Store) -> None
     ids = ["b", "a-b", "ab", "a", "a-a", "0", "-", "a0", "b-1"]
     store.scenarios.import_([plain(each) for each in ids], "skip")
     assert found(store) == sorted(ids)
-    page = store.scenarios.page(Filter(), 2, 3)
+    page = store.scenarios.page(Selection(), 2, 3)
     assert ([each["id"] for each in json.loads(page.text)], page.total) == (sorted(ids)[2:5], 9)
-    beyond = store.scenarios.page(Filter(), 50, 10)
+    beyond = store.scenarios.page(Selection(), 50, 10)
     assert (beyond.text, beyond.total) == ("[]", 9)
-    assert [each["id"] for some in store.scenarios.chunks(Filter()) for each in some] == sorted(ids)
+    assert [each["id"] for some in store.scenarios.chunks(Selection()) for each in some] == sorted(ids)
+
+
+TAGGED = [
+    plain("a", tags=["domain:travel", "task:booking"], prompt="Two TICKETS"),
+    plain("b", tags=["domain:health"], difficulty="hard", name="Tickets"),
+    plain("c", tags=["domainless", "task:booking", 'quo"te'], language="de"),
+    plain("d", type="conversation-flow", expectedOutcome="A ticket is sold"),
+    plain("e", tags=["domain:", "Domain:travel"]),
+]
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"tags": ("domain:",)}, {"tags": ("domain",)}, {"tags": ("domain:travel", "task:booking")},
+        {"all_tags": ("domain:", "task:booking")}, {"all_tags": ("domain:travel", "domain:health")},
+        {"tags": ("task:",), "all_tags": ("domain:",)}, {"tags": ('quo"te',)}, {"tags": ('quo":',)}, {"tags": (":",)},
+        {"text": "ticket"}, {"text": "TICKETS", "tags": ("domain:",)}, {"categories": ("conversation-flow",)},
+        {"difficulties": ("hard",), "languages": ("de",)}, {"ids": ("c", "e", "nobody"), "all_tags": ("domainless",)},
+    ],
+)  # fmt: skip
+def test_a_selection_means_the_same_in_a_store_and_in_files(store: Store, filters: dict[str, Any]) -> None:
+    store.scenarios.import_(TAGGED, "skip")
+    cases = [scenario.to_case() for each in TAGGED if (scenario := check_scenario(each)[0])]
+    assert len(cases) == len(TAGGED)
+    assert found(store, **filters) == [each.id for each in cases if Selection(**filters).matches(each)]
+    chunks = store.scenarios.chunks(Selection(**filters, limit=1))
+    assert [each["id"] for some in chunks for each in some] == found(store, **filters)[:1]
 
 
 def test_filters_join(store: Store) -> None:
@@ -59,11 +89,12 @@ def test_filters_join(store: Store) -> None:
         ],
         "skip",
     )
-    assert found(store, types=("conversation-flow",)) == ["a"]
+    assert found(store, categories=("conversation-flow",)) == ["a"]
     assert found(store, difficulties=("hard", "easy")) == ["b", "c"]
     assert found(store, difficulties=("hard",), languages=("de",)) == []
     assert found(store, tags=("x",)) == ["a", "b"]
-    assert found(store, tags=("x", "y")) == ["a"]
+    assert found(store, tags=("x", "y")) == ["a", "b", "c"]
+    assert found(store, all_tags=("x", "y")) == ["a"]
     assert found(store, ids=("c", "a", "nobody")) == ["a", "c"]
     assert found(store, text="köln") == ["b"]
     assert found(store, text="STRASSE") == ["c"]
@@ -101,9 +132,9 @@ def test_odd_text_comes_back_as_it_was(store: Store) -> None:
         kept = json.loads(store.scenarios.read(f"s{n}"))
         assert {kept["name"], kept["prompt"], kept["expectedOutcome"], kept["language"], *kept["tags"]} == {text}
         assert found(store, text=text[:20], ids=(f"s{n}",)) == [f"s{n}"]
-    (page,) = [json.loads(store.scenarios.page(Filter(), 0, 20).text)]
+    (page,) = [json.loads(store.scenarios.page(Selection(), 0, 20).text)]
     assert [each["prompt"] for each in page] == odd
-    assert [each["prompt"] for some in store.scenarios.chunks(Filter()) for each in some] == odd
+    assert [each["prompt"] for some in store.scenarios.chunks(Selection()) for each in some] == odd
 
 
 def test_an_import_does_as_its_mode_says(store: Store) -> None:
@@ -139,9 +170,9 @@ def test_an_import_of_thousands_is_one_change(store: Store) -> None:
     some = [plain(f"s{n:05}") for n in range(3_001)]
     assert len(store.scenarios.import_(some, "skip").imported) == 3_001
     assert len(store.scenarios.import_(some, "update").updated) == 3_001
-    assert store.scenarios.page(Filter(), 3_000, 10).total == 3_001
+    assert store.scenarios.page(Selection(), 3_000, 10).total == 3_001
     assert [(each.subject, each.action) for each in store.changes.after(0)] == [("3001", "imported")] * 2
-    assert sum(len(each) for each in store.scenarios.chunks(Filter())) == 3_001
+    assert sum(len(each) for each in store.scenarios.chunks(Selection())) == 3_001
 
 
 def test_every_change_is_told(store: Store) -> None:
@@ -226,7 +257,7 @@ def test_nobody_comes_between_imports_and_changes(url: str, store: Store) -> Non
     for each in threads:
         each.join()
     assert failed == []
-    assert sums["imported"] == store.scenarios.page(Filter(), 0, 1).total == 70
+    assert sums["imported"] == store.scenarios.page(Selection(), 0, 1).total == 70
     assert sums["refused"] > 0
 
 

@@ -11,9 +11,9 @@ from pramana.errors import HashMismatch, InvalidInput
 from pramana.hash import hash_suite
 from pramana.load.manifest import built_in_or_published, find_version, no_tier, no_version
 from pramana.load.problems import Problems
-from pramana.load.selection import Selection
 from pramana.load.suite import check_suite, read_cases
 from pramana.model import Case
+from pramana.request import Selection
 
 
 class Uploads(Protocol):

@@ -16,7 +16,7 @@ from pramana.hash import case_digest
 from pramana.model import Case, Result, Run
 
 if TYPE_CHECKING:
-    from pramana.load.selection import Selection
+    from pramana.request import Selection
     from pramana.store.runs import Store
 
 MARK = " (selection)"

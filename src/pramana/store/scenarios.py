@@ -8,7 +8,7 @@ an import is one transaction. What is deleted can be brought back for a day.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import Any, Literal
 
 import msgspec
@@ -16,6 +16,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 
 from pramana import clock
 from pramana.errors import AlreadyExists, Conflict, NotFound, quote
+from pramana.request import Selection, is_branch
 from pramana.store.changes import record
 from pramana.store.engine import CHUNK, Database, Lock
 from pramana.store.schema import deleted_scenarios, scenarios
@@ -33,18 +34,6 @@ _PUT = (
 )
 """Adds, or replaces all but when it was made."""
 _encode = msgspec.json.Encoder().encode
-
-
-class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which scenarios are wanted; of types, difficulties, languages and ids any of those named, of tags all."""
-
-    ids: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
-    difficulties: tuple[str, ...] = ()
-    languages: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    text: str = ""
-    """In id, name, prompt or expected outcome, in capitals or not."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -114,7 +103,7 @@ class Scenarios:
 
     # ── Reading ──
 
-    def page(self, wanted: Filter, offset: int, limit: int) -> Found:
+    def page(self, wanted: Selection, offset: int, limit: int) -> Found:
         """Return a page of those that are wanted, by id, and how many there are in all."""
         if wanted.text:
             return self._search(wanted, offset, limit)
@@ -129,7 +118,7 @@ class Scenarios:
             text, total = self._run(connection, query, (*values, *values, limit, offset)).one()
         return Found(f"[{restored(text or '')}]", total)
 
-    def _search(self, wanted: Filter, offset: int, limit: int) -> Found:
+    def _search(self, wanted: Selection, offset: int, limit: int) -> Found:
         """Look into each: neither engine knows capitals beyond what its locale says."""
         texts: list[str] = []
         total = 0
@@ -139,10 +128,10 @@ class Scenarios:
             total += 1
         return Found(f"[{','.join(texts)}]", total)
 
-    def chunks(self, wanted: Filter) -> Iterator[list[dict[str, Any]]]:
+    def chunks(self, wanted: Selection) -> Iterator[list[dict[str, Any]]]:
         """Yield those that are wanted, by id and without their times, some at once."""
         some: list[dict[str, Any]] = []
-        for body, _, _ in self._each(wanted):
+        for body, _, _ in islice(self._each(wanted), wanted.limit):
             some.append(msgspec.json.decode(restored(body)))
             if len(some) == CHUNK:
                 yield some
@@ -150,7 +139,7 @@ class Scenarios:
         if some:
             yield some
 
-    def _each(self, wanted: Filter) -> Iterator[tuple[str, str, str]]:
+    def _each(self, wanted: Selection) -> Iterator[tuple[str, str, str]]:
         where, values = self._where(wanted)
         folded, last = wanted.text.casefold(), ""
         query = (
@@ -325,17 +314,19 @@ class Scenarios:
         hint = f"; it was deleted at {since}, and can be restored for a day" if since and since > _expired() else ""
         raise NotFound(f"there is no scenario {quote(scenario_id)}{hint}")
 
-    def _where(self, wanted: Filter) -> tuple[str, list[str]]:
+    def _where(self, wanted: Selection) -> tuple[str, list[str]]:
         """Return a condition, empty when all are wanted, and its values."""
         among = {
             "id": wanted.ids,
-            "type": wanted.types,
+            "type": wanted.categories,
             "difficulty": wanted.difficulties,
             "language": wanted.languages,
         }
         found = [f"{name} IN ({', '.join('?' * len(named))})" for name, named in among.items() if named]
-        found += [f"{self._place}(tags, ?) > 0"] * len(wanted.tags)
-        values = [*chain.from_iterable(among.values()), *map(_tag, wanted.tags)]
+        has_tag = f"{self._place}(tags, ?) > 0"
+        found += [f"({' OR '.join([has_tag] * len(wanted.tags))})"] if wanted.tags else []
+        found += [has_tag] * len(wanted.all_tags)
+        values = [*chain.from_iterable(among.values()), *map(_sought, (*wanted.tags, *wanted.all_tags))]
         return f" WHERE {' AND '.join(found)}" if found else "", [stored(each) for each in values]
 
     def _run(self, connection: Connection, query: str, values: tuple[Any, ...]) -> Any:
@@ -360,6 +351,11 @@ def _row(plain: Mapping[str, Any], created: str, updated: str) -> tuple[str, ...
 def _tag(tag: str) -> str:
     """Return a tag as the list of them holds it: between line breaks, which no text in JSON holds as they are."""
     return f"\n{_encode(tag).decode()}\n"
+
+
+def _sought(tag: str) -> str:
+    """Return what the list of tags holds where it has this tag, or one of its branch."""
+    return _tag(tag)[:-2] if is_branch(tag) else _tag(tag)
 
 
 def _holds(body: str, folded: str) -> bool:

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 
 from pramana.bench import Limits, Reach, Sources, evaluate, run_sync
 from pramana.errors import InvalidInput
-from pramana.load.selection import Selection
 from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.openai import OpenAIWire
 from pramana.providers.loopback.pipecat import PipecatAgent
 from pramana.providers.loopback.script import Script
 from pramana.providers.loopback.voice import VoiceLoopback
+from pramana.request import Selection
 from pramana.show.api.providers import ProviderShape, WorthShape, reach_of
 from pramana.show.cli import pramana
 

@@ -350,7 +350,11 @@ def test_a_list_comes_in_pages_and_by_filters(either: Client) -> None:
     assert ids_of(either, "language=fr&language=de") == sorted(wanted(language="fr") + wanted(language="de"))
     tags = next(each["tags"] for each in every if len(each["tags"]) > 1)
     expected = [each["id"] for each in every if {*tags} <= {*each["tags"]}]
-    assert ids_of(either, "&".join(f"tag={tag}" for tag in tags)) == expected
+    assert ids_of(either, "&".join(f"allTags={tag}" for tag in tags)) == expected
+    any_of_them = [each["id"] for each in every if {*tags} & {*each["tags"]}]
+    assert ids_of(either, "&".join(f"tag={tag}" for tag in tags)) == any_of_them
+    branch = [each["id"] for each in every if any(tag.startswith("domain:") for tag in each["tags"])]
+    assert ids_of(either, "tag=domain:") == branch
     named = [
         each["id"]
         for each in every

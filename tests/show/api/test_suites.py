@@ -14,7 +14,7 @@ from pramana.bench import Limits, Sources, evaluate, run_sync
 from pramana.errors import HashMismatch, NotFound
 from pramana.hash import hash_suite
 from pramana.load.manifest import BUILT_IN, Version, check_upload, publish, versions
-from pramana.load.selection import Selection
+from pramana.request import Selection
 from pramana.show.api import known_suites
 from pramana.show.api.known_suites import prompts_of, prompts_of_many
 from pramana.show.api.suites import HashShape, ListedShape, SuiteShape, TierHashShape

@@ -166,7 +166,13 @@ class ResultDetailShape(ResultShape):
 
 # ── Runs ──
 
-_ASKED_AS = {"categories": "type", "tags": "tag", "difficulties": "difficulty", "languages": "language"}
+_ASKED_AS = {
+    "categories": "type",
+    "tags": "tag",
+    "difficulties": "difficulty",
+    "languages": "language",
+    "all_tags": "allTags",
+}
 """What a plan's filters are called where a run is asked for."""
 
 

@@ -23,6 +23,7 @@ from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.jsonl import MAX_DEPTH, is_deeper
 from pramana.load.scenario import ScenarioType
 from pramana.model import Difficulty, Outcome, Run, RunStatus
+from pramana.request import Selection
 from pramana.show.api.envelope import Answered, Body, PageNumber, PageSize, answer, documented, page_meta
 from pramana.show.api.run_shapes import (
     EstimateShape,
@@ -43,7 +44,6 @@ from pramana.show.exports import Format, export
 from pramana.show.findings import Findings
 from pramana.show.variants import variants
 from pramana.store.lease import shown
-from pramana.store.scenarios import Filter
 
 router = APIRouter(tags=["runs"])
 MOST_IDS = 1_000
@@ -95,13 +95,14 @@ class LimitsBody(Body):
 
 
 class ScenariosBody(Body):
-    """Which scenarios of this server; of a list any will do, but of tags all."""
+    """Which scenarios of this server. Within one filter any value matches, but for `allTags`."""
 
     ids: Annotated[list[_Name], Field(max_length=MOST_IDS)] = Field(default_factory=list)
     type: ScenarioType | list[ScenarioType] | None = None
     difficulty: Difficulty | list[Difficulty] | None = None
     language: _Several = None
-    tag: _Several = None
+    tag: _Several = Field(default=None, description="Any of these; `domain:` stands for its branch")
+    all_tags: _Several = Field(default=None, description="All of these")
     text: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
 
 
@@ -153,7 +154,7 @@ class RunBody(Body):
             models=tuple(self.models),
             suite=self.suite,
             tier=self.tier,
-            scenarios=_filter(self.scenarios),
+            scenarios=_selection(self.scenarios),
             repeats=self.repeats,
             variants=None if found is None else tuple(found),
             judge=self.judge,
@@ -188,21 +189,22 @@ def _listed(given: Any) -> list[Any] | None:
     return given if given is None or isinstance(given, list) else [given]
 
 
-def _filter(given: Any) -> Filter | None:
+def _selection(given: Any) -> Selection | None:
     if given is None:
         return None
     if given == "all":
-        return Filter()
+        return Selection()
     if isinstance(given, list):
         if not given:
             raise InvalidInput('scenarios is an empty list; name some, or write "all"')
-        return Filter(ids=tuple(given))
-    return Filter(
+        return Selection(ids=tuple(given))
+    return Selection(
         ids=tuple(given.ids),
-        types=tuple(_listed(given.type) or ()),
+        categories=tuple(_listed(given.type) or ()),
         difficulties=tuple(_listed(given.difficulty) or ()),
         languages=tuple(_listed(given.language) or ()),
         tags=tuple(_listed(given.tag) or ()),
+        all_tags=tuple(_listed(given.all_tags) or ()),
         text=given.text,
     )
 

@@ -16,6 +16,7 @@ from pramana.load.api_scenario import api_names, write_api_scenarios
 from pramana.load.problems import Problems, one_of
 from pramana.load.scenario import CAMEL_CASE, Scenario, ScenarioType, collector_paused
 from pramana.model import Difficulty
+from pramana.request import Selection
 from pramana.show import scenarios as keeping
 from pramana.show.api.envelope import (
     Body,
@@ -30,7 +31,7 @@ from pramana.show.api.envelope import (
     refuse,
 )
 from pramana.show.api.serving import Editor, Here, Serving, Viewer
-from pramana.store.scenarios import Deleted, Filter, IdsExist, Imported, Mode
+from pramana.store.scenarios import Deleted, IdsExist, Imported, Mode
 
 router = APIRouter(tags=["scenarios"])
 
@@ -208,17 +209,18 @@ _Seen = Annotated[
 
 _NAMED: dict[str, tuple[str, tuple[str, ...], str]] = {
     "id": ("ids", (), "Any of these"),
-    "type": ("types", get_args(ScenarioType), "Any of these"),
+    "type": ("categories", get_args(ScenarioType), "Any of these"),
     "difficulty": ("difficulties", get_args(Difficulty), "Any of these"),
     "language": ("languages", (), "Any of these"),
-    "tag": ("tags", (), "All of these"),
+    "tag": ("tags", (), "Any of these; a tag that ends in a colon stands for its branch: `domain:`"),
+    "allTags": ("all_tags", (), "All of these, or one of each branch"),
 }
 _PAGES = {"page": (1, 1_000_000), "pageSize": (50, 500)}
 """What is usual, and the most: as of every list."""
 _TEXT = "Has this in its id, name, prompt or expected outcome, in capitals or not"
 
 
-def _wanted(request: Request) -> Filter:
+def _wanted(request: Request) -> Selection:
     """Return which scenarios are wanted; read here, since the framework takes longer for the fields than the store."""
     query = request.query_params
     wanted: dict[str, Any] = {}
@@ -234,7 +236,7 @@ def _wanted(request: Request) -> Filter:
             wanted[field] = tuple(values)
     if (text := query.get("text", "")) and len(text) > LONGEST_TEXT:
         raise InvalidInput.of([Problem(f"a text to look for may have {LONGEST_TEXT:,} characters at most", "text")])
-    return Filter(**wanted, text=text)
+    return Selection(**wanted, text=text)
 
 
 def _filtered(*, pages: bool = False) -> dict[str, Any]:
@@ -266,7 +268,7 @@ def _importing(*errors: int) -> dict[str, Any]:
     "/api/scenarios", summary="List scenarios", openapi_extra=_filtered(pages=True), **documented(list[ScenarioShape])
 )
 def list_scenarios(request: Request, _: Viewer) -> Response:
-    """Return a page of the scenarios that are wanted, by id; of tags, a scenario must have all that are named."""
+    """Return a page of the scenarios that match, by id. Within one filter any value matches, but for `allTags`."""
     serving: Serving = request.app.state.serving
     page, size = _whole(request, "page"), _whole(request, "pageSize")
     found = serving.store.scenarios.page(_wanted(request), (page - 1) * size, size)

@@ -27,9 +27,11 @@ _FILTERS = (
     click.option("--category", "categories", **_many, help="Only these categories."),
     click.option("--type", "types", **_many, help="Only these types of scenario."),
     click.option("--tag", "tags", **_many, help="Only with one of these tags; `domain:` stands for its branch."),
+    click.option("--all-tags", "all_tags", **_many, help="Only with all of these tags."),
     click.option("--difficulty", "difficulties", **_many, help="Only these."),
     click.option("--language", "languages", **_many, help="Only scenarios in these languages."),
     click.option("--id", "ids", **_many, help="Only these cases."),
+    click.option("--text", default="", help="Only with this text in id, name, prompt or expected outcome."),
     click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="At most so many cases."),
 )
 
@@ -39,14 +41,16 @@ def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def with_selection(*arguments: Any, **given: Any) -> Any:
-        from pramana.load.selection import Selection
+        from pramana.request import Selection
 
         selection = Selection(
             categories=given.pop("categories") + given.pop("types"),
             tags=given.pop("tags"),
+            all_tags=given.pop("all_tags"),
             difficulties=given.pop("difficulties"),
             languages=given.pop("languages"),
             ids=given.pop("ids"),
+            text=given.pop("text"),
             limit=given.pop("limit"),
         )
         return command(*arguments, selection=selection, **given)

@@ -10,7 +10,7 @@ from pramana.show import terminal
 from pramana.show.cli.options import POSITIVE, selecting
 
 if TYPE_CHECKING:
-    from pramana.load.selection import Selection
+    from pramana.request import Selection
 
 
 _ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict they had."

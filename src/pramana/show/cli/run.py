@@ -18,8 +18,8 @@ from pramana.show.variants import variants
 
 if TYPE_CHECKING:
     from pramana.bench import Sources
-    from pramana.load.selection import Selection
     from pramana.load.sources import Uploads
+    from pramana.request import Selection
     from pramana.run.stop import Stop
     from pramana.store.runs import Store
 

@@ -20,7 +20,7 @@ from pramana.show.cli.stores import local_store
 from pramana.show.exports import FORMATS, Format, recording_name
 
 if TYPE_CHECKING:
-    from pramana.load.selection import Selection
+    from pramana.request import Selection
     from pramana.store.runs import Store
 
 SHOWN_CONVERSATIONS = 20

@@ -16,9 +16,10 @@ from pramana.show.cli.outputs import Output
 from pramana.show.cli.stores import local_store
 
 if TYPE_CHECKING:
+    from pramana.request import Selection
     from pramana.show.remote import Remote
     from pramana.show.scenarios import Placed
-    from pramana.store.scenarios import Filter, Imported, Mode
+    from pramana.store.scenarios import Imported, Mode
 
 SPEAKS_AFTER_S = 2.0
 """Work that is done sooner is not worth a word on the way."""
@@ -178,19 +179,20 @@ _DIFFICULTIES = ("easy", "medium", "hard")
 
 @scenarios.command("export")
 @click.argument("path", required=False, type=Output())
-@click.option("--type", "types", type=click.Choice(_TYPES), multiple=True, help="Only these types.")
+@click.option("--type", "categories", type=click.Choice(_TYPES), multiple=True, help="Only these types.")
 @click.option("--difficulty", "difficulties", type=click.Choice(_DIFFICULTIES), multiple=True, help="Only these.")
 @click.option("--language", "languages", **_many, help="Only in these languages.")
-@click.option("--tag", "tags", **_many, help="Only with all of these tags.")
+@click.option("--tag", "tags", **_many, help="Only with one of these tags; `domain:` stands for its branch.")
+@click.option("--all-tags", "all_tags", **_many, help="Only with all of these tags.")
 @click.option("--text", default="", help="Only with this text in id, name, prompt or expected outcome.")
 @click.option("--id", "ids", **_many, help="Only these.")
 @click.option("--from", "url", metavar="URL", help="A server [default: the local store]")
 @_TOKEN
 def export(path: Path | None, *, url: str | None, token: str | None, **wanted: Any) -> None:
     """Write scenarios as one YAML document to PATH, or to standard output; importing it gives the same."""
-    from pramana.store.scenarios import Filter
+    from pramana.request import Selection
 
-    filters = Filter(**wanted)
+    filters = Selection(**wanted)
     text = _fetched(_remote(url, token), filters) if url else _written(filters)
     count = text.count("\n- id: ")  # nothing else begins a line so
     if path is None:
@@ -202,7 +204,7 @@ def export(path: Path | None, *, url: str | None, token: str | None, **wanted: A
         click.echo(f"{terminal.counted(count, 'scenario')} written{where}", err=True)
 
 
-def _written(wanted: "Filter") -> str:
+def _written(wanted: "Selection") -> str:
     from pramana.load.api_scenario import write_api_scenarios
 
     with local_store() as store, _told("Writing", "scenario", store.scenarios.page(wanted, 0, 1).total) as passing:
@@ -210,8 +212,11 @@ def _written(wanted: "Filter") -> str:
         return "".join(write_api_scenarios(passing(chunks, len)))
 
 
-def _fetched(remote: "Remote", wanted: "Filter") -> str:
-    names = {"types": "type", "difficulties": "difficulty", "languages": "language", "tags": "tag", "ids": "id"}
+def _fetched(remote: "Remote", wanted: "Selection") -> str:
+    names = {
+        "categories": "type", "difficulties": "difficulty", "languages": "language", "tags": "tag",
+        "all_tags": "allTags", "ids": "id",
+    }  # fmt: skip
     query = {name: getattr(wanted, field) for field, name in names.items() if getattr(wanted, field)}
     said = remote.ask("GET", "/api/scenarios/export", {**query, **({"text": wanted.text} if wanted.text else {})})
     if not said.ok:

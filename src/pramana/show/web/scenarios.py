@@ -150,11 +150,7 @@ async def _listed(desk: Desk, wanted: dict[str, Any]) -> Safe:
 
 
 def _row(scenario: dict[str, Any], wanted: dict[str, Any]) -> tuple[Safe | str, ...]:
-    chosen = wanted.get("tag", [])
-    tagged = {
-        each: address("/scenarios", **{**wanted, "tag": list(dict.fromkeys((*chosen, each)))})
-        for each in scenario["tags"]
-    }
+    tagged = {each: address("/scenarios", **{**wanted, "tag": [each]}) for each in scenario["tags"]}
     language = scenario["language"]
     return (
         _named(link(page_of(scenario["id"]), foreign(scenario["name"], 120)), scenario["id"]),

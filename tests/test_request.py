@@ -2,8 +2,8 @@
 
 import pytest
 
-from pramana.load.selection import Selection
 from pramana.model import Case, Facets, Turn
+from pramana.request import Selection
 
 
 def case(number: int, **facets: object) -> Case:
