@@ -351,7 +351,7 @@ def _settled(value: Any, client: Client) -> Any:
     """Return an answer with what is made anew each time replaced by its kind."""
     if isinstance(value, dict):
         return {
-            _settled(name, client): type(each).__name__ if name in _OF_THE_MACHINE else _settled(each, client)
+            _settled(name, client): _kind(each) if name in _OF_THE_MACHINE else _settled(each, client)
             for name, each in value.items()
         }
     if isinstance(value, list):
@@ -361,6 +361,10 @@ def _settled(value: Any, client: Client) -> Any:
         for pattern, kind in _MADE:
             value = pattern.sub(kind, value)
     return value
+
+
+def _kind(value: Any) -> Any:
+    return value if isinstance(value, dict) else type(value).__name__  # a schema has such names too
 
 
 # ── The recordings: answers by caller, those that are the same together ──
