@@ -220,7 +220,7 @@ def test_every_script_reads_in_its_own_direction(empty: Bench) -> None:
 @EACH_VIEW
 def test_everyone_can_read_the_list(ferries: Bench, axe: Callable[[Page], None], width: int, theme: Any) -> None:
     page = ferries.open("/scenarios?tag=rail&tag=night", width=width, theme=theme)
-    expect(rows(page)).to_have_count(1)
+    expect(rows(page)).to_have_count(2)
     no_sideways(page)
     axe(page)
     page.get_by_role("button", name="Delete Night train").click()
