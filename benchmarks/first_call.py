@@ -29,9 +29,9 @@ from pramana.bench import Limits, Sources, evaluate, execute
 from pramana.embedded import voice
 from pramana.embedded.ears import Ears
 from pramana.load import cases_of
-from pramana.request import Selection
 from pramana.model import Outcome, Result
 from pramana.providers import cascade
+from pramana.request import Selection
 from pramana.store import open_store
 
 FILE = Path(pramana.__file__).parent / "scenarios" / "information-retrieval" / "first-call.yaml"
