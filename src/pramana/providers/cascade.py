@@ -43,7 +43,7 @@ SPOKEN = (
 """What the text model is told besides, for what it writes is spoken."""
 NOT_UNDERSTOOD = "Sorry, I didn't catch that."
 NO_ANSWER = "Sorry, I don't have an answer to that."
-HEARING_S, THINKING_S, WORDING_S = 7.0, 4.0, 1.5
+HEARING_S, THINKING_S, WORDING_S = 6.0, 5.0, 1.5
 """How long the embedded agent waits for its ears, for its model, and to find out how much of an answer it can say,
 before it apologises. Together with the voice itself that is less than the 15 s a caller waits, on a slow machine
 too."""

@@ -18,6 +18,7 @@ import uvicorn
 from starlette.routing import BaseRoute
 
 from pramana.show.api import make_app
+from pramana.show.api.connection import Connection
 from pramana.show.api.serving import Serving
 from pramana.store import open_store
 from pramana.store.runs import Store
@@ -176,7 +177,9 @@ def serve(database_url: str, **given: Any) -> Iterator[Client]:
     listening = socket.create_server(("127.0.0.1", 0))
     serving.port = listening.getsockname()[1]
     gate = make_app(serving)
-    config = uvicorn.Config(gate, log_level="warning", access_log=False, lifespan="on", ws="none", proxy_headers=False)
+    config = uvicorn.Config(
+        gate, http=Connection, log_level="warning", access_log=False, lifespan="on", ws="none", proxy_headers=False
+    )
     config.timeout_graceful_shutdown = 2
     server = _Server(config)
 

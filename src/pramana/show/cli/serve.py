@@ -116,6 +116,8 @@ def _listening(host: str, port: int) -> socket.socket:
 def _serve(serving: "Serving", listening: socket.socket) -> None:
     import uvicorn
 
+    from pramana.show.api.connection import Connection
+
     if serving.api_only:
         from pramana.show.api import make_app
     else:
@@ -147,6 +149,7 @@ def _serve(serving: "Serving", listening: socket.socket) -> None:
 
     config = uvicorn.Config(
         make_app(serving),
+        http=Connection,
         log_level="warning",
         access_log=False,
         server_header=False,

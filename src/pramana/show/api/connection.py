@@ -1,0 +1,121 @@
+"""A connection before it is known who asks: how large the head of a request may be, and how long it may take.
+
+uvicorn keeps any number of headers in memory and waits as long as a client likes for the first byte, all of it before
+the gate sees a request. Here a head has at most 64 KiB and 100 headers and must arrive within ten seconds, and when the
+process runs short of file descriptors, the connection that has waited longest for its head makes room.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+if TYPE_CHECKING:
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+MOST_HEAD_BYTES = 64 << 10
+MOST_HEADERS = 100
+HEAD_S = 10.0
+RESERVED = 128
+"""File descriptors that connections leave to the store, to calls of providers and to what libraries open."""
+MOST_CONNECTIONS = 10_000
+
+
+class TooManyHeaders(Exception):
+    """The parser is told to stop."""
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's own, with bounds on the head of a request."""
+
+    def __init__(self, config: "Config", server_state: "ServerState", *given: Any, **named: Any) -> None:
+        super().__init__(config, server_state, *given, **named)
+        self._in_head, self._head_bytes = True, 0
+        self._refused = False
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(HEAD_S, self._give_up)
+        if len(self.connections) > most_connections():
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._head_bytes += len(data) if self._in_head else 0
+        super().data_received(data)
+        if self._in_head and self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
+            self._refuse()
+
+    # ── What the parser finds ──
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._deadline is None:  # another request on the same connection
+            self._deadline = self.loop.call_later(HEAD_S, self._give_up)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        if len(self.headers) > MOST_HEADERS:
+            raise TooManyHeaders
+
+    def on_headers_complete(self) -> None:
+        self._stop_waiting()
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._in_head, self._head_bytes = True, 0
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what cannot be parsed; the parser was stopped where there are too many headers."""
+        if self._in_head and len(self.headers or ()) > MOST_HEADERS:  # None before the first byte of a request
+            self._refuse()
+        else:
+            super().send_400_response(msg)
+
+    # ── Ends ──
+
+    def _refuse(self) -> None:
+        self._refused = True
+        said = f"the head of a request has at most {MOST_HEAD_BYTES >> 10} KiB and {MOST_HEADERS} headers".encode()
+        self._say(b"431 Request Header Fields Too Large", said)
+
+    def _give_up(self) -> None:
+        self._deadline = None
+        if not self.transport.is_closing():
+            self._say(b"408 Request Timeout", f"no whole request within {HEAD_S:g} seconds".encode())
+
+    def _say(self, status: bytes, words: bytes) -> None:
+        head = b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        self.transport.write(head % (status, len(words)) + words)
+        self.transport.close()
+
+    def _make_room(self) -> None:
+        """Close the connection that has waited longest for its head; without any, this one."""
+        waiting = [each for each in self.connections if isinstance(each, Connection) and each._deadline]  # noqa: SLF001
+        oldest = min(waiting, key=lambda each: each._deadline.when() if each._deadline else 0.0, default=self)  # noqa: SLF001
+        oldest._stop_waiting()  # noqa: SLF001 - it ends only with the loop's next turn, and is chosen once
+        oldest.transport.abort()
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def most_connections() -> int:
+    """Return how many connections there may be at once, by how many files this process may open."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return MOST_CONNECTIONS
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, min(MOST_CONNECTIONS, soft - RESERVED))
