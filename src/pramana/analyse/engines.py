@@ -105,8 +105,10 @@ def engine_changes(
     (`both_embedded`) and one of them has recorded nothing at all, as older versions did of calls.
     """
     found = []
-    for model in sorted({_family(each) for each in (*base, *new)}):
-        before, now = (tuple(sorted(each for each in side if _family(each) == model)) for side in (base, new))
+    for family in sorted({_family(each) for each in (*base, *new)}):
+        before, now = (tuple(sorted(each for each in side if _family(each) == family)) for side in (base, new))
+        names = {each.model for each in (*before, *now)}
+        model = names.pop() if len(names) == 1 else family
         unrecorded = both_embedded and not (base and new)
         if before != now and ((before and now) or unrecorded):
             found.append(EngineChange(model, before, now))
