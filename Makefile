@@ -7,7 +7,8 @@ BIN    := $(VENV)/bin
 # Modules are compiled when they are first imported, as most never are; for that, Python must be allowed to keep the
 # result, whatever the environment says: compiling everything in every process takes longer than most commands.
 export PYTHONDONTWRITEBYTECODE :=
-PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-compile
+OPTIONS := -q --disable-pip-version-check --no-deps --no-compile
+INSTALL := INSTALL_OPTIONS="$(OPTIONS)" $(BIN)/python .ci/install.py
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header
 
 .DELETE_ON_ERROR:
@@ -33,12 +34,12 @@ $(VENV)/.run: requirements/run.txt pyproject.toml | python
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
 	@[ "$$(uname)" != Linux ] || .ci/system-tools libgomp.so.1:libgomp1  # which the embedded model is linked with
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --require-hashes -r requirements/run.txt
-	$(PIP) --no-build-isolation -e .
+	$(INSTALL) requirements/run.txt
+	$(BIN)/python -m pip install $(OPTIONS) --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
-	$(PIP) --require-hashes -r requirements/dev.txt
+	$(INSTALL) requirements/dev.txt
 	@touch $@
 
 system:          ## Chromium, curl and jq, which the tests drive
