@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,7 +62,7 @@ STAGES = [
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which unlike Ctrl-C the stages have not got themselves."""
+    """SIGTERM: what runs is ended at once."""
 
 
 stopping = threading.Event()
@@ -140,8 +141,9 @@ def run(stage: Stage, expected: float) -> None:
         print(f"\n{number}: {stage.does} (about {minutes(expected)})", flush=True)
     command = [os.environ.get("MAKE", "make"), "--no-print-directory", stage.target]
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        start_new_session=True,  # so that a signal reaches all that it has started: make does not pass every one on
+    )  # fmt: skip
     running.append(process)
     try:
         pass_on(stage, process)
@@ -172,23 +174,30 @@ def pass_on(stage: Stage, process: "subprocess.Popen[str]") -> None:
 
 
 def stop(*, at_once: bool) -> None:
-    """Begin nothing more, and end what runs: after Ctrl-C, which it has got as well, only when it takes too long."""
+    """Begin nothing more, and end what runs: after Ctrl-C it is told of that, and ended only when it takes too long."""
     stopping.set()
-    ending = threading.Timer(0 if at_once else STOP_S, lambda: [process.terminate() for process in list(running)])
-    ending.daemon = True
-    ending.start()
+    send(signal.SIGTERM if at_once else signal.SIGINT)
+    if not at_once:
+        ending = threading.Timer(STOP_S, send, (signal.SIGTERM,))
+        ending.daemon = True
+        ending.start()
+
+
+def send(number: int) -> None:
+    """Send a signal to every stage that runs, and to all that it has started."""
+    for process in (*running,):  # a stage that ends is taken out meanwhile
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
 
 
 def end_all() -> None:
     """End what still runs: it is asked first, then killed."""
-    for process in running:
-        process.terminate()
+    send(signal.SIGTERM)
     until = time.monotonic() + KILL_S
-    for process in running:
-        try:
+    with suppress(subprocess.TimeoutExpired):
+        for process in running:
             process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
+    send(signal.SIGKILL)
 
 
 def closing(done: list[Stage]) -> str:

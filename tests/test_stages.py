@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ MAKE = """#!/bin/sh
 [ -d "$VENV" ] || mkdir -p "$VENV"
 case "$2" in
   "$FAILS") echo "$PRINTS"; exit 2 ;;
-  "$HANGS") echo begun; trap 'echo ended; kill $!; exit 1' TERM; sleep 60 & wait ;;
+  "$HANGS") trap '' INT; trap 'echo ended; kill $!; exit 1' TERM; echo $$ > "$VENV/pid"; echo begun; sleep 60 & wait ;;
   tests) echo "...... [100%]"; echo "1200 passed, 1 skipped in 33.10s" ;;
 esac
 """
@@ -129,7 +130,11 @@ def test_stopped_twice_nothing_is_left_running(tmp_path: Path) -> None:
         time.sleep(0.2)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 130
-    assert "ended" in out.read_text()
+    stage = Path("/proc", (tmp_path / "venv" / "pid").read_text().strip(), "stat")
+    with suppress(FileNotFoundError, ProcessLookupError):  # it is gone
+        while " Z " not in stage.read_text():
+            assert time.monotonic() < until, "the stage still runs"
+            time.sleep(0.05)
 
 
 def test_what_is_left_of_an_earlier_run_may_be_anything(tmp_path: Path) -> None:
