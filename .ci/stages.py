@@ -152,7 +152,7 @@ def run(stage: Stage, expected: float) -> None:
         printing = threading.Thread(target=pass_on, args=(stage, process), daemon=True)
         printing.start()
         process.wait()
-        printing.join(1)  # what it may have left behind holds the same output open
+        printing.join(KILL_S)  # what it may have left behind holds the same output open
         raise
     finally:
         if process.poll() is not None:  # what still runs is ended by `main` at the latest
