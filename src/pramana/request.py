@@ -23,7 +23,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     categories: tuple[str, ...] = ()
     """Categories of test cases, types of scenarios."""
     tags: tuple[str, ...] = ()
-    """A tag that ends in a colon stands for its branch: `domain:` for `domain:travel` and all its siblings."""
+    """A tag that ends in a colon matches every tag that starts with it: `domain:` matches `domain:travel`."""
     all_tags: tuple[str, ...] = ()
     difficulties: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ _OPTIONS = {
 
 
 def is_branch(tag: str) -> bool:
-    """Tell whether a tag to look for stands for all tags that begin with it."""
+    """Return whether a tag in a filter is a prefix: `domain:` matches every tag that starts with it."""
     return tag.endswith(":")
 
 

@@ -20,10 +20,13 @@ HEAD_S = 10.0
 RESERVED = 128
 """File descriptors that connections leave to the store, to calls of providers and to what libraries open."""
 MOST_CONNECTIONS = 10_000
+ACCEPTED_AT_ONCE, QUEUED = 100, 2048
+"""Connections that the event loop accepts in one turn, before any of them is counted (fewer than are reserved), and
+those that wait in the kernel."""
 
 
 class TooManyHeaders(Exception):
-    """The parser is told to stop."""
+    """Raised in a parser callback to stop parsing."""
 
 
 class Connection(HttpToolsProtocol):

@@ -116,7 +116,7 @@ def _listening(host: str, port: int) -> socket.socket:
 def _serve(serving: "Serving", listening: socket.socket) -> None:
     import uvicorn
 
-    from pramana.show.api.connection import Connection
+    from pramana.show.api.connection import ACCEPTED_AT_ONCE, QUEUED, Connection
 
     if serving.api_only:
         from pramana.show.api import make_app
@@ -126,6 +126,7 @@ def _serve(serving: "Serving", listening: socket.socket) -> None:
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
+            listening.listen(QUEUED)  # uvicorn takes one number for this and for how many are accepted at once
             if self.started:
                 shown = f"[{serving.host}]" if ":" in serving.host else serving.host
                 url = f"http://{shown}:{serving.port}"
@@ -150,6 +151,7 @@ def _serve(serving: "Serving", listening: socket.socket) -> None:
     config = uvicorn.Config(
         make_app(serving),
         http=Connection,
+        backlog=ACCEPTED_AT_ONCE,
         log_level="warning",
         access_log=False,
         server_header=False,
