@@ -25,13 +25,14 @@ from time import perf_counter
 from unittest.mock import patch
 
 import pramana
-from pramana.bench import Limits, Sources, evaluate, execute
+from pramana.bench import execute
 from pramana.embedded import voice
 from pramana.embedded.ears import Ears
 from pramana.load import cases_of
 from pramana.model import Outcome, Result
+from pramana.planning import create_run
 from pramana.providers import cascade
-from pramana.request import Selection
+from pramana.request import Limits, RunRequest
 from pramana.store import open_store
 
 FILE = Path(pramana.__file__).parent / "scenarios" / "information-retrieval" / "first-call.yaml"
@@ -94,7 +95,7 @@ def hold(home: Path, heard: str, sampling: dict[str, float]) -> Call:
 
     with closing(open_store(f"sqlite:///{home}/pramana.db")) as store, patch.object(Ears, "transcribe", transcribe):
         began = perf_counter()
-        run = evaluate(store, Sources.files([FILE], Selection()), ["local-voice"], parameters=dict(sampling))
+        run = create_run(store, RunRequest(paths=(FILE,), models=("local-voice",), parameters=dict(sampling)))
         asyncio.run(execute(store, run, Limits()))
         seconds = perf_counter() - began
         ((_, result),) = store.pairs(run.id)

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from pramana.bench import HANDED_ON, Reach
+from pramana.bench import HANDED_ON
 from pramana.errors import Conflict, InvalidInput
-from pramana.jobs import Jobs, Wanted, create, estimate
+from pramana.jobs import Jobs
 from pramana.model import Run
+from pramana.planning import create_run, estimate
+from pramana.request import Limits, RunRequest, Selection
+from pramana.run.accounts import Reach
 from pramana.store import open_store
 from pramana.store.queue import GAVE_UP, TRIES
 from pramana.store.runs import Store
@@ -55,7 +58,7 @@ def working(store: Store, **given: Any) -> Iterator[Jobs]:
 
 
 def queue(store: Store, model: str = "fake:echo", **given: Any) -> Run:
-    return create(store, Wanted((model,), "v1.0", "cheap", **given), "Ann", REACH)
+    return create_run(store, RunRequest(models=(model,), tier="cheap", **given), REACH, "Ann")
 
 
 def wait_for(condition: Callable[[], bool], within: float = 20.0) -> None:
@@ -74,7 +77,7 @@ def keys(store: Store, run_id: str) -> list[Any]:
 
 
 def test_queued_runs_are_carried_out_several_at_once_the_oldest_first(store: Store) -> None:
-    runs = [queue(store, "fake:latency=0.3", limits={"concurrency": 100}) for _ in range(5)]
+    runs = [queue(store, "fake:latency=0.3", limits=Limits(concurrency=100)) for _ in range(5)]
     assert [run.status for run in runs] == ["queued"] * 5
     with working(store, at_once=2) as jobs:
         wait_for(lambda: store.run(runs[0].id).status == "running")
@@ -88,7 +91,7 @@ def test_queued_runs_are_carried_out_several_at_once_the_oldest_first(store: Sto
 
 def test_of_many_servers_exactly_one_takes_an_orphan(store: Store, url: str) -> None:
     """Its server was killed in the middle: the lease names a process that is no more."""
-    run = queue(store, "fake:latency=0.05", limits={"concurrency": 1})
+    run = queue(store, "fake:latency=0.05", limits=Limits(concurrency=1))
     take = (
         "import sys; from pramana.store import open_store; from pramana.store.lease import this_process\n"
         "assert open_store(sys.argv[1]).take(sys.argv[2], this_process(), 60)"
@@ -128,7 +131,7 @@ def test_a_run_whose_servers_end_three_times_is_given_up_and_can_be_resumed(stor
 
 
 def test_a_server_that_ends_hands_its_runs_on_and_no_attempt_is_counted(store: Store) -> None:
-    run = queue(store, "fake:latency=0.5", limits={"concurrency": 1})
+    run = queue(store, "fake:latency=0.5", limits=Limits(concurrency=1))
     for _ in range(TRIES + 1):
         with working(store) as jobs:
             before = store.run(run.id).stored
@@ -145,7 +148,7 @@ def test_a_server_that_ends_hands_its_runs_on_and_no_attempt_is_counted(store: S
 
 
 def test_a_server_that_was_silent_for_too_long_leaves_the_run_to_who_has_it_now(store: Store) -> None:
-    run = queue(store, "fake:latency=0.2,echo", limits={"concurrency": 1})
+    run = queue(store, "fake:latency=0.2,echo", limits=Limits(concurrency=1))
     with working(store) as jobs:
         wait_for(lambda: store.run(run.id).stored > 0)
         with store._database.writing() as connection:  # as after a minute in which it could not say that it is there
@@ -202,10 +205,7 @@ def test_a_run_cancelled_while_its_server_died_is_not_begun_again(store: Store) 
 
 
 def test_runs_of_the_command_line_are_left_alone(store: Store) -> None:
-    from pramana.bench import Sources, evaluate
-    from pramana.request import Selection
-
-    run = evaluate(store, Sources.tier("v1.0", "cheap", Selection()), ["fake:echo"])
+    run = create_run(store, RunRequest(suite="v1.0", tier="cheap", models=("fake:echo",)))
     with working(store):
         other = queue(store)
         wait_for(lambda: store.run(other.id).status == "finished")
@@ -216,7 +216,7 @@ def test_runs_of_the_command_line_are_left_alone(store: Store) -> None:
 
 def test_a_run_that_is_deleted_while_it_waits_harms_nobody(store: Store) -> None:
     with working(store, at_once=1):
-        first = queue(store, "fake:latency=0.2", limits={"concurrency": 10})
+        first = queue(store, "fake:latency=0.2", limits=Limits(concurrency=10))
         second, third = queue(store), queue(store)
         store.delete_run(second.id)
         wait_for(lambda: store.run(third.id).status == "finished")
@@ -254,7 +254,7 @@ def test_a_recording_is_read_only_where_a_server_may(store: Store) -> None:
     """Also when a person at the command line goes on with what came through the API."""
     import asyncio
 
-    from pramana.bench import Limits, execute
+    from pramana.bench import execute
 
     secret = Path(os.environ["PRAMANA_HOME"]).parent / "secret.wav"  # noqa: TID251 - set by the tests
     secret.write_bytes(b"RIFF")
@@ -265,13 +265,11 @@ def test_a_recording_is_read_only_where_a_server_may(store: Store) -> None:
             "reference": None, "turns": None, "conditions": None,
         }
     )  # fmt: skip
-    from pramana.request import Selection
-
-    wanted = Wanted(("fake-voice",), scenarios=Selection(ids=("named-path",)))
-    run = create(store, wanted, None, REACH)
+    wanted = RunRequest(models=("fake-voice",), scenarios=Selection(ids=("named-path",)))
+    run = create_run(store, wanted, REACH)
     with working(store):
         wait_for(lambda: store.run(run.id).status == "finished")
-    again = create(store, wanted, None, REACH)
+    again = create_run(store, wanted, REACH)
     asyncio.run(execute(store, again, Limits()))
     for each in (run, again):
         ((_, result),) = store.results(each.id)
@@ -280,7 +278,7 @@ def test_a_recording_is_read_only_where_a_server_may(store: Store) -> None:
 
 
 def test_an_estimate_counts_calls_of_scripts_judges_and_embedders(store: Store) -> None:
-    wanted = Wanted(("fake", "fake:echo"), "v1.0", "comprehensive", repeats=2, judge="gpt-5")
+    wanted = RunRequest(models=("fake", "fake:echo"), tier="comprehensive", repeats=2, judge="gpt-5")
     found = estimate(store, wanted, REACH)
     assert (found.cases, found.results) == (75, 300)
     shares = {(each.purpose, each.model): each for each in found.shares}
@@ -290,4 +288,4 @@ def test_an_estimate_counts_calls_of_scripts_judges_and_embedders(store: Store) 
     assert judged.cost_usd
     assert found.total("cost_usd") == pytest.approx(judged.cost_usd)
     with pytest.raises(InvalidInput, match="python:os:getcwd"):
-        estimate(store, Wanted(("python:os:getcwd",), "v1.0", "cheap"), REACH)
+        estimate(store, RunRequest(models=("python:os:getcwd",), tier="cheap"), REACH)

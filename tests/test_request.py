@@ -1,9 +1,116 @@
-"""Selecting cases: within one filter any value will do, across filters all must hold."""
+"""One request for a run: every front end has a way to say each field, and all that is wrong is said at once."""
 
+from pathlib import Path
+from typing import Any
+
+import click
 import pytest
+from msgspec.structs import fields
 
+from pramana.errors import InvalidInput
 from pramana.model import Case, Facets, Turn
-from pramana.request import Selection
+from pramana.planning import create_run
+from pramana.request import LOCAL_ONLY, SAMPLING, Limits, RunRequest, Selection, metadata, published_name
+from pramana.run.accounts import Reach
+from pramana.show.api.runs import LimitsBody, RunBody
+from pramana.show.cli.run import run as command
+from pramana.store.runs import Store
+
+OTHERWISE_TYPED = {
+    "paths": "PATHS",
+    "selection": "--tag",
+    "scenarios": None,
+    "system_prompt": "--system",
+    "parameters": "--param",
+}
+"""Fields without an option of their own name; scenarios of the store are asked for through a server only."""
+
+
+def test_every_field_has_an_option_of_its_name() -> None:
+    options = {each.name for each in command.params if isinstance(each, click.Option)}
+    wanted = {*RunRequest.__struct_fields__, *Limits.__struct_fields__} - {"limits"}
+    assert wanted - options == OTHERWISE_TYPED.keys()
+
+
+def test_every_field_but_the_local_ones_can_be_sent() -> None:
+    sent = {published_name(each) for each in fields(RunRequest) if each.name not in LOCAL_ONLY}
+    assert RunBody.model_fields.keys() == {*sent, "dry_run"}
+    assert LimitsBody.model_fields.keys() == {published_name(each) for each in fields(Limits)}
+
+
+def test_every_parameter_of_a_model_has_a_label_in_the_form() -> None:
+    from pramana.show.web.new_run import NUMBERS, SAMPLED
+
+    assert all(metadata(each).title for each in SAMPLING.values())
+    assert SAMPLED.keys() <= NUMBERS.keys()
+
+
+@pytest.mark.parametrize("name", LOCAL_ONLY)
+def test_what_only_this_machines_user_may_say_is_refused_to_others(name: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "paths": (tmp_path,), "selection": Selection(limit=1), "cache": True
+    }  # fmt: skip
+    request = RunRequest(models=("fake",), tier="cheap", **{name: given[name]})
+    with pytest.raises(InvalidInput, match=f"^{name}: only whoever uses this machine itself may set this$"):
+        create_run(_no_store(), request, Reach(for_others=True))
+
+
+def _no_store() -> Store:
+    """Refused before a store is needed."""
+    return None  # type: ignore[return-value]
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    request = RunRequest(
+        models=(),
+        repeats=0,
+        voice="bass",  # type: ignore[arg-type]
+        temperature=float("nan"),
+        seed="x",  # type: ignore[arg-type]
+        max_tokens=True,
+        limits=Limits(concurrency=0, deadline_s=-1.0),
+        parameters={"seed": 1.5, "top_k": 3},
+    )
+    with pytest.raises(InvalidInput) as refused:
+        request.check()
+    assert [str(each) for each in refused.value.problems] == [
+        "models: expected a list of at least 1 of at most 50, found nothing",
+        "repeats: expected a whole number from 1 to 1,000, found 0",
+        "voice: expected espeak or piper, found 'bass'",
+        "temperature: expected a number from 0 to 100, or null, found nan",
+        "seed: expected a whole number, or null, found 'x'",
+        "max_tokens: expected a whole number from 1 to 1,000,000,000, or null, found True",
+        "limits.deadline_s: expected a number more than 0 to 1,000,000,000, or null, found -1.0",
+        "limits.concurrency: expected a whole number from 1 to 10,000, found 0",
+        "parameters.seed: expected a whole number, or null, found 1.5",
+    ]
+
+
+def nested(levels: int) -> Any:
+    return [nested(levels - 1)] if levels else 1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"a": float("inf")}, "parameters: JSON has no such number (NaN, Infinity)"),
+        ({"a": {1, 2}}, "parameters: cannot be written as JSON: Object of type set is not JSON serializable"),
+        ({"a": "x" * 64_000}, "parameters: 64,009 characters as JSON; at most 64,000 are allowed"),
+        ({"a": nested(250)}, "parameters: nested more than"),
+    ],
+)  # fmt: skip
+def test_parameters_must_be_json(parameters: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        RunRequest(models=("fake",), parameters=parameters).check()
+    assert str(refused.value).startswith(said)
+
+
+def test_a_parameter_overrides_the_field_of_its_name() -> None:
+    asked = RunRequest(models=("fake",), temperature=0.5, parameters={"temperature": 1, "top_k": 3})
+    assert asked.sampling() == {"temperature": 1, "seed": 42, "top_k": 3}
+
+
+# ── Which cases: within one filter any value will do, across filters all must hold ──
 
 
 def case(number: int, **facets: object) -> Case:

@@ -1,8 +1,8 @@
-"""The file that joins the stages: read `evaluate()` and `execute()` from top to bottom and you know the program.
+"""The file that joins the stages: read `execute()` from top to bottom and you know the program.
 
-`evaluate()` loads cases and writes the plan down; `execute()` asks, scores and stores whatever the plan still lacks, so
-that a new run and a resumed one are the same thing; `judge_again()` makes new checks of stored replies. Nothing here
-talks to a terminal: whoever wants to watch passes a function that is called after results are safely stored.
+`planning.create_run()` loads cases and writes the plan down; `execute()` asks, scores and stores whatever the plan
+still lacks, so that a new run and a resumed one are the same thing; `judge_again()` makes new checks of stored replies.
+Nothing here talks to a terminal: whoever wants to watch passes a function that is called after results are stored.
 """
 
 import asyncio
@@ -12,19 +12,15 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppres
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol, TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pramana import settings
 from pramana.analyse.judges import NEVER_A_JUDGE
-from pramana.embedded import weights
-from pramana.errors import AlreadyRunning, AuthenticationFailed, InvalidInput, PramanaError, ProviderError, Stopped
+from pramana.errors import AlreadyRunning, InvalidInput, PramanaError, ProviderError, Stopped
 from pramana.hash import RecordDigest, hash_result
-from pramana.load.sources import Sources
 from pramana.model import (
     Case,
     Check,
@@ -41,11 +37,13 @@ from pramana.model import (
     Turn,
     Usage,
 )
-from pramana.providers.names import VARIABLES, is_called, resolve, resolve_embedder
+from pramana.planning import resolve_embedder_model, resolve_judge, with_registered
+from pramana.providers.names import is_called
 from pramana.providers.prices import Prices
-from pramana.request import Selection
-from pramana.run.accounts import Limits, OpenAccounts, Reach, accounts_of, commands
-from pramana.run.asking import Asking, Budget, in_turn
+from pramana.request import Limits
+from pramana.run.accounts import OpenAccounts, Reach
+from pramana.run.asking import Asking, Budget, ReplyCache, in_turn
+from pramana.run.call import Patience
 from pramana.run.calling import Calling
 from pramana.run.engine import Feed, Pool, as_it_is, stream
 from pramana.run.speech import NotSpoken, Speaker
@@ -60,17 +58,10 @@ from pramana.store.lease import Lease
 from pramana.store.queue import CANCELLED
 from pramana.store.runs import Store
 
-__all__ = [
-    "INTERRUPTED", "PARAMETERS", "Limits", "Progress", "Reach", "Sources", "Watch", "evaluate", "execute",
-    "judge_again", "keyless", "run_sync",
-]  # fmt: skip
-
 INTERRUPTED = "interrupted by the user"
 HANDED_ON = "its server ended in good order; the next one goes on with it"
 _ENDINGS: Mapping[str | None, RunStatus] = {INTERRUPTED: "interrupted", CANCELLED: "cancelled", HANDED_ON: "queued"}
 TICK_S = 1.0
-PARAMETERS: Mapping[str, Any] = {"temperature": 0, "seed": 42}
-"""What is sent with every case unless somebody says otherwise."""
 
 
 @dataclass(slots=True)
@@ -93,166 +84,6 @@ Watch = Callable[[Progress], None]
 seen to."""
 
 
-# ── Begin a run ──
-
-
-class AnySources(Protocol):
-    """Where the cases of a run come from: files, a tier, or what a server keeps."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def hash(self) -> str | None: ...
-
-    @property
-    def selection(self) -> Selection: ...
-
-    def cases(self) -> Iterator[Case]: ...
-
-
-class How(TypedDict, total=False):
-    """What may be said of a run besides its cases and models; `planned` has the defaults."""
-
-    judge: str | None
-    embedder: str | None
-    repeats: int
-    parameters: dict[str, Any] | None
-    system_prompt: str | None
-    variants: Sequence[str] | None
-    stt: str | None
-    voice: str
-    reach: Reach | None
-
-
-def evaluate(store: Store, sources: AnySources, models: Sequence[str], **how: Unpack[How]) -> Run:
-    """Load, validate and write down a run; `execute()` then does it."""
-    plan = planned(store, sources, models, **how)
-    run = store.create_run(plan, sources.cases())
-    if not run.expected:
-        store.delete_run(run.id)
-        raise InvalidInput(
-            f"no case of {sources.name} passes the filters {sources.selection}; check how they are spelt"
-        )
-    return run
-
-
-def planned(
-    store: Store,
-    sources: AnySources,
-    models: Sequence[str],
-    *,
-    judge: str | None = None,
-    embedder: str | None = None,
-    repeats: int = 1,
-    parameters: dict[str, Any] | None = None,
-    system_prompt: str | None = None,
-    variants: Sequence[str] | None = None,
-    stt: str | None = None,
-    voice: str = "espeak",
-    reach: Reach | None = None,
-) -> Plan:
-    """Return the plan of a run; nothing is written down."""
-    reach = _reaching(store, reach or Reach())
-    targets = tuple(_described(_named(model, reach)) for model in models)
-    _refuse_twice(targets)
-    if voice == "piper":
-        weights.verified("piper")  # or every case would find out by itself that it was never pulled
-    return Plan(
-        suite=f"{sources.name} (selection)" if sources.selection else sources.name,
-        suite_hash=None if sources.selection else sources.hash,
-        targets=targets,
-        repeats=repeats,
-        parameters={**PARAMETERS, **(parameters or {})},
-        system_prompt=system_prompt,
-        judge=_who_judges(judge, reach),
-        selection=sources.selection.recorded(),
-        runner_version=version("pramana"),
-        embedder=_who_embeds(embedder, reach),
-        variants=_how_asked(targets, variants),
-        stt=_named(stt, reach) if stt else None,
-        voice=voice,
-    )
-
-
-def _reaching(store: Store, reach: Reach) -> Reach:
-    """Return whom a run may reach, with the providers that are registered in its store."""
-    return reach if reach.registered else replaced(reach, registered=store.providers.registered)
-
-
-def _named(typed: str, reach: Reach) -> Target:
-    """Return who is meant by what was typed, as far as whoever typed it may name them."""
-    ours = {} if reach.for_others else commands()
-    return resolve(typed, commands=ours, registered=reach.registered, for_others=reach.for_others)
-
-
-def _described(target: Target) -> Target:
-    """Return a target with what its file says of it: a run is resumed by what was read, not by what stands there then.
-
-    `websocket:FILE` is the agent that the file describes; `websocket:FILE#NAME` tells it which model or agent is meant.
-    """
-    if target.provider != "websocket" or "description" in target.arguments:
-        return target
-    from pramana.load.agent import load_agent
-
-    file, _, model = target.model.partition("#")
-    description = load_agent(Path(file))
-    if not model and "{model" in json.dumps(description):
-        raise InvalidInput(f"{file} says {{model}}, and nobody said which one; write websocket:{file}#MODEL")
-    return replace(target, model=model or Path(file).stem, arguments={"description": description})
-
-
-def _refuse_twice(targets: Sequence[Target]) -> None:
-    """Refuse a model that is named twice, in whatever words: `gpt-5` and `openai:gpt-5` are one."""
-    for place, target in enumerate(targets):
-        for other in targets[:place]:
-            if replace(other, typed=target.typed) == target:
-                both = "" if other.typed == target.typed else f" ({other.typed} and {target.typed})"
-                raise InvalidInput(f"a model is named twice{both}; ask one model several times with --repeat")
-
-
-def _how_asked(targets: Sequence[Target], variants: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the variants: as they were named, else what each target is made for."""
-    if variants:
-        return tuple(dict.fromkeys(variants))
-    called = {is_called(target) for target in targets}
-    if len(called) > 1:
-        raise InvalidInput("some models are written to, others are called; say how to ask them: --modality text,voice")
-    return ("voice",) if called == {True} else ("text",)
-
-
-def _who_judges(typed: str | None, reach: Reach) -> Target | None:
-    judge = _named(typed, reach) if typed else None
-    if judge and judge.provider in NEVER_A_JUDGE:
-        raise InvalidInput("the embedded model is a subject, never a judge; name another with --judge")
-    return judge
-
-
-def _who_embeds(typed: str | None, reach: Reach) -> Target | None:
-    """Return who embeds; None for all-MiniLM-L6-v2 in this process, which is called `local` as the other model here."""
-    if typed in (None, "local"):
-        return None
-    return resolve_embedder(typed, registered=reach.registered, for_others=reach.for_others)
-
-
-def keyless(store: Store, names: Iterable[str], reach: Reach) -> dict[str, str]:
-    """Return the providers, of those typed, that need a key and have none here, each with what to do; asks nobody."""
-    reach = _reaching(store, reach)
-    accounts, found = accounts_of(reach, None), dict[str, str]()
-    for typed in names:
-        target = _named(typed, reach)
-        try:
-            accounts.account(target)
-        except AuthenticationFailed:
-            account = target.arguments.get("account")
-            name = str(account or target.provider)
-            or_in = "" if account else f" or {' or '.join(VARIABLES[name].keys)}"
-            found[name] = f"{name} has no key here: set one in Settings › Providers{or_in}"
-        except PramanaError:  # another trouble, which the run itself tells
-            continue
-    return found
-
-
 # ── Do it ──
 
 
@@ -263,6 +94,9 @@ async def execute(
     watch: Watch | None = None,
     stop: Stop | None = None,
     *,
+    reach: Reach | None = None,
+    cache: ReplyCache | None = None,
+    patience: Patience | None = None,
     taken: bool = False,
 ) -> Run:
     """Ask, score and store what the run still lacks; return it as it then stands.
@@ -273,19 +107,19 @@ async def execute(
     stop = Stop() if stop is None else stop
     if store.run(run.id).status == "finished":
         return store.run(run.id)
-    if run.owner == "server" and not limits.reach.for_others:  # what others asked for stays so, wherever it goes on
-        private = settings.private_addresses_allowed()
-        limits = replaced(limits, reach=replaced(limits.reach, for_others=True, allow_private=private))
+    reach = with_registered(store, reach or Reach())
+    if run.owner == "server" and not reach.for_others:  # what others asked for stays so, wherever it goes on
+        reach = replaced(reach, for_others=True, allow_private=settings.private_addresses_allowed())
     hold = store.hold(run.id, lambda lost: stop(str(lost), lost), lambda: stop(CANCELLED), taken=taken)
     async with hold as lease, AsyncExitStack() as stack:
         try:
-            store.keep_limits(run.id, limits.kept())
+            store.keep_limits(run.id, limits.stored())
             prices = Prices.load(settings.prices_file(), store.prices.rates())
-            _refuse_unknown_prices(run.plan, prices, limits)
+            _refuse_unknown_prices(run.plan, prices, limits, reach)
             budget = _what_is_left(store, run, limits)
-            limits = replaced(limits, reach=_reaching(store, limits.reach))
-            accounts = await stack.enter_async_context(OpenAccounts(limits, budget, prices.cost, stop))
-            pools = _pools(store, run, accounts, stop, limits.reach)
+            opened = OpenAccounts(limits, budget, prices.cost, stop, reach, cache, patience)
+            accounts = await stack.enter_async_context(opened)
+            pools = _pools(store, run, accounts, stop, reach)
         except PramanaError as error:
             # Nobody was ever asked: a run that cannot begin is none, unless somebody waits for it elsewhere.
             if run.owner == "cli" and store.attempts(run.id) == 1:
@@ -313,9 +147,19 @@ async def execute(
     return store.run(run.id)
 
 
-def run_sync(store: Store, run: Run, limits: Limits, watch: Watch | None = None, stop: Stop | None = None) -> Run:
+def run_sync(
+    store: Store,
+    run: Run,
+    limits: Limits,
+    watch: Watch | None = None,
+    stop: Stop | None = None,
+    *,
+    reach: Reach | None = None,
+    cache: ReplyCache | None = None,
+    patience: Patience | None = None,
+) -> Run:
     """Execute a run from synchronous code."""
-    return asyncio.run(execute(store, run, limits, watch, stop))
+    return asyncio.run(execute(store, run, limits, watch, stop, reach=reach, cache=cache, patience=patience))
 
 
 class _Asked(Struct, frozen=True):
@@ -494,7 +338,7 @@ async def _timers(limits: Limits, progress: Progress, watch: Watch | None, stop:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits) -> None:
+def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: Reach) -> None:
     asked = [*plan.targets, *(each for each in (plan.judge, plan.embedder) if each)]
     # Looked up now in any case: to read the price list takes a fifth of a second, which no reply may wait for.
     unknown = [target.typed for target in asked if not prices.known(target)]
@@ -502,7 +346,7 @@ def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits) -> None:
     if unknown and limits.max_cost_usd is not None:
         names = ", ".join(unknown)
         where = settings.prices_file()
-        if limits.reach.for_others:  # who asks a server can neither see nor change its files
+        if reach.for_others:  # who asks a server can neither see nor change its files
             raise InvalidInput(
                 f"a cap on costs needs a price, and none is known for {names}; an administrator can set one: Settings, "
                 "Prices"
@@ -576,16 +420,16 @@ async def judge_again(
     raised.
     """
     stop = Stop() if stop is None else stop
-    limits = replaced(limits, reach=_reaching(store, limits.reach))
-    judged_by = _who_judges(judge, limits.reach) or run.plan.judge
-    embedded_by = _who_embeds(embedder, limits.reach) if embedder else run.plan.embedder
+    reach = with_registered(store, Reach())
+    judged_by = resolve_judge(judge, reach) or run.plan.judge
+    embedded_by = resolve_embedder_model(embedder, reach) if embedder else run.plan.embedder
     plan = replace(run.plan, judge=judged_by, embedder=embedded_by)
     prices = Prices.load(settings.prices_file(), store.prices.rates())
-    _refuse_unknown_prices(plan, prices, limits)
+    _refuse_unknown_prices(plan, prices, limits, reach)
     label = f"judged by {judged_by.typed if judged_by else 'itself'}"
     label += f", embedded by {plan.embedder.typed}" if plan.embedder else ""
     budget = Budget(limits.max_cost_usd, limits.max_total_tokens)
-    async with OpenAccounts(limits, budget, prices.cost, stop) as accounts:
+    async with OpenAccounts(limits, budget, prices.cost, stop, reach) as accounts:
         similarity = _similarity(plan, accounts)
         calls = _call_scoring(store, plan, accounts)
         scorings = {each.typed: _scoring(plan, each, accounts, similarity, calls) for each in plan.targets}

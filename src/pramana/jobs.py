@@ -1,4 +1,4 @@
-"""Runs in the background of a server: what is wanted becomes a queued run, and `Jobs` carries queued runs out.
+"""Runs in the background of a server: `planning.create_run` queues them, and `Jobs` carries them out.
 
 Any process of a store may queue, show or cancel a run; the one that holds its lease carries it out. `Jobs` takes runs
 that were queued and runs whose server is gone, several at once, each by `bench.execute`: one that goes on and one that
@@ -9,31 +9,18 @@ run, nor a call's clock for an answer.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any
 
-from msgspec.structs import replace
-
-from pramana import settings
-from pramana.analyse.estimate import Estimate
-from pramana.analyse.estimate import estimate as add_up
-from pramana.bench import HANDED_ON, Limits, Progress, Reach, Sources, execute, planned
-from pramana.errors import InvalidInput, NotFound, PramanaError, StoreFailed, quote, told
-from pramana.hash import case_digest
-from pramana.load.scenario import check_scenario
-from pramana.model import Case, Plan, Run, Target, Usage
-from pramana.providers.names import is_called
-from pramana.providers.prices import Prices
-from pramana.request import Selection
+from pramana.bench import HANDED_ON, Progress, execute
+from pramana.errors import NotFound, PramanaError, StoreFailed, told
+from pramana.request import Limits
+from pramana.run.accounts import Reach
 from pramana.run.stages import Stage
 from pramana.run.stop import Stop
 from pramana.store.lease import this_process
 from pramana.store.queue import CANCELLED
 from pramana.store.runs import Store
-from pramana.store.text import stored
 
 log = logging.getLogger("pramana.jobs")
 
@@ -45,140 +32,6 @@ GRACE_S = 3.0
 """How long what is under way may take to end when a run is cancelled or handed on; then it is dropped, and asked again
 if the run goes on."""
 CLOSE_S = 8.0
-
-
-# ── What is wanted ──
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A run as somebody asks a server for it."""
-
-    models: tuple[str, ...]
-    suite: str | None = None
-    tier: str | None = None
-    scenarios: Selection | None = None
-    """Which of those that are kept; an empty one means all."""
-    repeats: int = 1
-    variants: tuple[str, ...] | None = None
-    judge: str | None = None
-    embedder: str | None = None
-    stt: str | None = None
-    voice: str = "espeak"
-    system_prompt: str | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    limits: Mapping[str, Any] = field(default_factory=dict)
-    """As `Limits` calls them; whichever server carries the run out keeps them."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """The cases of a server's run: a tier, scenarios of the store, or both."""
-
-    store: Store
-    tier: Sources | None
-    scenarios: Selection | None
-    selection: Selection = field(default_factory=Selection)
-
-    @property
-    def name(self) -> str:
-        parts = [self.tier.name] if self.tier else []
-        if self.scenarios is not None:
-            parts.append("scenarios (selection)" if self.filters() else "scenarios")
-        return "+".join(parts)
-
-    @property
-    def hash(self) -> str | None:
-        return self.tier.hash if self.tier and self.scenarios is None else None
-
-    def filters(self) -> dict[str, Any]:
-        """Return the filters that were given, as plain data for the plan."""
-        return self.scenarios.recorded() if self.scenarios else {}
-
-    def cases(self) -> Iterator[Case]:
-        every = self.tier.cases() if self.tier else iter(())
-        return every if self.scenarios is None else chain(every, self._kept(self.scenarios))
-
-    def _kept(self, wanted: Selection) -> Iterator[Case]:
-        for some in self.store.scenarios.chunks(wanted):
-            for values in some:
-                scenario, problems = check_scenario(values)
-                if scenario is None:
-                    path, message = problems[0]
-                    raise InvalidInput(f"the scenario {quote(str(values.get('id')))} is not valid: {path}: {message}")
-                yield scenario.to_case()
-
-
-def create(store: Store, wanted: Wanted, creator: str | None, reach: Reach) -> Run:
-    """Write down the run that is wanted; the next server that has room carries it out."""
-    chosen, plan = _planned(store, wanted, reach)
-    cases = chosen.cases()
-    first = next(cases, None)
-    if first is None:
-        raise InvalidInput(f"no case of {chosen.name} is wanted: {_why_none(chosen)}")
-    limits = dict(wanted.limits)
-    return store.create_run(plan, chain((first,), cases), owner="server", creator=creator, limits=limits)
-
-
-def estimate(store: Store, wanted: Wanted, reach: Reach) -> Estimate:
-    """Return what the run that is wanted would take; nothing is written down, and nobody is asked."""
-    chosen, plan = _planned(store, wanted, reach)
-    prices = Prices.load(settings.prices_file(), store.prices.rates())
-    called = {each.typed: is_called(each) for each in (*plan.targets, *([plan.judge] if plan.judge else ()))}
-
-    def cost(target: Target, usage: Usage) -> float | None:
-        return prices.cost(target, None, usage)
-
-    found = add_up(plan, _once(chosen.cases()), cost, lambda target: called[target.typed])
-    if not found.cases:
-        raise InvalidInput(f"no case of {chosen.name} is wanted: {_why_none(chosen)}")
-    return found
-
-
-def _planned(store: Store, wanted: Wanted, reach: Reach) -> tuple[_Chosen, Plan]:
-    tier = None
-    if wanted.suite is not None or wanted.tier is not None:
-        tier = Sources.tier(wanted.suite or "v1.0", wanted.tier or "cheap", Selection(), store.suites)
-    elif wanted.scenarios is None:
-        raise InvalidInput("nothing is asked: name a suite and its tier, or scenarios")
-    if wanted.scenarios and wanted.scenarios.ids:
-        known = store.scenarios.which([stored(each) for each in wanted.scenarios.ids])
-        unknown = [each for each in wanted.scenarios.ids if each not in known]
-        if unknown:
-            some = ", ".join(map(quote, unknown[:5])) + (" …" if len(unknown) > 5 else "")
-            raise NotFound(f"there is no scenario {some}; see GET /api/scenarios")
-    chosen = _Chosen(store, tier, wanted.scenarios)
-    plan = planned(
-        store,
-        chosen,
-        wanted.models,
-        judge=wanted.judge,
-        embedder=wanted.embedder,
-        repeats=wanted.repeats,
-        parameters=dict(wanted.parameters),
-        system_prompt=wanted.system_prompt,
-        variants=wanted.variants,
-        stt=wanted.stt,
-        voice=wanted.voice,
-        reach=reach,
-    )
-    return chosen, replace(plan, selection=chosen.filters())
-
-
-def _why_none(chosen: _Chosen) -> str:
-    return "no scenario passes these filters" if chosen.filters() else "none is kept here yet; import some first"
-
-
-def _once(cases: Iterator[Case]) -> Iterator[Case]:
-    seen = set()
-    for case in cases:
-        digest = case_digest(case)
-        if digest not in seen:
-            seen.add(digest)
-            yield case
-
-
-# ── Carrying it out ──
 
 
 class Jobs:
@@ -273,7 +126,8 @@ class Jobs:
         try:
             run = await asyncio.to_thread(self._store.pages.run, run_id)
             reach = Reach(for_others=True, allow_private=self._allow_private())
-            await execute(self._store, run, Limits(**run.limits, reach=reach), self._watch, stop, taken=True)
+            limits = Limits(**run.limits)
+            await execute(self._store, run, limits, self._watch, stop, reach=reach, taken=True)
         except asyncio.CancelledError:
             log.info("run %s was dropped: %s", run_id, stop.reason)
         except StoreFailed as error:  # when the store is back, this server or another goes on with it

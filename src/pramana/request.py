@@ -1,15 +1,35 @@
-"""What a user asks for, as plain data: which cases.
+"""What a user asks for, as plain data: a run (`RunRequest`), its cases (`Selection`) and its limits (`Limits`).
+
+The command line, the API, the form of the workbench and Python each make a `RunRequest`; `planning` turns it into a
+plan. A new option is one field here and one flag: the API's body and the form are made from the fields. Nothing here
+reads a file or knows a store.
 
 One filter serves files, tiers, the scenarios of a store and the API: `Selection.matches` decides in Python, the store
-says the same in SQL. Nothing here reads a file or knows a store.
+says the same in SQL.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from msgspec import Struct
-from msgspec.structs import fields
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import FieldInfo, fields
 
+from pramana.errors import InvalidInput, Problem
+from pramana.jsonl import MAX_DEPTH, is_deeper
 from pramana.model import Case
+
+MAX_PARAMETERS_CHARS = 64_000
+"""Of all parameters as JSON: every list of runs reads them."""
+MAX_NAME_CHARS = 500
+_LOCAL_ONLY = {"local_only": True}
+_SAMPLING = {"sampling": True}
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
+Seconds = Annotated[float, Meta(gt=0, le=10**9)]
 
 
 class Selection(Struct, frozen=True, kw_only=True):
@@ -92,3 +112,223 @@ def _has_tag(tags: tuple[str, ...], wanted: str) -> bool:
 def _has_text(case: Case, folded: str) -> bool:
     searched = (case.id, case.name, case.expected_outcome, *(turn.text for turn in case.turns))
     return any(folded in each.casefold() for each in searched if each)
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What a run may spend and how hard it may press; not part of the plan, so a resumed run may have others."""
+
+    max_cost_usd: Annotated[
+        Annotated[float, Meta(gt=0, le=10**9)] | None,
+        Meta(title="Most it may cost (US$)", description="US dollars", extra={"published": "max_cost"}),
+    ] = None
+    max_total_tokens: Annotated[Annotated[int, Meta(ge=1, le=10**15)] | None, Meta(title="Most tokens in all")] = None
+    deadline_s: Annotated[
+        Seconds | None,
+        Meta(title="End after (seconds)", description="Of one sitting", extra={"published": "deadline_seconds"}),
+    ] = None
+    concurrency: Annotated[
+        int,
+        Meta(ge=1, le=10_000, title="Calls at once, of a provider", description="Requests under way at one provider"),
+    ] = 32
+    timeout_s: Annotated[Seconds, Meta(description="Of one request", extra={"published": "timeout_seconds"})] = 120.0
+
+    def stored(self) -> dict[str, Any]:
+        """Return the limits that are set, as a run stores them: `Limits(**stored)` has them again."""
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
+
+
+class RunRequest(Struct, frozen=True, kw_only=True):
+    """Everything that may be said of a run.
+
+    `title` is the label of a field in the workbench's form, `description` what the API's documentation says of it.
+    Fields marked local-only read files of this machine; `planning` refuses them when others ask.
+
+    >>> RunRequest(models=("fake",), temperature=None, max_tokens=50).sampling()
+    {'temperature': None, 'seed': 42, 'max_tokens': 50}
+    """
+
+    paths: Annotated[tuple[Path, ...], Meta(extra=_LOCAL_ONLY)] = ()
+    """Suites, scenarios, and folders of them."""
+    selection: Annotated[Selection, Meta(extra=_LOCAL_ONLY)] = Selection()
+    """Filters on the cases of `paths` or of the tier."""
+    suite: Annotated[Name | None, Meta(description="A suite version: v1.0")] = None
+    tier: Annotated[Name | None, Meta(description="A tier of it: cheap")] = None
+    scenarios: Selection | None = None
+    """Filters on the scenarios of the store; an empty selection means all of them, None means none."""
+    models: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=50)]
+    repeats: Annotated[int, Meta(ge=1, le=1_000, title="Repeats")] = 1
+    modalities: Annotated[tuple[str, ...] | None, Meta(extra={"published": "modality"})] = None
+    """How each case is asked: text, voice, noisy; None: as each model is made for."""
+    condition: Annotated[
+        Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | None,
+        Meta(title="Condition", description="noise=10dB,phone"),
+    ] = None
+    judge: Annotated[Name | None, Meta(title="Judge", description="Who judges; null: each model itself")] = None
+    embedder: Annotated[Name | None, Meta(title="Embedder")] = None
+    stt: Annotated[Name | None, Meta(title="Speech recognition")] = None
+    voice: Literal["espeak", "piper"] = "espeak"
+    system_prompt: Annotated[str, Meta(max_length=1_000_000)] | None = None
+    temperature: Annotated[
+        Annotated[float, Meta(ge=0, le=100)] | None,
+        Meta(title="Temperature", description="null sends none", extra=_SAMPLING),
+    ] = 0.0
+    seed: Annotated[
+        Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None,
+        Meta(title="Seed", description="null sends none", extra=_SAMPLING),
+    ] = 42
+    max_tokens: Annotated[
+        Annotated[int, Meta(ge=1, le=10**9)] | None,
+        Meta(title="Most tokens of a reply", description="Of one reply", extra=_SAMPLING),
+    ] = None
+    parameters: Annotated[Mapping[str, Any], Meta(description="Any other, as the provider calls it")] = msgspec.field(
+        default_factory=dict
+    )
+    """Sent as they are. One that has a field of its own overrides that field."""
+    limits: Limits = Limits()
+    cache: Annotated[bool, Meta(extra=_LOCAL_ONLY)] = False
+    """Whether replies that are known already are taken from the cache of this machine."""
+
+    def sampling(self) -> dict[str, Any]:
+        """Return every parameter that is sent with a case. None, where there is a default, means that none is sent."""
+        stated = {name: getattr(self, name) for name in SAMPLING}
+        unset = {name for name, value in stated.items() if value is None and SAMPLING[name].default is None}
+        return {**{name: value for name, value in stated.items() if name not in unset}, **self.parameters}
+
+    def check(self) -> None:
+        """Raise `InvalidInput` with everything that is wrong with a value of its own, field by field."""
+        problems = [*_problems(self), *_problems(self.limits, "limits."), *_parameter_problems(self.parameters)]
+        if problems:
+            raise InvalidInput.of(problems)
+
+
+def metadata(field: FieldInfo) -> Meta:
+    """Return what is said of a field besides its type."""
+    found = [each for each in get_args(field.type)[1:] if isinstance(each, Meta)] if _is_annotated(field.type) else []
+    return found[-1] if found else Meta()  # the outermost, where bounds of its own type stand before it
+
+
+def published_name(field: FieldInfo) -> str:
+    """Return what the API calls a field, in snake_case."""
+    return str((metadata(field).extra or {}).get("published", field.name))
+
+
+def is_number(field: FieldInfo) -> bool:
+    """Return whether a field takes a number."""
+    return bool({int, float} & set(_base_types(field.type)))
+
+
+def _base_types(type_: Any) -> Iterator[Any]:
+    inner = get_args(type_)
+    if _is_annotated(type_):
+        yield from _base_types(inner[0])
+    elif get_origin(type_) in (Union, UnionType):
+        yield from (base for each in inner for base in _base_types(each))
+    else:
+        yield type_
+
+
+def _is_annotated(type_: Any) -> bool:
+    return get_origin(type_) is Annotated
+
+
+def _marked(mark: str) -> dict[str, FieldInfo]:
+    return {each.name: each for each in fields(RunRequest) if (metadata(each).extra or {}).get(mark)}
+
+
+SAMPLING = _marked("sampling")
+"""The fields that are parameters of a model."""
+LOCAL_ONLY = _marked("local_only")
+"""The fields that only this machine's own user may set."""
+
+
+def _problems(stated: Struct, within: str = "") -> Iterator[Problem]:
+    for each in fields(stated):
+        value = getattr(stated, each.name)
+        nested = isinstance(value, Struct | Mapping)  # they are checked by themselves; files by who reads them
+        if not nested and each.name != "paths" and (message := misfit(value, each)):
+            yield Problem(message, f"{within}{each.name}")
+
+
+def _parameter_problems(parameters: Mapping[str, Any]) -> Iterator[Problem]:
+    if is_deeper(parameters, MAX_DEPTH):
+        yield Problem(f"nested more than {MAX_DEPTH} levels deep", "parameters")
+        return
+    try:
+        size = len(json.dumps(parameters, allow_nan=False))
+    except ValueError:
+        yield Problem("JSON has no such number (NaN, Infinity)", "parameters")
+        return
+    except TypeError as error:
+        yield Problem(f"cannot be written as JSON: {error}", "parameters")
+        return
+    if size > MAX_PARAMETERS_CHARS:
+        yield Problem(f"{size:,} characters as JSON; at most {MAX_PARAMETERS_CHARS:,} are allowed", "parameters")
+    for name, value in parameters.items():
+        if name in SAMPLING and (message := misfit(value, SAMPLING[name])):
+            yield Problem(message, f"parameters.{name}")
+
+
+def misfit(value: Any, field: FieldInfo) -> str | None:
+    """Return what is wrong with the value of a field, in a sentence."""
+    return _type_misfit(value, field.type)
+
+
+def _type_misfit(value: Any, type_: Any) -> str | None:
+    if not isinstance(value, float) or math.isfinite(value):
+        try:
+            msgspec.convert(value, type_)
+        except msgspec.ValidationError:
+            pass
+        else:
+            return None
+    if isinstance(value, tuple | list) and (item := _item_type(type_)):
+        for each in value:
+            if message := _type_misfit(each, item):
+                return message
+    found = repr(value) if value or not isinstance(value, tuple | list) else "nothing"
+    return f"expected {_expected(type_)}, found {found[:60]}"
+
+
+def _item_type(type_: Any) -> Any:
+    """Return the type of the items of a list; None of anything else."""
+    inner = get_args(type_)
+    if _is_annotated(type_) or get_origin(type_) in (Union, UnionType):
+        return next((found for each in inner if (found := _item_type(each))), None)
+    return inner[0] if get_origin(type_) in (tuple, list) else None
+
+
+_KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", tuple: "a list"}
+
+
+def _expected(type_: Any) -> str:
+    """Return which values a type takes.
+
+    >>> _expected(Annotated[Annotated[float, Meta(ge=0, le=1)] | None, Meta(title="Share")])
+    'a number from 0 to 1, or null'
+    """
+    if _is_annotated(type_):
+        inner, *metas = get_args(type_)
+        return _expected(inner) + "".join(_bounds(each) for each in metas if isinstance(each, Meta))
+    if get_origin(type_) is Literal:
+        return " or ".join(map(str, get_args(type_)))
+    if type(None) in get_args(type_):
+        return " or ".join(_expected(each) for each in get_args(type_) if each is not type(None)) + ", or null"
+    return _KINDS.get(get_origin(type_) or type_, str(type_))
+
+
+def _bounds(meta: Meta) -> str:
+    if meta.examples:
+        return f" such as {meta.examples[0]}"
+    words = {
+        "more than": meta.gt,
+        "from": meta.ge,
+        "to": meta.le,
+        "of at least": meta.min_length,
+        "of at most": meta.max_length,
+    }
+    given = {word: bound for word, bound in words.items() if bound is not None and abs(bound) < _BEYOND}
+    return "".join(f" {word} {bound:,}" for word, bound in given.items())
+
+
+_BEYOND = 2**62
+"""A bound of the machine's, which helps nobody to find a better value."""

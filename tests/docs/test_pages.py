@@ -202,18 +202,20 @@ def test_the_files_shown_under_configuration_are_taken_as_they_are() -> None:
 
 def test_the_price_that_is_asked_for_is_shown_as_it_may_be_given() -> None:
     from pramana import settings
-    from pramana.bench import Limits, _refuse_unknown_prices
+    from pramana.bench import _refuse_unknown_prices
     from pramana.errors import InvalidInput
     from pramana.model import Plan
     from pramana.providers.names import resolve
     from pramana.providers.prices import Prices
+    from pramana.request import Limits
+    from pramana.run.accounts import Reach
 
     settings.home().mkdir(parents=True)
     plan = Plan("mine", None, (resolve('http://localhost:8000/v1#"llama"'),))
     with pytest.raises(InvalidInput) as caught:
-        _refuse_unknown_prices(plan, Prices(), Limits(max_cost_usd=1))
+        _refuse_unknown_prices(plan, Prices(), Limits(max_cost_usd=1), Reach())
     settings.prices_file().write_text(str(caught.value).partition("\n")[2], encoding="utf-8")
-    _refuse_unknown_prices(plan, Prices.load(settings.prices_file()), Limits(max_cost_usd=1))
+    _refuse_unknown_prices(plan, Prices.load(settings.prices_file()), Limits(max_cost_usd=1), Reach())
 
 
 def test_the_workflow_and_the_hook_shown_are_ours() -> None:

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 import pytest
 
 from pramana import clock, settings
-from pramana.bench import INTERRUPTED, Limits, Progress, Sources, evaluate, execute, judge_again
+from pramana.bench import INTERRUPTED, Progress, execute, judge_again
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput
 from pramana.model import Outcome, Run
+from pramana.planning import create_run
 from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.openai import OpenAIWire
-from pramana.request import Selection
+from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.cache import FileCache
 from pramana.run.limiter import START
@@ -73,7 +74,7 @@ def serve(use: Callable[[Loopback, Store], Awaitable[T]], wire: OpenAIWire | Non
 
 
 def begin(store: Store, suite: Path, *models: str, **given: Any) -> Run:
-    return evaluate(store, Sources.files([suite], Selection()), models, **given)
+    return create_run(store, RunRequest(paths=(suite,), models=models, **given))
 
 
 def outcomes(store: Store, run: Run) -> list[str]:
@@ -97,7 +98,7 @@ def test_a_wrong_key_ends_the_run_at_once(tmp_path: Path, monkeypatch: pytest.Mo
 
     async def use(server: Loopback, store: Store) -> tuple[Run, Stop, int]:
         stop = Stop()
-        ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(75), stop=stop)
+        ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(concurrency=75), stop=stop)
         return ended, stop, server.count
 
     ended, stop, requests = serve(use, OpenAIWire(key=KEY))
@@ -110,7 +111,7 @@ def test_a_budget_holds_whatever_the_concurrency(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "many.jsonl", 2_000)
 
     async def use(server: Loopback, store: Store) -> tuple[Run, int]:
-        limits = Limits(1_000, max_total_tokens=40)
+        limits = Limits(concurrency=1_000, max_total_tokens=40)
         return await execute(store, begin(store, suite, f"{server.url}#m"), limits), server.count
 
     ended, requests = serve(use)
@@ -125,7 +126,7 @@ def test_the_deadline_of_a_run_holds_though_it_waits(suite: Path, waits: str) ->
 
     async def use(server: Loopback, store: Store) -> tuple[Run, float]:
         start = clock.monotonic()
-        limits = Limits(2, deadline_s=0.4)
+        limits = Limits(concurrency=2, deadline_s=0.4)
         ended = await execute(store, begin(store, suite, f"{server.url}#m", repeats=50), limits)
         return ended, clock.monotonic() - start
 
@@ -141,7 +142,7 @@ def test_ctrl_c_ends_a_run_that_waits(suite: Path) -> None:
         stop = Stop()
         asyncio.get_running_loop().call_later(0.3, stop, INTERRUPTED)
         start = clock.monotonic()
-        ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(2), stop=stop)
+        ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(concurrency=2), stop=stop)
         return ended, clock.monotonic() - start
 
     ended, took = serve(use, faults=[Fault("rate_limited", retry_after="600")])
@@ -156,7 +157,7 @@ def test_a_pause_the_provider_asks_for_is_kept_and_shown(suite: Path) -> None:
 
     async def use(server: Loopback, store: Store) -> tuple[Run, float]:
         start = clock.monotonic()
-        ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(1), watch)
+        ended = await execute(store, begin(store, suite, f"{server.url}#m"), Limits(concurrency=1), watch)
         return ended, clock.monotonic() - start
 
     ended, took = serve(use, script={3: Fault("rate_limited", retry_after="2")})
@@ -171,7 +172,7 @@ def test_a_pause_the_provider_asks_for_is_kept_and_shown(suite: Path) -> None:
 def test_every_request_has_its_time(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, int, list[str]]:
         run = begin(store, suite, f"{server.url}#m")
-        ended = await execute(store, run, Limits(10, timeout_s=0.1))
+        ended = await execute(store, run, Limits(concurrency=10, timeout_s=0.1))
         return ended, server.count, [str(each.failure) for _, each in store.results(run.id)]
 
     ended, requests, failures = serve(use, faults=[Fault("hang")])
@@ -182,7 +183,7 @@ def test_every_request_has_its_time(suite: Path) -> None:
 def test_an_address_where_nobody_answers_ends_the_run_at_once(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> Run:
         await server.__aexit__(None, None, None)
-        return await execute(store, begin(store, suite, f"{server.url}#m"), Limits(2))
+        return await execute(store, begin(store, suite, f"{server.url}#m"), Limits(concurrency=2))
 
     ended = serve(use)
     assert (ended.status, ended.stored) == ("stopped", 0)
@@ -206,8 +207,8 @@ def test_the_system_prompt_and_the_parameters_go_along(suite: Path) -> None:
 def test_a_rejected_parameter_is_left_out_and_marks_the_run_for_good(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, Run, int]:
         run = begin(store, suite, f"{server.url}#m")
-        ended = await execute(store, run, Limits(1))
-        return ended, await execute(store, run, Limits(1)), server.count
+        ended = await execute(store, run, Limits(concurrency=1))
+        return ended, await execute(store, run, Limits(concurrency=1)), server.count
 
     ended, again, requests = serve(use, script={0: Fault("parameter", parameter="seed")})
     assert (ended.status, ended.stored, requests) == ("finished", 10, 11)
@@ -218,7 +219,7 @@ def test_a_rejected_parameter_is_left_out_and_marks_the_run_for_good(suite: Path
 
 def test_cases_and_judge_of_one_account_share_its_limiter(judged: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, int, int]:
-        ended = await execute(store, begin(store, judged, f"{server.url}#m"), Limits(2))
+        ended = await execute(store, begin(store, judged, f"{server.url}#m"), Limits(concurrency=2))
         return ended, server.count, server.busiest
 
     ended, requests, at_once = serve(use, latency_s=0.005)
@@ -229,7 +230,7 @@ def test_two_ways_into_one_account_share_its_limiter(suite: Path, monkeypatch: p
     async def use(server: Loopback, store: Store) -> tuple[Run, int]:
         monkeypatch.setenv("COMPATIBLE_BASE_URL", server.url)
         run = begin(store, suite, f"{server.url}#m", "compatible:n")
-        return await execute(store, run, Limits(2)), server.busiest
+        return await execute(store, run, Limits(concurrency=2)), server.busiest
 
     ended, at_once = serve(use, latency_s=0.005)
     assert (ended.stored, at_once) == (20, 2)
@@ -239,8 +240,9 @@ def test_the_cache_asks_nobody_twice_yet_every_repeat_once(suite: Path, tmp_path
     async def use(server: Loopback, store: Store) -> list[int]:
         counts = []
         for repeats in (1, 3, 3):
-            limits = Limits(cache=FileCache(tmp_path / "cache"))
-            await execute(store, begin(store, suite, f"{server.url}#m", repeats=repeats), limits)
+            cache = FileCache(tmp_path / "cache")
+            run = begin(store, suite, f"{server.url}#m", repeats=repeats)
+            await execute(store, run, Limits(), cache=cache)
             counts.append(server.count)
         return counts
 
@@ -249,11 +251,11 @@ def test_the_cache_asks_nobody_twice_yet_every_repeat_once(suite: Path, tmp_path
 
 def test_the_cache_knows_one_server_from_another(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def use(server: Loopback, store: Store) -> list[int]:
-        limits = Limits(cache=FileCache(tmp_path / "cache"))
+        cache = FileCache(tmp_path / "cache")
         async with Loopback(OpenAIWire("Another.")) as other:
             for url in (server.url, other.url):
                 monkeypatch.setenv("COMPATIBLE_BASE_URL", url)
-                await execute(store, begin(store, suite, "compatible:m"), limits)
+                await execute(store, begin(store, suite, "compatible:m"), Limits(), cache=cache)
             return [server.count, other.count]
 
     assert serve(use) == [10, 10]
@@ -283,7 +285,7 @@ def test_a_budget_in_dollars_stops_the_run_and_needs_the_judges_price(judged: Pa
             await execute(store, refused, Limits(max_cost_usd=1))
         give_prices(**{f"{server.url}#m": 100_000.0, f"{server.url}#other": 100_000.0})
         run = begin(store, judged, f"{server.url}#m", judge=f"{server.url}#other")
-        return await execute(store, run, Limits(1, max_cost_usd=20))
+        return await execute(store, run, Limits(concurrency=1, max_cost_usd=20))
 
     ended = serve(use)
     assert (ended.status, "may cost $20" in str(ended.reason)) == ("stopped", True)
@@ -308,7 +310,7 @@ def test_a_budget_is_for_the_whole_run_however_often_it_is_resumed(suite: Path) 
         run = begin(store, suite, f"{server.url}#m")
         counts = []
         for _ in range(3):
-            await execute(store, store.run(run.id), Limits(1, max_total_tokens=30))
+            await execute(store, store.run(run.id), Limits(concurrency=1, max_total_tokens=30))
             counts.append(server.count)
         return counts
 
@@ -320,7 +322,7 @@ def test_a_budget_is_for_the_whole_run_however_often_it_is_resumed(suite: Path) 
 def test_a_run_keeps_the_limits_it_was_begun_with_and_goes_on_within_others(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, Run]:
         run = begin(store, suite, f"{server.url}#m")
-        first = await execute(store, run, Limits(1, max_total_tokens=30, deadline_s=50, timeout_s=60))
+        first = await execute(store, run, Limits(concurrency=1, max_total_tokens=30, deadline_s=50, timeout_s=60))
         return first, await execute(store, first, Limits())
 
     first, second = serve(use)
@@ -333,7 +335,7 @@ def test_a_budget_spent_before_the_judge_keeps_the_reply(judged: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, list[str], Stop, list[str]]:
         stop = Stop()
         run = begin(store, judged, f"{server.url}#m")
-        ended = await execute(store, run, Limits(1, max_total_tokens=5), stop=stop)
+        ended = await execute(store, run, Limits(concurrency=1, max_total_tokens=5), stop=stop)
         (reasons) = [each.checks[0].reason for _, each in store.results(run.id)]
         number = await judge_again(store, ended, None, Limits())
         assert number == 1
@@ -389,7 +391,7 @@ def test_judging_again_that_ends_early_keeps_every_old_verdict(judged: Path) -> 
         ended = await execute(store, run, Limits())
         async with Loopback(OpenAIWire("By no means.\nNO")) as strict:
             with pytest.raises(BudgetSpent):
-                await judge_again(store, ended, f"{strict.url}#j", Limits(1, max_total_tokens=300))
+                await judge_again(store, ended, f"{strict.url}#j", Limits(concurrency=1, max_total_tokens=300))
             assert 0 < strict.count < 10
             return outcomes(store, run)
 
@@ -438,9 +440,9 @@ def test_what_nobody_gave_up_stays_to_be_asked(suite: Path, fault: Fault) -> Non
         stop = Stop()
         run = begin(store, suite, f"{server.url}#m")
         asyncio.get_running_loop().call_later(0.08, stop, INTERRUPTED)
-        first = await execute(store, run, Limits(8), stop=stop)
+        first = await execute(store, run, Limits(concurrency=8), stop=stop)
         server.faults = ()
-        ended = await execute(store, store.run(run.id), Limits(8))
+        ended = await execute(store, store.run(run.id), Limits(concurrency=8))
         return first, ended, outcomes(store, run)
 
     first, ended, found = serve(use, faults=[fault], latency_s=0.05)
@@ -484,9 +486,9 @@ def test_a_defect_midway_is_recorded_and_can_be_resumed(suite: Path) -> None:
             raise RuntimeError("the watcher broke")
 
         with pytest.raises(RuntimeError):
-            await execute(store, run, Limits(1), breaks)
+            await execute(store, run, Limits(concurrency=1), breaks)
         broken = store.run(run.id)
-        return broken, await execute(store, broken, Limits(1))
+        return broken, await execute(store, broken, Limits(concurrency=1))
 
     broken, ended = serve(use)
     assert (broken.status, "RuntimeError" in str(broken.reason)) == ("stopped", True)
@@ -496,8 +498,8 @@ def test_a_defect_midway_is_recorded_and_can_be_resumed(suite: Path) -> None:
 def test_resuming_adds_to_the_record_and_erases_nothing(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, Run]:
         run = begin(store, suite, f"{server.url}#m")
-        first = await execute(store, run, Limits(1, max_total_tokens=30))
-        return first, await execute(store, first, Limits(1))
+        first = await execute(store, run, Limits(concurrency=1, max_total_tokens=30))
+        return first, await execute(store, first, Limits(concurrency=1))
 
     first, ended = serve(use, script={0: Fault("parameter", parameter="seed")})
     assert (first.status, ended.status, ended.stored) == ("stopped", "finished", 10)
@@ -522,7 +524,7 @@ def test_what_an_adapter_leaves_out_marks_the_run_too(
 def test_a_result_that_errored_can_be_told_from_a_wrong_answer(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> list[str]:
         run = begin(store, suite, f"{server.url}#m")
-        await execute(store, run, Limits(1))
+        await execute(store, run, Limits(concurrency=1))
         return outcomes(store, run)
 
     found = serve(use, script={4: Fault("blocked")})

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 import pytest
 
 from pramana import settings
-from pramana.bench import Limits, Sources, evaluate, execute, judge_again
+from pramana.bench import execute, judge_again
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput, OutOfCredit
 from pramana.model import Check, Outcome, Run
+from pramana.planning import create_run
 from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.openai import OpenAIWire
-from pramana.request import Selection
+from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.stop import Stop
 from pramana.show.summary import summary_of
@@ -68,7 +69,7 @@ def serve(use: Callable[[Loopback, Store], Awaitable[T]], wire: OpenAIWire | Non
 
 def begin(store: Store, suite: Path, server: Loopback, *models: str) -> Run:
     asked = models or ("fake:fixed=A tram runs on two rails.",)
-    return evaluate(store, Sources.files([suite], Selection()), asked, embedder=f"{server.url}#embed")
+    return create_run(store, RunRequest(paths=(suite,), models=asked, embedder=f"{server.url}#embed"))
 
 
 def checks(store: Store, run: Run) -> list[Check]:
@@ -108,7 +109,7 @@ def test_an_ideal_is_embedded_once_a_run(tmp_path: Path) -> None:
     suite = write_suite(tmp_path / "mine.jsonl", 5)
 
     async def use(server: Loopback, store: Store) -> list[str]:
-        ended = await execute(store, begin(store, suite, server), Limits(1))
+        ended = await execute(store, begin(store, suite, server), Limits(concurrency=1))
         assert (ended.status, store.counts(ended.id)[Outcome.PASSED]) == ("finished", 5)
         return [text for got in server.requests for text in got.body["input"]]
 
@@ -121,7 +122,7 @@ def test_an_embedding_is_asked_for_again_as_a_reply_is(suite: Path, monkeypatch:
     monkeypatch.setattr(asking, "FIRST_WAIT_S", 0.01)
 
     async def use(server: Loopback, store: Store) -> tuple[Run, list[Check]]:
-        ended = await execute(store, begin(store, suite, server), Limits(4))
+        ended = await execute(store, begin(store, suite, server), Limits(concurrency=4))
         return ended, checks(store, ended)
 
     faults = {0: Fault("rate_limited", retry_after="0.05"), 1: Fault("error"), 2: Fault("cut")}
@@ -137,7 +138,7 @@ def test_models_and_embedder_of_one_account_share_its_limit(tmp_path: Path) -> N
 
     async def use(server: Loopback, store: Store) -> tuple[int, int]:
         run = begin(store, suite, server, f"{server.url}#one", f"{server.url}#two")
-        ended = await execute(store, run, Limits(4))
+        ended = await execute(store, run, Limits(concurrency=4))
         assert ended.status == "finished"
         return server.busiest, server.count
 
@@ -152,18 +153,18 @@ def test_what_embeddings_cost_is_the_runs_cost_and_ends_it(tmp_path: Path) -> No
     async def use(server: Loopback, store: Store) -> None:
         price(1e6, f"{server.url}")  # a dollar a token: 6 of the reply, 11 of the ideals once
         run, stop = begin(store, suite, server), Stop()
-        ended = await execute(store, run, Limits(1, max_cost_usd=40), stop=stop)
+        ended = await execute(store, run, Limits(concurrency=1, max_cost_usd=40), stop=stop)
         assert (ended.status, type(stop.error)) == ("stopped", BudgetSpent)
         assert "may cost $40 (--max-cost)" in str(ended.reason)
         assert [check.evidence["cost_usd"] for check in checks(store, ended)] == [17, 6, 6, 6, 6]
         assert summary_of(store, ended).cost_usd.value == 41
-        tokens = await execute(store, ended, Limits(1, max_total_tokens=20))
+        tokens = await execute(store, ended, Limits(concurrency=1, max_total_tokens=20))
         assert "--max-total-tokens" in str(tokens.reason)
-        done = await execute(store, tokens, Limits(4))
+        done = await execute(store, tokens, Limits(concurrency=4))
         assert (done.status, store.counts(done.id)[Outcome.PASSED]) == ("finished", 20)
         assert {check.outcome for check in checks(store, done)} == {Outcome.PASSED}, "no budget is a wrong answer"
         with pytest.raises(BudgetSpent):
-            await judge_again(store, done, None, Limits(1, max_cost_usd=1))
+            await judge_again(store, done, None, Limits(concurrency=1, max_cost_usd=1))
         assert "ended early: the run has cost" in store.scorings(done.id)[1]
         assert {check.outcome for check in checks(store, done)} == {Outcome.PASSED}
 
@@ -191,7 +192,7 @@ def test_an_embedder_that_nobody_pays_or_knows_stops_the_run(tmp_path: Path, fau
 
     async def use(server: Loopback, store: Store) -> None:
         stop = Stop()
-        ended = await execute(store, begin(store, suite, server), Limits(4), stop=stop)
+        ended = await execute(store, begin(store, suite, server), Limits(concurrency=4), stop=stop)
         assert (ended.status, type(stop.error)) == ("stopped", kind)
         assert ended.stored <= 4
         assert server.count <= 4
@@ -220,9 +221,9 @@ def test_a_resumed_run_is_embedded_by_the_same(tmp_path: Path) -> None:
 
     async def use(server: Loopback, store: Store) -> set[str]:
         run, stop = begin(store, suite, server), Stop()
-        half = await execute(store, run, Limits(1), lambda _: stop("enough"), stop)
+        half = await execute(store, run, Limits(concurrency=1), lambda _: stop("enough"), stop)
         assert 0 < half.stored < 30
-        done = await execute(store, store.run(run.id), Limits(4))
+        done = await execute(store, store.run(run.id), Limits(concurrency=4))
         assert done.stored == 30
         return {check.version for check in checks(store, done)}
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from pramana import settings
-from pramana.bench import Limits, Sources, evaluate, execute
+from pramana.bench import execute
 from pramana.model import Outcome, Run
+from pramana.planning import create_run
 from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.openai import OpenAIWire
-from pramana.request import Selection
+from pramana.request import Limits, RunRequest
 from pramana.store import open_store
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -47,8 +48,8 @@ def test_five_thousand_cases_against_random_faults_all_end_and_none_twice(tmp_pa
     async def work() -> Run:
         async with Loopback(OpenAIWire("Yes."), faults=FAULTS, chance=0.3, seed=7, keep=False) as server:
             store = open_store(settings.database_url())
-            run = evaluate(store, Sources.files([suite], Selection()), [f"{server.url}#any"])
-            ended = await execute(store, run, Limits(64))
+            run = create_run(store, RunRequest(paths=(suite,), models=(f"{server.url}#any",)))
+            ended = await execute(store, run, Limits(concurrency=64))
             assert server.count > 5_000
             store.close()
             return ended

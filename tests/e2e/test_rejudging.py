@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from pramana import settings
-from pramana.bench import Limits, Sources, evaluate, execute, judge_again
+from pramana.bench import execute, judge_again
 from pramana.errors import BudgetSpent
+from pramana.planning import create_run
 from pramana.providers.loopback import Loopback
 from pramana.providers.loopback.openai import OpenAIWire
-from pramana.request import Selection
+from pramana.request import Limits, RunRequest
 from pramana.show.summary import summary_of
 from pramana.store import open_store
 
@@ -84,7 +85,7 @@ def test_cost_and_tokens_agree_with_the_budget_and_never_drop(tmp_path: Path) ->
         store = open_store(home_store())
         async with Loopback(OpenAIWire("It is so.\nYES")) as server:
             url = server.url
-            run = evaluate(store, Sources.files([suite], Selection()), [f"{url}#asked"], judge=f"{url}#first")
+            run = create_run(store, RunRequest(paths=(suite,), models=(f"{url}#asked",), judge=f"{url}#first"))
             ended = await execute(store, run, Limits(), lambda progress: spent.append(progress.budget))
             summary, stated = summary_of(store, ended), store.spent(run.id)
             replies = (summary.input_tokens.known + summary.output_tokens.known, summary.judge_tokens.known)
@@ -97,7 +98,7 @@ def test_cost_and_tokens_agree_with_the_budget_and_never_drop(tmp_path: Path) ->
             assert later.cost_usd.known == pytest.approx(summary.cost_usd.known + summary.judge_cost_usd.known)
             assert later.judged_again == 6
             with pytest.raises(BudgetSpent):
-                await judge_again(store, ended, f"{url}#third", Limits(1, max_total_tokens=50))
+                await judge_again(store, ended, f"{url}#third", Limits(concurrency=1, max_total_tokens=50))
             assert summary_of(store, ended).judge_tokens.known > later.judge_tokens.known
         store.close()
 

@@ -185,7 +185,8 @@ def test_a_budget_stops_cleanly_and_says_what_is_left(tmp_path: Path) -> None:
 CHILD = """
 import asyncio, os, sys
 from pramana import settings
-from pramana.bench import Limits, execute
+from pramana.bench import execute
+from pramana.request import Limits, RunRequest
 from pramana.store import open_store
 store = open_store(settings.database_url())
 counted = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -194,7 +195,7 @@ def watch(progress):
     if progress.results:
         os.write(counted, keys.encode())
 print("begun", flush=True)
-asyncio.run(execute(store, store.run("latest"), Limits(int(sys.argv[2])), watch))
+asyncio.run(execute(store, store.run("latest"), Limits(concurrency=int(sys.argv[2])), watch))
 """
 
 
@@ -203,8 +204,8 @@ def has_grown(path: Path, beyond: int) -> bool:
 
 
 def test_killed_at_fifty_random_moments_nothing_counted_is_lost(tmp_path: Path) -> None:
-    from pramana.bench import Sources, evaluate
-    from pramana.request import Selection
+    from pramana.planning import create_run
+    from pramana.request import RunRequest
 
     cases, repeats, kills = 1000, 4, 50  # more than fifty short lives can do, so that every kill hits a run under way
     suite = write_suite(tmp_path / "mine.jsonl", cases)
@@ -212,7 +213,7 @@ def test_killed_at_fifty_random_moments_nothing_counted_is_lost(tmp_path: Path) 
     progressed = 0
     with serving("--says", "Yes.", "--latency", "0.06") as url:
         store = open_store(home_store())
-        evaluate(store, Sources.files([suite], Selection()), [f"{url}#any"], repeats=repeats)
+        create_run(store, RunRequest(paths=(suite,), models=(f"{url}#any",), repeats=repeats))
         store.close()
         for number in range(kills):
             before = counted.stat().st_size if counted.exists() else 0
@@ -337,23 +338,24 @@ def test_an_account_without_money_stops_at_once_with_one_sentence(tmp_path: Path
 def test_a_process_that_was_silent_too_long_leaves_the_run_to_the_one_that_took_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pramana.bench import Limits, Sources, evaluate, run_sync
+    from pramana.bench import run_sync
     from pramana.errors import AlreadyRunning
-    from pramana.request import Selection
+    from pramana.planning import create_run
+    from pramana.request import Limits, RunRequest
     from pramana.run.stop import Stop
     from pramana.store import lease
 
     monkeypatch.setattr(lease, "SECONDS", 0.2)
     suite = write_suite(tmp_path / "mine.jsonl", 500)
     store, stop = open_store(home_store()), Stop()
-    run = evaluate(store, Sources.files([suite], Selection()), ["fake:latency=0.05,fixed=Yes"])
+    run = create_run(store, RunRequest(paths=(suite,), models=("fake:latency=0.05,fixed=Yes",)))
 
     def sleep_through_it(_: object) -> None:
         if store.holder(run.id) != "a rival":
             time.sleep(0.4)
             assert store.claim(run.id, "a rival", 60)
 
-    ended = run_sync(store, run, Limits(4), sleep_through_it, stop)
+    ended = run_sync(store, run, Limits(concurrency=4), sleep_through_it, stop)
     assert isinstance(stop.error, AlreadyRunning)
     assert "a rival works on run" in str(stop.error)
     assert (ended.status, store.holder(run.id)) == ("running", "a rival"), "how it ends is the other's to say"
@@ -370,8 +372,8 @@ def test_a_run_that_cannot_begin_leaves_no_id_behind(tmp_path: Path) -> None:
 
 
 def test_the_id_of_an_old_run_that_cannot_go_on_stays(tmp_path: Path) -> None:
-    from pramana.bench import Sources, evaluate
-    from pramana.request import Selection
+    from pramana.planning import create_run
+    from pramana.request import RunRequest
 
     suite, file = write_suite(tmp_path / "mine.jsonl", 3), tmp_path / "id"
     done = pramana("run", suite, "--model", "fake", "--max-total-tokens", "1", "--concurrency", "1", "--quiet")
@@ -379,7 +381,7 @@ def test_the_id_of_an_old_run_that_cannot_go_on_stays(tmp_path: Path) -> None:
     (old,) = data(pramana("runs", "--json"))
     with closing(open_store(settings.database_url())) as store:
         for _ in range(51):  # a list of runs has 50
-            evaluate(store, Sources.files([suite], Selection()), ["fake"])
+            create_run(store, RunRequest(paths=(suite,), models=("fake",)))
     prices = settings.prices_file()
     prices.parent.mkdir(parents=True, exist_ok=True)
     prices.write_text("[prices.fake]\ninput_per_million = true", encoding="utf-8")

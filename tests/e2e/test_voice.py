@@ -21,12 +21,13 @@ import pytest
 from click.testing import CliRunner
 
 from pramana import audio, settings
-from pramana.bench import Limits, Sources, evaluate, execute
+from pramana.bench import execute
 from pramana.embedded import quality
 from pramana.embedded.voice import speak
 from pramana.errors import PramanaError, RateLimited, WeightsMissing
 from pramana.hash import RecordDigest
 from pramana.model import Case, Check, Outcome, Result, Run
+from pramana.planning import create_run
 from pramana.providers import cascade
 from pramana.providers.cascade import SPOKEN
 from pramana.providers.fake_voice import FakeVoice
@@ -37,7 +38,7 @@ from pramana.providers.loopback.realtime import RealtimeAgent
 from pramana.providers.loopback.speech import SpeechLoopback
 from pramana.providers.loopback.voice import Agent, Script, VoiceLoopback
 from pramana.providers.voice import Dial
-from pramana.request import Selection
+from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.call import Patience
 from pramana.score.calls import CallScoring
@@ -57,7 +58,7 @@ FRANCE = "What is the capital of France?"
 KEY = "sk-voice-0123456789abcdef"
 NINE = "We open at nine in the morning, from Monday to Saturday."
 SHORT = "We open at nine."
-LIMITS = Limits(patience=Patience(answer_within_s=2))
+PATIENCE = Patience(answer_within_s=2)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -114,12 +115,16 @@ def at_home(home: Path) -> Iterator[Store]:
             yield store
 
 
-async def performed(store: Store, files: list[Path], models: list[str], limits: Limits = LIMITS, **given: Any) -> Run:
-    begun = evaluate(store, Sources.files(files, Selection()), models, **given)
-    return await asyncio.wait_for(execute(store, begun, limits), 600)  # of virtual time
+async def performed(
+    store: Store, files: list[Path], models: list[str], limits: Limits | None = None, **given: Any
+) -> Run:
+    """Carry a run out; without limits of its own, its callers wait for an answer for two seconds only."""
+    begun = create_run(store, RunRequest(paths=tuple(files), models=tuple(models), **given))
+    patience = None if limits else PATIENCE
+    return await asyncio.wait_for(execute(store, begun, limits or Limits(), patience=patience), 600)  # of virtual time
 
 
-def call_all(home: Path, files: list[Path], models: list[str], limits: Limits = LIMITS, **given: Any) -> Spoken:
+def call_all(home: Path, files: list[Path], models: list[str], limits: Limits | None = None, **given: Any) -> Spoken:
     with at_home(home) as store:
         ended = asyncio.run(performed(store, files, models, limits, **given))
         return Spoken(home, ended, list(store.pairs(ended.id)))
@@ -207,7 +212,7 @@ def test_the_times_of_an_embedded_agent_are_its_own_however_many_are_asked_at_on
     for concurrency, cases in ((8, 4), (1, 1)):
         file = write_scenarios(tmp_path / "s.yaml", *(scenario(f"q-{number}", "Open?") for number in range(cases)))
         home = tmp_path / f"home-{concurrency}"
-        spoken = call_all(home, [file], models, Limits(concurrency), variants=["voice"])
+        spoken = call_all(home, [file], models, Limits(concurrency=concurrency), modalities=("voice",))
         times: list[float] = []
         for _, result in spoken.results:
             found: Any = check(result, "call").evidence["times"]
@@ -228,7 +233,9 @@ def test_the_same_questions_typed_spoken_and_spoken_in_noise(tmp_path: Path) -> 
         {"id": "b", "input": "As JSON?", "ideal": None, "assertion": {"type": "is_json"}},
     )
     variants = ["text", "voice", "voice+noise=10dB"]
-    spoken = call_all(tmp_path / "home", [suite], ["fake:fixed=At nine."], Limits(), variants=variants)
+    spoken = call_all(
+        tmp_path / "home", [suite], ["fake:fixed=At nine."], Limits(), modalities=("text", "voice", "noisy")
+    )
     assert (spoken.run.status, spoken.run.expected, spoken.run.stored) == ("finished", 6, 6)
     assert Counter(result.key for _, result in spoken.results).most_common(1)[0][1] == 1
     assert Counter(result.key.variant for _, result in spoken.results) == dict.fromkeys(variants, 2)
@@ -263,7 +270,7 @@ def test_a_case_with_conditions_of_its_own_is_told_apart_from_clean_calls(tmp_pa
 
 def test_a_voice_agent_that_is_only_written_to_is_skipped_with_the_reason(tmp_path: Path) -> None:
     one = write_scenarios(tmp_path / "one.yaml", scenario("one"))
-    asked = call_all(tmp_path / "home", [one], ["fake-voice:fixed=At nine."], Limits(), variants=["text"])
+    asked = call_all(tmp_path / "home", [one], ["fake-voice:fixed=At nine."], Limits(), modalities=("text",))
     (result,) = (each for _, each in asked.results)
     assert (result.outcome.value, result.checks[0].reason) == ("skipped", "fake-voice is called, not written to")
 
@@ -305,7 +312,7 @@ def test_what_cannot_be_asked_aloud_is_skipped_with_the_reason(tmp_path: Path) -
         {"id": "code", "input": "Write a loop.", "category": "coding"},
     )
     german = write_scenarios(tmp_path / "de.yaml", scenario("german", "Wann machen Sie auf?", language="de"))
-    spoken = call_all(tmp_path / "home", [suite, german], ["local-voice"], variants=["text", "voice"])
+    spoken = call_all(tmp_path / "home", [suite, german], ["local-voice"], modalities=("text", "voice"))
     reasons = {(case.id, result.key.variant): result.checks[0].reason for case, result in spoken.results}
     assert {result.outcome for _, result in spoken.results} == {SKIPPED}
     assert all(result.reply is None for _, result in spoken.results)
@@ -337,7 +344,7 @@ def test_the_last_question_of_a_chat_is_spoken_and_the_rest_is_known(
 
     async def use(server: Loopback) -> Spoken:
         with at_home(tmp_path / "home") as store:
-            given: Any = {"variants": ["voice"], "system_prompt": "Be kind."}
+            given: Any = {"modalities": ("voice",), "system_prompt": "Be kind."}
             ended = await performed(store, [suite], [f"{server.url}#m"], Limits(), **given)
             return Spoken(tmp_path / "home", ended, list(store.pairs(ended.id)))
 
@@ -378,7 +385,7 @@ def test_a_recording_is_played_bit_for_bit_to_everyone_and_never_replaced(tmp_pa
         *(scenario(name, "Guten Tag.", language="de", prompt_audio_url=f"{name}.wav") for name in names),
     )
     models, variants = ["fake-voice:fixed=Ja.", "fake-voice:seed=1,fixed=Ja."], ["voice", "voice+noise=10dB"]
-    spoken = call_all(tmp_path / "home", [file], models, variants=variants)
+    spoken = call_all(tmp_path / "home", [file], models, modalities=("voice", "noisy"))
     good = {(model, variant): spoken.of("good", model, variant) for model in models for variant in variants}
     assert {result.outcome for result in good.values()} == {PASSED}
     with at_home(spoken.home) as store:
@@ -526,7 +533,7 @@ def test_typed_a_conversation_is_asked_line_by_line_and_paired_with_the_call(con
     async def go() -> tuple[Run, list[Any], list[Result]]:
         async with Loopback(OpenAIWire(says)) as server:
             with at_home(conversation.home) as store:
-                ended = await performed(store, [file], [f"{server.url}#m"], Limits(1))
+                ended = await performed(store, [file], [f"{server.url}#m"], Limits(concurrency=1))
                 return ended, server.requests, [result for _, result in store.results(ended.id)]
 
     ended, requests, results = asyncio.run(go())
@@ -756,7 +763,7 @@ def test_a_recording_that_cannot_be_transcribed_keeps_its_times(conversation: Sp
 
 def test_an_agent_that_fails_in_its_call_leaves_a_recording(tmp_path: Path) -> None:
     file = write_scenarios(tmp_path / "s.yaml", scenario("q", FRANCE))
-    (pair,) = call_all(tmp_path / "home", [file], ["fake:fixed=日本"], Limits(), variants=["voice"]).results
+    (pair,) = call_all(tmp_path / "home", [file], ["fake:fixed=日本"], Limits(), modalities=("voice",)).results
     result = pair[1]
     assert result.outcome is ERRORED
     assert "the call broke off: the agent's voice cannot say its answer" in check(result, "call").reason
@@ -850,12 +857,12 @@ def test_a_wrong_key_ends_the_run_with_one_sentence(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--modality", "vioce"], '--modality "vioce" is none of text, voice, noisy; did you mean "voice"?'),
-        (["--modality", "voice,"], '--modality "" is none of'),
+        (["--modality", "vioce"], '--modality: "vioce" is none of text, voice, noisy; did you mean "voice"?'),
+        (["--modality", "voice,"], '--modality: "" is none of'),
         (["--condition", "noise=loud"], 'condition "noise=loud" needs a number and its unit, dB: write noise=10dB'),
         (["--condition", "nosie=10dB"], 'did you mean "noise"'),
         (["--modality", "noisy", "--condition", "noise=5dB"], 'condition "noise" stands twice'),
-        (["--modality", "text", "--condition", "phone"], "--condition is about speech, and nothing is spoken"),
+        (["--modality", "text", "--condition", "phone"], "--condition: it is about speech, and nothing is spoken"),
         (["--model", "fake:echo"], "some models are written to, others are called"),
         (["--stt", "local"], "does not write down speech"),
     ],

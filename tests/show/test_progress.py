@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from pramana import bench, settings
 from pramana.model import Check, Failure, Key, Outcome, Reply, Result
+from pramana.planning import create_run
 from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.openai import OpenAIWire
-from pramana.request import Selection
+from pramana.request import Limits, RunRequest
 from pramana.run.stop import Stop
 from pramana.show import progress
 from pramana.show.progress import FAILURES_SHOWN, Live
@@ -163,9 +164,9 @@ def test_a_run_held_back_by_its_provider_says_so(
 
     async def go() -> None:
         async with Loopback(OpenAIWire("x"), script={0: Fault("rate_limited", retry_after="1")}) as server:
-            run = bench.evaluate(store, bench.Sources.files([suite], Selection()), [f"{server.url}#any"])
+            run = create_run(store, RunRequest(paths=(suite,), models=(f"{server.url}#any",)))
             with Live(run.expected, store.counts(run.id)) as live:
-                ended = await bench.execute(store, run, bench.Limits(), live)
+                ended = await bench.execute(store, run, Limits(), live)
             assert (ended.status, ended.stored) == ("finished", 1)
 
     asyncio.run(go())
@@ -196,11 +197,11 @@ def test_failures_say_which_variant_and_repeat_where_the_plan_has_several(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = open_store(settings.database_url())
-    sources = bench.Sources.files([suite_of(tmp_path, 1)], Selection())
+    suite = suite_of(tmp_path, 1)
     for repeats in (2, 1):
-        run = bench.evaluate(store, sources, ["fake:fixed=no"], repeats=repeats)
+        run = create_run(store, RunRequest(paths=(suite,), models=("fake:fixed=no",), repeats=repeats))
         with Live(run.expected, store.counts(run.id)) as live:
-            bench.run_sync(store, run, bench.Limits(), live)
+            bench.run_sync(store, run, Limits(), live)
     found = result(0, Outcome.FAILED)
     live = Live(4)
     plan = replace(run.plan, variants=("text", "voice"), repeats=3)
@@ -218,19 +219,17 @@ def test_failures_say_which_variant_and_repeat_where_the_plan_has_several(
 
 def test_a_resumed_run_counts_what_earlier_sittings_have_stored(tmp_path: Path) -> None:
     store = open_store(settings.database_url())
-    run = bench.evaluate(
-        store, bench.Sources.files([suite_of(tmp_path, 40)], Selection()), ["fake:latency=0.02,fixed=x"]
-    )
+    run = create_run(store, RunRequest(paths=(suite_of(tmp_path, 40),), models=("fake:latency=0.02,fixed=x",)))
 
     def some(seen: bench.Progress) -> None:
         if seen.stored >= 5:
             stop("enough")
 
     stop = Stop()
-    run = bench.run_sync(store, run, bench.Limits(concurrency=1), some, stop)
+    run = bench.run_sync(store, run, Limits(concurrency=1), some, stop)
     assert 0 < run.stored < run.expected
     with Live(run.expected, store.counts(run.id)) as live:
-        bench.run_sync(store, run, bench.Limits(), live)
+        bench.run_sync(store, run, Limits(), live)
     store.close()
     assert live.counts[Outcome.PASSED] == 40
     assert "40 passed" in live._note(0.0, unknown_cost=False)

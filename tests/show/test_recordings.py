@@ -7,10 +7,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pramana import audio, settings
-from pramana.bench import Limits, Sources, evaluate, run_sync
+from pramana.bench import run_sync
 from pramana.errors import StoreFailed
 from pramana.model import Call
-from pramana.request import Selection
+from pramana.planning import create_run
+from pramana.request import Limits, RunRequest
 from pramana.show.cli import pramana
 from pramana.show.cli.runs import _write_whole
 from pramana.store import open_store
@@ -37,7 +38,9 @@ def calls(tmp_path: Path, store: Store) -> dict[str, Call]:
     """Hold two calls, and return them by their case."""
     file = tmp_path / "desk.yaml"
     file.write_text(SCENARIOS, encoding="utf-8")
-    run = evaluate(store, Sources.files([file], Selection()), ["fake-voice:latency=0.1,tokens=1"], variants=["voice"])
+    run = create_run(
+        store, RunRequest(paths=(file,), models=("fake-voice:latency=0.1,tokens=1",), modalities=("voice",))
+    )
     found = run_sync(store, run, Limits())
     pairs = [(case.id, result.reply) for case, result in store.pairs(found.id)]
     return {name: reply.call for name, reply in pairs if reply and reply.call}

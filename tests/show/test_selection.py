@@ -11,8 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from pramana import settings
-from pramana.bench import Limits, Sources, evaluate, run_sync
-from pramana.request import Selection
+from pramana.bench import run_sync
+from pramana.planning import create_run
+from pramana.request import Limits, RunRequest, Selection
 from pramana.run.stop import Stop
 from pramana.show.cli import pramana
 from pramana.show.selection import select
@@ -62,7 +63,7 @@ def run_id(tmp_path: Path, store: Store) -> str:
     suite, scenarios = tmp_path / "mine.jsonl", tmp_path / "voice.yaml"
     suite.write_text("\n".join(json.dumps(case(number)) for number in range(6)), encoding="utf-8")
     scenarios.write_text(SCENARIO, encoding="utf-8")
-    run = evaluate(store, Sources.files([suite, scenarios], Selection()), ["fake:echo"], repeats=2)
+    run = create_run(store, RunRequest(paths=(suite, scenarios), models=("fake:echo",), repeats=2))
     return run_sync(store, run, Limits()).id
 
 
@@ -131,7 +132,9 @@ def test_the_whole_run_is_called_by_its_name(run_id: str) -> None:
 def test_a_selection_of_a_selection_keeps_both(tmp_path: Path, store: Store) -> None:
     suite = tmp_path / "mine.jsonl"
     suite.write_text("\n".join(json.dumps(case(number)) for number in range(6)), encoding="utf-8")
-    whole = evaluate(store, Sources.files([suite], Selection(categories=("safety",))), ["fake:echo"])
+    whole = create_run(
+        store, RunRequest(paths=(suite,), models=("fake:echo",), selection=Selection(categories=("safety",)))
+    )
     run_sync(store, whole, Limits())
     part = select(store, store.run(whole.id), Selection(limit=1)).run
     assert (part.plan.suite, part.expected) == ("mine (selection)", 1)
@@ -141,7 +144,7 @@ def test_a_selection_of_a_selection_keeps_both(tmp_path: Path, store: Store) -> 
 def test_a_selection_of_a_run_that_did_not_end_says_what_is_left_of_it(tmp_path: Path, store: Store) -> None:
     suite = tmp_path / "mine.jsonl"
     suite.write_text("\n".join(json.dumps(case(number)) for number in range(6)), encoding="utf-8")
-    run, stop = evaluate(store, Sources.files([suite], Selection()), ["fake:echo"]), Stop()
+    run, stop = create_run(store, RunRequest(paths=(suite,), models=("fake:echo",))), Stop()
     stop("enough")
     assert run_sync(store, run, Limits(), stop=stop).stored == 0
     assert "The run did not end: 3 results left." in said("show", run.id, "--category", "safety")

@@ -18,6 +18,7 @@ from pramana.model import Embeds, Provider, Target
 from pramana.providers.cascade import CALLS_AT_ONCE, EmbeddedEars, Hearing, PatientEars, around, machine
 from pramana.providers.names import Accounts, CommandLine, Lookup, is_called, open_provider
 from pramana.providers.voice import Voice
+from pramana.request import Limits
 from pramana.run.asking import Asking, Budget, CostOf, Dictating, Embedding, Recognising, ReplyCache
 from pramana.run.call import Patience
 from pramana.run.calling import Calling, Calls
@@ -46,36 +47,24 @@ class Reach:
     """Whether what they name may be at a private address."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a run may spend and how hard it may press; not part of the plan, so a resumed run may have others."""
-
-    concurrency: int = 32
-    """The ceiling of requests under way at one provider account."""
-    max_cost_usd: float | None = None
-    max_total_tokens: int | None = None
-    deadline_s: float | None = None
-    cache: ReplyCache | None = None
-    timeout_s: float = 120.0
-    """Of one request."""
-    patience: Patience = field(default_factory=Patience)
-    """Of a caller."""
-    reach: Reach = field(default_factory=Reach)
-
-    def kept(self) -> dict[str, Any]:
-        """Return those that are written down with a run: `Limits(**kept)` has them again."""
-        names = ("max_cost_usd", "max_total_tokens", "deadline_s", "concurrency", "timeout_s")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-
 class OpenAccounts:
     """How each target is asked, within the limits."""
 
-    def __init__(self, limits: Limits, budget: Budget, cost_of: CostOf, stop: Stop) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        budget: Budget,
+        cost_of: CostOf,
+        stop: Stop,
+        reach: Reach,
+        cache: ReplyCache | None = None,
+        patience: Patience | None = None,
+    ) -> None:
         self._limits, self._budget, self._cost_of, self._stop = limits, budget, cost_of, stop
+        self._cache, self._patience = cache, patience or Patience()
         self._stack = AsyncExitStack()
         # No time here: `Asking` keeps it, for every provider alike.
-        self._sources = accounts_of(limits.reach, None)
+        self._sources = accounts_of(reach, None)
         self._providers: dict[tuple[str, str], Provider] = {}
         self._limiters: dict[tuple[str, str, str], Limiter] = {}
         self._askings: dict[str, Asking] = {}
@@ -95,7 +84,7 @@ class OpenAccounts:
     def asking(self, target: Target) -> Asking:
         """Return how a target is asked, opening its provider on first use."""
         if target.typed not in self._askings:
-            cache = None if target.provider in NEVER_CACHED else self._limits.cache
+            cache = None if target.provider in NEVER_CACHED else self._cache
             asking = self._within_limits(target, self._provider(target), cache)
             if target.provider == "local":
                 asking.place = machine.work
@@ -120,7 +109,7 @@ class OpenAccounts:
                 target.provider,
                 keep,
                 self._hearing(stt, PatientEars()),
-                self._limits.patience,
+                self._patience,
                 stages=self.stages,
             )
             asking = self._within_limits(target, calls, None, calls.patience.longest_s + BESIDE_A_CALL_S)

@@ -18,7 +18,7 @@ PUT = (
 )
 ORIGIN = r"^https?://[^/?#\s@*]+$"
 """What a page of another host may be called."""
-_Origin = Annotated[str, msgspec.Meta(pattern=ORIGIN, max_length=300)]
+_Origin = Annotated[str, msgspec.Meta(pattern=ORIGIN, max_length=300, examples=["https://bench.example"])]
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

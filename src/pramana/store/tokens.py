@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import msgspec
 from sqlalchemy import RowMapping, insert, select, update
 
-from pramana.errors import InvalidInput, NotFound, did_you_mean, quote
+from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, quote
 from pramana.store.engine import Database
 from pramana.store.schema import tokens
 from pramana.store.scoring import timestamp
@@ -51,7 +51,8 @@ class Tokens:
         """Make a token; return what is known of it, and the token itself, which nobody can show again."""
         name = name.strip()
         if not name or len(name) > LONGEST_NAME or not name.isprintable():
-            raise InvalidInput(f"a token needs a name of 1 to {LONGEST_NAME} printable characters, found {quote(name)}")
+            message = f"a token needs a name of 1 to {LONGEST_NAME} printable characters, found {quote(name)}"
+            raise InvalidInput(message, [Problem(message, "name")])
         if role not in ROLES:
             raise InvalidInput(
                 f"there is no role {quote(role)}{did_you_mean(role, ROLES)}; there are {', '.join(ROLES)}"

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import uvicorn
 from starlette.routing import BaseRoute
 
+from pramana.app import App
 from pramana.show.api import make_app
 from pramana.show.api.connection import Connection
-from pramana.show.api.serving import Serving
 from pramana.store import open_store
 from pramana.store.runs import Store
 
@@ -60,7 +60,7 @@ class Client:
     token: str | None = None
     store: Store | None = None
     """Of a server in this process."""
-    serving: Serving | None = None
+    serving: App | None = None
     headers: dict[str, str] = field(default_factory=dict)
 
     def call(
@@ -173,7 +173,7 @@ def serve(database_url: str, **given: Any) -> Iterator[Client]:
     if database_url.startswith("sqlite:///"):
         sqlite_store(Path(database_url.removeprefix("sqlite:///")))
     store = open_store(database_url)
-    serving = Serving(store, **given)
+    serving = App(store, **given)
     listening = socket.create_server(("127.0.0.1", 0))
     serving.port = listening.getsockname()[1]
     gate = make_app(serving)

@@ -11,10 +11,10 @@ from urllib.parse import quote
 import pytest
 from jsonschema import Draft202012Validator
 
+from pramana.app import App
 from pramana.show.api import make_routes
 from pramana.show.api.badge import draw
 from pramana.show.api.documentation import describe
-from pramana.show.api.serving import Serving
 from pramana.store.submissions import Passed
 
 from .served import Client
@@ -365,7 +365,7 @@ def test_a_badge_needs_a_token_where_everything_does(guarded: Client) -> None:
 
 def test_the_description_of_the_bodies_is_the_one_they_are_read_by(client: Client) -> None:
     assert client.store
-    paths = describe(make_routes(Serving(client.store)))["paths"]
+    paths = describe(make_routes(App(client.store)))["paths"]
 
     def schema(path: str) -> Draft202012Validator:
         found = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]

@@ -63,7 +63,7 @@ def test_there_are_routes_for_all_that_was_promised() -> None:
 def test_every_route_asks_who_it_is(method: str, path: str) -> None:
     (route,) = (each for verb, each in routes() if (verb, each.path) == (method, path))
     roles = {each.call.__name__ for each in route.dependant.dependencies if each.call}
-    asks = {name for name in roles if name.startswith("needs_")}
+    asks = {name for name in roles if name.startswith(("needs_", "caller_of_"))}
     assert (method, path) in OPEN or asks
     if method not in ("GET", "HEAD"):
         assert asks != {"needs_viewer"} or path.endswith("/validate")  # whoever only looks changes nothing

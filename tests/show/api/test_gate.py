@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import text
 
+from pramana.app import AT_ONCE, PROBED_S, WAITING, App
+from pramana.app.access import FRESH_S
+from pramana.app.views import MeView, ServerView
 from pramana.errors import InvalidInput
-from pramana.show.api.admin import MeShape, ServerShape
 from pramana.show.api.gate import Gate
-from pramana.show.api.serving import AT_ONCE, FRESH_S, PROBED_S, THREADS, WAITING, Serving
+from pramana.show.api.serving import THREADS
 from pramana.show.cli import pramana
 from pramana.store import open_store
 from pramana.store.scenarios import Scenarios
@@ -207,8 +210,8 @@ def test_behind_a_trusted_proxy_strangers_have_buckets_of_their_own(
     scope = {"type": "http", "headers": headers, "client": ("127.0.0.1", 1)}
     store = open_store(sqlite_url)
     try:
-        assert Gate(None, Serving(store, trusted_proxies=trusted))._address(scope) == address  # type: ignore[arg-type]
-        assert Gate(None, Serving(store))._address(scope) == "127.0.0.1"  # type: ignore[arg-type] # no word is taken
+        assert Gate(None, App(store, trusted_proxies=trusted))._address(scope) == address  # type: ignore[arg-type]
+        assert Gate(None, App(store))._address(scope) == "127.0.0.1"  # type: ignore[arg-type] # no word is taken
     finally:
         store.close()
 
@@ -237,7 +240,7 @@ def test_settings_are_all_taken_or_none(client: Client) -> None:
 def test_whoever_asks_is_told_who_they_are(guarded: Client, tmp_path: Path) -> None:
     for role in ("viewer", "editor", "admin"):
         found = guarded.with_token(role).get("/api/me").data
-        assert MeShape.model_validate(found).model_dump() == {"name": role, "role": role, "tokens_required": True}
+        assert msgspec.convert(found, MeView) == MeView(name=role, role=role, tokens_required=True)
     assert guarded.get("/api/me").status == 401
     with serve(f"sqlite:///{tmp_path / 'other.sqlite3'}") as alone:
         assert alone.get("/api/me").data == {"name": "local", "role": "admin", "tokensRequired": False}
@@ -245,7 +248,7 @@ def test_whoever_asks_is_told_who_they_are(guarded: Client, tmp_path: Path) -> N
 
 def test_a_server_says_what_it_is_to_who_may_look(guarded: Client, tmp_path: Path) -> None:
     found = guarded.with_token("viewer").get("/api/server").data
-    ServerShape.model_validate(found)
+    msgspec.convert(found, ServerView)
     assert (found["database"], found["tokensRequired"], found["forThisMachineAlone"]) == ("sqlite", True, False)
     assert found["address"] == urlsplit(guarded.url).netloc
     assert guarded.get("/api/server").status == 401

@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pramana.bench import Limits, Reach, Sources, evaluate, run_sync
+from pramana.bench import run_sync
 from pramana.errors import InvalidInput
+from pramana.planning import create_run
 from pramana.providers.loopback import Fault, Loopback
 from pramana.providers.loopback.openai import OpenAIWire
 from pramana.providers.loopback.pipecat import PipecatAgent
 from pramana.providers.loopback.script import Script
 from pramana.providers.loopback.voice import VoiceLoopback
-from pramana.request import Selection
+from pramana.request import Limits, RunRequest, Selection
+from pramana.run.accounts import Reach
 from pramana.show.api.providers import ProviderShape, WorthShape, reach_of
 from pramana.show.cli import pramana
 
@@ -342,8 +344,18 @@ def test_keys_are_locked_anew_by_a_new_key(client: Client, monkeypatch: pytest.M
 # ── Runs ──
 
 
+SCENARIO = {
+    "id": "say-it",
+    "name": "Say it",
+    "type": "information-retrieval",
+    "prompt": "Say it.",
+    "expectedOutcome": "It is said.",
+    "assert": {"type": "contains", "ideal": "so"},
+}
+
+
 @pytest.fixture
-def sources(tmp_path: Path) -> Sources:
+def suite(tmp_path: Path) -> Path:
     case = {
         "id": "factual-001",
         "category": "factual",
@@ -354,21 +366,22 @@ def sources(tmp_path: Path) -> Sources:
     }
     path = tmp_path / "mine.jsonl"
     path.write_text(json.dumps(case), encoding="utf-8")
-    return Sources.files([path], Selection())
+    return path
 
 
 def test_a_run_asks_by_a_registered_provider_and_stores_no_key(
-    client: Client, openai: Loopback, sources: Sources, tmp_path: Path
+    client: Client, openai: Loopback, tmp_path: Path
 ) -> None:
     assert client.store
     assert client.serving
     client.post("/api/providers", {**MINE, "baseUrl": openai.url})
     reach = reach_of(client.serving)
-    run = evaluate(client.store, sources, ["my-vllm:llama"], reach=reach)
-    ended = run_sync(client.store, run, Limits(reach=reach))
+    client.post("/api/scenarios", SCENARIO)
+    run = create_run(client.store, RunRequest(models=("my-vllm:llama",), scenarios=Selection()), reach)
+    ended = run_sync(client.store, run, Limits(), reach=reach)
     assert (ended.status, ended.stored) == ("finished", 1)
     (_, result), *_ = client.store.results(run.id)
-    assert result.outcome.value == "passed"
+    assert result.checks[0].outcome.value == "passed"
     assert openai.requests[-1].headers["Authorization"] == f"Bearer {KEY}"
     assert openai.requests[-1].body["model"] == "llama"
     client.delete("/api/providers/my-vllm")
@@ -377,11 +390,11 @@ def test_a_run_asks_by_a_registered_provider_and_stores_no_key(
 
 
 def test_the_command_line_knows_what_is_registered_in_its_store(
-    client: Client, openai: Loopback, tmp_path: Path, sources: Sources, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+    client: Client, openai: Loopback, tmp_path: Path, suite: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.post("/api/providers", {**MINE, "baseUrl": openai.url, "arguments": {"model": "loopback-small"}})
     monkeypatch.setenv("PRAMANA_DATABASE_URL", sqlite_url)
-    said = CliRunner().invoke(pramana, ["run", str(sources.paths[0]), "--model", "my-vllm", "--quiet"])
+    said = CliRunner().invoke(pramana, ["run", str(suite), "--model", "my-vllm", "--quiet"])
     assert (said.exit_code, openai.requests[-1].body["model"]) == (0, "loopback-small"), said.output
     listed = CliRunner().invoke(pramana, ["models", "--json"])
     assert json.loads(listed.output)["my-vllm"] == {"models": ["loopback-large", "loopback-small"], "problem": None}
@@ -390,27 +403,29 @@ def test_the_command_line_knows_what_is_registered_in_its_store(
     assert KEY.encode() not in kept
 
 
-def test_a_run_that_goes_on_needs_its_provider_where_it_was(client: Client, openai: Loopback, sources: Sources) -> None:
+def test_a_run_that_goes_on_needs_its_provider_where_it_was(client: Client, openai: Loopback, suite: Path) -> None:
     assert client.store
     client.post("/api/providers", {**MINE, "baseUrl": openai.url})
-    run = evaluate(client.store, sources, ["my-vllm:llama"])
+    run = create_run(client.store, RunRequest(paths=(suite,), models=("my-vllm:llama",)))
     client.patch("/api/providers/my-vllm", {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": KEY})
     with pytest.raises(InvalidInput, match="at another address than recorded"):
         run_sync(client.store, run, Limits())
     client.patch("/api/providers/my-vllm", {"baseUrl": openai.url, "apiKey": "sk-wrong-0123456789"})
-    run = run_sync(client.store, evaluate(client.store, sources, ["my-vllm:llama"]), Limits())
+    run = run_sync(
+        client.store, create_run(client.store, RunRequest(paths=(suite,), models=("my-vllm:llama",))), Limits()
+    )
     assert (run.status, "refused the key" in str(run.reason)) == ("stopped", True)
     client.patch("/api/providers/my-vllm", {"apiKey": KEY})
     assert run_sync(client.store, run, Limits()).status == "finished"
 
 
 @pytest.mark.parametrize("typed", ["python:os:getcwd", "command:mine", "websocket:/etc/hostname"])
-def test_a_server_writes_down_no_run_that_would_run_code_here(client: Client, sources: Sources, typed: str) -> None:
+def test_a_server_writes_down_no_run_that_would_run_code_here(client: Client, typed: str) -> None:
     assert client.store
     assert client.serving
-    for given in ({"models": [typed]}, {"models": ["fake"], "judge": typed}, {"models": ["fake"], "stt": typed}):
+    for given in ({"models": (typed,)}, {"models": ("fake",), "judge": typed}, {"models": ("fake",), "stt": typed}):
         with pytest.raises(InvalidInput, match="which only its own command line may"):
-            evaluate(client.store, sources, **given, reach=reach_of(client.serving))
+            create_run(client.store, RunRequest(tier="cheap", **given), reach_of(client.serving))
     assert client.store.runs() == []
     assert reach_of(client.serving).for_others
     assert Reach().for_others is False

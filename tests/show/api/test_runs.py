@@ -14,9 +14,10 @@ from urllib.parse import quote
 import pytest
 
 from pramana.analyse.intervals import wilson
-from pramana.bench import Limits, judge_again
+from pramana.bench import judge_again
 from pramana.hash import case_digest
 from pramana.model import Case, Check, Outcome, Result
+from pramana.request import Limits
 from pramana.show.api.run_shapes import EstimateShape, ResultDetailShape, ResultShape, RunDetailShape, RunShape
 from pramana.store.runs import Store
 
@@ -386,13 +387,13 @@ def test_what_cannot_be_run_is_refused_with_the_reason(client: Client, body: dic
 
 def test_parameters_are_bounded_since_every_list_reads_them(client: Client) -> None:
     found = client.post("/api/runs", {"suite": "v1.0", "models": ["fake:echo"], "parameters": {"x": "y" * 64_000}})
-    assert (found.status, "are the most" in found.error) == (400, True)
+    assert (found.status, "at most 64,000 are allowed" in found.error) == (400, True)
 
 
 def test_a_number_that_json_does_not_have_is_refused(client: Client) -> None:
     body = b'{"tier": "cheap", "models": ["fake"], "parameters": {"x": NaN}}'
     found = client.post("/api/runs", body=body, headers={"Content-Type": "application/json"})
-    assert (found.status, "JSON does not have" in found.error) == (400, True)
+    assert (found.status, "JSON has no such number" in found.error) == (400, True)
 
 
 def test_a_run_that_cannot_begin_stays_and_says_why(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,13 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import event
 
-from pramana.bench import Limits, Sources, evaluate, run_sync
+from pramana.bench import run_sync
 from pramana.errors import HashMismatch, NotFound
 from pramana.hash import hash_suite
 from pramana.load.manifest import BUILT_IN, Version, check_upload, publish, versions
-from pramana.request import Selection
+from pramana.load.sources import Sources
+from pramana.planning import create_run
+from pramana.request import Limits, RunRequest, Selection
 from pramana.show.api import known_suites
 from pramana.show.api.known_suites import prompts_of, prompts_of_many
 from pramana.show.api.suites import HashShape, ListedShape, SuiteShape, TierHashShape
@@ -190,8 +192,7 @@ def test_an_uploaded_suite_is_run_by_its_name(client: Client, sqlite_url: str, m
     store = client.store
     assert store
     client.post("/api/suites", MINE)
-    sources = Sources.tier("team-1", "smoke", Selection(), store.suites)
-    run = evaluate(store, sources, ["fake:fixed=so"])
+    run = create_run(store, RunRequest(suite="team-1", tier="smoke", models=("fake:fixed=so",)))
     ended = run_sync(store, run, Limits())
     assert (ended.status, ended.stored, ended.plan.suite) == ("finished", 3, "team-1-smoke")
     assert ended.plan.suite_hash == client.get("/api/suites/team-1/smoke/hash").data["hash"]

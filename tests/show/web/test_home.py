@@ -115,7 +115,7 @@ def test_a_call_to_the_embedded_agent_is_heard(browser: Browser, tmp_path: Path,
         assert shown in (list(STAGES), list(STAGES[1:]))  # the phone may be answered before the page follows the run
         result = bench.client.get(f"/api{page.url.removeprefix(bench.url)}").data
         assert (result["model"], result["variant"]) == ("local-voice", "voice")
-        assert result["outcome"] == "unscored"  # nobody judges; and never errored
+        assert result["outcome"] in ("passed", "failed")  # by its assertion, whatever was said; never errored
         assert result["reply"]["text"]
         if fault == "loop":
             assert result["reply"]["text"] == NO_ANSWER  # nothing is left of a loop without a sentence

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from pramana.bench import PARAMETERS, Limits
+from pramana.request import Limits, RunRequest
 from pramana.show.api.runs import USUAL
 from pramana.show.cli.run import run as command
 from pramana.show.web.new_run import NUMBERS
@@ -281,10 +281,10 @@ def test_what_nobody_says_is_the_same_for_the_page_the_api_the_command_and_the_e
     assert fields == {path: "" if USUAL[path] is None else f"{USUAL[path]:g}" for path in NUMBERS}
     assert USUAL["limits.concurrency"] == Limits().concurrency
     assert USUAL["limits.timeoutSeconds"] == Limits().timeout_s
-    assert {name: USUAL[name] for name in PARAMETERS} == PARAMETERS
+    assert {name: USUAL[name] for name in ("temperature", "seed")} == RunRequest(models=("fake",)).sampling()
     options = {each.name: each.default for each in command.params}
-    typed = {"temperature": "temperature", "seed": "seed", "limits.concurrency": "concurrency", "repeats": "repeat",
-             "limits.timeoutSeconds": "timeout"}  # fmt: skip
+    typed = {"temperature": "temperature", "seed": "seed", "limits.concurrency": "concurrency", "repeats": "repeats",
+             "limits.timeoutSeconds": "timeout_s"}  # fmt: skip
     assert {path: options[name] for path, name in typed.items()} == {path: USUAL[path] for path in typed}
 
 

@@ -13,6 +13,7 @@ import anyio.to_thread
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from pramana.app import App
 from pramana.show.api import (
     admin,
     audio,
@@ -34,7 +35,7 @@ from pramana.show.api import (
 )
 from pramana.show.api.gate import Gate
 from pramana.show.api.run_shapes import brief
-from pramana.show.api.serving import THREADS, Serving
+from pramana.show.api.serving import THREADS
 from pramana.show.api.tail import Tail
 from pramana.show.findings import Findings
 
@@ -57,12 +58,12 @@ ROUTERS = (
 )
 
 
-def make_app(serving: Serving) -> ASGIApp:
+def make_app(serving: App) -> ASGIApp:
     """Return the API of a server, with the gate before it."""
     return Gate(make_routes(serving), serving)
 
 
-def make_routes(serving: Serving) -> FastAPI:
+def make_routes(serving: App) -> FastAPI:
     """Return the API alone."""
 
     @asynccontextmanager

@@ -8,9 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from pramana import clock
+from pramana.app.access import Unauthorized
 from pramana.errors import visible
 from pramana.show.api.envelope import documented
-from pramana.show.api.serving import Here, Unauthorized, who
+from pramana.show.api.serving import Here, user_of
 from pramana.store.submissions import Passed
 
 router = APIRouter(tags=["community"])
@@ -45,7 +46,7 @@ def badge(model: str, request: Request, here: Here) -> Response:
     A server that takes results from anybody shows it to anybody: a badge stands on pages that have no token.
     """
     public = here.preferences().anonymous_submission
-    if not public and not who(request).may("viewer"):
+    if not public and not user_of(request).may("viewer"):
         raise Unauthorized("badges of this server are shown to those who have a token")
     since = clock.now().date() - timedelta(days=DAYS - 1)
     picture = draw(model, here.store.submissions.passed(model, since.isoformat())).encode()

@@ -13,12 +13,13 @@ from fastapi import APIRouter, Path, Query, Response
 from msgspec import Struct
 
 from pramana.analyse.voice import CALL
+from pramana.app import App
 from pramana.errors import EngineMissing, NotFound, PramanaError, StoreFailed
 from pramana.model import Call, Result
 from pramana.score.log import Log
 from pramana.show.api.envelope import Shape, answer, documented
 from pramana.show.api.runs import Named
-from pramana.show.api.serving import Here, Serving, Viewer
+from pramana.show.api.serving import Here, Viewer
 from pramana.show.conversation import Said, transcript
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ async def read_call(
     return answer(await here.heavy(lambda: _read(here, run_id, seq, columns)))
 
 
-def _read(here: Serving, run_id: str, seq: int, columns: int) -> dict[str, Any]:
+def _read(here: App, run_id: str, seq: int, columns: int) -> dict[str, Any]:
     case, result = here.store.pages.result(run_id, seq)
     call = result.reply.call if result.reply else None
     if call is None:

@@ -16,10 +16,12 @@ from pydantic import BaseModel, Field
 from pydantic.alias_generators import to_camel
 
 from pramana import clock, jsonl
+from pramana.app import App
+from pramana.app.access import Unauthorized, User
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote, visible
 from pramana.show.api.envelope import Answered, Shape, answer, documented
 from pramana.show.api.known_suites import prompts_of_many
-from pramana.show.api.serving import Here, Serving, Unauthorized, Viewer, Who, who
+from pramana.show.api.serving import Here, Viewer, user_of
 from pramana.store.submissions import ANONYMOUS, MOST_PROBLEMS, MOST_RESULTS, Batch, Submission
 
 router = APIRouter(tags=["community"])
@@ -116,16 +118,16 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-async def _submitter(request: Request, here: Here) -> Who:
+async def _submitter(request: Request, here: Here) -> User:
     """Return whoever submits: anyone with a token; without one, where an administrator allows it."""
-    found = who(request)
+    found = user_of(request)
     if found.role is None and not here.preferences().anonymous_submission:
         raise Unauthorized("to submit needs a token: send it as Authorization: Bearer TOKEN")
     return found
 
 
 _Bytes = Annotated[bytes, Depends(_body)]
-_Submitter = Annotated[Who, Depends(_submitter)]
+_Submitter = Annotated[User, Depends(_submitter)]
 
 
 # ── Routes ──
@@ -256,7 +258,7 @@ def _word(verified: bool) -> _Verification:
 # ── Whether results can be taken ──
 
 
-def _verified(here: Serving, batch: Batch) -> list[bool | str]:
+def _verified(here: App, batch: Batch) -> list[bool | str]:
     """Return of each result whether its suite is known here; or why it cannot be taken."""
     suites = prompts_of_many(here, {suite for suite in map(batch.suite_of, batch.results) if _HASH.fullmatch(suite)})
     strict = here.preferences().refuse_unverified

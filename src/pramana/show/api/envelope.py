@@ -7,19 +7,26 @@ it is wrong. The framework's own errors come out so too, and nobody outside ever
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from msgspec import NODEFAULT, Meta, Struct
+from msgspec.structs import FieldInfo, fields
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
+from pramana.app import Busy
+from pramana.app.access import TooManyRequests
 from pramana.errors import InvalidInput, PramanaError, Problem, StoreFailed, visible
+from pramana.request import metadata, published_name
 
 log = logging.getLogger("pramana.api")
 _encode = msgspec.json.Encoder().encode
@@ -48,10 +55,84 @@ class Body(BaseModel):
         return value
 
 
+def body_of(
+    struct: type[Struct], base: type[Body], name: str, *, partial: bool = False, **published: tuple[Any, Any]
+) -> type[Body]:
+    """Return what is sent for a struct of ours: a field for each of its own, under its published name and bounds.
+
+    `published` are the fields whose shape outside is another. Fields that are local-only cannot be sent. With `partial`
+    any may be left out or null.
+    """
+    made: dict[str, Any] = {}
+    for each in fields(struct):
+        said = metadata(each)
+        called = published_name(each)
+        if called in published:
+            made[called] = published[called]
+        elif not (said.extra or {}).get("local_only"):
+            default: Any = {"default": ... if each.required else each.default}
+            if each.default_factory is not NODEFAULT:
+                default = {"default_factory": each.default_factory}
+            described = Field(**default, description=said.description)
+            type_ = _with_pydantic_bounds(each.type)
+            made[called] = (type_ | None, Field(default=None)) if partial else (type_, described)
+    return create_model(name, __base__=base, __doc__=base.__doc__, **made)
+
+
+def sent_as(field: FieldInfo) -> str:
+    """Return the name under which a field is sent."""
+    return to_camel(published_name(field))
+
+
+def _with_pydantic_bounds(type_: Any) -> Any:
+    """Return a type whose bounds are stated for pydantic instead of msgspec."""
+    inner = get_args(type_)
+    if get_origin(type_) is Annotated:
+        stated = [each for each in inner[1:] if isinstance(each, Meta)]
+        bounds = {name: getattr(each, name) for each in stated for name in _BOUNDS if getattr(each, name) is not None}
+        bare = _with_pydantic_bounds(inner[0])
+        if bare is float:
+            bounds["allow_inf_nan"] = False
+        return Annotated[bare, Field(**bounds)] if bounds else bare
+    if get_origin(type_) in (Union, UnionType):
+        return Union[tuple(_with_pydantic_bounds(each) for each in inner)]  # noqa: UP007 - made of a tuple
+    if get_origin(type_) is tuple:
+        return list[_with_pydantic_bounds(inner[0])]  # type: ignore[misc]
+    return dict[str, Any] if get_origin(type_) is Mapping else type_
+
+
+_BOUNDS = ("gt", "ge", "lt", "le", "min_length", "max_length")
+
+
 class Shape(BaseModel):
     """What is answered, for the documentation: answers are written by hand, and a test compares the two."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+@cache
+def shape_of(view: type[Struct]) -> type[Shape]:
+    """Return the documentation of a view: `TokenView` is `TokenShape` there."""
+    made: dict[str, Any] = {}
+    for each in fields(view):
+        default = ... if each.required else each.default
+        made[each.name] = (_documented_type(each.type), Field(default, description=metadata(each).description))
+    return create_model(f"{view.__name__.removesuffix('View')}Shape", __base__=Shape, __doc__=view.__doc__, **made)
+
+
+def _documented_type(type_: Any) -> Any:
+    """Return a type with shapes in place of views, and lists in place of tuples."""
+    inner = get_args(type_)
+    origin = get_origin(type_)
+    if isinstance(type_, type) and issubclass(type_, Struct):
+        return shape_of(type_)
+    if origin is Annotated:
+        return _documented_type(inner[0])
+    if origin in (tuple, list):
+        return list[_documented_type(inner[0])]  # type: ignore[misc]
+    if origin in (Union, UnionType):
+        return Union[tuple(_documented_type(each) for each in inner)]  # noqa: UP007 - made of a tuple
+    return dict[str, Any] if origin is Mapping else type_
 
 
 class Answered(BaseModel, Generic[_Data]):
@@ -82,14 +163,6 @@ class Refused(BaseModel):
     details: list[Detail] = Field(description="Each with its place")
 
 
-class Busy(PramanaError):
-    """Others are being served; it is worth asking again."""
-
-    code = "busy"
-    http_status = 503
-    retry_after_s = 5
-
-
 def answer(data: Any, meta: Mapping[str, Any] | None = None, *, status: int = 200, **top: Any) -> Response:
     """Return an answer; `top` stands beside `success`, where an older client looks for it."""
     whole: dict[str, Any] = {"success": True, **top, "data": data}
@@ -118,7 +191,7 @@ def _json(value: Any, status: int, headers: Mapping[str, str] | None = None) -> 
     except (UnicodeEncodeError, ValueError, TypeError, OverflowError):  # half of a surrogate pair; a model may say so
         from pramana.show.terminal import as_json
 
-        body = as_json(value).encode()
+        body = as_json(msgspec.to_builtins(value)).encode()
     return Response(body, status, headers, "application/json")
 
 
@@ -146,7 +219,8 @@ def documented(data: Any, *errors: int, status: int = 200, description: str = "D
     told: dict[int | str, Any] = {
         code: {"model": Refused, "description": _CODES[code]} for code in sorted({*errors} | usual)
     }
-    told[status] = {"model": Answered[data], "description": description}
+    answered = Answered.__class_getitem__(_documented_type(data))
+    told[status] = {"model": answered, "description": description}
     return {"responses": told, "response_model": None, "status_code": status, "response_class": _Documented}
 
 
@@ -182,16 +256,19 @@ def as_detail(problem: Problem) -> dict[str, Any]:
 
 def of_error(error: PramanaError) -> Response:
     """Return what one of our own errors says; of the store only that, for its words are of hosts, users and paths."""
-    if isinstance(error, StoreFailed):
-        log.warning("%s", visible(str(error)))
-        by_driver = error.__cause__ is not None
-        said = "the store cannot be reached" if by_driver else "the store could not do that"
-        return refuse(error.http_status, f"{said}; the server's log says more", code=error.code)
-    if isinstance(error, Busy):
-        return refuse(error.http_status, str(error), code=error.code, headers={"Retry-After": str(error.retry_after_s)})
+    retry = {"Retry-After": str(error.retry_after_s)} if isinstance(error, Busy | TooManyRequests) else None
     problems = error.problems if isinstance(error, InvalidInput) else ()
     details = [as_detail(each) for each in problems[:MOST_DETAILS]]
-    return refuse(error.http_status, visible(str(error)), code=error.code, details=details)
+    return refuse(error.http_status, public_message(error), code=error.code, details=details, headers=retry)
+
+
+def public_message(error: PramanaError) -> str:
+    """Return what anybody may read of an error: of the store's, its words are of hosts, users and paths."""
+    if not isinstance(error, StoreFailed):
+        return visible(str(error))
+    log.warning("%s", visible(str(error)))
+    said = "the store cannot be reached" if error.__cause__ is not None else "the store could not do that"
+    return f"{said}; the server's log says more"
 
 
 def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:

@@ -6,29 +6,23 @@ be this server's or one that was allowed.
 """
 
 import asyncio
-from collections import OrderedDict
-from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import anyio.to_thread
 from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pramana import clock
-from pramana.errors import PramanaError, StoreFailed
+from pramana.app import App, is_loopback
+from pramana.app.access import STRANGER, Bucket, Credential, User
+from pramana.errors import PramanaError
 from pramana.show.api.envelope import broken, of_error, refuse
-from pramana.show.api.serving import FRESH_S, OWNER, STRANGER, Serving, Who, is_loopback
-from pramana.store.scoring import timestamp
-from pramana.store.tokens import looks_like_one
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-_Value = TypeVar("_Value")
 COOKIE = "pramana_token"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 UPLOADS = "/audio"
@@ -37,10 +31,6 @@ HEALTH = "/api/health"
 SUBMISSION = "/api/submit", "/api/submit/batch"
 BADGES = "/api/badge/"
 STATIC, SOCKETS = "/_nicegui/", "/_nicegui_ws"
-LOOKED_UP = 4
-"""Tokens at once: each takes a connection to the store."""
-REMEMBERED = 10_000
-"""Tokens and addresses: a stranger who invents some must not fill our memory."""
 STALLED_S = 30.0
 """How long a request may pause before its end: who sends a byte a minute would hold a place for ever."""
 _SECURITY = (
@@ -64,12 +54,8 @@ class TooSlow(HTTPException):
 class Gate:
     """Stands before an application."""
 
-    def __init__(self, app: ASGIApp, serving: Serving) -> None:
+    def __init__(self, app: ASGIApp, serving: App) -> None:
         self._app, self._serving = app, serving
-        self._known: OrderedDict[str, tuple[float, Who | None]] = OrderedDict()
-        self._meters: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._looking, self._noting = anyio.CapacityLimiter(LOOKED_UP), anyio.CapacityLimiter(1)
-        self._noted: dict[str, asyncio.Task[None]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or say why not."""
@@ -159,22 +145,17 @@ class Gate:
     async def _stranger_or_too_fast(self, scope: Scope, headers: Headers) -> "Response | None":
         """Find out who asks, and refuse them before anything that they have sent is read."""
         if _is_part_of_pages(scope):
-            scope["pramana.who"] = STRANGER
+            scope["pramana.user"] = STRANGER
             return None
-        secret = _shown(headers)
-        needed = self._serving.tokens_required
-        found: Who | None = STRANGER if needed else OWNER
-        if secret is not None:
-            until, found = self._known.get(secret, (0.0, None))
-            if found is None and needed and (limited := self._too_fast(scope, STRANGER)) is not None:
-                return limited  # who invents tokens is counted before any is looked up
-            if until < clock.monotonic():
-                found = await self._look_up(secret)
-            if found is None and not needed:
-                found = OWNER  # somebody's old cookie: here nobody needs one
-            if found is None and _is_page(scope["path"]) and "authorization" not in headers:
-                found = STRANGER  # a browser's old cookie: the page asks for another, as of anybody who brings none
-        scope["pramana.who"] = found or STRANGER
+        credential = Credential(_shown(headers), self._address(scope))
+        scope["pramana.credential"] = credential
+        access, needed = self._serving.access, self._serving.tokens_required
+        if needed and not access.is_known(credential) and (limited := self._too_fast(scope, STRANGER)) is not None:
+            return limited  # who invents tokens is counted before any is looked up
+        found = await access.find(credential)
+        if found is None and _is_page(scope["path"]) and "authorization" not in headers:
+            found = STRANGER  # a browser's old cookie: the page asks for another, as of anybody who brings none
+        scope["pramana.user"] = found or STRANGER
         if found is None:
             return _unauthorized("nobody knows this token; it may have been revoked")
         if (limited := self._too_fast(scope, found)) is not None:
@@ -182,27 +163,6 @@ class Gate:
         if found.role is None and not self._is_open(scope["path"]):
             return _unauthorized("this needs a token: send it as Authorization: Bearer TOKEN")
         return None
-
-    async def _look_up(self, secret: str) -> Who | None:
-        if not looks_like_one(secret):
-            return None
-        tokens, now = self._serving.store.tokens, clock.monotonic()
-        token = await anyio.to_thread.run_sync(tokens.holder, secret, limiter=self._looking)
-        found = None if token is None else Who(token.name, token.role, token.id)
-        _keep(self._known, secret, (now + FRESH_S, found))
-        if token and token.used != timestamp()[:10] and token.id not in self._noted:
-            self._noted[token.id] = asyncio.create_task(self._note(token.id))
-        return found
-
-    async def _note(self, token_id: str) -> None:
-        """Write down that a token was seen today; nobody waits for that, as a writer may have to."""
-        try:
-            with suppress(StoreFailed):
-                await anyio.to_thread.run_sync(
-                    self._serving.store.tokens.seen, token_id, abandon_on_cancel=True, limiter=self._noting
-                )
-        finally:
-            del self._noted[token_id]
 
     def _is_open(self, path: str) -> bool:
         """Tell whether strangers may ask for it: not the API, but where an administrator has allowed it, and pages.
@@ -215,26 +175,18 @@ class Gate:
 
     # ── How often and how much ──
 
-    def _too_fast(self, scope: Scope, found: Who) -> "Response | None":
-        """Count a request against its token or address: a bucket that fills by the minute."""
-        if found is OWNER:
+    def _too_fast(self, scope: Scope, user: User) -> "Response | None":
+        """Count a request, and return the refusal of whoever asks too often."""
+        bucket = self._serving.access.spend(user, scope["pramana.credential"])
+        if bucket is None:
             return None
-        most = self._serving.preferences().requests_per_minute
-        key = found.token_id or f"address {self._address(scope)}"
-        now = clock.monotonic()
-        left, at = self._meters.get(key, (float(most), now))
-        left = min(float(most), left + (now - at) * most / 60)
-        enough = left >= 1
-        left -= enough  # who is refused has not been served, and who waits as told is
-        _keep(self._meters, key, (left, now))
-        wait = (1 - left) * 60 / most
-        scope["pramana.limits"] = (most, int(left), (most - left) * 60 / most)
-        if enough:
+        scope["pramana.limits"] = bucket
+        if not bucket.wait_s:
             return None
         return refuse(
             429,
-            f"more than {most:,} requests a minute; wait {wait:.0f} s",
-            headers={"Retry-After": str(max(1, round(wait + 0.5)))},
+            f"more than {bucket.limit:,} requests a minute; wait {bucket.wait_s:.0f} s",
+            headers={"Retry-After": str(max(1, round(bucket.wait_s + 0.5)))},
         )
 
     def _address(self, scope: Scope) -> str:
@@ -298,9 +250,9 @@ class Gate:
                 if scope["path"].startswith("/api/"):
                     headers.setdefault("cache-control", "no-store")
                 if "pramana.limits" in scope:
-                    most, left, reset = scope["pramana.limits"]
-                    headers["x-ratelimit-limit"], headers["x-ratelimit-remaining"] = str(most), str(left)
-                    headers["x-ratelimit-reset"] = str(round(reset + 0.5))
+                    bucket: Bucket = scope["pramana.limits"]
+                    headers["x-ratelimit-limit"], headers["x-ratelimit-remaining"] = map(str, bucket[:2])
+                    headers["x-ratelimit-reset"] = str(round(bucket.full_in_s + 0.5))
                 if origin in self._serving.preferences().cors_origins:
                     headers["access-control-allow-origin"], headers["vary"] = str(origin), "Origin"
                     headers["access-control-expose-headers"] = "Retry-After, X-RateLimit-Remaining"
@@ -393,10 +345,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _keep(kept: OrderedDict[str, _Value], key: str, value: _Value) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    if len(kept) > REMEMBERED:
-        kept.popitem(last=False)

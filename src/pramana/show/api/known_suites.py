@@ -14,8 +14,9 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from pramana import clock, jsonl, settings
+from pramana.app import App
+from pramana.app.access import FRESH_S
 from pramana.load.manifest import BUILT_IN, MANIFEST, Version, versions
-from pramana.show.api.serving import FRESH_S, Serving
 from pramana.store.runs import Store
 
 KNOWN = 64
@@ -33,17 +34,17 @@ class Facts:
     assertion_types: frozenset[str]
 
 
-def prompts_of(serving: Serving, suite_hash: str) -> frozenset[str] | None:
+def prompts_of(serving: App, suite_hash: str) -> frozenset[str] | None:
     """Return the ids of the cases of the tier that has this hash; None where nobody here knows it."""
     return prompts_of_many(serving, [suite_hash]).get(suite_hash)
 
 
-def prompts_of_many(serving: Serving, hashes: Iterable[str]) -> dict[str, frozenset[str]]:
+def prompts_of_many(serving: App, hashes: Iterable[str]) -> dict[str, frozenset[str]]:
     """Return the ids of the cases of tiers by their hashes; those that nobody here knows are left out."""
     return {suite_hash: facts.prompts for suite_hash, facts in facts_of(serving, hashes).items()}
 
 
-def facts_of(serving: Serving, hashes: Iterable[str]) -> dict[str, Facts]:
+def facts_of(serving: App, hashes: Iterable[str]) -> dict[str, Facts]:
     """Return what is known of tiers by their hashes; those that nobody here knows are left out."""
     found: dict[str, Facts] = {}
     store, wanted = serving.store, set(hashes)

@@ -10,13 +10,14 @@ from pydantic import Field
 
 from pramana.analyse.intervals import percentile, wilson
 from pramana.analyse.summary import Rate
+from pramana.app import App
 from pramana.errors import visible
 from pramana.jsonl import canonical
 from pramana.model import Outcome, Plan, Run, Target
 from pramana.show import figures
 from pramana.show.api.envelope import Shape, answer, documented
 from pramana.show.api.providers import reach_of
-from pramana.show.api.serving import Here, Serving, Viewer
+from pramana.show.api.serving import Here, Viewer
 from pramana.show.offers import Offers, offers
 from pramana.store.history import Measured
 
@@ -115,7 +116,7 @@ async def model_history(
     return await here.heavy(lambda: _history(here, model, limit))
 
 
-def _history(here: Serving, model: str, limit: int) -> Response:
+def _history(here: App, model: str, limit: int) -> Response:
     runs, total = here.store.pages.runs(model=model, limit=limit)
     runs.reverse()
     measured = here.store.history.measured(runs, model)

@@ -12,13 +12,14 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from pramana import settings
+from pramana.app import App
 from pramana.errors import InvalidInput, Problem, visible
 from pramana.model import Target
 from pramana.providers.names import RUNS_CODE, resolve
 from pramana.providers.prices import DEAREST, FREE, Prices, Rates
 from pramana.providers.registered import LONGEST
 from pramana.show.api.envelope import Body, Shape, answer, documented
-from pramana.show.api.serving import Admin, Here, Serving, Viewer
+from pramana.show.api.serving import Admin, Here, Viewer
 from pramana.store.prices import SetPrice
 
 router = APIRouter(tags=["prices"])
@@ -110,7 +111,7 @@ def forget_price(model: str, here: Here, _: Admin) -> Response:
     return answer(_asked(here, _loaded(kept)[0], kept, name))
 
 
-def _check_name(here: Serving, name: str) -> None:
+def _check_name(here: App, name: str) -> None:
     """Refuse names under which a price would hold for nothing, and nobody would see: slips, and what is free."""
     if not name or len(name) > LONGEST or not name.isprintable():
         message = f"a model's name has 1 to {LONGEST:,} printable characters"
@@ -126,7 +127,7 @@ def _check_name(here: Serving, name: str) -> None:
         raise InvalidInput(message, [Problem(message, "model")])
 
 
-def _resolved(here: Serving, typed: str) -> Target:
+def _resolved(here: App, typed: str) -> Target:
     return resolve(typed, registered=here.store.providers.registered)
 
 
@@ -139,7 +140,7 @@ def _loaded(kept: Sequence[SetPrice]) -> tuple[Prices, str | None]:
         return Prices(kept=rates), visible(str(error).replace(str(settings.prices_file()), "prices.toml"))
 
 
-def _recent(here: Serving) -> dict[str, Target]:
+def _recent(here: App) -> dict[str, Target]:
     """Return who was asked, judged, embedded or heard in the newest runs."""
     runs, _ = here.store.pages.runs(limit=RECENT)
     plans = [run.plan for run in runs]
@@ -149,7 +150,7 @@ def _recent(here: Serving) -> dict[str, Target]:
     return {target.typed: target for target in every if target}
 
 
-def _asked(here: Serving, prices: Prices, kept: Sequence[SetPrice], typed: str) -> dict[str, Any]:
+def _asked(here: App, prices: Prices, kept: Sequence[SetPrice], typed: str) -> dict[str, Any]:
     try:
         return _priced(prices, kept, _resolved(here, typed))
     except InvalidInput as error:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Response
 from pydantic import Field
 
 from pramana import clock, settings
+from pramana.app import App
 from pramana.errors import InvalidInput, PramanaError, Problem, Unavailable, visible
 from pramana.load.agent import parse_agent, plain
 from pramana.load.problems import Problems
@@ -20,7 +21,7 @@ from pramana.providers.registered import KINDS, LONGEST, checked
 from pramana.providers.voice import Dial
 from pramana.run.accounts import Reach, accounts_of
 from pramana.show.api.envelope import Body, Detail, Shape, answer, as_detail, documented, refuse
-from pramana.show.api.serving import Admin, Editor, Here, Serving, Viewer
+from pramana.show.api.serving import Admin, Editor, Here, Viewer
 from pramana.store.providers import Known
 
 router = APIRouter(tags=["providers"])
@@ -106,7 +107,7 @@ class ProbeBody(Body):
     model: str | None = Field(None, min_length=1, max_length=LONGEST)
 
 
-def reach_of(serving: Serving) -> Reach:
+def reach_of(serving: App) -> Reach:
     """Return whom a server may reach for those who use it."""
     return Reach(serving.store.providers.registered, for_others=True, allow_private=serving.private_addresses_allowed())
 

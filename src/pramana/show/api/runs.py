@@ -4,27 +4,27 @@ Which one does, or whether it is the command line of some machine, makes no diff
 """
 
 import io
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from tempfile import SpooledTemporaryFile
-from typing import IO, Annotated, Any, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from msgspec.structs import fields
 from pydantic import Field
-from pydantic.alias_generators import to_camel, to_snake
+from pydantic.alias_generators import to_camel
 from starlette.concurrency import run_in_threadpool
 
-from pramana import jobs
-from pramana.bench import PARAMETERS, Limits, Reach, keyless
-from pramana.errors import InvalidInput, NotFound, Problem
-from pramana.jsonl import MAX_DEPTH, is_deeper
+from pramana import planning
+from pramana.app import App
+from pramana.errors import InvalidInput, NotFound
 from pramana.load.scenario import ScenarioType
 from pramana.model import Difficulty, Outcome, Run, RunStatus
-from pramana.request import Selection
-from pramana.show.api.envelope import Answered, Body, PageNumber, PageSize, answer, documented, page_meta
+from pramana.request import Limits, RunRequest, Selection, published_name
+from pramana.run.accounts import Reach
+from pramana.show.api.envelope import Answered, Body, PageNumber, PageSize, answer, body_of, documented, page_meta
 from pramana.show.api.run_shapes import (
     EstimateShape,
     ResultDetailShape,
@@ -39,10 +39,9 @@ from pramana.show.api.run_shapes import (
     of_summary,
     whole,
 )
-from pramana.show.api.serving import Editor, Here, Serving, Viewer
+from pramana.show.api.serving import Editor, Here, Viewer
 from pramana.show.exports import Format, export
 from pramana.show.findings import Findings
-from pramana.show.variants import variants
 from pramana.store.lease import shown
 
 router = APIRouter(tags=["runs"])
@@ -51,15 +50,6 @@ MOST_MODELS = 50
 LONGEST_NAME = 500
 _PIECE = 1 << 18
 _COMMAND = re.compile(r"; [a-z ]+: pramana [a-z]+$")
-_LIMITS = {
-    "maxCost": "max_cost_usd",
-    "maxTotalTokens": "max_total_tokens",
-    "deadlineSeconds": "deadline_s",
-    "concurrency": "concurrency",
-    "timeoutSeconds": "timeout_s",
-}
-_USUAL_LIMITS = Limits()
-"""What holds where nobody names a limit."""
 _EXPORTED: Mapping[Format, tuple[str, str]] = {
     "json": ("application/json", "json"),
     "csv": ("text/csv; charset=utf-8", "csv"),
@@ -69,29 +59,21 @@ _EXPORTED: Mapping[Format, tuple[str, str]] = {
 }
 _Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 _Several = _Name | Annotated[list[_Name], Field(max_length=100)] | None
-_Seconds = Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)]
 
 
 # ── What is sent ──
 
 
-class LimitsBody(Body):
+class _LimitsBody(Body):
     """What a run may spend, all its sittings together, and how hard it may press."""
 
-    max_cost: Annotated[float, Field(gt=0, le=10**9, allow_inf_nan=False)] | None = Field(
-        default=None, description="US dollars"
-    )
-    max_total_tokens: Annotated[int, Field(ge=1, le=10**15)] | None = None
-    deadline_seconds: _Seconds | None = Field(default=None, description="Of one sitting")
-    concurrency: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=_USUAL_LIMITS.concurrency, description="Requests under way at one provider"
-    )
-    timeout_seconds: _Seconds = Field(default=_USUAL_LIMITS.timeout_s, description="Of one request")
+    def limits(self) -> Limits:
+        """Return them under our own names."""
+        return Limits(**{name: getattr(self, published) for name, published in _PUBLISHED_LIMITS.items()})
 
-    def stored(self) -> dict[str, Any]:
-        """Return those that were given, as a run keeps them."""
-        found = {name: getattr(self, field) for field, name in ((to_snake(each), _LIMITS[each]) for each in _LIMITS)}
-        return {name: value for name, value in found.items() if value is not None}
+
+_PUBLISHED_LIMITS = {each.name: published_name(each) for each in fields(Limits)}
+"""What the API calls each limit."""
 
 
 class ScenariosBody(Body):
@@ -106,68 +88,40 @@ class ScenariosBody(Body):
     text: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
 
 
-class RunBody(Body):
+class _RunBody(Body):
     """The run that is wanted."""
 
-    suite: _Name | None = Field(default=None, description="A suite version: v1.0")
-    tier: _Name | None = Field(default=None, description="A tier of it: cheap")
-    scenarios: Literal["all"] | Annotated[list[_Name], Field(max_length=MOST_IDS)] | ScenariosBody | None = Field(
-        default=None, description="Scenarios of this server: all, some by their ids, or those that pass filters"
-    )
-    models: Annotated[list[_Name], Field(min_length=1, max_length=MOST_MODELS)]
-    repeats: Annotated[int, Field(ge=1, le=1_000)] = 1
-    modality: _Several = Field(default=None, description="text, voice, noisy; several as a list")
-    condition: Annotated[str, Field(max_length=LONGEST_NAME)] | None = Field(
-        default=None, description="noise=10dB,phone"
-    )
-    judge: _Name | None = Field(default=None, description="Who judges; null: each model itself")
-    embedder: _Name | None = None
-    stt: _Name | None = None
-    voice: Literal["espeak", "piper"] = "espeak"
-    system_prompt: Annotated[str, Field(max_length=1_000_000)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = Field(
-        default=float(PARAMETERS["temperature"]), description="null sends none"
-    )
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = Field(
-        default=PARAMETERS["seed"], description="null sends none"
-    )
-    max_tokens: Annotated[int, Field(ge=1, le=10**9)] | None = Field(default=None, description="Of one reply")
-    parameters: dict[str, Any] = Field(default_factory=dict, description="Any other, as the provider calls it")
-    limits: LimitsBody | None = None
     dry_run: bool = Field(default=False, description="Only estimate what it would take")
 
-    def wanted(self) -> jobs.Wanted:
-        """Return it as `jobs` has it."""
-        if is_deeper(self.parameters, MAX_DEPTH):
-            raise InvalidInput.of([Problem(f"nested more than {MAX_DEPTH} levels deep", "parameters")])
-        try:
-            size = len(json.dumps(self.parameters, allow_nan=False))
-        except ValueError:
-            raise InvalidInput("parameters hold a number that JSON does not have (NaN, Infinity)") from None
-        if size > MOST_PARAMETERS:  # every list of runs reads them
-            raise InvalidInput(f"parameters have {size:,} characters as JSON, and {MOST_PARAMETERS:,} are the most")
-        parameters = {**self.parameters, "temperature": self.temperature, "seed": self.seed}
-        if self.max_tokens is not None:
-            parameters["max_tokens"] = self.max_tokens
-        found = variants(_listed(self.modality), self.condition) if self.modality or self.condition else None
-        return jobs.Wanted(
-            models=tuple(self.models),
-            suite=self.suite,
-            tier=self.tier,
-            scenarios=_selection(self.scenarios),
-            repeats=self.repeats,
-            variants=None if found is None else tuple(found),
-            judge=self.judge,
-            embedder=self.embedder,
-            stt=self.stt,
-            voice=self.voice,
-            system_prompt=self.system_prompt,
-            parameters=parameters,
-            limits=(self.limits or LimitsBody()).stored(),
-        )
+    def request(self) -> RunRequest:
+        """Return it as everyone else makes it."""
+        sent = {name: getattr(self, name) for name in type(self).model_fields if name in RunRequest.__struct_fields__}
+        sent |= {"models": tuple(sent["models"]), "scenarios": _selection(sent["scenarios"])}
+        limits: _LimitsBody | None = sent["limits"]
+        sent["limits"] = limits.limits() if limits else Limits()
+        modality = _listed(getattr(self, "modality"))  # noqa: B009 - a field that is made below
+        return RunRequest(**sent, modalities=tuple(modality) if modality else None)
 
 
-MOST_PARAMETERS = 64_000
+if TYPE_CHECKING:
+    LimitsBody = _LimitsBody
+    RunBody = _RunBody
+else:
+    LimitsBody = body_of(Limits, _LimitsBody, "LimitsBody")
+    RunBody = body_of(
+        RunRequest,
+        _RunBody,
+        "RunBody",
+        scenarios=(
+            Literal["all"] | Annotated[list[_Name], Field(max_length=MOST_IDS)] | ScenariosBody | None,
+            Field(
+                default=None,
+                description="Scenarios of this server: all, some by their ids, or those that pass filters",
+            ),
+        ),
+        modality=(_Several, Field(default=None, description="text, voice, noisy; several as a list")),
+        limits=(LimitsBody | None, None),
+    )
 
 
 def _usual(body: type[Body], within: str = "") -> dict[str, Any]:
@@ -245,11 +199,11 @@ def _starting() -> dict[str, Any]:
 def create_run(body: RunBody, here: Here, who: Editor) -> Response:
     """Queue a run, or with `dryRun` say what it would take. Follow it at `/api/runs/{id}/events`."""
     reach = Reach(for_others=True, allow_private=here.private_addresses_allowed())
+    request = body.request()
     if body.dry_run:
-        found = jobs.estimate(here.store, body.wanted(), reach)
-        asked = [*body.models, *(each for each in (body.judge, body.embedder, body.stt) if each)]
-        return answer(of_estimate(found, keyless(here.store, asked, reach)))
-    made = jobs.create(here.store, body.wanted(), who.name, reach)
+        missing = planning.providers_missing_keys(here.store, request, reach)
+        return answer(of_estimate(planning.estimate(here.store, request, reach), missing))
+    made = planning.create_run(here.store, request, reach, who.name)
     here.on_queued()
     return answer(of_run(made), status=202)
 
@@ -297,7 +251,7 @@ async def read_run(
     return await run_in_threadpool(_read_run, run_id, here, None)
 
 
-def _read_run(run_id: str, here: Serving, findings: Findings | None) -> Response:
+def _read_run(run_id: str, here: App, findings: Findings | None) -> Response:
     run = here.store.pages.run(run_id)
     amounts, spread = findings.of(run) if findings else (None, None)
     holder, history = here.store.holder(run_id), here.store.history
@@ -306,7 +260,7 @@ def _read_run(run_id: str, here: Serving, findings: Findings | None) -> Response
             **of_run(run, amounts.overall if amounts else history.ended([run])[0], history.cases_digests([run])[0]),
             "judges": amounts.judge_names if amounts else None,
             "plan": of_plan(run),
-            "limits": {name: run.limits[stored] for name, stored in _LIMITS.items() if stored in run.limits},
+            "limits": {to_camel(_PUBLISHED_LIMITS[name]): value for name, value in run.limits.items()},
             "holder": shown(holder) if holder else None,
             "attempts": here.store.attempts(run_id),
             "notes": dict(run.notes),
@@ -360,7 +314,7 @@ def cancel_run(run_id: str, here: Here, _: Editor) -> Response:
 @router.post("/api/runs/{run_id}/resume", summary="Go on with a run", **documented(RunShape, 404, 409, status=202))
 def resume_run(run_id: str, here: Here, _: Editor, body: ResumeBody | None = None) -> Response:
     """Queue a run again that was stopped, interrupted or cancelled: it goes on with what is missing."""
-    limits = body.limits.stored() if body and body.limits else None
+    limits = body.limits.limits().stored() if body and body.limits else None
     with _in_our_words():
         run = here.store.requeue(run_id, limits)
     here.on_queued()
@@ -393,7 +347,7 @@ async def export_run(
     return StreamingResponse(_pieces(file), 200, headers, kind)
 
 
-def _written(here: Serving, run_id: str, format_: Format) -> tuple[Run, IO[bytes]]:
+def _written(here: App, run_id: str, format_: Format) -> tuple[Run, IO[bytes]]:
     """Write the whole file aside, so that what goes wrong can still be said."""
     run = here.store.pages.run(run_id)
     file = SpooledTemporaryFile(4 << 20)  # noqa: SIM115 - whoever sends it closes it

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from pydantic import Field, ValidationError
 
+from pramana.app import App
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote
 from pramana.load.api_scenario import api_names, write_api_scenarios
 from pramana.load.problems import Problems, one_of
@@ -30,7 +31,7 @@ from pramana.show.api.envelope import (
     page_meta,
     refuse,
 )
-from pramana.show.api.serving import Editor, Here, Serving, Viewer
+from pramana.show.api.serving import Editor, Here, Viewer
 from pramana.store.scenarios import Deleted, IdsExist, Imported, Mode
 
 router = APIRouter(tags=["scenarios"])
@@ -269,7 +270,7 @@ def _importing(*errors: int) -> dict[str, Any]:
 )
 def list_scenarios(request: Request, _: Viewer) -> Response:
     """Return a page of the scenarios that match, by id. Within one filter any value matches, but for `allTags`."""
-    serving: Serving = request.app.state.serving
+    serving: App = request.app.state.serving
     page, size = _whole(request, "page"), _whole(request, "pageSize")
     found = serving.store.scenarios.page(_wanted(request), (page - 1) * size, size)
     return answer(msgspec.Raw(found.text), page_meta(page, size, found.total))
@@ -339,7 +340,7 @@ def import_scenarios(
         return _import(here, placed, mode, dry_run=dry_run)
 
 
-def _import(here: Serving, placed: list[keeping.Placed], mode: Mode, *, dry_run: bool) -> Response:
+def _import(here: App, placed: list[keeping.Placed], mode: Mode, *, dry_run: bool) -> Response:
     try:
         done = here.store.scenarios.import_(keeping.plain(placed), mode, dry_run=dry_run)
     except IdsExist as error:
@@ -432,7 +433,7 @@ def change_scenario(scenario_id: str, body: _Fields, here: Here, _: Editor, seen
     return _changed(here, scenario_id, api_names({**body, "id": scenario_id}), seen, whole=False)
 
 
-def _changed(here: Serving, scenario_id: str, fields: Mapping[str, Any], seen: str | None, *, whole: bool) -> Response:
+def _changed(here: App, scenario_id: str, fields: Mapping[str, Any], seen: str | None, *, whole: bool) -> Response:
     def alter(before: dict[str, Any]) -> dict[str, Any]:
         return keeping.checked(fields if whole else {**before, **fields})
 

@@ -1,240 +1,63 @@
-"""What every route works with: the store, what was decided for everyone, and whoever asks.
+"""What a route gets: the application, and the credential of whoever asks.
 
-One `Serving` is made when the server starts and handed to each request; `Who` is found by the gate before a route runs.
-A route says which role it needs by one dependency, and a test walks all routes to see that each does.
+A route hands the credential on to a use case, which decides what its user may do.
 """
 
-import asyncio
-import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from ipaddress import IPv4Network, IPv6Network
-from typing import Annotated, Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
 
-import anyio.to_thread
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
-from pramana import clock
-from pramana.errors import PramanaError
-from pramana.run.stages import Stage
-from pramana.show.api.envelope import Busy
-from pramana.store.preferences import Preferences
-from pramana.store.runs import Store
-from pramana.store.tokens import ROLES, Role
+from pramana.app import App
+from pramana.app.access import STRANGER, Credential, User, require, rule_of
+from pramana.store.tokens import Role
 
-log = logging.getLogger("pramana.api")
-_Made = TypeVar("_Made")
-FRESH_S = 2.0
-"""How long what was decided for everyone, and who holds a token, is believed before it is looked up again."""
-PROBED_S, PATIENCE_S = 1.0, 3.0
-"""How long the store is believed to answer because it just did, and how long it may take to."""
-AT_ONCE, WAITING = 4, 16
-"""How many requests that take long are worked on, and how many more may wait; the rest are told to come again."""
 THREADS = {"sqlite": 40, "postgresql": 16}
 """Of the routes. Each may hold a connection, and the pool has some to spare for tokens, settings, health and runs."""
 
 
-class Forbidden(PramanaError):
-    """Whoever asks may not do this."""
-
-    code = "forbidden"
-    http_status = 403
-    exit_code = 2
+async def _app(connection: HTTPConnection) -> App:
+    app: App = connection.app.state.serving
+    return app
 
 
-class Unauthorized(PramanaError):
-    """Nobody knows who asks."""
-
-    code = "unauthorized"
-    http_status = 401
-    exit_code = 2
+Here = Annotated[App, Depends(_app)]
 
 
-@dataclass(frozen=True, slots=True)
-class Who:
-    """Whoever asks."""
+def caller_of(use_case: Callable[..., Awaitable[Any]]) -> Any:
+    """Return the dependency of a route that hands its caller's credential to a use case.
 
-    name: str
-    role: Role | None
-    """None: a stranger."""
-    token_id: str | None = None
-
-    def may(self, role: Role) -> bool:
-        """Tell whether they may do what a role may."""
-        return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)
-
-
-OWNER = Who("local", "admin")
-"""Whoever sits at the machine of a server that listens to it alone, and asks for no tokens."""
-STRANGER = Who("anonymous", None)
-
-
-@dataclass(slots=True)
-class _Lane:
-    """A few threads for requests of a kind, and room for some that wait."""
-
-    threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(AT_ONCE))
-    there: int = 0
-
-    async def work(self, work: Callable[[], _Made]) -> _Made:
-        if self.there >= AT_ONCE + WAITING:
-            raise Busy("too many requests of this kind are waiting; come again in some seconds")
-        self.there += 1
-        try:
-            return await anyio.to_thread.run_sync(work, limiter=self.threads)
-        finally:
-            self.there -= 1
-
-
-@dataclass(slots=True)
-class Serving:
-    """What the routes of one server share."""
-
-    store: Store
-    host: str = "127.0.0.1"
-    port: int = 3000
-    tokens_required: bool = False
-    api_only: bool = False
-    allowed_hosts: tuple[str, ...] = ()
-    """Names by which the server is reached, besides those of its address."""
-    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Whose word is taken for where a request comes from."""
-    began: float = field(default_factory=clock.timestamp)
-    closing: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the server is about to end: whoever waits for news stops waiting."""
-    on_queued: Callable[[], None] = lambda: None
-    """Called when a run was queued here, so that whoever carries runs out need not look for it."""
-    calls: Callable[[str], Mapping[Stage, int]] = lambda _: {}
-    """Returns how many calls of a run of this process are at each stage."""
-    _preferences: Preferences = field(default_factory=Preferences)
-    _changes: int = 0
-    _store_is_away: bool = False
-    _probe: "asyncio.Task[int] | None" = None
-    _probed: float = float("-inf")
-    _heavy: _Lane = field(default_factory=_Lane)
-    _outside: _Lane = field(default_factory=_Lane)
-
-    # ── What was decided ──
-
-    def preferences(self) -> Preferences:
-        """Return what was decided for everyone, some seconds old; while the store is away, what held last."""
-        return self._preferences
-
-    def decided(self, found: Preferences) -> None:
-        """Take what this process has just decided: nobody here need wait for it."""
-        self._changes += 1
-        self._preferences = found
-
-    def refresh(self) -> None:
-        """Read what was decided, and whether somebody has a token: then everybody needs one. Not for the event loop."""
-        if not self.tokens_required and self.store.tokens.any():
-            self.tokens_required = True
-        before = self._changes
-        found = self.store.decisions.read()
-        if before == self._changes:  # what was decided meanwhile is newer than what was read
-            self._preferences = found
-
-    async def look(self) -> None:
-        """Read what was decided, and when that cannot be read, go on with what was."""
-        try:
-            await anyio.to_thread.run_sync(self.refresh, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the server goes on
-            if not self._store_is_away:
-                log.warning("the settings cannot be read, so the last that were hold: %s", error)
-            self._store_is_away = True
-        else:
-            self._store_is_away = False
-
-    async def stay_fresh(self) -> None:
-        """Read what was decided every few seconds, beside the event loop, for as long as the server runs."""
-        while True:
-            await asyncio.sleep(FRESH_S)
-            await self.look()
-
-    # ── The store, and what takes long ──
-
-    async def store_answers(self) -> bool:
-        """Tell whether the store can be read: one asks for all who want to know, in a thread that nobody else takes."""
-        now = clock.monotonic()
-        if self._probe is None or (self._probe.done() and now - self._probed > PROBED_S):
-            asked = anyio.to_thread.run_sync(
-                self.store.changes.last, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
-            )
-            self._probe, self._probed = asyncio.ensure_future(asked), now
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await asyncio.shield(self._probe)
-        except (PramanaError, TimeoutError):
-            return False
-        return True
-
-    async def heavy(self, work: Callable[[], _Made]) -> _Made:
-        """Do what takes long in one of a few threads of its own, so that it holds up nothing else."""
-        return await self._heavy.work(work)
-
-    async def outside(self, work: Callable[[], _Made]) -> _Made:
-        """Do what waits for others, whom we do not know to be quick; in threads of its own too."""
-        return await self._outside.work(work)
-
-    # ── Who can reach it ──
-
-    @property
-    def for_this_machine_alone(self) -> bool:
-        """Whether nobody else can reach the server: a proxy may stand before one that listens to this machine alone."""
-        known_elsewhere = self.allowed_hosts or self.trusted_proxies or self.tokens_required
-        return is_loopback(self.host) and not known_elsewhere
-
-    def private_addresses_allowed(self) -> bool:
-        """Whether what strangers name may be at private addresses."""
-        return self.for_this_machine_alone or self.preferences().allow_private_addresses
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether an address to listen at is this machine's own.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
+    Whoever may not do it is refused before anything that they have sent is looked at.
     """
-    from ipaddress import ip_address
 
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    async def credential(connection: HTTPConnection, app: Here) -> Credential:
+        found: Credential = connection.scope.get("pramana.credential", Credential())
+        require(await app.access.user(found), rule_of(use_case))
+        return found
 
-
-async def _here(connection: HTTPConnection) -> Serving:
-    serving: Serving = connection.app.state.serving
-    return serving
+    credential.__name__ = f"caller_of_{use_case.__name__}"
+    return Depends(credential)
 
 
-Here = Annotated[Serving, Depends(_here)]
-
-
-def who(request: HTTPConnection) -> Who:
-    """Return whoever asks."""
-    found: Who = request.scope.get("pramana.who", STRANGER)
+def user_of(connection: HTTPConnection) -> User:
+    """Return who the gate found to ask."""
+    found: User = connection.scope.get("pramana.user", STRANGER)
     return found
 
 
 def needs(role: Role) -> Any:
-    """Return the dependency of a route that only a role may use; it gives `Who`."""
+    """Return the dependency of a route that is no use case yet, and that only a role may use; it gives the user."""
 
-    async def check(request: Request) -> Who:
-        found = who(request)
-        if not found.may(role):
-            if found.role is None:
-                raise Unauthorized("this needs a token: send it as Authorization: Bearer TOKEN")
-            raise Forbidden(f"this needs the role {role}, and the token {found.name} has the role {found.role}")
+    async def check(request: Request) -> User:
+        found = user_of(request)
+        require(found, role)
         return found
 
     check.__name__ = f"needs_{role}"
     return Depends(check)
 
 
-Viewer = Annotated[Who, needs("viewer")]
-Editor = Annotated[Who, needs("editor")]
-Admin = Annotated[Who, needs("admin")]
+Viewer = Annotated[User, needs("viewer")]
+Editor = Annotated[User, needs("editor")]
+Admin = Annotated[User, needs("admin")]

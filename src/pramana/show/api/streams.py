@@ -12,8 +12,9 @@ from contextlib import suppress
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from pramana.app import App
+from pramana.app.access import FRESH_S, User
 from pramana.errors import PramanaError
-from pramana.show.api.serving import FRESH_S, Serving, Who
 
 OF_A_TOKEN = 100
 OF_A_PROCESS = 1_000
@@ -40,13 +41,13 @@ class NoRoom(PramanaError):
 class Streams:
     """The open streams of a process."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: App) -> None:
         self._serving = serving
         self._open: set[Stream] = set()
         self._of_tokens: Counter[str] = Counter()
         self._watching: asyncio.Task[None] | None = None
 
-    def answer(self, events: AsyncIterator[bytes], who: Who) -> "Stream":
+    def answer(self, events: AsyncIterator[bytes], who: User) -> "Stream":
         """Return the answer that is a stream; raises where there are too many."""
         if who.token_id and self._of_tokens[who.token_id] >= OF_A_TOKEN:
             raise TooManyStreams(f"this token has {OF_A_TOKEN:,} streams open, and may have no more; close some")

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
+from pramana.app import App
 from pramana.errors import AlreadyExists, InvalidInput
 from pramana.load.manifest import (
     Version,
@@ -24,7 +25,7 @@ from pramana.load.manifest import (
 )
 from pramana.show.api.envelope import Answered, Body, PageNumber, PageSize, Shape, answer, documented, page_of
 from pramana.show.api.known_suites import facts_of, forget_unknown, lines_of
-from pramana.show.api.serving import Editor, Here, Serving, Viewer
+from pramana.show.api.serving import Editor, Here, Viewer
 from pramana.store.suites import Tier, Upload
 
 router = APIRouter(tags=["suites"])
@@ -98,7 +99,7 @@ class _Suite:
     files: Version | None = None
     created: str | None = None
 
-    def content(self, serving: Serving, tier: str) -> bytes:
+    def content(self, serving: App, tier: str) -> bytes:
         """Return the JSONL of a tier; a file that differs from its pin is refused."""
         if tier not in self.tiers:
             raise no_tier(self.version, tier, self.tiers)
@@ -199,7 +200,7 @@ def tier_hash(version: str, tier: str, here: Here, _: Viewer) -> Response:
 # ── What is known of them ──
 
 
-def _all_suites(serving: Serving) -> Iterator[_Suite]:
+def _all_suites(serving: App) -> Iterator[_Suite]:
     names = set()
     for version in versions():
         names.add(version.manifest.version)
@@ -212,7 +213,7 @@ def _all_suites(serving: Serving) -> Iterator[_Suite]:
         yield _of_store(name, tiers)
 
 
-def _find(serving: Serving, version: str) -> _Suite:
+def _find(serving: App, version: str) -> _Suite:
     if built_in_or_published(version):
         return _of_files(find_version(version))
     if tiers := serving.store.suites.tiers(version):
@@ -250,7 +251,7 @@ def _of_store(name: str, tiers: list[Tier]) -> _Suite:
     return _Suite(name, "uploaded", said, None, tiers[0].created)
 
 
-def _suite(serving: Serving, suite: _Suite) -> dict[str, Any]:
+def _suite(serving: App, suite: _Suite) -> dict[str, Any]:
     if suite.files:
         stated = suite.files.manifest
         categories, types = list(stated.categories), list(stated.assertion_types)

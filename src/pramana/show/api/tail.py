@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
+from pramana.app import App
 from pramana.errors import PramanaError
 from pramana.model import Result
 from pramana.run.stages import Stage
-from pramana.show.api.serving import Serving
 from pramana.show.api.streams import Streams
 from pramana.store.changes import Change
 from pramana.store.pages import State
@@ -109,7 +109,7 @@ class _News:
 class Tail:
     """What the listeners of one process share."""
 
-    def __init__(self, serving: Serving, describe: Describe) -> None:
+    def __init__(self, serving: App, describe: Describe) -> None:
         self._store, self._serving, self._describe = serving.store, serving, describe
         self.streams = Streams(serving)
         self._topics: dict[str, _Topic] = {}

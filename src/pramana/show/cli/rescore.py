@@ -48,7 +48,8 @@ def rescore(
     """
     import asyncio
 
-    from pramana.bench import Limits, judge_again
+    from pramana.bench import judge_again
+    from pramana.request import Limits
     from pramana.run.stop import Stop
     from pramana.show.progress import Interruptible, Live
     from pramana.show.selection import select
@@ -59,7 +60,7 @@ def rescore(
     try:
         selected = select(store, store.run(run), selection)
         found = selected.run
-        limits = Limits(concurrency, max_cost, max_total_tokens)
+        limits = Limits(concurrency=concurrency, max_cost_usd=max_cost, max_total_tokens=max_total_tokens)
         stop, expected = Stop(), sum(1 for _ in selected.results()) if selection else found.stored
         with Live(expected, quiet=quiet or as_json) as live, Interruptible(stop):
             work = judge_again(

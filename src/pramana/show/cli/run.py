@@ -9,25 +9,19 @@ import click
 from click.core import ParameterSource
 
 from pramana import settings
-from pramana.errors import InvalidInput, NotFound, PramanaError, Problem, quote
+from pramana.errors import InvalidInput, NotFound, PramanaError, Problem
 from pramana.model import Run
 from pramana.show import terminal
 from pramana.show.cli.options import POSITIVE, Finite, selecting
 from pramana.show.cli.outputs import Output
-from pramana.show.variants import variants
 
 if TYPE_CHECKING:
-    from pramana.bench import Sources
-    from pramana.load.sources import Uploads
-    from pramana.request import Selection
+    from pramana.request import RunRequest, Selection
     from pramana.run.stop import Stop
     from pramana.store.runs import Store
 
-_OF_ONE_SITTING = {
-    "concurrency", "max_cost", "max_total_tokens", "deadline", "timeout", "cache", "fail_under", "output", "id_file",
-    "resume", "quiet", "as_json",
-}  # fmt: skip
-"""What is no part of the plan, and may differ when a run is resumed; every other option belongs to the plan."""
+_NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "as_json"}
+"""With the limits, the options that may differ when a run is resumed; every other option belongs to the plan."""
 
 
 @click.command()
@@ -44,6 +38,7 @@ _OF_ONE_SITTING = {
     "modalities",
     default=None,
     metavar="HOW[,HOW]",
+    callback=lambda _, __, value: None if value is None else tuple(value.split(",")),
     help="text, voice, noisy [default: text; voice for voice agents]",
 )
 @click.option(
@@ -57,7 +52,9 @@ _OF_ONE_SITTING = {
     help="Who speaks prompts that were not recorded; piper is pulled first: pramana models pull piper",
 )
 @click.option("--stt", default=None, metavar="MODEL", help="Who else writes down what was said.")
-@click.option("--repeat", default=1, show_default=True, type=click.IntRange(1, 1000), help="Ask each case so often.")
+@click.option(
+    "--repeat", "repeats", default=1, show_default=True, type=click.IntRange(1, 1000), help="Ask each case so often."
+)
 @selecting
 @click.option(
     "--system",
@@ -80,6 +77,7 @@ _OF_ONE_SITTING = {
 )
 @click.option(
     "--max-cost",
+    "max_cost_usd",
     type=POSITIVE,
     default=None,
     metavar="USD",
@@ -90,6 +88,7 @@ _OF_ONE_SITTING = {
 )
 @click.option(
     "--deadline",
+    "deadline_s",
     type=POSITIVE,
     default=None,
     metavar="SECONDS",
@@ -97,6 +96,7 @@ _OF_ONE_SITTING = {
 )
 @click.option(
     "--timeout",
+    "timeout_s",
     default=120.0,
     show_default=True,
     type=POSITIVE,
@@ -126,32 +126,22 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     worst model decides (1, then 4, then 0). Ctrl-C, SIGTERM and SIGHUP finish what is under way and say how to go on;
     130. The second ends at once.
     """
-    from pramana.bench import Limits, evaluate, run_sync
+    from pramana.bench import run_sync
+    from pramana.planning import create_run
     from pramana.run.cache import FileCache
     from pramana.run.stop import Stop
     from pramana.show.progress import Interruptible, Live
     from pramana.store import open_store
 
     _refuse_what_does_not_go_together(context, paths, given)
-    parameters, system_prompt = _parameters(given), _system_prompt(given["system_file"])
+    request = _request(paths, given, selection)
     store, begun = open_store(settings.database_url()), None
     try:
-        if given["resume"] is not None:
-            begun = store.run(given["resume"])
+        if given["resume"] is None:
+            with _named_by_options(context):
+                begun = create_run(store, request)
         else:
-            begun = evaluate(
-                store,
-                _sources(paths, selection, given, store.suites),
-                given["models"] or ("local",),
-                judge=given["judge"],
-                embedder=given["embedder"],
-                repeats=given["repeat"],
-                parameters=parameters,
-                system_prompt=system_prompt,
-                variants=variants(_listed(given["modalities"]), given["condition"], ("--modality", "--condition")),
-                stt=given["stt"],
-                voice=given["voice"],
-            )
+            begun = store.run(given["resume"])
         if given["id_file"]:
             given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
         for target in begun.plan.targets:
@@ -162,15 +152,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
 
                 if find(WEIGHTS) is None:
                     pull_weights(WEIGHTS)
-        cache = FileCache(settings.home() / "cache") if given["cache"] else None
-        limits = Limits(
-            given["concurrency"],
-            given["max_cost"],
-            given["max_total_tokens"],
-            given["deadline"],
-            cache,
-            given["timeout"],
-        )
+        cache = FileCache(settings.home() / "cache") if request.cache else None
         quiet = given["quiet"] or given["as_json"]
         if not quiet:
             suite = terminal.fitted(begun.plan.suite, 40)
@@ -178,7 +160,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         stop, counts = Stop(), store.counts(begun.id) if begun.stored else None
         with Live(begun.expected, counts, quiet=quiet) as live, Interruptible(stop), _garbage_left_lying():
             try:
-                ended = run_sync(store, begun, limits, live, stop)
+                ended = run_sync(store, begun, request.limits, live, stop, cache=cache)
             except PramanaError:
                 _forget(store, begun, given["id_file"])
                 raise
@@ -189,10 +171,6 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         raise
     finally:
         store.close()
-
-
-def _listed(modalities: str | None) -> list[str] | None:
-    return None if modalities is None else modalities.split(",")
 
 
 def _leave(store: "Store", begun: Run) -> None:
@@ -240,13 +218,14 @@ def _garbage_left_lying() -> Iterator[None]:
 
 
 def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path, ...], given: dict[str, Any]) -> None:
+    from pramana.request import Limits
+
     def typed(name: str) -> bool:
         return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
     if given["resume"] is not None:
-        planned = [
-            each for each in context.command.params if each.name not in _OF_ONE_SITTING and typed(each.name or "")
-        ]
+        may_differ = {*_NOT_PLANNED, *Limits.__struct_fields__}
+        planned = [each for each in context.command.params if each.name not in may_differ and typed(each.name or "")]
         if planned:
             names = [each.opts[0] if isinstance(each, click.Option) else "PATHS" for each in planned]
             raise click.UsageError(
@@ -258,12 +237,51 @@ def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path,
             raise click.UsageError(f"--{name} cannot go with PATHS: name files, or a tier of a suite, not both")
 
 
-def _sources(paths: tuple[Path, ...], selection: "Selection", given: dict[str, Any], uploads: "Uploads") -> "Sources":
-    from pramana.bench import Sources
+def _request(paths: tuple[Path, ...], given: dict[str, Any], selection: "Selection") -> "RunRequest":
+    """Return what was asked for: each option is called as the field it sets."""
+    from pramana.request import Limits, RunRequest
 
+    named = {name: value for name, value in given.items() if name in RunRequest.__struct_fields__}
     if paths:
-        return Sources.files(paths, selection)
-    return Sources.tier(given["suite"], "cheap" if given["tier"] is None else given["tier"], selection, uploads)
+        del named["suite"]
+    else:
+        named["tier"] = "cheap" if given["tier"] is None else given["tier"]
+    return RunRequest(
+        **{
+            **named,
+            "paths": paths,
+            "selection": selection,
+            "models": given["models"] or ("local",),
+            "system_prompt": _system_prompt(given["system_file"]),
+            "parameters": dict(map(_parameter, given["params"])),
+            "limits": Limits(**{name: given[name] for name in Limits.__struct_fields__}),
+        }
+    )
+
+
+@contextmanager
+def _named_by_options(context: click.Context) -> Iterator[None]:
+    """Say what is wrong with a request of the option that was typed, instead of the field that it set."""
+    from dataclasses import replace
+
+    from msgspec.structs import fields
+
+    from pramana.request import Limits, RunRequest, published_name
+
+    options = {each.name: each.opts[0] for each in context.command.params if isinstance(each, click.Option)}
+    found = {published_name(each): options.get(each.name, each.name) for each in fields(RunRequest)}
+    found |= {f"limits.{each.name}": options[each.name] for each in fields(Limits)}
+
+    def option(path: str) -> str:
+        kind, _, name = path.partition(".")
+        return f"--param {name}" if kind == "parameters" and name else found.get(path, path)
+
+    try:
+        yield
+    except InvalidInput as error:
+        if not error.problems or any(each.file for each in error.problems):
+            raise
+        raise InvalidInput.of([replace(each, path=option(each.path)) for each in error.problems]) from None
 
 
 def _system_prompt(path: Path | None) -> str | None:
@@ -279,39 +297,11 @@ def _system_prompt(path: Path | None) -> str | None:
         raise InvalidInput.of([Problem(message, line=line, column=column, file=str(path))]) from None
 
 
-def _parameters(given: dict[str, Any]) -> dict[str, Any]:
-    parameters: dict[str, Any] = {"temperature": given["temperature"], "seed": given["seed"]}
-    if given["max_tokens"]:
-        parameters["max_tokens"] = given["max_tokens"]
-    for text in given["params"]:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"expected NAME=VALUE, found {text!r}", param_hint="--param")
-        parameters[name] = _value(name, value)
-        if name in _NUMBERS and not _fits(parameters[name], *_NUMBERS[name]):
-            kind, least, most = _NUMBERS[name]
-            expected = "a whole number" if kind is int else "a number"
-            bounds = "" if least is None else f" from {least}" + ("" if most is None else f" to {most}")
-            hint = f"expected {expected}{bounds}, or null to send none, found {quote(text)}"
-            raise click.BadParameter(hint, param_hint="--param")
-    return parameters
-
-
-_NUMBERS: dict[str, tuple[type, int | None, int | None]] = {
-    "temperature": (float, 0, None),
-    "top_p": (float, 0, 1),
-    "seed": (int, None, None),
-    "max_tokens": (int, 1, None),
-}
-"""The parameters that mean a number to every provider, with their bounds; others are the provider's to judge."""
-
-
-def _fits(value: Any, kind: type, least: int | None, most: int | None) -> bool:
-    if value is None:
-        return True
-    if type(value) not in (int, kind):
-        return False
-    return (least is None or value >= least) and (most is None or value <= most)
+def _parameter(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"expected NAME=VALUE, found {text!r}", param_hint="--param")
+    return name, _value(name, value)
 
 
 class _NoJson(Exception):

@@ -14,7 +14,7 @@ from pramana import settings
 from pramana.errors import InvalidInput, PramanaError, quote
 
 if TYPE_CHECKING:
-    from pramana.show.api.serving import Serving
+    from pramana.app import App
 
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -48,7 +48,7 @@ def serve(*, host: str, port: int, api_only: bool, hosts: tuple[str, ...], proxi
     everybody needs one. Exit code: 0 after Ctrl-C or SIGTERM; 2 when it must not start as it was asked to; 3 when it
     cannot.
     """
-    from pramana.show.api.serving import Serving, is_loopback
+    from pramana.app import App, is_loopback
     from pramana.store import open_store
 
     trusted = tuple(map(_network, proxies))
@@ -72,7 +72,7 @@ def serve(*, host: str, port: int, api_only: bool, hosts: tuple[str, ...], proxi
                 f"{whom} lets others in, and nobody has a token yet; make one first: pramana token create NAME --role "
                 "admin"
             )
-        serving = Serving(
+        serving = App(
             store,
             host,
             port,
@@ -113,7 +113,7 @@ def _listening(host: str, port: int) -> socket.socket:
     return found
 
 
-def _serve(serving: "Serving", listening: socket.socket) -> None:
+def _serve(serving: "App", listening: socket.socket) -> None:
     import uvicorn
 
     from pramana.show.api.connection import ACCEPTED_AT_ONCE, QUEUED, Connection

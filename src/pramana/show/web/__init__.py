@@ -13,9 +13,9 @@ from fastapi import FastAPI
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pramana.app import App
 from pramana.show.api import make_routes
 from pramana.show.api.gate import Gate
-from pramana.show.api.serving import Serving
 
 PAGES = (
     "home",
@@ -43,7 +43,7 @@ _POLICY = (
 """A page asks nobody else for anything. NiceGUI needs inline and evaluated scripts; what others wrote is only text."""
 
 
-def make_app(serving: Serving) -> ASGIApp:
+def make_app(serving: App) -> ASGIApp:
     """Return the API and the workbench of a server, with the gate before them."""
     routes = make_routes(serving)
     pages = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -67,7 +67,7 @@ def _install(pages: FastAPI, gate: ASGIApp, routes: FastAPI) -> None:
     from pramana.show.web import frame, sockets, style
     from pramana.show.web.desk import Api
 
-    nicegui.app.state.api = Api(gate, routes.state.tail)
+    nicegui.app.state.api = Api(gate, routes.state.tail, routes.state.serving)
     style.install()
     frame.install()
     sockets.install()

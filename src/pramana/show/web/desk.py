@@ -6,10 +6,10 @@ socket. So whatever a person may not do, no page can do for them, and a token th
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -19,15 +19,20 @@ from nicegui import background_tasks, ui
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from pramana.app import App, server
+from pramana.app.access import Credential, User
 from pramana.errors import PramanaError
+from pramana.show.api.envelope import as_detail, public_message
 from pramana.show.api.gate import COOKIE
-from pramana.show.api.serving import Who, who
+from pramana.show.api.serving import user_of
 from pramana.show.api.tail import Tail
 from pramana.show.web.plain import THEME
 
+_View = TypeVar("_View")
+_Rest = ParamSpec("_Rest")
 SETTLED_S = 0.3
 """News within so long are told together."""
-WELCOME_S = 5.0
+WELCOME_S = 2.0
 """How often a page that is told of news looks whether whoever looks at it still may."""
 
 
@@ -37,6 +42,7 @@ class Api:
 
     app: ASGIApp
     tail: Tail
+    app_layer: App
 
 
 _ROUTE = re.compile(r"; see GET /api/\S+$")
@@ -66,7 +72,7 @@ class Desk:
     def __init__(self, request: Request, token: str | None = None) -> None:
         self._api: Api = nicegui.app.state.api
         self._since: int | None = None
-        self.who: Who = who(request)
+        self.who: User = user_of(request)
         self.path: dict[str, str] = {name: str(value) for name, value in request.path_params.items()}
         self.query = request.query_params
         self.address = request.url.path
@@ -74,6 +80,9 @@ class Desk:
         self.sign_in = sign_in(request)
         """Where one brings a token, and comes back from."""
         self.theme = request.cookies.get(THEME)
+        secret = token or request.cookies.get(COOKIE)
+        known: Credential = request.scope.get("pramana.credential", Credential())
+        self._credential = Credential(secret, known.address)
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(
                 self._api.app,
@@ -81,7 +90,7 @@ class Desk:
                 client=(request.client.host, request.client.port) if request.client else ("?", 0),
             ),
             base_url=f"http://{request.headers.get('host', 'localhost')}",
-            headers=_carried(request, token or request.cookies.get(COOKIE)),
+            headers=_carried(request, secret),
             timeout=None,  # noqa: S113 - nothing is between us and the routes, and those have their own limits
         )
 
@@ -90,6 +99,21 @@ class Desk:
         self._since = await self._api.tail.now()
 
     # ── Asking ──
+
+    async def call(
+        self,
+        use_case: Callable[Concatenate[App, Credential, _Rest], Awaitable[_View]],
+        *given: _Rest.args,
+        **named: _Rest.kwargs,
+    ) -> _View:
+        """Do something as whoever looks at this page."""
+        app, credential = self._api.app_layer, self._credential
+        try:
+            await app.access.admit(credential)
+            return await use_case(app, credential, *given, **named)
+        except PramanaError as error:
+            details = [as_detail(each) for each in getattr(error, "problems", ())]
+            raise Refused(error.http_status, public_message(error), error.code, details) from error
 
     async def get(self, path: str, **query: Any) -> Answer:
         """Read something; what is None is left out of the query, and lists are repeated in it."""
@@ -183,7 +207,7 @@ class Desk:
             while True:
                 await asyncio.sleep(WELCOME_S)
                 try:
-                    await self.get("/api/me")
+                    await self.call(server.who_am_i)
                 except Refused as error:
                     if error.status == 401:
                         task.cancel()

@@ -10,8 +10,12 @@ from contextlib import contextmanager
 from math import isfinite
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import fields
 from nicegui import background_tasks, ui
 
+from pramana.request import SAMPLING, Limits, RunRequest, is_number, metadata
+from pramana.show.api.envelope import sent_as
 from pramana.show.api.runs import USUAL
 from pramana.show.figures import printable
 from pramana.show.web import estimates, frame, parts
@@ -23,19 +27,21 @@ SETTLED_S = 0.4
 """What is changed within so long is estimated together."""
 FACETS = {"type": "Type", "difficulty": "Difficulty", "language": "Language", "tag": "Tag"}
 MODALITIES = {"text": "text: typed", "voice": "voice: spoken", "noisy": "noisy: spoken in noise"}
-NAMES = {"condition": "Condition", "judge": "Judge", "embedder": "Embedder", "stt": "Speech recognition"}
-NUMBERS = {
-    "repeats": "Repeats",
-    "temperature": "Temperature",
-    "seed": "Seed",
-    "maxTokens": "Most tokens of a reply",
-    "limits.maxCost": "Most it may cost (US$)",
-    "limits.maxTotalTokens": "Most tokens in all",
-    "limits.concurrency": "Calls at once, of a provider",
-    "limits.deadlineSeconds": "End after (seconds)",
-}
-"""What is a number, by the path that the API has for it."""
-SENT_AS_NULL = ("temperature", "seed")
+
+
+def _labels(struct: type[Struct], within: str = "", *, numbers: bool) -> dict[str, str]:
+    """Return the label of each field that the form has, by the path that the API has for it."""
+    return {
+        f"{within}{sent_as(each)}": title
+        for each in fields(struct)
+        if (title := metadata(each).title) and is_number(each) is numbers
+    }
+
+
+NAMES = _labels(RunRequest, numbers=False)
+NUMBERS = _labels(RunRequest, numbers=True) | _labels(Limits, "limits.", numbers=True)
+SAMPLED = {sent_as(each): each for each in SAMPLING.values()}
+SENT_AS_NULL = [name for name, each in SAMPLED.items() if each.default is not None]
 """Without a number, none of these is sent to a model; left out, the usual one would be."""
 NONE = "none"
 """What an address says where there is no number."""
@@ -201,7 +207,7 @@ class _Form:
         with parts.box("fields"):
             for name in ("judge", "embedder", "stt"):
                 self._field(name, NAMES[name])
-            for path in ("temperature", "seed", "maxTokens"):
+            for path in SAMPLED:
                 self._number(path)
         self._field("systemPrompt", "System prompt", lines=True)
 

@@ -7,7 +7,9 @@ from typing import Any
 from nicegui import ui
 
 from pramana.analyse.summary import Total
+from pramana.request import SAMPLING
 from pramana.show import figures
+from pramana.show.api.envelope import sent_as
 from pramana.show.api.runs import USUAL
 from pramana.show.selection import MARK
 from pramana.show.web import markup, parts
@@ -258,14 +260,12 @@ def _spoken(run: Mapping[str, Any]) -> dict[str, Any] | None:
 def _sent(of: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what is sent with each case, and who judges, embeds and listens."""
     parameters, prompt = dict(of["parameters"]), of["systemPrompt"] or ""
-    most = parameters.pop("max_tokens", None)
-    numbers = {key: parameters.pop(key, USUAL[key]) for key in ("temperature", "seed")}
+    numbers = {sent_as(each): parameters.pop(name, each.default) for name, each in SAMPLING.items()}
     if parameters or len(prompt) > LONGEST_PROMPT or any(each and float(each) != each for each in numbers.values()):
         return None
     return {
         **{key: of[key] and of[key]["typed"] for key in ("judge", "embedder", "stt")},
         **{key: "none" if value is None else str(value) for key, value in numbers.items() if value != USUAL[key]},
-        "maxTokens": most,
         "systemPrompt": prompt,
     }
 

@@ -3,8 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
 from nicegui import ui
 
+from pramana.app import server as server_cases
+from pramana.app.tokens import list_tokens
 from pramana.show.web import frame, parts
 from pramana.show.web.desk import Desk, Refused
 from pramana.show.web.forms import Form, number
@@ -93,10 +96,9 @@ async def _of_providers(desk: Desk) -> str:
 
 
 async def _of_tokens(desk: Desk) -> str:
-    me = (await desk.get("/api/me")).data
-    if not me["tokensRequired"]:
+    if not (await desk.call(server_cases.who_am_i)).tokens_required:
         return "None yet: this server is for this machine alone, and asks nobody who they are."
-    holding = sum(each["revokedAt"] is None for each in (await desk.get("/api/tokens")).data)
+    holding = sum(each.revoked_at is None for each in await desk.call(list_tokens))
     return f"{_many(holding, 'token')} in use. Everybody needs one."
 
 
@@ -108,9 +110,9 @@ async def _of_prices(desk: Desk) -> str:
 
 
 async def _of_server(desk: Desk) -> str:
-    found = (await desk.get("/api/server")).data
-    reached = "for this machine alone" if found["forThisMachineAlone"] else "for everybody with a token"
-    return f"Pramana {found['version']} on {_DATABASES[found['database']]}, {reached}."
+    found = await desk.call(server_cases.describe_server)
+    reached = "for this machine alone" if found.for_this_machine_alone else "for everybody with a token"
+    return f"Pramana {found.version} on {_DATABASES[found.database]}, {reached}."
 
 
 def _many(count: int, what: str) -> str:
@@ -132,14 +134,14 @@ def _looks(desk: Desk) -> None:
 
 _DATABASES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 _TICKS = {
-    "anonymousSubmission": "Take results, and show badges, without a token",
-    "refuseUnverified": "Refuse results of suites that nobody here knows, instead of keeping them apart",
-    "allowPrivateAddresses": "Models and recordings may be at private addresses, such as 192.168.0.5 or localhost",
+    "anonymous_submission": "Take results, and show badges, without a token",
+    "refuse_unverified": "Refuse results of suites that nobody here knows, instead of keeping them apart",
+    "allow_private_addresses": "Models and recordings may be at private addresses, such as 192.168.0.5 or localhost",
 }
 _NUMBERS = {
-    "requestsPerMinute": ("Requests a minute", "of one token, and of one address without"),
-    "largestBodyMb": ("Largest request, in MB", "what is sent at once, as an import"),
-    "largestUploadMb": ("Largest recording, in MB", "of one upload"),
+    "requests_per_minute": ("Requests a minute", "of one token, and of one address without"),
+    "largest_body_mb": ("Largest request, in MB", "what is sent at once, as an import"),
+    "largest_upload_mb": ("Largest recording, in MB", "of one upload"),
 }
 
 
@@ -147,29 +149,29 @@ _NUMBERS = {
 async def server(desk: Desk) -> None:
     """Show what the server is, and what an administrator decides for everyone."""
     section(desk, "Server")
-    found = (await desk.get("/api/server")).data
-    hosts = ", ".join(found["allowedHosts"])
+    found = await desk.call(server_cases.describe_server)
+    hosts = ", ".join(found.allowed_hosts)
     parts.show(
         tiles(
             [
-                ("Version", found["version"], None),
-                ("Store", _DATABASES[found["database"]], None),
-                ("Listens at", found["address"], f"also called {hosts}" if hosts else None),
+                ("Version", found.version, None),
+                ("Store", _DATABASES[found.database], None),
+                ("Listens at", found.address, f"also called {hosts}" if hosts else None),
                 (
                     "Reached by",
-                    "this machine alone" if found["forThisMachineAlone"] else "everybody with a token",
-                    None if found["tokensRequired"] else "no tokens are needed",
+                    "this machine alone" if found.for_this_machine_alone else "everybody with a token",
+                    None if found.tokens_required else "no tokens are needed",
                 ),
             ]
         )
     )
     parts.heading("Decided for everyone")
     try:
-        now = await desk.get("/api/settings")
+        now, defaults = await desk.call(server_cases.read_settings)
     except Refused as error:
         parts.trouble(error)
         return
-    _decisions(desk, now.data, now.meta["defaults"], alone=found["forThisMachineAlone"])
+    _decisions(desk, asdict(now), asdict(defaults), alone=found.for_this_machine_alone)
 
 
 def _decisions(desk: Desk, now: dict[str, Any], defaults: dict[str, Any], *, alone: bool) -> None:
@@ -177,7 +179,9 @@ def _decisions(desk: Desk, now: dict[str, Any], defaults: dict[str, Any], *, alo
 
     async def save() -> None:
         found = {name: made.value for name, made in fields.items()}
-        found["corsOrigins"] = [line.strip() for line in (found["corsOrigins"] or "").splitlines() if line.strip()]
+        found["cors_origins"] = tuple(
+            line.strip() for line in (found["cors_origins"] or "").splitlines() if line.strip()
+        )
         for name in _NUMBERS:
             value = found[name]
             found[name] = int(value) if isinstance(value, float) and value.is_integer() else value
@@ -186,7 +190,7 @@ def _decisions(desk: Desk, now: dict[str, Any], defaults: dict[str, Any], *, alo
             parts.tell("Nothing has changed.")
             return
         with form.told_at({name: made for name, made in fields.items() if name not in _TICKS}):
-            now.update((await desk.patch("/api/settings", changed)).data)
+            now.update(asdict(await desk.call(server_cases.change_settings, changed)))
             for name in _NUMBERS:
                 fields[name].value = now[name]
             parts.tell("Saved.", "positive")
@@ -199,9 +203,9 @@ def _decisions(desk: Desk, now: dict[str, Any], defaults: dict[str, Any], *, alo
         with parts.box("grid"):
             for name, (label, hint) in _NUMBERS.items():
                 fields[name] = number(label, now[name], f"{hint}; empty: {defaults[name]:,}")
-        fields["corsOrigins"] = parts.field(
+        fields["cors_origins"] = parts.field(
             "Other hosts’ pages that may ask",
-            "\n".join(now["corsOrigins"]),
+            "\n".join(now["cors_origins"]),
             hint="one address a line, such as https://bench.example; empty: none",
             lines=True,
         )

@@ -10,8 +10,9 @@ import nicegui
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from pramana.app import server
 from pramana.show.api.gate import COOKIE
-from pramana.show.api.serving import who
+from pramana.show.api.serving import user_of
 from pramana.show.web.desk import Desk, Refused, address
 from pramana.show.web.markup import tag
 from pramana.show.web.plain import plain
@@ -32,7 +33,7 @@ _SAID: dict[Why, str] = {
 async def sign_in(request: Request) -> Response:
     """Ask for a token."""
     to = _within(request.query_params.get("to"))
-    if who(request).role is not None:
+    if user_of(request).role is not None:
         return RedirectResponse(to, 303)
     why = _SAID.get(request.query_params.get("why"))  # type: ignore[call-overload] # whatever an address says
     form = tag(
@@ -73,12 +74,12 @@ async def bring(request: Request) -> Response:
     form = await request.form()
     secret, to = str(form.get("token", "")).strip(), _within(str(form.get("to", "/")))
     try:
-        me = (await Desk(request, secret or "none").get("/api/me")).data
+        me = await Desk(request, secret or "none").call(server.who_am_i)
     except Refused as error:
         why: Why = {401: "wrong", 429: "often"}.get(error.status, "away")  # type: ignore[assignment] # one of them
         return RedirectResponse(address("/sign-in", to=to, why=why), 303)
     answer = RedirectResponse(to, 303)
-    if me["tokensRequired"]:  # elsewhere anything will do, and nobody has looked whose it is
+    if me.tokens_required:  # elsewhere anything will do, and nobody has looked whose it is
         answer.set_cookie(COOKIE, secret, LASTS_S, httponly=True, samesite="lax", secure=_is_secure(request))
     return answer
 

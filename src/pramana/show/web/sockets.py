@@ -13,7 +13,7 @@ from nicegui import Client, app, core
 from socketio.exceptions import ConnectionRefusedError as Turned
 from starlette.types import Scope
 
-from pramana.show.api.serving import STRANGER, Who
+from pramana.app.access import STRANGER, User
 
 LONGEST_TAB = 100
 """Characters of a tab's id; a browser's has 36."""
@@ -74,6 +74,6 @@ def _is_theirs(client_id: Any, scope: Scope) -> bool:
     return _who(scope).token_id == _who(client.request.scope).token_id
 
 
-def _who(scope: Any) -> Who:
-    found: Who = scope.get("pramana.who", STRANGER)
+def _who(scope: Any) -> User:
+    found: User = scope.get("pramana.user", STRANGER)
     return found

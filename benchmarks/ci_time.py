@@ -1,0 +1,47 @@
+"""How long does CI take? `.ci/run` in clean clones of the last commit, one after the other.
+
+Needs an idle machine and a warm package cache. Bar: every run passes, and the median of three takes at most 12 minutes.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+ROOT = Path(__file__).parent.parent
+RUNS = 3
+BAR_S = 12 * 60
+
+
+def main() -> int:
+    """Time the runs, print a table, and return whether the bar is met."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    took, passed = [], True
+    print("| run | commit | result | time |\n| --: | --- | --- | --: |")
+    for number in range(1, RUNS + 1):
+        with tempfile.TemporaryDirectory(prefix="pramana-ci-") as folder:
+            subprocess.run(["git", "clone", "-q", ROOT, folder], check=True)
+            began = perf_counter()
+            done = subprocess.run([".ci/run"], cwd=folder, capture_output=True, text=True, check=False)
+            took.append(perf_counter() - began)
+        said = [line for line in done.stdout.splitlines() if line.startswith(("Passed", "Failed"))]
+        passed = passed and done.returncode == 0
+        print(
+            f"| {number} | {commit.stdout.strip()} | {said[-1] if said else done.returncode} | {_minutes(took[-1])} |"
+        )
+        sys.stdout.flush()
+    print(f"\nMedian: {_minutes(median(took))}, at a load of {os.getloadavg()[2]:.1f}.")
+    return 0 if passed and median(took) <= BAR_S else 1
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60} min {int(seconds) % 60} s"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""The application layer: what can be done, one typed function a use case, whoever asks for it.
+
+Each use case takes the `App`, a `Credential` and its request, and returns a view. One module a noun; `access` decides
+who may do what. Front ends (command line, API, pages, Python) only render views; they decide nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import TypeVar
+
+import anyio.to_thread
+
+from pramana import clock
+from pramana.app.access import FRESH_S, Access
+from pramana.errors import PramanaError
+from pramana.run.stages import Stage
+from pramana.store.preferences import Preferences
+from pramana.store.runs import Store
+
+log = logging.getLogger("pramana.app")
+_Made = TypeVar("_Made")
+PROBED_S, PATIENCE_S = 1.0, 3.0
+"""How long the store is believed to answer because it just did, and how long it may take to."""
+AT_ONCE, WAITING = 4, 16
+"""How many requests that take long are worked on, and how many more may wait; the rest are told to come again."""
+
+
+class Busy(PramanaError):
+    """Others are being served; it is worth asking again."""
+
+    code = "busy"
+    http_status = 503
+    retry_after_s = 5
+
+
+@dataclass(slots=True)
+class _Lane:
+    """A few threads for requests of a kind, and room for some that wait."""
+
+    threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(AT_ONCE))
+    there: int = 0
+
+    async def work(self, work: Callable[[], _Made]) -> _Made:
+        if self.there >= AT_ONCE + WAITING:
+            raise Busy("too many requests of this kind are waiting; come again in some seconds")
+        self.there += 1
+        try:
+            return await anyio.to_thread.run_sync(work, limiter=self.threads)
+        finally:
+            self.there -= 1
+
+
+@dataclass(slots=True)
+class App:
+    """What all use cases of one process share: the store, what was decided for everyone, and how much at once."""
+
+    store: Store
+    host: str = "127.0.0.1"
+    port: int = 3000
+    tokens_required: bool = False
+    api_only: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    """Names by which the server is reached, besides those of its address."""
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Whose word is taken for where a request comes from."""
+    began: float = field(default_factory=clock.timestamp)
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server is about to end: whoever waits for news stops waiting."""
+    on_queued: Callable[[], None] = lambda: None
+    """Called when a run was queued here, so that whoever carries runs out need not look for it."""
+    calls: Callable[[str], Mapping[Stage, int]] = lambda _: {}
+    """Returns how many calls of a run of this process are at each stage."""
+    _preferences: Preferences = field(default_factory=Preferences)
+    _changes: int = 0
+    _store_is_away: bool = False
+    _probe: "asyncio.Task[int] | None" = None
+    _probed: float = float("-inf")
+    _heavy: _Lane = field(default_factory=_Lane)
+    _outside: _Lane = field(default_factory=_Lane)
+    access: Access = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.access = Access(self)
+
+    # ── What was decided ──
+
+    def preferences(self) -> Preferences:
+        """Return what was decided for everyone, some seconds old; while the store is away, what held last."""
+        return self._preferences
+
+    def decided(self, found: Preferences) -> None:
+        """Take what this process has just decided: nobody here need wait for it."""
+        self._changes += 1
+        self._preferences = found
+
+    def refresh(self) -> None:
+        """Read what was decided, and whether somebody has a token: then everybody needs one. Not for the event loop."""
+        if not self.tokens_required and self.store.tokens.any():
+            self.tokens_required = True
+        before = self._changes
+        found = self.store.decisions.read()
+        if before == self._changes:  # what was decided meanwhile is newer than what was read
+            self._preferences = found
+
+    async def look(self) -> None:
+        """Read what was decided, and when that cannot be read, go on with what was."""
+        try:
+            await anyio.to_thread.run_sync(self.refresh, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the server goes on
+            if not self._store_is_away:
+                log.warning("the settings cannot be read, so the last that were hold: %s", error)
+            self._store_is_away = True
+        else:
+            self._store_is_away = False
+
+    async def stay_fresh(self) -> None:
+        """Read what was decided every few seconds, beside the event loop, for as long as the server runs."""
+        while True:
+            await asyncio.sleep(FRESH_S)
+            await self.look()
+
+    # ── The store, and what takes long ──
+
+    async def store_answers(self) -> bool:
+        """Tell whether the store can be read: one asks for all who want to know, in a thread that nobody else takes."""
+        now = clock.monotonic()
+        if self._probe is None or (self._probe.done() and now - self._probed > PROBED_S):
+            asked = anyio.to_thread.run_sync(
+                self.store.changes.last, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+            )
+            self._probe, self._probed = asyncio.ensure_future(asked), now
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await asyncio.shield(self._probe)
+        except (PramanaError, TimeoutError):
+            return False
+        return True
+
+    async def work(self, work: Callable[[], _Made]) -> _Made:
+        """Do what reads or writes the store in a thread: nothing may hold up the event loop."""
+        return await anyio.to_thread.run_sync(work)
+
+    async def heavy(self, work: Callable[[], _Made]) -> _Made:
+        """Do what takes long in one of a few threads of its own, so that it holds up nothing else."""
+        return await self._heavy.work(work)
+
+    async def outside(self, work: Callable[[], _Made]) -> _Made:
+        """Do what waits for others, whom we do not know to be quick; in threads of its own too."""
+        return await self._outside.work(work)
+
+    # ── Who can reach it ──
+
+    @property
+    def for_this_machine_alone(self) -> bool:
+        """Whether nobody else can reach the server: a proxy may stand before one that listens to this machine alone."""
+        known_elsewhere = self.allowed_hosts or self.trusted_proxies or self.tokens_required
+        return is_loopback(self.host) and not known_elsewhere
+
+    def private_addresses_allowed(self) -> bool:
+        """Whether what strangers name may be at private addresses."""
+        return self.for_this_machine_alone or self.preferences().allow_private_addresses
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address to listen at is this machine's own.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,223 @@
+"""Who asks, what they may do, and how often: the one place where that is decided.
+
+A front end hands over a `Credential`, never a role. Every use case is declared with `use_case(role)`, which looks up
+whose credential it is at each call, so that a token which was revoked or has lost its role ends with the next call.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
+
+import anyio.to_thread
+from msgspec import Struct
+
+from pramana import clock
+from pramana.errors import PramanaError, StoreFailed
+from pramana.store.scoring import timestamp
+from pramana.store.tokens import ROLES, Role, looks_like_one
+
+if TYPE_CHECKING:
+    from pramana.app import App
+
+FRESH_S = 2.0
+"""How long the answer to whose token it is is believed before it is looked up again."""
+CONCURRENT_LOOKUPS = 4
+"""Each takes a connection to the store."""
+MAX_REMEMBERED = 10_000
+"""Tokens and addresses: a stranger who invents some must not fill our memory."""
+RULES: "dict[str, Role | None]" = {}
+"""Of each use case, by its module and name, the role it needs; None: anybody may. A test walks them."""
+_Value = TypeVar("_Value")
+_Rest = ParamSpec("_Rest")
+
+
+class Forbidden(PramanaError):
+    """Whoever asks may not do this."""
+
+    code = "forbidden"
+    http_status = 403
+    exit_code = 2
+
+
+class Unauthorized(PramanaError):
+    """There is no valid token."""
+
+    code = "unauthorized"
+    http_status = 401
+    exit_code = 2
+
+
+class TooManyRequests(PramanaError):
+    """A token or an address has asked too often lately."""
+
+    code = "rate_limited"
+    http_status = 429
+    exit_code = 3
+
+    def __init__(self, bucket: "Bucket") -> None:
+        super().__init__(f"more than {bucket.limit:,} requests a minute; wait {bucket.wait_s:.0f} s")
+        self.retry_after_s = max(1, round(bucket.wait_s + 0.5))
+
+
+class Credential(Struct, frozen=True):
+    """What a front end knows of whoever asks; it says nothing of what they may do."""
+
+    secret: str | None = None
+    address: str = "?"
+    """Where they are, for counting how often strangers ask."""
+
+
+class User(Struct, frozen=True):
+    """Whoever asks."""
+
+    name: str
+    role: Role | None
+    """None: a stranger."""
+    token_id: str | None = None
+
+    def may(self, role: Role) -> bool:
+        """Return whether they may do what a role may."""
+        return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)
+
+
+OWNER = User("local", "admin")
+"""Whoever sits at the machine of a server that listens to it alone, and asks for no tokens."""
+STRANGER = User("anonymous", None)
+
+
+class Bucket(NamedTuple):
+    """How many more requests a token or an address may make; it fills by the minute."""
+
+    limit: int
+    left: int
+    full_in_s: float
+    wait_s: float
+    """Until the next request is served; 0 where this one is."""
+
+
+class Access:
+    """Whose tokens these are, and how often each has asked lately."""
+
+    def __init__(self, app: "App") -> None:
+        self._app = app
+        self._known: OrderedDict[str, tuple[float, User | None]] = OrderedDict()
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._lookups, self._notes = anyio.CapacityLimiter(CONCURRENT_LOOKUPS), anyio.CapacityLimiter(1)
+        self._noting: dict[str, asyncio.Task[None]] = {}
+
+    async def user(self, credential: Credential) -> User:
+        """Return whose credential it is; raises `Unauthorized` for a token that is nobody's."""
+        found = await self.find(credential)
+        if found is None:
+            raise Unauthorized("nobody knows this token; it may have been revoked")
+        return found
+
+    async def admit(self, credential: Credential) -> User:
+        """Return whose credential it is, and count that they ask."""
+        if self._app.tokens_required and not self.is_known(credential):
+            self._count(STRANGER, credential)  # who invents tokens is counted before any is looked up
+        user = await self.user(credential)
+        self._count(user, credential)
+        return user
+
+    def _count(self, user: User, credential: Credential) -> None:
+        bucket = self.spend(user, credential)
+        if bucket and bucket.wait_s:
+            raise TooManyRequests(bucket)
+
+    async def find(self, credential: Credential) -> User | None:
+        """Return whose credential it is; None for a token that is nobody's, where everybody needs one."""
+        needed = self._app.tokens_required
+        if credential.secret is None:
+            return STRANGER if needed else OWNER
+        until, found = self._known.get(credential.secret, (0.0, None))
+        if until < clock.monotonic():
+            found = await self._look_up(credential.secret)
+        return found if found or needed else OWNER  # somebody's old cookie: here nobody needs one
+
+    def is_known(self, credential: Credential) -> bool:
+        """Return whether a secret was found to be somebody's; who invents secrets is counted before they are."""
+        return credential.secret is None or self._known.get(credential.secret, (0.0, None))[1] is not None
+
+    async def _look_up(self, secret: str) -> User | None:
+        if not looks_like_one(secret):
+            return None
+        now = clock.monotonic()
+        token = await anyio.to_thread.run_sync(self._app.store.tokens.holder, secret, limiter=self._lookups)
+        found = None if token is None else User(token.name, token.role, token.id)
+        _remember(self._known, secret, (now + FRESH_S, found))
+        if token and token.used != timestamp()[:10] and token.id not in self._noting:
+            self._noting[token.id] = asyncio.create_task(self._note(token.id))
+        return found
+
+    async def _note(self, token_id: str) -> None:
+        """Store that a token was used today; nobody waits for that, as a writer may have to."""
+        try:
+            with suppress(StoreFailed):
+                await anyio.to_thread.run_sync(
+                    self._app.store.tokens.seen, token_id, abandon_on_cancel=True, limiter=self._notes
+                )
+        finally:
+            del self._noting[token_id]
+
+    def spend(self, user: User, credential: Credential) -> Bucket | None:
+        """Count a request against its token or address; None for the owner, who is not counted."""
+        if user is OWNER:
+            return None
+        limit, now = self._app.preferences().requests_per_minute, clock.monotonic()
+        key = user.token_id or f"address {credential.address}"
+        left, at = self._buckets.get(key, (float(limit), now))
+        left = min(float(limit), left + (now - at) * limit / 60)
+        enough = left >= 1
+        left -= enough  # who is refused has not been served, and who waits as told is
+        _remember(self._buckets, key, (left, now))
+        return Bucket(limit, int(left), (limit - left) * 60 / limit, 0.0 if enough else (1 - left) * 60 / limit)
+
+
+def require(user: User, role: Role | None) -> None:
+    """Raise unless a user may do what a role may."""
+    if role is None or user.may(role):
+        return
+    if user.role is None:
+        raise Unauthorized("this needs a token: send it as Authorization: Bearer TOKEN")
+    raise Forbidden(f"this needs the role {role}, and the token {user.name} has the role {user.role}")
+
+
+def use_case(
+    role: Role | None,
+) -> "Callable[[Callable[Concatenate[App, User, _Rest], Awaitable[_Value]]], Callable[Concatenate[App, Credential, _Rest], Awaitable[_Value]]]":  # noqa: E501 - one type
+    """Declare which role a use case needs: it is called with a credential, and gets the user whose it is."""
+
+    def declare(
+        function: "Callable[Concatenate[App, User, _Rest], Awaitable[_Value]]",
+    ) -> "Callable[Concatenate[App, Credential, _Rest], Awaitable[_Value]]":
+        RULES[_name_of(function)] = role
+
+        @wraps(function)
+        async def checked(app: "App", credential: Credential, /, *given: _Rest.args, **named: _Rest.kwargs) -> _Value:
+            user = await app.access.user(credential)
+            require(user, role)
+            return await function(app, user, *given, **named)
+
+        return checked
+
+    return declare
+
+
+def rule_of(use_case: Callable[..., Awaitable[object]]) -> Role | None:
+    """Return which role a use case needs."""
+    return RULES[_name_of(use_case)]
+
+
+def _name_of(use_case: Callable[..., Awaitable[object]]) -> str:
+    return f"{use_case.__module__.rpartition('.')[2]}.{use_case.__name__}"
+
+
+def _remember(kept: OrderedDict[str, _Value], key: str, value: _Value) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > MAX_REMEMBERED:
+        kept.popitem(last=False)

@@ -1,0 +1,297 @@
+"""From a request to a plan: which cases, which models, how each is asked, and what it would take.
+
+`create_run` writes a run down and `estimate` only adds up; both begin with the same `plan`, whoever asks: the command
+line, a server on behalf of others, or Python. Nothing here asks a model.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as replaced
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from pramana import settings
+from pramana.analyse.estimate import Estimate
+from pramana.analyse.estimate import estimate as add_up
+from pramana.analyse.judges import NEVER_A_JUDGE
+from pramana.audio import conditions
+from pramana.embedded import weights
+from pramana.errors import AuthenticationFailed, InvalidInput, NotFound, PramanaError, Problem, did_you_mean, quote
+from pramana.hash import case_digest
+from pramana.load.scenario import check_scenario
+from pramana.load.sources import Sources
+from pramana.model import Case, Plan, Run, Target, Usage
+from pramana.providers.names import VARIABLES, is_called, resolve, resolve_embedder
+from pramana.providers.prices import Prices
+from pramana.request import LOCAL_ONLY, RunRequest, Selection
+from pramana.run.accounts import Reach, accounts_of, commands
+from pramana.run.speech import NOISY, PLAIN
+from pramana.store.runs import Store
+from pramana.store.text import stored
+
+DEFAULT_SUITE, DEFAULT_TIER = "v1.0", "cheap"
+MODALITIES = ("text", "voice", "noisy")
+
+
+def create_run(store: Store, request: RunRequest, reach: Reach | None = None, creator: str | None = None) -> Run:
+    """Check a request and write its run down. `bench.execute` carries it out; for others, a server does."""
+    reach = reach or Reach()
+    chosen, plan = _planned(store, request, reach)
+    cases = chosen.cases()
+    first = next(cases, None)
+    if first is None:
+        raise chosen.none_left()
+    if not reach.for_others:
+        return store.create_run(plan, chain((first,), cases))
+    limits = request.limits.stored()
+    return store.create_run(plan, chain((first,), cases), owner="server", creator=creator, limits=limits)
+
+
+def estimate(store: Store, request: RunRequest, reach: Reach | None = None) -> Estimate:
+    """Return what a run would take; nothing is stored, and no model is asked."""
+    chosen, plan = _planned(store, request, reach or Reach())
+    prices = Prices.load(settings.prices_file(), store.prices.rates())
+    called = {each.typed: is_called(each) for each in (*plan.targets, *([plan.judge] if plan.judge else ()))}
+
+    def cost(target: Target, usage: Usage) -> float | None:
+        return prices.cost(target, None, usage)
+
+    found = add_up(plan, _without_duplicates(chosen.cases()), cost, lambda target: called[target.typed])
+    if not found.cases:
+        raise chosen.none_left()
+    return found
+
+
+def _planned(store: Store, request: RunRequest, reach: Reach) -> "tuple[ChosenCases, Plan]":
+    request.check()
+    if reach.for_others:
+        _refuse_local_only(request)
+    chosen = _choose_cases(store, request)
+    reach = with_registered(store, reach)
+    targets = tuple(_with_description(_resolve(model, reach)) for model in request.models)
+    _refuse_duplicates(targets)
+    if request.voice == "piper":
+        weights.verified("piper")  # or every case would find out by itself that it was never pulled
+    return chosen, Plan(
+        suite=chosen.name,
+        suite_hash=chosen.hash,
+        targets=targets,
+        repeats=request.repeats,
+        parameters=request.sampling(),
+        system_prompt=request.system_prompt,
+        judge=resolve_judge(request.judge, reach),
+        selection=chosen.filters(),
+        runner_version=version("pramana"),
+        embedder=resolve_embedder_model(request.embedder, reach),
+        variants=_resolve_variants(request, targets),
+        stt=_resolve(request.stt, reach) if request.stt else None,
+        voice=request.voice,
+    )
+
+
+def _refuse_local_only(request: RunRequest) -> None:
+    given = [name for name, each in LOCAL_ONLY.items() if getattr(request, name) != each.default]
+    if given:
+        raise InvalidInput.of([Problem("only whoever uses this machine itself may set this", each) for each in given])
+
+
+# ── Cases ──
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenCases:
+    """The cases of a run: files or a tier of a suite, scenarios of the store, or both."""
+
+    store: Store
+    files: Sources | None
+    scenarios: Selection | None
+
+    @property
+    def name(self) -> str:
+        """What the plan calls them."""
+        parts = []
+        if self.files:
+            parts.append(f"{self.files.name} (selection)" if self.files.selection else self.files.name)
+        if self.scenarios is not None:
+            parts.append("scenarios (selection)" if self.scenarios else "scenarios")
+        return "+".join(parts)
+
+    @property
+    def hash(self) -> str | None:
+        """The pinned hash, if they are the whole of what it was made of."""
+        whole = self.files and not self.files.selection and self.scenarios is None
+        return self.files.hash if self.files and whole else None
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters that were given, as plain data for the plan."""
+        of_files = self.files.selection.recorded() if self.files else {}
+        of_scenarios = self.scenarios.recorded() if self.scenarios else {}
+        return {**of_files, "scenarios": of_scenarios} if of_files and of_scenarios else of_files or of_scenarios
+
+    def cases(self) -> Iterator[Case]:
+        """Yield them, read as they are needed."""
+        of_files = self.files.cases() if self.files else iter(())
+        return of_files if self.scenarios is None else chain(of_files, self._stored(self.scenarios))
+
+    def none_left(self) -> InvalidInput:
+        """Return the error that says why there are none."""
+        if self.scenarios is None and self.files:
+            return InvalidInput(
+                f"no case of {self.files.name} passes the filters {self.files.selection}; check how they are spelt"
+            )
+        why = "no scenario passes these filters" if self.filters() else "none is kept here yet; import some first"
+        return InvalidInput(f"no case of {self.name} is wanted: {why}")
+
+    def _stored(self, selection: Selection) -> Iterator[Case]:
+        for chunk in self.store.scenarios.chunks(selection):
+            for values in chunk:
+                scenario, problems = check_scenario(values)
+                if scenario is None:
+                    path, message = problems[0]
+                    raise InvalidInput(f"the scenario {quote(str(values.get('id')))} is not valid: {path}: {message}")
+                yield scenario.to_case()
+
+
+def _choose_cases(store: Store, request: RunRequest) -> ChosenCases:
+    files = None
+    if request.paths:
+        files = Sources.files(request.paths, request.selection)
+    elif request.suite is not None or request.tier is not None:
+        suite, tier = request.suite or DEFAULT_SUITE, request.tier or DEFAULT_TIER
+        files = Sources.tier(suite, tier, request.selection, store.suites)
+    elif request.scenarios is None:
+        raise InvalidInput("nothing is asked: name a suite and its tier, or scenarios")
+    if request.scenarios and request.scenarios.ids:
+        known = store.scenarios.which([stored(each) for each in request.scenarios.ids])
+        unknown = [each for each in request.scenarios.ids if each not in known]
+        if unknown:
+            some = ", ".join(map(quote, unknown[:5])) + (" …" if len(unknown) > 5 else "")
+            raise NotFound(f"there is no scenario {some}; see GET /api/scenarios")
+    return ChosenCases(store, files, request.scenarios)
+
+
+def _without_duplicates(cases: Iterator[Case]) -> Iterator[Case]:
+    seen = set()
+    for case in cases:
+        digest = case_digest(case)
+        if digest not in seen:
+            seen.add(digest)
+            yield case
+
+
+# ── Models ──
+
+
+def with_registered(store: Store, reach: Reach) -> Reach:
+    """Return whom a run may reach, with the providers that are registered in its store."""
+    return reach if reach.registered else replaced(reach, registered=store.providers.registered)
+
+
+def resolve_judge(typed: str | None, reach: Reach) -> Target | None:
+    """Return the judge that was named; None: each model judges itself."""
+    judge = _resolve(typed, reach) if typed else None
+    if judge and judge.provider in NEVER_A_JUDGE:
+        raise InvalidInput("the embedded model is a subject, never a judge; name another with --judge")
+    return judge
+
+
+def resolve_embedder_model(typed: str | None, reach: Reach) -> Target | None:
+    """Return the embedder; None for all-MiniLM-L6-v2 in this process, which is called `local` as the model here."""
+    if typed in (None, "local"):
+        return None
+    return resolve_embedder(typed, registered=reach.registered, for_others=reach.for_others)
+
+
+def providers_missing_keys(store: Store, request: RunRequest, reach: Reach) -> dict[str, str]:
+    """Return the providers of a request that need a key and have none here, each with what to do; asks none of them."""
+    reach = with_registered(store, reach)
+    accounts, found = accounts_of(reach, None), dict[str, str]()
+    for typed in filter(None, (*request.models, request.judge, request.embedder, request.stt)):
+        target = _resolve(typed, reach)
+        try:
+            accounts.account(target)
+        except AuthenticationFailed:
+            account = target.arguments.get("account")
+            name = str(account or target.provider)
+            or_in = "" if account else f" or {' or '.join(VARIABLES[name].keys)}"
+            found[name] = f"{name} has no key here: set one in Settings › Providers{or_in}"
+        except PramanaError:  # another trouble, which the run itself tells
+            continue
+    return found
+
+
+def _resolve(typed: str, reach: Reach) -> Target:
+    """Return the model that was typed, as far as whoever typed it may name it."""
+    ours = {} if reach.for_others else commands()
+    return resolve(typed, commands=ours, registered=reach.registered, for_others=reach.for_others)
+
+
+def _with_description(target: Target) -> Target:
+    """Return a target with what its file says of it: a run is resumed by what was read, not by what stands there then.
+
+    `websocket:FILE` is the agent that the file describes; `websocket:FILE#NAME` tells it which model or agent is meant.
+    """
+    if target.provider != "websocket" or "description" in target.arguments:
+        return target
+    from pramana.load.agent import load_agent
+
+    file, _, model = target.model.partition("#")
+    description = load_agent(Path(file))
+    if not model and "{model" in json.dumps(description):
+        raise InvalidInput(f"{file} says {{model}}, and nobody said which one; write websocket:{file}#MODEL")
+    return replace(target, model=model or Path(file).stem, arguments={"description": description})
+
+
+def _refuse_duplicates(targets: Sequence[Target]) -> None:
+    """Refuse a model that is named twice, in whatever words: `gpt-5` and `openai:gpt-5` are one."""
+    for place, target in enumerate(targets):
+        for other in targets[:place]:
+            if replace(other, typed=target.typed) == target:
+                both = "" if other.typed == target.typed else f" ({other.typed} and {target.typed})"
+                raise InvalidInput(f"a model is named twice{both}; ask one model several times with --repeat")
+
+
+# ── Variants ──
+
+
+def _resolve_variants(request: RunRequest, targets: Sequence[Target]) -> tuple[str, ...]:
+    """Return how each case is asked: as was said, else as each model is made for."""
+    if stated := spoken_or_written(request.modalities, request.condition):
+        return tuple(dict.fromkeys(stated))
+    called = {is_called(target) for target in targets}
+    if len(called) > 1:
+        raise InvalidInput("some models are written to, others are called; say how to ask them: --modality text,voice")
+    return ("voice",) if called == {True} else ("text",)
+
+
+def spoken_or_written(modalities: Sequence[str] | None, condition: str | None) -> list[str]:
+    """Return the variants that modalities and a condition stand for; none where neither was given.
+
+    >>> spoken_or_written(["text", "noisy"], "phone")
+    ['text', 'voice+noise=10dB,phone']
+    """
+    stated = _normalised(condition)
+    if modalities is None:
+        return [f"{PLAIN}+{stated}"] if stated else []
+    found = []
+    for each in (each.strip() for each in modalities):
+        if each not in MODALITIES:
+            hint = did_you_mean(each, MODALITIES)
+            raise InvalidInput.of([Problem(f"{quote(each)} is none of {', '.join(MODALITIES)}{hint}", "modality")])
+        under = _normalised(",".join(part for part in (NOISY if each == "noisy" else "", stated) if part))
+        found.append(each if each == "text" else f"{PLAIN}+{under}" if under else PLAIN)
+    if condition is not None and set(found) == {"text"}:
+        problem = Problem("it is about speech, and nothing is spoken: add voice to the modality", "condition")
+        raise InvalidInput.of([problem])
+    return found
+
+
+def _normalised(condition: str | None) -> str:
+    """Return conditions in their one spelling; nothing where there are none."""
+    found = conditions.parse(condition) if condition else None
+    return str(found) if found else ""
