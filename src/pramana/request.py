@@ -180,6 +180,10 @@ class RunRequest(Struct, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=10**9)] | None,
         Meta(title="Most tokens of a reply", description="Of one reply", extra=_SAMPLING),
     ] = None
+    top_p: Annotated[
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        Meta(title="Top P", description="Nucleus sampling; null sends none", extra=_SAMPLING),
+    ] = None
     parameters: Annotated[Mapping[str, Any], Meta(description="Any other, as the provider calls it")] = msgspec.field(
         default_factory=dict
     )

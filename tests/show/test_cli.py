@@ -209,6 +209,8 @@ def test_the_caret_stands_under_wide_characters() -> None:
         ),
         (["run", "--param", "temperature=true"], 2, "expected a number from 0"),
         (["run", "--param", "temperature=-0.5"], 2, "expected a number from 0"),
+        (["run", "--param", "top_p=1.5"], 2, "--param top_p: expected a number from 0 to 1"),
+        (["run", "--top-p", "1.5"], 2, "1.5 is not in the range 0<=x<=1"),
         (["run", "--param", "seed=1.5"], 2, "expected a whole number, or null"),
         (["run", "--param", 'max_tokens="9"'], 2, "expected a whole number from 1"),
         (["run", "--param", "max_tokens=0"], 2, "expected a whole number from 1"),

@@ -172,7 +172,7 @@ def test_a_run_that_is_not_there_is_told_without_the_routes_of_the_api(bench: Be
 
 def test_a_run_that_no_form_can_begin_says_what_can(bench: Bench) -> None:
     elsewhere = "To run it again, use what began it"
-    page = bench.open(f"/runs/{bench.run(parameters={'top_p': 0.5})}")
+    page = bench.open(f"/runs/{bench.run(parameters={'top_k': 5})}")
     expect(page.get_by_text(elsewhere)).to_be_visible()
     expect(page.get_by_role("link", name="Run again")).to_have_count(0)
     page = bench.open(f"/runs/{bench.run()}")

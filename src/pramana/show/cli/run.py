@@ -64,6 +64,7 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
 )
 @click.option("--temperature", default=0.0, show_default=True, type=Finite(min=0))
 @click.option("--seed", default=42, show_default=True, type=int)
+@click.option("--top-p", type=Finite(0, 1), default=None, metavar="P", help="Nucleus sampling [default: not sent]")
 @click.option("--max-tokens", type=click.IntRange(1), default=None, metavar="N", help="Of one reply.")
 @click.option(
     "--param", "params", multiple=True, metavar="NAME=VALUE", help="Any other parameter; VALUE as JSON or text."
