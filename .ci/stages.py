@@ -30,6 +30,7 @@ SHORT_SUMMARY = "short test summary info"
 """After this line pytest names what failed; before it, tests may have printed anything."""
 STOP_S, KILL_S = 30, 10
 """For stages to end by themselves after Ctrl-C, and after they were told to."""
+WAKE_S = 0.5
 
 
 @dataclass
@@ -99,22 +100,32 @@ def run_rest(expect: dict[str, float]) -> None:
     """Run the tests, and the checks beside them: neither keeps two cores busy all the time."""
     checks = [stage for stage in STAGES if stage.beside]
 
-    def check() -> None:
-        for stage in checks:
-            if not stopping.is_set():
-                run(stage, expect[stage.target])
+    checked = threading.Event()
 
-    beside = threading.Thread(target=check)
-    beside.start()
+    def check() -> None:
+        try:
+            for stage in checks:
+                if not stopping.is_set():
+                    run(stage, expect[stage.target])
+        finally:
+            checked.set()
+
+    threading.Thread(target=check).start()
     try:
         for stage in STAGES:
             if not stage.needed and not stage.beside:
                 run(stage, expect[stage.target])
-        beside.join()
+        wait_for(checked)
     except KeyboardInterrupt as interrupt:
         stop(at_once=isinstance(interrupt, Terminated))
-        beside.join()
+        wait_for(checked)
         raise
+
+
+def wait_for(event: threading.Event) -> None:
+    """Wait, and wake now and then: a signal may reach another thread, and this one sees it only when it wakes."""
+    while not event.wait(WAKE_S):
+        pass
 
 
 def make_flags() -> str:
@@ -145,14 +156,16 @@ def run(stage: Stage, expected: float) -> None:
         start_new_session=True,  # so that a signal reaches all that it has started: make does not pass every one on
     )  # fmt: skip
     running.append(process)
+    printed = threading.Event()
+    threading.Thread(target=pass_on, args=(stage, process, printed), daemon=True).start()
     try:
-        pass_on(stage, process)
+        wait_for(printed)
+        while process.poll() is None:  # it has closed its output, and runs on
+            time.sleep(0.01)
     except KeyboardInterrupt as interrupt:
         stop(at_once=isinstance(interrupt, Terminated))  # now, since it is waited for here
-        printing = threading.Thread(target=pass_on, args=(stage, process), daemon=True)
-        printing.start()
         process.wait()
-        printing.join(KILL_S)  # what it may have left behind holds the same output open
+        printed.wait(KILL_S)  # what it may have left behind holds the same output open
         raise
     finally:
         if process.poll() is not None:  # what still runs is ended by `main` at the latest
@@ -163,14 +176,14 @@ def run(stage: Stage, expected: float) -> None:
     print(f"{said}\n{number}: {outcome} after {minutes(stage.took)}", flush=True)
 
 
-def pass_on(stage: Stage, process: "subprocess.Popen[str]") -> None:
-    """Read what a stage prints until it has ended."""
+def pass_on(stage: Stage, process: "subprocess.Popen[str]", printed: threading.Event) -> None:
+    """Read what a stage prints until it has ended, and say so."""
     assert process.stdout is not None
     for line in process.stdout:
         if not stage.beside:
             print(line, end="", flush=True)
         stage.lines.append(line.rstrip())
-    process.wait()
+    printed.set()
 
 
 def stop(*, at_once: bool) -> None:

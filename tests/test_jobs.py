@@ -286,6 +286,6 @@ def test_an_estimate_counts_calls_of_scripts_judges_and_embedders(store: Store) 
     judged = shares["judge", "gpt-5"]
     assert judged.calls == 22 * 4
     assert judged.cost_usd
-    assert found.total("cost_usd") == pytest.approx(judged.cost_usd)
+    assert found.cost_usd == pytest.approx(judged.cost_usd)
     with pytest.raises(InvalidInput, match="python:os:getcwd"):
         estimate(store, RunRequest(models=("python:os:getcwd",), tier="cheap"), REACH)

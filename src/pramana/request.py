@@ -11,9 +11,10 @@ says the same in SQL.
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
@@ -28,8 +29,12 @@ MAX_PARAMETERS_CHARS = 64_000
 MAX_NAME_CHARS = 500
 _LOCAL_ONLY = {"local_only": True}
 _SAMPLING = {"sampling": True}
+_Filter = TypeVar("_Filter", bound=Struct)
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
 Seconds = Annotated[float, Meta(gt=0, le=10**9)]
+Searched = Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
+PageNumber = Annotated[int, Meta(ge=1, le=1_000_000)]
+PageSize = Annotated[int, Meta(ge=1, le=500)]
 
 
 class Selection(Struct, frozen=True, kw_only=True):
@@ -205,6 +210,12 @@ class RunRequest(Struct, frozen=True, kw_only=True):
             raise InvalidInput.of(problems)
 
 
+def check_values(stated: Struct) -> None:
+    """Raise `InvalidInput` with every value of a request that does not fit its field."""
+    if problems := list(_problems(stated)):
+        raise InvalidInput.of(problems)
+
+
 def metadata(field: FieldInfo) -> Meta:
     """Return what is said of a field besides its type."""
     found = [each for each in get_args(field.type)[1:] if isinstance(each, Meta)] if _is_annotated(field.type) else []
@@ -272,6 +283,21 @@ def _parameter_problems(parameters: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(message, f"parameters.{name}")
 
 
+def from_texts(struct: type[_Filter], texts: Mapping[str, str | None], **given: Any) -> _Filter:
+    """Return a struct of texts, as an address has them; raises `InvalidInput` with everything that does not fit."""
+    found, problems = dict(given), []
+    for each in fields(struct):
+        if text := texts.get(each.name):
+            try:
+                found[each.name] = msgspec.convert(text, each.type, strict=False)
+            except msgspec.ValidationError:
+                wanted = _expected(each.type).removesuffix(", or null")  # which no address can say
+                problems.append(Problem(f"expected {wanted}, found {text[:60]!r}", each.name))
+    if problems:
+        raise InvalidInput.of(problems)
+    return struct(**found)
+
+
 def misfit(value: Any, field: FieldInfo) -> str | None:
     """Return what is wrong with the value of a field, in a sentence."""
     return _type_misfit(value, field.type)
@@ -317,6 +343,8 @@ def _expected(type_: Any) -> str:
         return " or ".join(map(str, get_args(type_)))
     if type(None) in get_args(type_):
         return " or ".join(_expected(each) for each in get_args(type_) if each is not type(None)) + ", or null"
+    if isinstance(type_, type) and issubclass(type_, Enum):
+        return " or ".join(each.value for each in type_)
     return _KINDS.get(get_origin(type_) or type_, str(type_))
 
 

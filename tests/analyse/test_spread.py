@@ -62,10 +62,11 @@ def test_models_are_told_apart_on_one_scale() -> None:
     for model, seconds in (("a", 0.1), ("a", 0.2), ("b", 3.0)):
         tally.add(Result(Key("sha256:1", model), "x", Reply("", total_s=seconds), None, (), None, None))
     tally.add(Result(Key("sha256:1", "b"), "x", Reply("", total_s=99.0, cached=True), None, (), None, None))
-    found = tally.as_data()["latency_s"]
-    assert found["overall"]["count"] == 3
-    assert sum(each["count"] for each in found["histogram"]) == 3
-    assert [sum(each["count"] for each in bins) for bins in found["histogram_by_model"].values()] == [2, 1]
-    assert {len(bins) for bins in found["histogram_by_model"].values()} == {len(found["histogram"])}
-    assert found["histogram"][-1]["to"] == pytest.approx(5.0)
-    assert tally.as_data()["voice_to_voice_s"] is None
+    found = tally.times().latency_seconds
+    assert found
+    assert found.overall.count == 3
+    assert sum(each.count for each in found.histogram) == 3
+    assert [sum(each.count for each in bins) for bins in found.histogram_by_model.values()] == [2, 1]
+    assert {len(bins) for bins in found.histogram_by_model.values()} == {len(found.histogram)}
+    assert found.histogram[-1].end == pytest.approx(5.0)
+    assert tally.times().voice_to_voice_seconds is None

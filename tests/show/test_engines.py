@@ -1,6 +1,7 @@
 """Runs of embedded models on two engines: compared, shown, exported and read back, old ones without a record too."""
 
 import asyncio
+import dataclasses
 import io
 import json
 import re
@@ -13,6 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from pramana import settings
+from pramana.analyse.summary import Tally
+from pramana.app.views import RunDetailView
+from pramana.embedded.engines import EngineInfo
 from pramana.hash import case_digest
 from pramana.load.results import read_results
 from pramana.model import Assertion, Case, Check, Facets, Key, Outcome, Plan, Reply, Result, Target, Turn
@@ -20,6 +24,8 @@ from pramana.show.cli import pramana
 from pramana.show.exports import export, results_schema
 from pramana.show.web import contrast, run_summary
 from pramana.store import open_store
+
+from ..views import made
 
 OLD = "xllamacpp 2026.10; SmolLM2 Q4_1 sha256:b179c952…"
 HERE, THERE = f"{OLD}; AVX AVX2 FMA; 1 thread", f"{OLD}; AVX AVX2 AVX512 FMA; 1 thread"
@@ -177,11 +183,7 @@ def test_the_pages_show_the_engine_and_escape_it() -> None:
     drawn = str(contrast.engine_changes({"engineChanges": [change]}))
     assert "Different engines: &lt;b&gt;m&lt;/b&gt;" in drawn
     assert str(contrast.engine_changes({"engineChanges": []})) == ""
-    summary = {
-        "mixedJudges": [],
-        "judgedBy": None,
-        "notReproducible": [],
-        "engines": [{"model": "<i>", "label": "xllamacpp 1 (AVX2, 1 thread)"}],
-    }
-    (note,) = run_summary._notes({"status": "finished", "reason": None}, summary)
+    engine = EngineInfo("xllamacpp", "1", "<i>", "sha256:1", ("AVX2",), 1)
+    summary = dataclasses.replace(Tally().summary(), engines=(engine,))
+    (note,) = run_summary._notes(made(RunDetailView, status="finished"), summary)
     assert "Engine: &lt;i&gt; on xllamacpp 1 (AVX2, 1 thread)" in str(note)

@@ -8,6 +8,7 @@ one, and no shorter than `ANSWER`. A price that is not known makes the sum unkno
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Literal, TypeVar
 
 from pramana.analyse.judges import NEVER_A_JUDGE
 from pramana.model import Case, Plan, Target, Usage
@@ -29,12 +30,15 @@ def tokens_of(text: str) -> int:
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
+Purpose = Literal["model", "judge", "embedder"]
+
+
 @dataclass(slots=True)
 class Share:
     """What one of those that are asked would take."""
 
     model: str
-    purpose: str
+    purpose: Purpose
     calls: int = 0
     input_tokens: int | None = 0
     """None: it is spoken to, and nobody counts that beforehand."""
@@ -78,10 +82,32 @@ class Estimate:
         """Those whose price is not known, of those that would be asked."""
         return list(dict.fromkeys(each.model for each in self.shares if each.calls and each.cost_usd is None))
 
-    def total(self, name: str) -> float | None:
-        """Return the sum of what all would take; None when any part is unknown."""
-        parts = [getattr(each, name) for each in self.shares if each.calls]
-        return None if None in parts else sum(parts)
+    @property
+    def input_tokens(self) -> int | None:
+        """Of all together; None when any part is unknown."""
+        return _sum(each.input_tokens for each in self.shares if each.calls)
+
+    @property
+    def output_tokens(self) -> int | None:
+        """Of all together; None when any part is unknown."""
+        return _sum(each.output_tokens for each in self.shares if each.calls)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Of all together; None when any part is unknown."""
+        return _sum(each.cost_usd for each in self.shares if each.calls)
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _sum(parts: Iterable[_Number | None]) -> _Number | None:
+    known: list[_Number] = []
+    for each in parts:
+        if each is None:
+            return None
+        known.append(each)
+    return sum(known)
 
 
 def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[[Target], bool]) -> Estimate:

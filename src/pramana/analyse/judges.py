@@ -8,8 +8,10 @@ though it be one of them. A run that was judged again in part is: its pass rate 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from pramana.analyse.pairing import SCORED, Judged
+from pramana.errors import PramanaError
 from pramana.model import Check
 
 NEVER_A_JUDGE = ("local", "local-voice")
@@ -180,3 +182,19 @@ def _named(version: str, by: str, served: str, *, versions: bool) -> str:
 
 def _shown(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+
+
+@cache
+def judge_name(typed: str) -> str:
+    """Return one name for a judge, however it was typed.
+
+    >>> judge_name("gpt-5"), judge_name("openai:gpt-5"), judge_name("a name of another machine")
+    ('openai:gpt-5', 'openai:gpt-5', 'a name of another machine')
+    """
+    from pramana.providers.names import resolve
+
+    try:
+        target = resolve(typed)
+    except PramanaError:  # a name of another machine, or of another version
+        return typed
+    return target.typed if target.arguments else f"{target.provider}:{target.model}"

@@ -9,17 +9,16 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any
+
+from msgspec import Struct
 
 from pramana.analyse.intervals import percentile
 from pramana.analyse.voice import CALL, lines_of
 from pramana.model import Result
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True, rename="camel"):
     """Some times in seconds; None of none."""
 
     count: int = 0
@@ -86,17 +85,12 @@ class Histogram:
         self.steps[_step(seconds)] += 1
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
+class Bin(Struct, frozen=True, rename={"start": "from", "end": "to"}):
     """How many times were not shorter than its start, and shorter than its end."""
 
     start: float
     end: float
     count: int
-
-    def as_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {"from": self.start, "to": self.end, "count": self.count}
 
 
 def histogram(counted: Sequence[Histogram], of: Histogram | None = None) -> list[Bin]:
@@ -149,6 +143,23 @@ def _bound(step: int) -> float:
 # ── Results ──
 
 
+class ModelTimes(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Times of one kind: of all, by provider and by model, all on one scale."""
+
+    overall: Spread
+    by_provider: Mapping[str, Spread]
+    by_model: Mapping[str, Spread]
+    histogram: Sequence[Bin]
+    histogram_by_model: Mapping[str, Sequence[Bin]]
+
+
+class RunTimes(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How the times of a run are spread."""
+
+    latency_seconds: ModelTimes | None
+    voice_to_voice_seconds: ModelTimes | None
+
+
 class _Timed:
     """Times of one model: all of them, and by steps."""
 
@@ -184,27 +195,24 @@ class SpreadTally:
                 times = [line.voice_to_voice_s for line in lines_of(check.evidence)]
                 self._spoken.setdefault(model, _Timed()).add(each for each in times if each is not None)
 
-    def as_data(self) -> dict[str, Any]:
-        """Return it as plain data; what nothing was measured of is None."""
-        return {
-            "latency_s": self._data(self._written) if self._written else None,
-            "voice_to_voice_s": self._data(self._spoken) if self._spoken else None,
-        }
+    def times(self) -> "RunTimes":
+        """Return how they are spread; what nothing was measured of is None."""
+        return RunTimes(
+            latency_seconds=self._of(self._written) if self._written else None,
+            voice_to_voice_seconds=self._of(self._spoken) if self._spoken else None,
+        )
 
-    def _data(self, times: Mapping[str, _Timed]) -> dict[str, Any]:
+    def _of(self, times: Mapping[str, _Timed]) -> "ModelTimes":
         by_provider: dict[str, array[float]] = {}
         overall = array("d")
         for model, some in times.items():
             by_provider.setdefault(self._providers.get(model, "?"), array("d")).extend(some.all)
             overall.extend(some.all)
         counted = [some.steps for some in times.values()]
-        return {
-            "overall": asdict(spread(overall)),
-            "by_provider": {name: asdict(spread(some)) for name, some in sorted(by_provider.items())},
-            "by_model": {name: asdict(spread(some.all)) for name, some in sorted(times.items())},
-            "histogram": [each.as_data() for each in histogram(counted)],
-            "histogram_by_model": {
-                name: [each.as_data() for each in histogram(counted, some.steps)]
-                for name, some in sorted(times.items())
-            },
-        }
+        return ModelTimes(
+            overall=spread(overall),
+            by_provider={name: spread(some) for name, some in sorted(by_provider.items())},
+            by_model={name: spread(some.all) for name, some in sorted(times.items())},
+            histogram=histogram(counted),
+            histogram_by_model={name: histogram(counted, some.steps) for name, some in sorted(times.items())},
+        )

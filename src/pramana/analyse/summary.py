@@ -19,10 +19,10 @@ from typing import Any, Literal
 from pramana.analyse.calls import CallTally, Voice
 from pramana.analyse.engines import engines_in, lines_of
 from pramana.analyse.intervals import Interval, percentile, wilson
-from pramana.analyse.judges import Judges, Verdicts, as_typed
+from pramana.analyse.judges import Judges, Verdicts, as_typed, judge_name
 from pramana.analyse.pairing import SCORED
 from pramana.embedded.engines import EngineInfo
-from pramana.model import Case, Check, Outcome, Result
+from pramana.model import Case, Check, Outcome, Result, Run
 
 Dimension = Literal["category", "difficulty", "tag", "language", "check", "model", "variant"]
 DIMENSIONS: tuple[Dimension, ...] = ("category", "difficulty", "tag", "language", "check", "model", "variant")
@@ -339,6 +339,18 @@ class Tally:
     >>> tally.summary().by["category"]["factual"].value
     1.0
     """
+
+    @classmethod
+    def of(cls, run: Run) -> "Tally":
+        """Return a tally that knows how many results each case of the run has."""
+        plan = run.plan
+        return cls(
+            repeats=plan.repeats,
+            models=len(plan.targets),
+            variants=len(plan.variants),
+            who=judge_name,
+            spoken=plan.variants != ("text",),
+        )
 
     def __init__(
         self,

@@ -15,6 +15,8 @@ import anyio.to_thread
 
 from pramana import clock
 from pramana.app.access import FRESH_S, Access
+from pramana.app.findings import Findings
+from pramana.app.pulls import Pulls
 from pramana.errors import PramanaError
 from pramana.run.stages import Stage
 from pramana.store.preferences import Preferences
@@ -81,9 +83,14 @@ class App:
     _heavy: _Lane = field(default_factory=_Lane)
     _outside: _Lane = field(default_factory=_Lane)
     access: Access = field(init=False)
+    findings: Findings = field(init=False)
+    """What each run amounts to, kept while it grows."""
+
+    pulls: Pulls = field(default_factory=Pulls)
+    """Downloads of weights by this process."""
 
     def __post_init__(self) -> None:
-        self.access = Access(self)
+        self.access, self.findings = Access(self), Findings(self.store)
 
     # ── What was decided ──
 

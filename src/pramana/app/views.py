@@ -4,10 +4,16 @@ Names are snake_case here and camelCase in JSON, which the serialiser makes at t
 said of a field is its description in the documentation of the API.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
+from pramana.analyse.estimate import Purpose
+from pramana.analyse.spread import RunTimes
+from pramana.analyse.summary import Summary
+from pramana.embedded.weights import Phase
+from pramana.model import Outcome, RunStatus
 from pramana.store.tokens import Role
 
 
@@ -65,3 +71,333 @@ class SettingsView(View, frozen=True, kw_only=True):
     largest_body_mb: int
     largest_upload_mb: int
     cors_origins: tuple[str, ...]
+
+
+# ── Runs ──
+
+
+class OutcomesView(View, frozen=True, kw_only=True):
+    """How many results ended how."""
+
+    passed: int
+    failed: int
+    errored: int
+    unscored: int
+    skipped: int
+
+
+class RunView(View, frozen=True, kw_only=True):
+    """A run in a list."""
+
+    id: str
+    status: RunStatus
+    suite: str
+    suite_hash: str | None
+    cases_digest: Annotated[
+        str | None,
+        Meta(
+            description="Of all its cases: runs that ask the same ones have the same, whatever the model, the suite or "
+            "the order; in a list with `outcomes=true` and of a run that is read, otherwise null"
+        ),
+    ]
+    selection: Annotated[
+        Mapping[str, Any], Meta(description="Filters, in the words of `scenarios` where a run is asked for")
+    ]
+    models: tuple[str, ...]
+    variants: tuple[str, ...]
+    repeats: int
+    judge: Annotated[str | None, Meta(description="Who was to judge; null: each model itself")]
+    created_at: str
+    finished_at: str | None
+    expected: int
+    stored: int
+    progress: float
+    reason: str | None
+    owner: Literal["cli", "server"]
+    creator: str | None
+    cancel_requested: bool
+    outcomes: Annotated[
+        OutcomesView | None,
+        Meta(description="In a list with `outcomes=true` and of a run that is read, otherwise null"),
+    ]
+    pass_rate: Annotated[float | None, Meta(description="Of the results with a verdict; null without any")]
+    interval: Annotated[
+        tuple[float, float] | None, Meta(description="Wilson's 95 % interval of it, with cases as the units")
+    ]
+
+
+class TargetView(View, frozen=True, kw_only=True):
+    """A model as it was typed and as it is reached."""
+
+    typed: str
+    provider: str
+    model: str
+
+
+class PlanView(View, frozen=True, kw_only=True):
+    """What a run does."""
+
+    targets: tuple[TargetView, ...]
+    parameters: Mapping[str, Any]
+    system_prompt: str | None
+    judge: TargetView | None
+    embedder: TargetView | None
+    stt: TargetView | None
+    voice: str
+    runner_version: str
+
+
+class LimitsView(View, frozen=True, kw_only=True):
+    """What a run may spend, as far as its first sitting has said."""
+
+    max_cost: Annotated[float | UnsetType, Meta(description="US dollars")] = UNSET
+    max_total_tokens: int | UnsetType = UNSET
+    deadline_seconds: Annotated[float | UnsetType, Meta(description="Of one sitting")] = UNSET
+    concurrency: Annotated[int | UnsetType, Meta(description="Requests under way at one provider")] = UNSET
+    timeout_seconds: Annotated[float | UnsetType, Meta(description="Of one request")] = UNSET
+
+
+class RunDetailView(RunView, frozen=True, kw_only=True):
+    """All of a run but its results."""
+
+    plan: PlanView
+    judges: Annotated[
+        tuple[str, ...] | None, Meta(description="Who gave the verdicts as they stand; null without the summary")
+    ]
+    limits: LimitsView
+    holder: Annotated[str | None, Meta(description="The process that carries it out now")]
+    attempts: int
+    notes: Mapping[str, Any]
+    summary: Annotated[
+        Summary | None, Meta(description="Pass rates with their intervals, tokens, cost, times, reasons")
+    ]
+    aggregates: Annotated[
+        RunTimes | None,
+        Meta(
+            description="count, mean, median, p95, standardDeviation, min and max of latencySeconds and, of calls, of "
+            "voiceToVoiceSeconds: overall, byProvider, byModel; histogram and histogramByModel: from, to and count of "
+            "bins"
+        ),
+    ]
+
+
+class ShareView(View, frozen=True, kw_only=True):
+    """What one of those that are asked would take."""
+
+    model: str
+    purpose: Purpose
+    calls: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+
+
+class UnjudgedView(View, frozen=True, kw_only=True):
+    """Cases of one model that need a judge and have none."""
+
+    model: str
+    cases: int
+
+
+class EstimateView(View, frozen=True, kw_only=True):
+    """What a run would take: an estimate."""
+
+    dry_run: Literal[True]
+    cases: int
+    results: int
+    calls: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: Annotated[float | None, Meta(description="null: a price is not known")]
+    unknown_prices: tuple[str, ...]
+    unjudged: Annotated[
+        tuple[UnjudgedView, ...], Meta(description="Cases that will have no verdict unless a judge is named")
+    ]
+    missing_keys: Annotated[tuple[str, ...], Meta(description="Providers that need a key and have none here")]
+    warnings: Annotated[tuple[str, ...], Meta(description="Both in sentences; the run can be started all the same")]
+    shares: tuple[ShareView, ...]
+    note: str
+
+
+# ── Results ──
+
+
+class ResultView(View, frozen=True, kw_only=True):
+    """A result in a list."""
+
+    seq: int
+    case_id: str
+    case_digest: str
+    model: str
+    variant: str
+    repeat: int
+    outcome: Outcome
+    reason: Annotated[str | None, Meta(description="Why it did not pass")]
+    output: Annotated[str | None, Meta(description="The beginning of the answer; null without one")]
+    latency_seconds: float | None
+    first_token_seconds: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    cached: bool
+    failure_code: str | None
+
+
+class TurnView(View, frozen=True, kw_only=True):
+    """One message of a chat."""
+
+    role: str
+    text: str
+
+
+class AssertionView(View, frozen=True, kw_only=True):
+    """What must hold of an answer."""
+
+    type: str
+    case_sensitive: bool | None
+    threshold: float | None
+    judge_prompt: str | None
+    schema: Any
+
+
+class ExpectedView(View, frozen=True, kw_only=True):
+    """An assertion about one answer, and the texts that it looks for."""
+
+    assertion: AssertionView | None
+    ideals: tuple[str, ...]
+
+
+class LineView(View, frozen=True, kw_only=True):
+    """What the caller says, and what must hold of the answer to it."""
+
+    text: str
+    audio_url: str | None
+    barge_in_seconds: float | None
+    reference: str | None
+    expected: tuple[ExpectedView, ...]
+
+
+class CaseView(View, frozen=True, kw_only=True):
+    """A test case or scenario, as it was asked."""
+
+    id: str
+    kind: str
+    name: str | None
+    turns: tuple[TurnView, ...]
+    script: tuple[LineView, ...]
+    category: str | None
+    difficulty: str | None
+    language: str | None
+    tags: tuple[str, ...]
+    assertion: AssertionView | None
+    ideals: tuple[str, ...]
+    expected_outcome: str | None
+    prompt_audio_url: str | None
+    conditions: str | None
+
+
+class ReplyView(View, frozen=True, kw_only=True):
+    """What came back."""
+
+    text: str
+    answers: tuple[str, ...]
+    served_model: str | None
+    fingerprint: str | None
+    finish_reason: str | None
+    cached_tokens: int | None
+    dropped_parameters: tuple[str, ...]
+    raw: Any
+
+
+class FailureView(View, frozen=True, kw_only=True):
+    """Why there is no answer."""
+
+    code: str
+    message: str
+
+
+class CheckView(View, frozen=True, kw_only=True):
+    """How an answer was judged, with the evidence."""
+
+    name: str
+    version: str
+    outcome: Outcome
+    reason: str
+    value: float | None
+    evidence: Mapping[str, Any]
+
+
+class AudioView(View, frozen=True, kw_only=True):
+    """Where a call can be heard."""
+
+    recording: str
+    log: str
+    caller: tuple[str, ...]
+
+
+class ResultDetailView(ResultView, frozen=True, kw_only=True):
+    """All of a result."""
+
+    system_prompt: str | None
+    case: CaseView
+    reply: ReplyView | None
+    failure: FailureView | None
+    checks: tuple[CheckView, ...]
+    audio: Annotated[AudioView | None, Meta(description="Addresses: recording, log, caller")]
+    result_hash: str | None
+    digest: str | None
+
+
+# ── Weights of the embedded models ──
+
+
+class PullView(View, frozen=True, kw_only=True):
+    """A download: under way, or as the last one failed."""
+
+    status: Literal["running", "failed"]
+    phase: Phase
+    done_bytes: int
+    total_bytes: int
+    problem: Annotated[str | None, Meta(description="Why it failed, and what to do")]
+
+
+class WeightsView(View, frozen=True, kw_only=True):
+    """The weights of one embedded model."""
+
+    name: str
+    title: Annotated[str, Meta(description="The model's own name")]
+    needed_for: str
+    models: Annotated[tuple[str, ...], Meta(description="What is typed as a model and cannot answer without them")]
+    present: bool
+    optional: Annotated[bool, Meta(description="Whether they come only when they are asked for by name")]
+    download_bytes: int
+    licence: str
+    remark: Annotated[str, Meta(description="What to know before they are used")]
+    pull: PullView | None
+
+
+# ── Prices ──
+
+
+class StepView(View, frozen=True, kw_only=True):
+    """Dollars a million tokens of each kind; null is unknown."""
+
+    above: Annotated[int, Meta(description="For requests of more input tokens than this")]
+    input_per_million: float | None
+    output_per_million: float | None
+    cached_per_million: Annotated[float | None, Meta(description="Of input that the provider had in its cache")]
+    per_request: Annotated[float, Meta(description="Dollars a request, whatever its tokens")]
+
+
+class PriceView(View, frozen=True, kw_only=True):
+    """What a model costs. Nothing in `steps`: nobody knows, which is not the same as nothing."""
+
+    model: Annotated[str, Meta(description="As it is typed")]
+    origin: Annotated[
+        Literal["set", "file", "published", "free"] | None,
+        Meta(description="Set here, the file prices.toml of this machine, genai-prices, or it costs nothing"),
+    ]
+    name: Annotated[str | None, Meta(description="The name that it was set for or that the file has")]
+    steps: tuple[StepView, ...]
+    updated_at: Annotated[str | None, Meta(description="When it was set")]
+    problem: Annotated[str | None, Meta(description="Why nothing can be said of this model")]

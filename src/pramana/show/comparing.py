@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pramana.analyse.judges import judge_name
 from pramana.errors import InvalidInput, quote
 from pramana.model import Check, Outcome
 from pramana.show import figures
-from pramana.show.judges import who
 
 if TYPE_CHECKING:
     from pramana.analyse.changes import Change, Taken
@@ -314,7 +314,7 @@ def _judges(checks: Iterable[Check]) -> "frozenset[Judged]":
     """Return what gave a verdict; a judge goes by its provider's name of it, however it was typed."""
     from pramana.analyse.judges import judged_by
 
-    return frozenset(judged_by(each, who) for each in checks if each.outcome in (Outcome.PASSED, Outcome.FAILED))
+    return frozenset(judged_by(each, judge_name) for each in checks if each.outcome in (Outcome.PASSED, Outcome.FAILED))
 
 
 def of_file(path: Path, model: str | None) -> Source:

@@ -15,12 +15,11 @@ from tempfile import SpooledTemporaryFile
 from typing import Any, Literal, TextIO, cast, get_args
 
 from pramana.analyse.engines import engines_in, lines_of
-from pramana.analyse.judges import Judges, judged_by
-from pramana.analyse.summary import Tally, why
+from pramana.analyse.judges import Judges, judge_name, judged_by
+from pramana.analyse.summary import why
 from pramana.hash import hash_result
 from pramana.model import Case, Outcome, Result, Run, RunStatus
 from pramana.show.figures import printable
-from pramana.show.judges import who
 from pramana.show.terminal import as_json
 
 Format = Literal["json", "csv", "junit", "markdown", "html"]
@@ -52,17 +51,6 @@ def export(kind: Format, run: Run, results: Results, out: TextIO, recordings: Re
             from pramana.show.report_html import write_html
 
             write_html(run, results, out, recordings)
-
-
-def tally_for(run: Run) -> Tally:
-    """Return a tally that knows how many results each case of the run has."""
-    return Tally(
-        repeats=run.plan.repeats,
-        models=len(run.plan.targets),
-        variants=len(run.plan.variants),
-        who=who,
-        spoken=run.plan.variants != ("text",),
-    )
 
 
 @contextmanager
@@ -127,7 +115,7 @@ def write_json(run: Run, results: Results, out: TextIO) -> None:
     """
     plan, names, ids = run.plan, models_of(run), model_ids(run)
     rates = {name: dict.fromkeys(Outcome, 0) for name in names}
-    judges = {name: Judges(who) for name in names}
+    judges = {name: Judges(judge_name) for name in names}
     engines: dict[str, set[str]] = {name: set() for name in names}
     each = run.expected // max(1, len(names))
     with spools(names) as blocks:
@@ -368,7 +356,7 @@ def write_csv(run: Run, results: Results, out: TextIO) -> None:
         else:
             cells += (None,) * 9
         hashed = hash_result(ids[key.model], case.id, reply.text) if reply else None
-        judges = (judged_by(each, who).by for each in result.checks)
+        judges = (judged_by(each, judge_name).by for each in result.checks)
         judge = ", ".join(dict.fromkeys(each for each in judges if each))
         rows.writerow(map(_cell, (*cells, hashed, key.case, judge)))
 
@@ -388,7 +376,7 @@ def write_junit(run: Run, results: Results, out: TextIO) -> None:
     names = models_of(run)
     counts = {name: dict.fromkeys(Outcome, 0) for name in names}
     seconds = dict.fromkeys(names, 0.0)
-    judges = {name: Judges(who) for name in names}
+    judges = {name: Judges(judge_name) for name in names}
     with spools(names) as suites:
         for case, result in results:
             name = result.key.model

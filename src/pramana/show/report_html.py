@@ -12,9 +12,9 @@ from html import escape
 from typing import TextIO
 from urllib.parse import quote
 
-from pramana.analyse.summary import DIMENSIONS, Rate, Summary, why
+from pramana.analyse.summary import DIMENSIONS, Rate, Summary, Tally, why
 from pramana.model import Case, Outcome, Result, Run
-from pramana.show.exports import Recordings, Results, pour, spools, tally_for
+from pramana.show.exports import Recordings, Results, pour, spools
 from pramana.show.figures import (
     asked_aloud,
     bound,
@@ -54,7 +54,7 @@ _TITLES = {
 
 def write_html(run: Run, results: Results, out: TextIO, recordings: Recordings | None = None) -> None:
     """Write the whole page."""
-    tally = tally_for(run)
+    tally = Tally.of(run)
     counts = dict.fromkeys(_ORDER, 0)
     with spools(_ORDER) as listed:
         for case, result in results:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from pramana.analyse.summary import DIMENSIONS, Rate, Summary, why
+from pramana.analyse.summary import DIMENSIONS, Rate, Summary, Tally, why
 from pramana.model import Case, Outcome, Result, Run
-from pramana.show.exports import Results, tally_for
+from pramana.show.exports import Results
 from pramana.show.figures import asked_aloud, by_ear, engines, percent, printable, span, spent, title_of, units, voice
 
 LIMIT = 60_000
@@ -58,7 +58,7 @@ def _length(text: str) -> int:
 
 def write_markdown(run: Run, results: Results, out: TextIO) -> None:
     """Write a short summary: below the 65,536 characters of a comment, whatever the run holds."""
-    tally, shown, failed = tally_for(run), list[str](), 0
+    tally, shown, failed = Tally.of(run), list[str](), 0
     for case, result in results:
         tally.add(case, result)
         if result.outcome is Outcome.FAILED:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import click
 
 from pramana.analyse.gate import Decision, exit_code
-from pramana.analyse.summary import Rate, Summary
+from pramana.analyse.summary import Rate, Summary, Tally
 from pramana.model import Run
 from pramana.show import figures
-from pramana.show.exports import Results, models_of, tally_for
+from pramana.show.exports import Results, models_of
 from pramana.show.selection import MARK
 from pramana.show.terminal import fitted, padded, width, wrapped
 
@@ -33,7 +33,7 @@ def summary_of(store: "Store", run: Run) -> Summary:
 
 def summary_of_results(run: Run, results: Results) -> Summary:
     """Add up these results of a run."""
-    tally = tally_for(run)
+    tally = Tally.of(run)
     for case, result in results:
         tally.add(case, result)
     return tally.summary()

@@ -370,7 +370,10 @@ def test_while_the_store_is_away_that_is_told_and_nothing_of_where_it_is(
     with serve(sqlite_url, tokens_required=True, api_only=True) as found:
         admin = found.with_token("admin")
         assert admin.patch("/api/settings", {"corsOrigins": ["https://bench.example"]}).status == 200
-        found.store._database._engine.dispose()  # type: ignore[union-attr] # what is open would still be read
+        engine = found.store._database._engine  # type: ignore[union-attr]
+        while engine.pool.checkedout():  # type: ignore[union-attr] # else somebody's would be left open
+            time.sleep(0.01)
+        engine.dispose()  # what is open would still be read
         away = tmp_path / "away"
         away.mkdir()
         for each in tmp_path.glob("store.sqlite3*"):

@@ -8,9 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from pramana import settings
+from pramana.app.views import PriceView
 from pramana.providers.loopback import Loopback
 from pramana.providers.loopback.openai import OpenAIWire
-from pramana.show.api.prices import PriceShape
+from pramana.show.api.envelope import shape_of
 from pramana.show.cli import pramana
 
 from .served import Client, serve
@@ -42,7 +43,7 @@ def test_what_a_model_costs_is_told_with_who_says_so(client: Client) -> None:
         "/api/prices?model=gpt-5&model=local&model=openai:nobody-knows-it&model=gemini-2.5-pro&model=xyz"
     )
     for each in found.data:
-        PriceShape.model_validate(each)
+        shape_of(PriceView).model_validate(each)
     gpt, local, unknown, steps, nothing = found.data
     assert (gpt["model"], gpt["origin"], gpt["name"], gpt["problem"]) == ("gpt-5", "published", None, None)
     assert gpt["steps"] == [
@@ -64,7 +65,7 @@ def test_a_price_that_is_set_goes_before_all_others_until_it_is_taken_back(eithe
     (filed,) = either.get("/api/prices?model=gpt-5").data
     assert (filed["origin"], filed["name"], filed["steps"][0]["inputPerMillion"]) == ("file", "gpt-5", 7)
     made = either.put(at("openai:gpt-5"), GPT)
-    PriceShape.model_validate(made.data)
+    shape_of(PriceView).model_validate(made.data)
     (found,) = either.get("/api/prices?model=gpt-5").data
     assert (found["origin"], found["name"]) == ("set", "openai:gpt-5")
     assert found["steps"][0] == {"above": 0, **GPT, "cachedPerMillion": 1.5, "perRequest": 0.0}

@@ -14,11 +14,12 @@ from urllib.parse import quote
 import pytest
 
 from pramana.analyse.intervals import wilson
+from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
 from pramana.bench import judge_again
 from pramana.hash import case_digest
 from pramana.model import Case, Check, Outcome, Result
 from pramana.request import Limits
-from pramana.show.api.run_shapes import EstimateShape, ResultDetailShape, ResultShape, RunDetailShape, RunShape
+from pramana.show.api.envelope import shape_of
 from pramana.store.runs import Store
 
 from .served import Client, serve
@@ -80,7 +81,7 @@ def _wilson(passed: float, total: float) -> list[float]:
 def started(client: Client, **body: Any) -> str:
     found = client.post("/api/runs", {"tier": "cheap", "models": ["fake:echo"], **body})
     assert found.status == 202, found.body
-    RunShape.model_validate(found.data)
+    shape_of(RunView).model_validate(found.data)
     run_id: str = found.data["id"]
     return run_id
 
@@ -88,7 +89,7 @@ def started(client: Client, **body: Any) -> str:
 def test_a_run_is_carried_out_in_the_background_and_tells_all_of_itself(either: Client) -> None:
     run_id = started(either, models=["fake:echo", "fake:latency=0.01"], repeats=2, limits={"concurrency": 4})
     done = ended(either, run_id)
-    RunDetailShape.model_validate(done)
+    shape_of(RunDetailView).model_validate(done)
     assert (done["status"], done["stored"], done["expected"], done["owner"]) == ("finished", 40, 40, "server")
     assert (done["suite"], done["creator"], done["limits"]["concurrency"]) == ("v1.0-cheap", "local", 4)
     assert done["summary"]["overall"]["total"] == 40
@@ -119,7 +120,7 @@ def test_whoever_judged_is_named_also_after_judging_again(either: Client) -> Non
     assert before["summary"]["judgedBy"] == "Judged by its own model."
     asyncio.run(judge_again(either.store, either.store.run(run_id), "fake:fixed=NO", Limits()))
     after = either.get(f"/api/runs/{run_id}").data
-    RunDetailShape.model_validate(after)
+    shape_of(RunDetailView).model_validate(after)
     assert (after["judge"], after["judges"]) == (None, ["fake:fixed=NO"])
     assert after["summary"]["judgedBy"] == "Judged by fake:fixed=NO."
 
@@ -133,7 +134,7 @@ def test_results_come_in_pages_by_filters_and_one_by_one_with_everything(either:
     assert (len(first.data), len(last)) == (4, 2)
     rows = either.get(f"/api/runs/{run_id}/results").data
     for row in rows:
-        ResultShape.model_validate(row)
+        shape_of(ResultView).model_validate(row)
     assert [row["seq"] for row in rows] == sorted(row["seq"] for row in rows)
     for outcome in ("passed", "failed", "unscored"):
         found = either.get(f"/api/runs/{run_id}/results?outcome={outcome}")
@@ -144,7 +145,7 @@ def test_results_come_in_pages_by_filters_and_one_by_one_with_everything(either:
     assert either.get(f"/api/runs/{run_id}/results?case={one['caseDigest']}&model=fake:echo").data == [one]
     assert either.get(f"/api/runs/{run_id}/results?model=other").data == []
     whole = either.get(f"/api/runs/{run_id}/results/{one['seq']}").data
-    ResultDetailShape.model_validate(whole)
+    shape_of(ResultDetailView).model_validate(whole)
     assert (whole["systemPrompt"], whole["caseId"]) == ("Be brief.", one["caseId"])
     assert whole["case"]["turns"][0]["text"] == whole["reply"]["text"]
     assert whole["reply"]["raw"] is not None
@@ -187,7 +188,7 @@ def test_a_list_tells_how_results_ended_where_it_is_asked_to(either: Client) -> 
     assert {(each["outcomes"], each["passRate"], each["interval"]) for each in plain} == {(None, None, None)}
     listed = either.get("/api/runs?outcomes=true").data
     for each in listed:
-        RunShape.model_validate(each)
+        shape_of(RunView).model_validate(each)
     found = {each["id"]: each for each in listed}
     assert found[one]["outcomes"] == {"passed": 7, "failed": 2, "errored": 1, "unscored": 0, "skipped": 0}
     assert (found[one]["passRate"], found[one]["interval"]) == (7 / 9, _wilson(7, 9))
@@ -293,7 +294,7 @@ def test_a_dry_run_estimates_and_stores_nothing(client: Client) -> None:
         {"tier": "cheap", "models": ["fake", "gpt-5", "http://127.0.0.1:9/v1#mine"], "repeats": 3, "dryRun": True},
     )
     assert found.status == 200
-    EstimateShape.model_validate(found.data)
+    shape_of(EstimateView).model_validate(found.data)
     shares = {(each["purpose"], each["model"]): each for each in found.data["shares"]}
     assert (found.data["cases"], found.data["results"]) == (10, 90)
     assert shares["model", "gpt-5"]["calls"] == 30
@@ -307,7 +308,7 @@ def test_a_dry_run_estimates_and_stores_nothing(client: Client) -> None:
 def estimated(client: Client, *models: str, **body: Any) -> Any:
     found = client.post("/api/runs", {"tier": "cheap", "models": list(models), "dryRun": True, **body})
     assert found.status == 200, found.body
-    EstimateShape.model_validate(found.data)
+    shape_of(EstimateView).model_validate(found.data)
     return found.data
 
 

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from pramana.app import pulls as routes
+from pramana.app.pulls import Pulls
+from pramana.app.views import WeightsView
+from pramana.app.weights import NEEDED_FOR
 from pramana.embedded import weights
 from pramana.embedded.weights import WEIGHTS
 from pramana.errors import WeightsMissing
-from pramana.show.api import weights as routes
-from pramana.show.api.weights import NEEDED_FOR, Pulls, WeightsShape
+from pramana.show.api.envelope import shape_of
 
 from ...embedded.test_weights import Tiny, left_behind, tiny
 from .served import Client
@@ -23,7 +26,7 @@ __all__ = ["tiny"]  # a fixture of the tests of weights
 def shown(client: Client, name: str = "tiny") -> Any:
     found = client.get("/api/weights").data
     for each in found:
-        WeightsShape.model_validate(each)
+        shape_of(WeightsView).model_validate(each)
     return next(each for each in found if each["name"] == name)
 
 
@@ -135,9 +138,9 @@ def test_a_server_that_ends_ends_its_pulls(monkeypatch: pytest.MonkeyPatch) -> N
     assert ended.wait(10)
     pulls.start("tiny")  # and begins no other
     until = time.monotonic() + 10
-    while (problem := (pulls.of("tiny") or {})["problem"]) is None and time.monotonic() < until:
+    while not (ended_so := pulls.of("tiny")) or (ended_so.problem is None and time.monotonic() < until):
         time.sleep(0.01)  # its thread has ended the work, and is about to say so
-    assert problem == "the server ended meanwhile"
+    assert ended_so.problem == "the server ended meanwhile"
 
 
 def test_who_may_look_may_not_download(guarded: Client) -> None:

@@ -9,11 +9,14 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
+from pramana.app.views import RunView
 from pramana.show.figures import later
 from pramana.show.web import contrast
 
+from ...views import made
 from .conftest import EACH_VIEW, Bench, no_sideways
 
 HOSTILE = "<script>document.title='run'</script><img src=x onerror=\"document.title='run'\"> مرحبا 日本語 \u202egnirts"
@@ -317,13 +320,13 @@ def test_more_than_all_words_may_be_wrong() -> None:
 
 
 def test_a_rate_of_what_is_compared_stands_beside_the_one_of_the_whole_run() -> None:
-    run = {"id": "r", "suite": "s", "createdAt": "2026-01-01T00:00:00Z", "models": ["m"]}
+    run = made(RunView, id="r", suite="s", created_at="2026-01-01T00:00:00Z", models=("m",))
     rates = {"baseRate": 0.75, "baseWholeRate": 0.904, "newRate": 0.5, "newWholeRate": 0.5}
     data = {**rates, "baseModel": "m", "newModel": "m", "pairs": 4, "lost": 1, "gained": 0}
     shown = contrast.sides(run, run, data)
     assert shown.count("the whole run") == 1
     assert "on what is compared; the whole run: 90.4 %" in shown
-    two = {**run, "models": ["m", "n"]}
+    two = replace(run, models=("m", "n"))
     assert "on what is compared; this model in the whole run: 90.4 %" in contrast.sides(two, run, data)
 
 
@@ -387,8 +390,8 @@ def test_what_could_not_be_fetched_is_fetched_again_when_it_is_opened_again(benc
 
 
 def test_one_case_in_two_variants_is_two_answers() -> None:
-    run = {"id": "r", "suite": "s", "createdAt": "2026-01-01T00:00:00Z", "models": ["m"]}
-    both, typed = {**run, "variants": ["text", "voice"]}, {**run, "variants": ["text"]}
+    run = made(RunView, id="r", suite="s", created_at="2026-01-01T00:00:00Z", models=("m",))
+    both, typed = replace(run, variants=("text", "voice")), replace(run, variants=("text",))
     times = {"what": "total time", "unit": "seconds", "base": [0.5, 0.5], "new": [2.0, None], "cases": 4,
              "difference": [1.5, None], "interval": None, "sentence": ""}  # fmt: skip
     left = {"count": 2, "cases": ["a", "b (voice)"]}
@@ -399,8 +402,9 @@ def test_one_case_in_two_variants_is_two_answers() -> None:
         "excluded": left, "onlyBase": left, "onlyNew": left, "apart": {"count": 0}, "over": {"sentence": ""},
     }  # fmt: skip
 
-    def shown(base: dict[str, Any], new: dict[str, Any]) -> str:
-        noun, other = contrast.noun_of(base, new), contrast.noun_of(base, new, left_out=True)
+    def shown(base: RunView, new: RunView) -> str:
+        ways = base.variants, new.variants
+        noun, other = contrast.noun_of(*ways), contrast.noun_of(*ways, left_out=True)
         drawn = [contrast.verdict(data, noun), contrast.sides(base, new, data, noun), contrast.measured(data, noun)]
         return "".join([*drawn, contrast.left_out(data, None, other)])
 

@@ -8,10 +8,17 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from msgspec.structs import replace
 
+from pramana.analyse.summary import Tally
+from pramana.app.results import Results, list_results
+from pramana.app.views import PullView, RunDetailView, WeightsView
+from pramana.app.weights import list_weights
 from pramana.show.web import run as page
 from pramana.show.web import welcome
-from pramana.show.web.desk import Answer, Refused
+from pramana.show.web.desk import Refused
+
+from ...views import made
 
 
 def apart(work: Coroutine[Any, Any, Any]) -> None:
@@ -20,10 +27,10 @@ def apart(work: Coroutine[Any, Any, Any]) -> None:
         thread.submit(asyncio.run, work).result()
 
 
-RUN: dict[str, Any] = {
-    "id": "r1", "status": "running", "stored": 1, "expected": 10, "cancelRequested": False, "summary": None,
-    "aggregates": None, "models": ["m"], "variants": ["text"], "repeats": 1,
-}  # fmt: skip
+RUN = made(
+    RunDetailView, id="r1", status="running", stored=1, expected=10, models=("m",), variants=("text",), repeats=1
+)
+SUMMARY = Tally().summary()
 AWAY = Refused(503, "the store is away", "unavailable", [])
 
 
@@ -38,18 +45,17 @@ class Desk:
         self.heard: list[tuple[Any, Any]] = []
         self.asked = 0
 
-    async def get(self, path: str, **_: Any) -> Answer:
+    async def call(self, use_case: Callable[..., Any], *_: Any, **__: Any) -> Any:
         self.asked += 1
         await asyncio.sleep(0)
         if self.refused:
             raise self.refused
-        if path.endswith("/results"):
-            return Answer(200, [], {"totalPages": 1})
-        if path == "/api/weights":
-            return Answer(200, [WEIGHTS], {})
-        found = {**RUN, "summary": {"overall": "new"}, "aggregates": {}}
+        if use_case is list_results:
+            return Results([], 0)
+        if use_case is list_weights:
+            return [WEIGHTS]
         self.meanwhile()
-        return Answer(200, found, {})
+        return replace(RUN, summary=SUMMARY)
 
     def follow(self, _run: str, _after: int, then: Any, over: Any = None) -> None:
         self.heard.append((then, over))
@@ -71,7 +77,7 @@ def timer(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
 def shown(desk: Desk, timer: MagicMock, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The page of a run, without a browser."""
     del timer
-    found: Any = page._Shown(desk, dict(RUN), [])  # type: ignore[arg-type]
+    found: Any = page._Shown(desk, RUN, [])  # type: ignore[arg-type]
     for name in ("_all", "_about", "_summary", "_progress", "_newest", "_timer"):
         setattr(found, name, MagicMock())
     found._all.is_deleted = False
@@ -115,20 +121,18 @@ def test_two_who_begin_to_follow_at_once_are_one(desk: Desk, shown: Any) -> None
 
 
 def test_a_summary_never_takes_the_place_of_what_was_told_meanwhile(desk: Desk, shown: Any) -> None:
-    newer = {"stored": 10, "status": "stopped", "cancelRequested": True}
+    newer = replace(RUN, stored=10, status="stopped", cancel_requested=True)
     desk.meanwhile = lambda: shown._learn(newer)
     apart(shown._sum_up())
-    assert {name: shown._run[name] for name in newer} == newer
-    assert shown._run["summary"] == {"overall": "new"}
+    assert shown._run == replace(newer, summary=SUMMARY)
     desk.meanwhile = lambda: None
     apart(shown._sum_up())
-    assert shown._run["stored"] == 1, "what nobody has told since is taken as it is read"
+    assert shown._run.stored == 1, "what nobody has told since is taken as it is read"
 
 
 # ── The first run ──
 
-WEIGHTS = {"name": "w", "title": "W", "present": False,
-           "pull": {"status": "running", "phase": "download", "doneBytes": 1, "totalBytes": 2}}  # fmt: skip
+WEIGHTS = made(WeightsView, name="w", title="W", pull=made(PullView, done_bytes=1, total_bytes=2))
 
 
 def test_a_download_is_not_looked_at_when_the_page_is_gone(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

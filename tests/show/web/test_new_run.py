@@ -164,7 +164,7 @@ def test_what_is_refused_is_said_where_it_belongs(bench: Bench) -> None:
     page.get_by_text("More: judge, embedder, speech recognition, parameters").click()
     page.get_by_label("Temperature").fill("200")
     field = page.locator(".q-field", has=page.get_by_label("Temperature"))
-    expect(field.get_by_role("alert")).to_contain_text("less than or equal to 100")
+    expect(field.get_by_role("alert")).to_contain_text("expected a number from 0 to 100")
     expect(start(page)).to_be_disabled()
     page.get_by_label("Temperature").fill("")
     expect(field.get_by_role("alert")).to_have_count(0)
@@ -173,7 +173,7 @@ def test_what_is_refused_is_said_where_it_belongs(bench: Bench) -> None:
     expect(page.locator("aside").get_by_role("alert")).to_contain_text("never a judge")
     page = bench.open("/runs/new?model=fake&concurrency=99999")  # and what was folded away opens
     expect(page.get_by_label("Calls at once, of a provider")).to_be_visible()
-    expect(page.get_by_text("Input should be less than or equal to 10000").first).to_be_visible()
+    expect(page.get_by_text("expected a whole number from 1 to 10,000, found 99999").first).to_be_visible()
 
 
 def test_scenarios_are_chosen_and_counted(bench: Bench) -> None:
@@ -353,7 +353,7 @@ def test_everyone_can_put_a_run_together(bench: Bench, axe: Callable[[Page], Non
         width=width,
         theme=theme,  # type: ignore[arg-type]
     )
-    expect(page.get_by_text("less than or equal to 100").first).to_be_visible()
+    expect(page.get_by_text("expected a number from 0 to 100").first).to_be_visible()
     no_sideways(page)
     axe(page)
     page.get_by_label("Temperature").fill("0")

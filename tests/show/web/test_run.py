@@ -156,7 +156,7 @@ def test_an_address_that_is_mistyped_says_so_and_shows_the_run(bench: Bench) -> 
     run = bench.run(models=["fake:echo"])
     for query in ("outcome=odd", "page=0", "page=many"):
         page = bench.open(f"/runs/{run}?{query}")
-        expect(page.locator(".warn")).to_contain_text(query.partition("=")[0])
+        expect(page.locator(".warn")).to_contain_text(query.partition("=")[0].capitalize())
         expect(page.get_by_role("heading", level=1)).to_have_text("v1.0-cheap")
         expect(page.locator(".big")).to_be_visible()
     page.get_by_role("link", name="Show all results").click()

@@ -160,7 +160,7 @@ def test_runs_are_filtered_by_status_model_and_suite(bench: Bench) -> None:
 def test_an_address_that_nothing_fits_is_refused_in_words(bench: Bench) -> None:
     page = bench.open("/runs?status=sleeping")
     expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
-    expect(page.get_by_role("alert")).to_contain_text("status")
+    expect(page.get_by_role("alert")).to_contain_text("Status")
     bench.run()
     page = bench.open("/runs?page=900")
     expect(page.get_by_role("heading", name="This page is empty")).to_be_visible()

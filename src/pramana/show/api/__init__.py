@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from pramana.app import App
+from pramana.app.results import result_view
 from pramana.show.api import (
     admin,
     audio,
@@ -34,10 +35,8 @@ from pramana.show.api import (
     weights,
 )
 from pramana.show.api.gate import Gate
-from pramana.show.api.run_shapes import brief
 from pramana.show.api.serving import THREADS
 from pramana.show.api.tail import Tail
-from pramana.show.findings import Findings
 
 ROUTERS = (
     scenarios.router,  # first: routes are tried in this order, and nothing is asked for more often
@@ -85,7 +84,7 @@ def make_routes(serving: App) -> FastAPI:
         finally:
             serving.closing.set()
             fresh.cancel()
-            app.state.pulls.close()
+            serving.pulls.close()
             if jobs:
                 await asyncio.to_thread(jobs.close)
 
@@ -100,10 +99,8 @@ def make_routes(serving: App) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.serving = serving
-    app.state.findings = Findings(serving.store)
     app.state.comparisons = compare.Comparisons(serving.store)
-    app.state.pulls = weights.Pulls()
-    app.state.tail = Tail(serving, brief)
+    app.state.tail = Tail(serving, result_view)
     serving.store.when_written(app.state.tail.wake)
     envelope.install(app, [route for router in ROUTERS for route in router.routes])
     for router in ROUTERS:

@@ -7,6 +7,7 @@ it is wrong. The framework's own errors come out so too, and nobody outside ever
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
@@ -15,7 +16,7 @@ import msgspec
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from msgspec import NODEFAULT, Meta, Struct
+from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from pydantic.alias_generators import to_camel
@@ -115,8 +116,10 @@ def shape_of(view: type[Struct]) -> type[Shape]:
     """Return the documentation of a view: `TokenView` is `TokenShape` there."""
     made: dict[str, Any] = {}
     for each in fields(view):
-        default = ... if each.required else each.default
-        made[each.name] = (_documented_type(each.type), Field(default, description=metadata(each).description))
+        default = ... if each.required else None if each.default is UNSET else each.default
+        described = Field(default, alias=each.encode_name, description=metadata(each).description)
+        name = f"{each.name}_" if hasattr(Shape, each.name) else each.name  # pydantic has a method called schema
+        made[name] = (_documented_type(each.type), described)
     return create_model(f"{view.__name__.removesuffix('View')}Shape", __base__=Shape, __doc__=view.__doc__, **made)
 
 
@@ -128,11 +131,13 @@ def _documented_type(type_: Any) -> Any:
         return shape_of(type_)
     if origin is Annotated:
         return _documented_type(inner[0])
-    if origin in (tuple, list):
+    if origin in (tuple, list, Sequence):
         return list[_documented_type(inner[0])]  # type: ignore[misc]
     if origin in (Union, UnionType):
-        return Union[tuple(_documented_type(each) for each in inner)]  # noqa: UP007 - made of a tuple
-    return dict[str, Any] if origin is Mapping else type_
+        return Union[tuple(_documented_type(each) for each in inner if each is not UnsetType)]  # noqa: UP007
+    if origin is Mapping:
+        return dict[str, _documented_type(inner[1])]  # type: ignore[misc]
+    return dict[str, Any] if is_dataclass(type_) else type_
 
 
 class Answered(BaseModel, Generic[_Data]):
@@ -314,9 +319,14 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
 def broken(error: Exception) -> Response:
     """Return that something is wrong here, under a number by which the log tells the rest."""
+    return refuse(500, log_defect(error), code="defect")
+
+
+def log_defect(error: Exception) -> str:
+    """Log what nobody expected, and return what anybody may read of it."""
     number = secrets.token_hex(4)
     log.error("incident %s", number, exc_info=error)
-    return refuse(500, f"this is a defect of Pramana; its log tells more under incident {number}", code="defect")
+    return f"this is a defect of Pramana; its log tells more under incident {number}"
 
 
 def _misfit(error: Mapping[str, Any]) -> dict[str, Any]:

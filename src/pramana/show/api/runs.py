@@ -10,41 +10,27 @@ from contextlib import contextmanager
 from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+import msgspec
+from fastapi import APIRouter, Depends, Path, Query, Response
 from fastapi.responses import StreamingResponse
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 from pydantic import Field
 from pydantic.alias_generators import to_camel
-from starlette.concurrency import run_in_threadpool
 
-from pramana import planning
-from pramana.app import App
+from pramana.app import App, results, runs
+from pramana.app.access import Credential
+from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
 from pramana.errors import InvalidInput, NotFound
 from pramana.load.scenario import ScenarioType
 from pramana.model import Difficulty, Outcome, Run, RunStatus
 from pramana.request import Limits, RunRequest, Selection, published_name
-from pramana.run.accounts import Reach
-from pramana.show.api.envelope import Answered, Body, PageNumber, PageSize, answer, body_of, documented, page_meta
-from pramana.show.api.run_shapes import (
-    EstimateShape,
-    ResultDetailShape,
-    ResultShape,
-    RunDetailShape,
-    RunShape,
-    brief,
-    of_estimate,
-    of_plan,
-    of_run,
-    of_spread,
-    of_summary,
-    whole,
-)
-from pramana.show.api.serving import Editor, Here, Viewer
+from pramana.show.api.envelope import Body, PageNumber, PageSize, answer, body_of, documented, page_meta
+from pramana.show.api.run_shapes import of_summary
+from pramana.show.api.serving import Here, Viewer, caller_of
 from pramana.show.exports import Format, export
-from pramana.show.findings import Findings
-from pramana.store.lease import shown
 
 router = APIRouter(tags=["runs"])
+RunId = Annotated[str, Path(description="Its id, the beginning of one, or latest")]
 MOST_IDS = 1_000
 MOST_MODELS = 50
 LONGEST_NAME = 500
@@ -163,55 +149,27 @@ def _selection(given: Any) -> Selection | None:
     )
 
 
-# ── Which run ──
-
-
-@contextmanager
-def _in_our_words() -> Iterator[None]:
-    """Say of a run that is not there where to look for runs here, instead of by which command."""
-    try:
-        yield
-    except NotFound as error:
-        raise NotFound(f"{_COMMAND.sub('', str(error))}; see GET /api/runs") from None
-
-
-def _named(
-    run_id: Annotated[str, Path(description="Its id, the beginning of one, or latest")], here: Here, _: Viewer
-) -> str:
-    with _in_our_words():
-        return here.store.run(run_id).id
-
-
-Named = Annotated[str, Depends(_named)]
-"""The run that is read. What changes a run takes its whole id alone: `latest` may be another one by then."""
-
-
 # ── Routes ──
 
 
 def _starting() -> dict[str, Any]:
-    told = documented(RunShape, 404, status=202, description="Queued: a server carries it out")
-    told["responses"][200] = {"model": Answered[EstimateShape], "description": "What it would take (dryRun)"}
+    told = documented(RunView, 404, status=202, description="Queued: a server carries it out")
+    told["responses"][200] = documented(EstimateView, description="What it would take (dryRun)")["responses"][200]
     return told
 
 
 @router.post("/api/runs", summary="Start a run", **_starting())
-def create_run(body: RunBody, here: Here, who: Editor) -> Response:
+async def create_run(body: RunBody, here: Here, caller: Annotated[Credential, caller_of(runs.create_run)]) -> Response:
     """Queue a run, or with `dryRun` say what it would take. Follow it at `/api/runs/{id}/events`."""
-    reach = Reach(for_others=True, allow_private=here.private_addresses_allowed())
-    request = body.request()
     if body.dry_run:
-        missing = planning.providers_missing_keys(here.store, request, reach)
-        return answer(of_estimate(planning.estimate(here.store, request, reach), missing))
-    made = planning.create_run(here.store, request, reach, who.name)
-    here.on_queued()
-    return answer(of_run(made), status=202)
+        return answer(await runs.estimate_run(here, caller, body.request()))
+    return answer(await runs.create_run(here, caller, body.request()), status=202)
 
 
-@router.get("/api/runs", summary="List runs", **documented(list[RunShape]))
-def list_runs(
+@router.get("/api/runs", summary="List runs", **documented(list[RunView]))
+async def list_runs(
     here: Here,
-    _: Viewer,
+    caller: Annotated[Credential, caller_of(runs.list_runs)],
     page: PageNumber = 1,
     page_size: PageSize = 50,
     status: RunStatus | None = None,
@@ -224,57 +182,33 @@ def list_runs(
     ] = False,
 ) -> Response:
     """Return runs, newest first."""
-    found, total = here.store.pages.runs(
-        status=status, model=model, suite=suite, text=text, limit=page_size, offset=(page - 1) * page_size
+    wanted = runs.RunFilter(
+        status=status, model=model, suite=suite, text=text, outcomes=outcomes, page=page, page_size=page_size
     )
-    history, unknown = here.store.history, [None] * len(found)
-    ended = history.ended(found) if outcomes else unknown
-    digests = history.cases_digests(found) if outcomes else unknown
-    return answer(
-        [of_run(*each) for each in zip(found, ended, digests, strict=True)], page_meta(page, page_size, total)
-    )
+    found = await runs.list_runs(here, caller, wanted)
+    return answer(found.items, page_meta(page, page_size, found.total))
 
 
-@router.get("/api/runs/{run_id}", summary="Read a run", **documented(RunDetailShape, 404))
+@router.get("/api/runs/{run_id}", summary="Read a run", **documented(RunDetailView, 404))
 async def read_run(
-    run_id: Named,
-    request: Request,
+    run_id: RunId,
     here: Here,
-    _: Viewer,
+    caller: Annotated[Credential, caller_of(runs.read_run)],
     *,
     summary: Annotated[bool, Query(description="false: only how far it is, which takes no adding up")] = True,
 ) -> Response:
     """Return its plan, how far it is, what it amounts to, and how its times are spread."""
-    findings: Findings = request.app.state.findings
-    if summary:
-        return await here.heavy(lambda: _read_run(run_id, here, findings))
-    return await run_in_threadpool(_read_run, run_id, here, None)
+    with _hints_of_the_api():
+        found = await runs.read_run(here, caller, run_id, summary=summary)
+    said = msgspec.to_builtins(replace(found, summary=None))
+    return answer({**said, "summary": of_summary(found.summary) if found.summary else None})
 
 
-def _read_run(run_id: str, here: App, findings: Findings | None) -> Response:
-    run = here.store.pages.run(run_id)
-    amounts, spread = findings.of(run) if findings else (None, None)
-    holder, history = here.store.holder(run_id), here.store.history
-    return answer(
-        {
-            **of_run(run, amounts.overall if amounts else history.ended([run])[0], history.cases_digests([run])[0]),
-            "judges": amounts.judge_names if amounts else None,
-            "plan": of_plan(run),
-            "limits": {to_camel(_PUBLISHED_LIMITS[name]): value for name, value in run.limits.items()},
-            "holder": shown(holder) if holder else None,
-            "attempts": here.store.attempts(run_id),
-            "notes": dict(run.notes),
-            "summary": amounts and of_summary(amounts),
-            "aggregates": spread and of_spread(spread),
-        }
-    )
-
-
-@router.get("/api/runs/{run_id}/results", summary="List results", **documented(list[ResultShape], 404))
-def list_results(
-    run_id: Named,
+@router.get("/api/runs/{run_id}/results", summary="List results", **documented(list[ResultView], 404))
+async def list_results(
+    run_id: RunId,
     here: Here,
-    _: Viewer,
+    caller: Annotated[Credential, caller_of(results.list_results)],
     page: PageNumber = 1,
     page_size: PageSize = 50,
     outcome: Outcome | None = None,
@@ -282,51 +216,73 @@ def list_results(
     case: Annotated[str | None, Query(max_length=LONGEST_NAME, description="The id of a case, or its digest")] = None,
 ) -> Response:
     """Return results in the order they were stored, each with the beginning of its answer."""
-    found, total = here.store.pages.results(
-        run_id, outcome=outcome, model=model, case=case, limit=page_size, offset=(page - 1) * page_size
-    )
-    return answer([brief(seq, result) for seq, result in found], page_meta(page, page_size, total))
+    wanted = results.ResultFilter(outcome=outcome, model=model, case=case, page=page, page_size=page_size)
+    with _hints_of_the_api():
+        found = await results.list_results(here, caller, run_id, wanted)
+    return answer(found.items, page_meta(page, page_size, found.total))
 
 
-@router.get("/api/runs/{run_id}/results/{seq}", summary="Read a result", **documented(ResultDetailShape, 404))
-def read_result(
-    run_id: Named, seq: Annotated[int, Path(ge=0, lt=2**63)], here: Here, _: Viewer, outcome: Outcome | None = None
+@router.get("/api/runs/{run_id}/results/{seq}", summary="Read a result", **documented(ResultDetailView, 404))
+async def read_result(
+    run_id: RunId,
+    seq: Annotated[int, Path(ge=0, lt=2**63)],
+    here: Here,
+    caller: Annotated[Credential, caller_of(results.read_result)],
+    outcome: Outcome | None = None,
 ) -> Response:
     """Return all of it: what was asked, what came back, and how it was judged, with the evidence.
 
     `meta` has the numbers of the results before and after it, with `outcome` of the nearest that ended so.
     """
-    case, result = here.store.pages.result(run_id, seq)
-    prompt = here.store.pages.run(run_id).plan.system_prompt
-    before, after = here.store.pages.beside(run_id, seq, outcome)
-    return answer(
-        {**brief(seq, result), **whole(case, result), "systemPrompt": prompt}, {"previous": before, "next": after}
-    )
+    with _hints_of_the_api():
+        found = await results.read_result(here, caller, run_id, seq, outcome)
+    return answer(found.result, {"previous": found.previous, "next": found.next})
 
 
-@router.post("/api/runs/{run_id}/cancel", summary="Cancel a run", **documented(RunShape, 404, 409))
-def cancel_run(run_id: str, here: Here, _: Editor) -> Response:
+@router.post("/api/runs/{run_id}/cancel", summary="Cancel a run", **documented(RunView, 404, 409))
+async def cancel_run(run_id: str, here: Here, caller: Annotated[Credential, caller_of(runs.cancel_run)]) -> Response:
     """Ask that it end. What is stored stays; whoever carries it out stops within seconds."""
-    with _in_our_words():
-        return answer(of_run(here.store.cancel(run_id)))
+    with _hints_of_the_api():
+        return answer(await runs.cancel_run(here, caller, run_id))
 
 
-@router.post("/api/runs/{run_id}/resume", summary="Go on with a run", **documented(RunShape, 404, 409, status=202))
-def resume_run(run_id: str, here: Here, _: Editor, body: ResumeBody | None = None) -> Response:
+@router.post("/api/runs/{run_id}/resume", summary="Go on with a run", **documented(RunView, 404, 409, status=202))
+async def resume_run(
+    run_id: str,
+    here: Here,
+    caller: Annotated[Credential, caller_of(runs.resume_run)],
+    body: ResumeBody | None = None,
+) -> Response:
     """Queue a run again that was stopped, interrupted or cancelled: it goes on with what is missing."""
-    limits = body.limits.limits().stored() if body and body.limits else None
-    with _in_our_words():
-        run = here.store.requeue(run_id, limits)
-    here.on_queued()
-    return answer(of_run(run), status=202)
+    limits = body.limits.limits() if body and body.limits else None
+    with _hints_of_the_api():
+        return answer(await runs.resume_run(here, caller, run_id, limits), status=202)
 
 
 @router.delete("/api/runs/{run_id}", summary="Delete a run", **documented(None, 404, 409))
-def delete_run(run_id: str, here: Here, _: Editor) -> Response:
+async def delete_run(run_id: str, here: Here, caller: Annotated[Credential, caller_of(runs.delete_run)]) -> Response:
     """Delete it with all of its results; while somebody works on it, it must be cancelled first."""
-    with _in_our_words():
-        here.store.delete_run(run_id, unless_held=True)
+    with _hints_of_the_api():
+        await runs.delete_run(here, caller, run_id)
     return answer(None)
+
+
+@contextmanager
+def _hints_of_the_api() -> Iterator[None]:
+    """Say of a run that is not there where to look for runs here, instead of by which command."""
+    try:
+        yield
+    except NotFound as error:
+        raise NotFound(f"{_COMMAND.sub('', str(error))}; see GET /api/runs") from None
+
+
+def _named(run_id: RunId, here: Here, _: Viewer) -> str:
+    with _hints_of_the_api():
+        return here.store.run(run_id).id
+
+
+Named = Annotated[str, Depends(_named)]
+"""The run that is read. What changes a run takes its whole id alone: `latest` may be another one by then."""
 
 
 def _exporting() -> dict[str, Any]:

@@ -35,7 +35,7 @@ PIECE = 500
 REMEMBERED = 2_000
 """Events of one run, or changes, that are at hand; who is further behind reads from the store."""
 _STILL_HERE = b": still here\n\n"
-Describe = Callable[[int, Result], dict[str, Any]]
+Describe = Callable[[int, Result], Any]
 
 
 def event(name: str, data: Any, number: int | None = None) -> bytes:
@@ -49,7 +49,7 @@ def event(name: str, data: Any, number: int | None = None) -> bytes:
     except (UnicodeEncodeError, ValueError, TypeError, OverflowError):  # half of a surrogate pair: a model may say so
         from pramana.show.terminal import as_json
 
-        body = as_json(data).replace("\n", " ").encode()
+        body = as_json(msgspec.to_builtins(data)).replace("\n", " ").encode()
     numbered = b"" if number is None else b"id: %d\n" % number
     return numbered + b"event: " + name.encode() + b"\ndata: " + body + b"\n\n"
 

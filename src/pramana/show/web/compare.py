@@ -8,9 +8,12 @@ from typing import Any
 
 from nicegui import ui
 
+from pramana.app.results import read_result
+from pramana.app.views import RunView
 from pramana.show.web import frame, parts
-from pramana.show.web.choosing import Run, chooser, one_run
+from pramana.show.web.choosing import chooser, one_run
 from pramana.show.web.contrast import (
+    Data,
     Noun,
     asked_differently,
     engine_changes,
@@ -64,7 +67,7 @@ async def _answered(desk: Desk) -> None:
         except Refused as error:
             parts.trouble(error)
             return
-        under_way = any(run["status"] in UNDER_WAY for run in (base, new))
+        under_way = any(run.status in UNDER_WAY for run in (base, new))
         if _is_against_itself(desk, base, new):
             _choose_model(desk, "newModel", base, new)
             return
@@ -83,17 +86,17 @@ async def _answered(desk: Desk) -> None:
         desk.when_new({"run"}, again)
 
 
-def _is_against_itself(desk: Desk, base: Run, new: Run) -> bool:
+def _is_against_itself(desk: Desk, base: RunView, new: RunView) -> bool:
     """Tell whether one of several models of a run was named, and not which one it is compared with."""
-    return bool(base["id"] == new["id"] and desk.query.get("model") and not desk.query.get("newModel"))
+    return bool(base.id == new.id and desk.query.get("model") and not desk.query.get("newModel"))
 
 
-async def _answer(desk: Desk, base: Run, new: Run) -> None:
+async def _answer(desk: Desk, base: RunView, new: RunView) -> None:
     query = desk.query
     found = await desk.get(
         "/api/compare",
-        base=base["id"],
-        new=new["id"],
+        base=base.id,
+        new=new.id,
         model=query.get("model"),
         newModel=query.get("newModel"),
         anySuite=query.get("anySuite"),
@@ -101,13 +104,13 @@ async def _answer(desk: Desk, base: Run, new: Run) -> None:
         page=query.get("page", 1),
         pageSize=FLIPS,
     )
-    data, noun = found.data, noun_of(base, new)
+    data, noun = found.data, noun_of(base.variants, new.variants)
     frame.titled(f"{data['baseModel']} against {data['newModel']}")
     with parts.box("stack wide"):
         parts.show(verdict(data, noun))
         parts.show(sides(base, new, data, noun))
         for run, word in ((base, "before"), (new, "now")):
-            if run["status"] != "finished":
+            if run.status != "finished":
                 parts.show(tag("p", _unfinished(run, word), class_="warn"))
         if data["askedDifferently"]:
             parts.show(asked_differently(data))
@@ -116,22 +119,20 @@ async def _answer(desk: Desk, base: Run, new: Run) -> None:
     parts.show(measured(data, noun))
     _flips(data, found.meta, noun, desk)
     any_judge = None if query.get("anyJudge") == "true" else desk.here(anyJudge=True, page=None)
-    parts.show(left_out(data, any_judge, noun_of(base, new, left_out=True)))
+    parts.show(left_out(data, any_judge, noun_of(base.variants, new.variants, left_out=True)))
 
 
-def _unfinished(run: Run, word: str) -> str:
-    so_far = f"{run['stored']:,} of {run['expected']:,} results"
-    if run["status"] in UNDER_WAY:
+def _unfinished(run: RunView, word: str) -> str:
+    so_far = f"{run.stored:,} of {run.expected:,} results"
+    if run.status in UNDER_WAY:
         return f"The run {word} is under way: this is about its {so_far} so far, and follows when it has ended."
-    return (
-        f"The run {word} is {run['status']}, with {so_far}: cases it did not end are left out. Resume it on its page."
-    )
+    return f"The run {word} is {run.status}, with {so_far}: cases it did not end are left out. Resume it on its page."
 
 
 # ── What changed ──
 
 
-def _flips(data: Run, meta: dict[str, Any], noun: Noun, desk: Desk) -> None:
+def _flips(data: Data, meta: dict[str, Any], noun: Noun, desk: Desk) -> None:
     parts.heading("What changed")
     if not meta["total"]:
         parts.paragraph(f"No {noun} that was compared ended otherwise.", quiet=True)
@@ -145,7 +146,7 @@ def _flips(data: Run, meta: dict[str, Any], noun: Noun, desk: Desk) -> None:
     parts.show(pager(meta, desk.here, f"{noun}s that changed"))
 
 
-def _flip(flip: Run, data: Run, desk: Desk) -> None:
+def _flip(flip: Data, data: Data, desk: Desk) -> None:
     """Put one case that changed; what was said is fetched when it is opened."""
     with ui.element("details") as made:
         with ui.element("summary"):
@@ -160,7 +161,7 @@ def _flip(flip: Run, data: Run, desk: Desk) -> None:
         try:
             pairs = [
                 [
-                    (await desk.get(f"/api/runs/{data[which]}/results/{seq}")).data if seq is not None else None
+                    (await desk.call(read_result, data[which], seq)).result if seq is not None else None
                     for which, seq in (("base", old), ("new", now))
                 ]
                 for old, now in _paired(flip["baseResults"], flip["newResults"])[:SHOWN]
@@ -184,7 +185,7 @@ def _paired(base: list[int], new: list[int]) -> list[tuple[int | None, int | Non
 # ── What must be chosen ──
 
 
-def _to_choose(desk: Desk, error: Refused, base: Run, new: Run) -> None:
+def _to_choose(desk: Desk, error: Refused, base: RunView, new: RunView) -> None:
     """Show why there is no answer yet, and offer what would give one."""
     asked = error.details[0]["path"] if error.details else None
     if asked in ("model", "newModel"):
@@ -193,9 +194,9 @@ def _to_choose(desk: Desk, error: Refused, base: Run, new: Run) -> None:
         with parts.box("warn stack", role="alert"):
             parts.paragraph(
                 "These two were not asked the same cases, as far as we know: before ",
-                foreign(base["suite"]),
+                foreign(base.suite),
                 ", now ",
-                foreign(new["suite"]),
+                foreign(new.suite),
                 ". What both have been asked can be compared all the same.",
             )
             with parts.box("row"):
@@ -204,20 +205,20 @@ def _to_choose(desk: Desk, error: Refused, base: Run, new: Run) -> None:
         parts.trouble(error)
 
 
-def _choose_model(desk: Desk, asked: str, base: Run, new: Run) -> None:
+def _choose_model(desk: Desk, asked: str, base: RunView, new: RunView) -> None:
     run, word = (base, "before") if asked == "model" else (new, "now")
     with parts.box("warn stack", role="alert"):
-        parts.paragraph(f"The run {word} holds {len(run['models']):,} models. Which one is meant?")
+        parts.paragraph(f"The run {word} holds {len(run.models):,} models. Which one is meant?")
         with parts.box("row"):
-            for model in run["models"]:
+            for model in run.models:
                 changed = {asked: model, "page": None}
                 if asked == "model" and not desk.query.get("newModel"):
                     changed["newModel"] = _against(model, base, new)
-                if base["id"] != new["id"] or asked == "model" or model != desk.query.get("model"):
+                if base.id != new.id or asked == "model" or model != desk.query.get("model"):
                     parts.show(tag("a", foreign(model, 80), href=desk.here(**changed), class_="btn"))
 
 
-def _against(model: str, base: Run, new: Run) -> str | None:
+def _against(model: str, base: RunView, new: RunView) -> str | None:
     """Return which model of the new run stands against one of the base; None where that has to be chosen."""
-    others = [each for each in new["models"] if base["id"] != new["id"] or each != model]
+    others = [each for each in new.models if base.id != new.id or each != model]
     return model if model in others else others[0] if len(others) == 1 else None

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from pramana.app.views import CaseView, ResultDetailView, RunView
 from pramana.show.figures import duration, later, percent, points, rate
 from pramana.show.web.desk import address
 from pramana.show.web.markup import Child, Column, Safe, block, foreign, join, link, outcome, table, tag, tiles, when
@@ -28,16 +29,16 @@ Data = dict[str, Any]
 Noun = Literal["case", "answer"]
 
 
-def noun_of(base: Data, new: Data, *, left_out: bool = False) -> Noun:
+def noun_of(base: Sequence[str], new: Sequence[str], *, left_out: bool = False) -> Noun:
     """Return what is counted: cases, or answers, of which a case that was asked in several variants has one for each.
 
     Compared is what both were asked in; what is left out goes by its variant as soon as one side has several.
 
-    >>> one, two = {"variants": ["text"]}, {"variants": ["text", "voice"]}
+    >>> one, two = ("text",), ("text", "voice")
     >>> noun_of(one, one), noun_of(two, two), noun_of(one, two), noun_of(one, two, left_out=True)
     ('case', 'answer', 'case', 'answer')
     """
-    ways = [set(run["variants"]) for run in (base, new)]
+    ways = set(base), set(new)
     several = max(map(len, ways)) if left_out else len(ways[0] & ways[1])
     return "answer" if several > 1 else "case"
 
@@ -91,7 +92,7 @@ def _often(share: float) -> str:
     return "less than once in 10,000 times"
 
 
-def sides(base: Data, new: Data, data: Data, noun: Noun = "case") -> Safe:
+def sides(base: RunView, new: RunView, data: Data, noun: Noun = "case") -> Safe:
     """Return both sides: what they were, and how much of what was compared they passed."""
     return tiles(
         [
@@ -107,13 +108,13 @@ def _passed(share: float | None) -> str:
     return "nothing to compare" if share is None else percent(share)
 
 
-def _side(run: Data, data: Data, which: str) -> Safe:
+def _side(run: RunView, data: Data, which: str) -> Safe:
     """Return what a side is, and its rate in all where that is not the one of what is compared."""
-    named = link(address(f"/runs/{run['id']}"), foreign(run["suite"], 200))
+    named = link(address(f"/runs/{run.id}"), foreign(run.suite, 200))
     here, whole = data[f"{which}Rate"], data[f"{which}WholeRate"]
-    said: list[Child] = [foreign(data[f"{which}Model"], 200), tag("br"), named, ", ", when(run["createdAt"])]
+    said: list[Child] = [foreign(data[f"{which}Model"], 200), tag("br"), named, ", ", when(run.created_at)]
     if percent(here) != percent(whole):
-        what = "the whole run" if len(run["models"]) == 1 else "this model in the whole run"
+        what = "the whole run" if len(run.models) == 1 else "this model in the whole run"
         said += [tag("br"), f"{'on what is compared; ' if here is not None else ''}{what}: {percent(whole)}"]
     return join(said)
 
@@ -211,7 +212,7 @@ def flip_line(flip: Data) -> Safe:
     )
 
 
-def opened(pairs: Sequence[Sequence[Data | None]], data: Data) -> Safe:
+def opened(pairs: Sequence[Sequence[ResultDetailView | None]], data: Data) -> Safe:
     """Return what was asked and expected, and the replies of both sides beside each other, repeat by repeat."""
     first = next(each for pair in pairs for each in pair if each)
     halves = [
@@ -222,17 +223,17 @@ def opened(pairs: Sequence[Sequence[Data | None]], data: Data) -> Safe:
         )
         for pair in pairs
     ]
-    return join([_asked(first["case"]), *halves])
+    return join([_asked(first.case), *halves])
 
 
 _SIDES = (("Before", "base"), ("Now", "new"))
 
 
-def _asked(case: Data) -> Safe:
+def _asked(case: CaseView) -> Safe:
     lines = said_to(case)
-    prompt = "\n\n".join(each["text"] if len(lines) == 1 else f"{each['role']}: {each['text']}" for each in lines)
-    expected = case["expectedOutcome"] or "\n".join(case["ideals"])
-    how = (case["assertion"] or {}).get("type")
+    prompt = "\n\n".join(each.text if len(lines) == 1 else f"{each.role}: {each.text}" for each in lines)
+    expected = case.expected_outcome or "\n".join(case.ideals)
+    how = case.assertion.type if case.assertion else None
     return tag(
         "div",
         tag("div", tag("h3", "Asked"), block(prompt, "Asked")),
@@ -245,20 +246,20 @@ def _asked(case: Data) -> Safe:
     )
 
 
-def _reply(word: str, run: str, result: Data | None) -> Safe:
+def _reply(word: str, run: str, result: ResultDetailView | None) -> Safe:
     if result is None:
         return tag("div", tag("h3", word), tag("p", "There is no such repeat.", class_="quiet"))
-    repeat = f", repeat {result['repeat'] + 1}" if result["repeat"] else ""
-    reply = result["reply"]
-    took = f" in {duration(result['latencySeconds'])}" if result["latencySeconds"] is not None else ""
+    repeat = f", repeat {result.repeat + 1}" if result.repeat else ""
+    reply = result.reply
+    took = f" in {duration(result.latency_seconds)}" if result.latency_seconds is not None else ""
     return tag(
         "div",
-        tag("h3", f"{word}{repeat}: ", outcome(result["outcome"]), tag("span", took, class_="quiet")),
-        block(reply["text"] or "\n\n".join(reply["answers"]), f"Reply {word.lower()}{repeat}")
+        tag("h3", f"{word}{repeat}: ", outcome(result.outcome), tag("span", took, class_="quiet")),
+        block(reply.text or "\n\n".join(reply.answers), f"Reply {word.lower()}{repeat}")
         if reply
-        else tag("p", foreign((result["failure"] or {}).get("message") or "There is no reply."), class_="warn"),
-        tag("p", foreign(result["reason"], 400), class_="small quiet") if result["reason"] else None,
-        tag("p", link(address(f"/runs/{run}/results/{result['seq']}"), f"The whole result {word.lower()}{repeat}")),
+        else tag("p", foreign(result.failure.message if result.failure else "There is no reply."), class_="warn"),
+        tag("p", foreign(result.reason, 400), class_="small quiet") if result.reason else None,
+        tag("p", link(address(f"/runs/{run}/results/{result.seq}"), f"The whole result {word.lower()}{repeat}")),
     )
 
 

@@ -6,7 +6,7 @@ socket. So whatever a person may not do, no page can do for them, and a token th
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -21,14 +21,16 @@ from starlette.types import ASGIApp
 
 from pramana.app import App, server
 from pramana.app.access import Credential, User
-from pramana.errors import PramanaError
-from pramana.show.api.envelope import as_detail, public_message
+from pramana.errors import InvalidInput, PramanaError
+from pramana.request import from_texts
+from pramana.show.api.envelope import as_detail, log_defect, public_message
 from pramana.show.api.gate import COOKIE
 from pramana.show.api.serving import user_of
 from pramana.show.api.tail import Tail
 from pramana.show.web.plain import THEME
 
 _View = TypeVar("_View")
+_Filter = TypeVar("_Filter", bound=msgspec.Struct)
 _Rest = ParamSpec("_Rest")
 SETTLED_S = 0.3
 """News within so long are told together."""
@@ -113,6 +115,16 @@ class Desk:
             return await use_case(app, credential, *given, **named)
         except PramanaError as error:
             details = [as_detail(each) for each in getattr(error, "problems", ())]
+            raise Refused(error.http_status, public_message(error), error.code, details) from error
+        except Exception as error:
+            raise Refused(500, log_defect(error), "defect", []) from error
+
+    def asked(self, struct: type[_Filter], texts: Mapping[str, str | None] | None = None, **given: Any) -> _Filter:
+        """Return what the address of this page, or some texts, ask for, as the request of a use case."""
+        try:
+            return from_texts(struct, self.query if texts is None else texts, **given)
+        except InvalidInput as error:
+            details = [as_detail(each) for each in error.problems]
             raise Refused(error.http_status, public_message(error), error.code, details) from error
 
     async def get(self, path: str, **query: Any) -> Answer:

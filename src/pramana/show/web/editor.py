@@ -216,6 +216,8 @@ class _Editing:
         if before is None or self._saving:
             return
         now = await read(self._desk, before["id"])
+        if self._found is not before:  # what was chosen here while it was read is newer
+            return
         if now is None:
             self._say(
                 "Somebody has deleted this scenario. What stands here is all there is of it.",
@@ -225,6 +227,8 @@ class _Editing:
         if now["updatedAt"] == before["updatedAt"]:
             return
         text = await _exported(self._desk, before["id"]) if self._editor.is_kept else None
+        if self._found is not before:
+            return
         if text is not None and self._editor.is_kept:  # still: nobody has typed here while it was read
             await self._show(now, text)
             parts.tell("Somebody else has changed this scenario: this is what it is now")

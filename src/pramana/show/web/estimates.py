@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pramana.analyse.summary import Total
+from pramana.app.views import EstimateView, ShareView
+from pramana.request import RunRequest
 from pramana.show.figures import money
 from pramana.show.web import parts
 from pramana.show.web.desk import Refused
@@ -15,29 +17,29 @@ _OWN_NAME = ("local", "fake", "local-voice", "fake-voice")
 """Providers whose name is enough."""
 
 
-def missing(body: Mapping[str, Any]) -> Safe | None:
+def missing(request: RunRequest) -> Safe | None:
     """Return what must be chosen before anything can be estimated."""
-    if "suite" not in body and "scenarios" not in body:
+    if request.suite is None and request.scenarios is None:
         return tag("p", "Choose a suite or scenarios.", class_="quiet")
-    return None if body["models"] else tag("p", "Add a model to ask.", class_="quiet")
+    return None if request.models else tag("p", "Add a model to ask.", class_="quiet")
 
 
-def estimate(found: Mapping[str, Any], body: Mapping[str, Any]) -> Safe:
+def estimate(found: EstimateView, *, capped: bool) -> Safe:
     """Return what a run will take, and what to do where that is not known."""
-    shares: Sequence[Mapping[str, Any]] = [each for each in found["shares"] if each["calls"]]
+    shares = [each for each in found.shares if each.calls]
     numbers = [
-        ("Calls", f"{found['calls']:,}", f"{_many(found['cases'], 'case')}, {_many(found['results'], 'result')}"),
+        ("Calls", f"{found.calls:,}", f"{_many(found.cases, 'case')}, {_many(found.results, 'result')}"),
         ("Cost", _dollars(shares), None),
-        ("Tokens in", _tokens(found["inputTokens"]), None),
-        ("Tokens out", _tokens(found["outputTokens"]), None),
+        ("Tokens in", _tokens(found.input_tokens), None),
+        ("Tokens out", _tokens(found.output_tokens), None),
     ]
     return tag(
         "div",
         tiles(numbers),
-        _warnings(found, body),
+        _warnings(found, capped=capped),
         _uncounted(found),
         _shares(shares) if len(shares) > 1 else None,
-        tag("p", found["note"], class_="small quiet"),
+        tag("p", found.note, class_="small quiet"),
         class_="stack",
     )
 
@@ -47,21 +49,21 @@ def refusal(error: Refused) -> Safe:
     return tag("div", tag("p", foreign(parts.sentence(error))), class_="warn trouble", role="alert")
 
 
-def _shares(shares: Sequence[Mapping[str, Any]]) -> Safe:
+def _shares(shares: Sequence[ShareView]) -> Safe:
     listed = tag("ul", (_share(each) for each in shares), class_="lines small")
     return tag("details", tag("summary", "Who takes what"), listed)
 
 
-def _share(each: Mapping[str, Any]) -> Safe:
-    tokens = each["inputTokens"], each["outputTokens"]
-    counted = "tokens unknown" if None in tokens else f"{sum(tokens):,} tokens"
-    purpose = "" if each["purpose"] == "model" else f"as the {each['purpose']}, "
-    cost = "cost unknown" if each["costUsd"] is None else _dollars([each])
-    return tag("li", foreign(each["model"], 120), ": ", f"{purpose}{_many(each['calls'], 'call')}, {counted}, {cost}")
+def _share(each: ShareView) -> Safe:
+    known = each.input_tokens is not None and each.output_tokens is not None
+    counted = f"{(each.input_tokens or 0) + (each.output_tokens or 0):,} tokens" if known else "tokens unknown"
+    purpose = "" if each.purpose == "model" else f"as the {each.purpose}, "
+    cost = "cost unknown" if each.cost_usd is None else _dollars([each])
+    return tag("li", foreign(each.model, 120), ": ", f"{purpose}{_many(each.calls, 'call')}, {counted}, {cost}")
 
 
-def _dollars(shares: Sequence[Mapping[str, Any]]) -> str:
-    costs = [each["costUsd"] for each in shares]
+def _dollars(shares: Sequence[ShareView]) -> str:
+    costs = [each.cost_usd for each in shares]
     return money(Total(sum(each for each in costs if each is not None), costs.count(None)))
 
 
@@ -73,22 +75,21 @@ def _tokens(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
 
 
-def _warnings(found: Mapping[str, Any], body: Mapping[str, Any]) -> Safe | None:
+def _warnings(found: EstimateView, *, capped: bool) -> Safe | None:
     """Return, in one place, what will be missing and what to do about it."""
-    said = [tag("p", foreign(each, 300), ".") for each in found["warnings"]]
-    if found["missingKeys"]:
+    said = [tag("p", foreign(each, 300), ".") for each in found.warnings]
+    if found.missing_keys:
         said.append(tag("p", link("/settings/providers", "To the providers")))
-    if unpriced := _unpriced(found["unknownPrices"], body):
+    if unpriced := _unpriced(found.unknown_prices, capped=capped):
         said.append(unpriced)
     return tag("div", said, class_="warn") if said else None
 
 
-def _unpriced(names: Sequence[str], body: Mapping[str, Any]) -> Safe | None:
+def _unpriced(names: Sequence[str], *, capped: bool) -> Safe | None:
     if not names:
         return None
     listed = join((foreign(each, 120) for each in names[:5]), ", ")
     more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
-    capped = "maxCost" in body.get("limits", {})
     then = (
         "With a limit of its cost the run will not begin before there is one."
         if capped
@@ -97,8 +98,8 @@ def _unpriced(names: Sequence[str], body: Mapping[str, Any]) -> Safe | None:
     return tag("p", "No price is known for ", listed, f"{more}. ", link("/settings/prices", "Set a price"), f". {then}")
 
 
-def _uncounted(found: Mapping[str, Any]) -> Safe | None:
-    if found["inputTokens"] is not None and found["outputTokens"] is not None:
+def _uncounted(found: EstimateView) -> Safe | None:
+    if found.input_tokens is not None and found.output_tokens is not None:
         return None
     return tag("p", "Nobody can tell beforehand how many tokens a spoken conversation takes.", class_="small quiet")
 

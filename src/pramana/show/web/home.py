@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 from nicegui import ui
 
+from pramana.app.runs import RunFilter, list_runs
+from pramana.app.views import RunView, WeightsView
+from pramana.app.weights import list_weights
 from pramana.show.figures import duration, percent
 from pramana.show.web import frame, parts, welcome
 from pramana.show.web.desk import Desk, address
@@ -40,8 +43,8 @@ async def home(desk: Desk) -> None:
 class _Read(NamedTuple):
     """All that the page shows."""
 
-    runs: list[Data]
-    weights: list[Data]
+    runs: list[RunView]
+    weights: list[WeightsView]
     pasts: list[Data]
 
 
@@ -60,10 +63,11 @@ class _News:
 
     async def read(self) -> _Read:
         get = self._desk.get
-        found, weights = await asyncio.gather(get("/api/runs", pageSize=LOOKED_AT, outcomes=True), get("/api/weights"))
-        names = list(dict.fromkeys(model for run in found.data for model in run["models"]))[:MODELS]
+        wanted = RunFilter(page_size=LOOKED_AT, outcomes=True)
+        found, weights = await asyncio.gather(self._desk.call(list_runs, wanted), self._desk.call(list_weights))
+        names = list(dict.fromkeys(model for run in found.items for model in run.models))[:MODELS]
         pasts = await asyncio.gather(*(get("/api/models/history", model=name, limit=PAST) for name in names))
-        return _Read(found.data, weights.data, [past.data for past in pasts])
+        return _Read(found.items, weights, [past.data for past in pasts])
 
     async def again(self) -> None:
         """Show what is new. What is refused leaves the page as it is, until there is news again."""
@@ -90,7 +94,7 @@ class _News:
                 self._rest = ui.element("div")
         attention, newest, cards = self._drawn
         attention.put(found)
-        newest.put({run["id"]: _row(run) for run in found.runs[:NEWEST]})
+        newest.put({run.id: _row(run) for run in found.runs[:NEWEST]})
         cards.put(found.pasts)
         self._offer(welcome.untried(found.runs))
 
@@ -115,14 +119,14 @@ class _News:
             return attention, newest, _Cards()
 
 
-def _row(run: Data) -> tuple[Safe, ...]:
+def _row(run: RunView) -> tuple[Safe, ...]:
     return (
-        link(address(f"/runs/{run['id']}"), foreign(run["suite"], 80)),
-        tag("span", join((foreign(each, 80) for each in run["models"]), ", ")),
+        link(address(f"/runs/{run.id}"), foreign(run.suite, 80)),
+        tag("span", join((foreign(each, 80) for each in run.models), ", ")),
         status(run),
         passed(run),
-        tag("span", f"{run['stored']:,} of {run['expected']:,}", class_="number"),
-        when(run["createdAt"]),
+        tag("span", f"{run.stored:,} of {run.expected:,}", class_="number"),
+        when(run.created_at),
     )
 
 
@@ -224,9 +228,9 @@ class _Attention:
     def put(self, found: _Read) -> None:
         lines = [line for run in found.runs if (line := _trouble(run))]
         missing = {
-            (each["name"], each["pull"] and each["pull"]["status"]): each
+            (each.name, each.pull.status if each.pull else None): each
             for each in found.weights
-            if not each["present"] and not each["optional"]
+            if not each.present and not each.optional
         }
         self._whole.set_visibility(bool(lines or missing))
         self._lines.set_visibility(bool(lines))
@@ -245,18 +249,18 @@ def _told(lines: Sequence[Safe], among: int) -> Safe:
     return join([listed, tag("p", more, class_="quiet") if more else Safe("")])
 
 
-def _trouble(run: Data) -> Safe | None:
+def _trouble(run: RunView) -> Safe | None:
     """Return what is wrong with a run and what to do, in a line; None where all is well."""
-    named = link(address(f"/runs/{run['id']}"), foreign(run["suite"], 80))
-    about = join([named, " on ", join((foreign(each, 60) for each in run["models"][:3]), ", ")])
-    if run["status"] == "interrupted":
+    named = link(address(f"/runs/{run.id}"), foreign(run.suite, 80))
+    about = join([named, " on ", join((foreign(each, 60) for each in run.models[:3]), ", ")])
+    if run.status == "interrupted":
         return join([about, " was interrupted. Resume it on its page: what is stored stays."])
-    if run["status"] == "stopped":
-        why = join([": ", foreign(run["reason"].rstrip(" ."), 300)]) if run["reason"] else None
+    if run.status == "stopped":
+        why = join([": ", foreign(run.reason.rstrip(" ."), 300)]) if run.reason else None
         return join([about, " has stopped", why, ". Mend that, and resume it on its page."])
-    errored = (run.get("outcomes") or {}).get("errored", 0)
+    errored = run.outcomes.errored if run.outcomes else 0
     if errored:
         said = "1 result is an error" if errored == 1 else f"{errored:,} results are errors"
-        to = link(address(f"/runs/{run['id']}", outcome="errored") + "#results", "See why")
+        to = link(address(f"/runs/{run.id}", outcome="errored") + "#results", "See why")
         return join([about, f": {said}, and no verdict on the model. ", to, "."])
     return None

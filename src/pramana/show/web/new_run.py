@@ -14,7 +14,8 @@ from msgspec import Struct
 from msgspec.structs import fields
 from nicegui import background_tasks, ui
 
-from pramana.request import SAMPLING, Limits, RunRequest, is_number, metadata
+from pramana.app.runs import create_run, estimate_run
+from pramana.request import SAMPLING, Limits, RunRequest, Selection, is_number, metadata
 from pramana.show.api.envelope import sent_as
 from pramana.show.api.runs import USUAL
 from pramana.show.figures import printable
@@ -43,6 +44,9 @@ NUMBERS = _labels(RunRequest, numbers=True) | _labels(Limits, "limits.", numbers
 SAMPLED = {sent_as(each): each for each in SAMPLING.values()}
 SENT_AS_NULL = [name for name, each in SAMPLED.items() if each.default is not None]
 """Without a number, none of these is sent to a model; left out, the usual one would be."""
+_PATHS = {each.name: sent_as(each) for each in fields(RunRequest)}
+_PATHS |= {f"limits.{each.name}": f"limits.{sent_as(each)}" for each in fields(Limits)}
+"""Where the form has each field of a request."""
 NONE = "none"
 """What an address says where there is no number."""
 
@@ -71,7 +75,7 @@ class _Form:
         self._folds: list[tuple[ui.element, list[str]]] = []
         self._choosing: ui.element | None = None
         self._turn = 0
-        self._estimated: dict[str, Any] | None = None
+        self._estimated: RunRequest | None = None
         """The run that was estimated last: only that one can be started."""
 
     async def draw(self) -> None:
@@ -243,34 +247,34 @@ class _Form:
 
     # ── What it will take ──
 
-    def _body(self) -> dict[str, Any]:
-        """Return the run that is wanted, as the API takes it."""
-        values = {path: _plain(made.value) for path, made in self._fields.items() if made is not self._models.field}
-        scenarios = self._wanted_scenarios()
-        found: dict[str, Any] = {"models": list(self._models.names)}
+    def _chosen(self) -> dict[str, Any]:
+        """Return what is in the fields, by their paths, but for models and scenarios."""
+        apart = ("models", "scenarios.")
+        values = {path: _plain(made.value) for path, made in self._fields.items() if not path.startswith(apart)}
         if not values["suite"]:
             del values["tier"]
-        if scenarios is not None:
-            found["scenarios"] = {_in_body(name): value for name, value in scenarios.items()} or "all"
-        limits: dict[str, Any] = {}
-        for path, value in values.items():
-            kind, _, name = path.rpartition(".")
-            if kind != "scenarios" and (value not in (None, "", []) or path in SENT_AS_NULL):
-                (limits if kind else found)[name] = value
-        return {**found, "limits": limits} if limits else found
+        return {path: value for path, value in values.items() if value not in (None, "", []) or path in SENT_AS_NULL}
+
+    def _request(self) -> RunRequest:
+        """Return the run that is chosen."""
+        chosen, scenarios = self._chosen(), self._wanted_scenarios()
+        return RunRequest(
+            models=tuple(self._models.names),
+            scenarios=None if scenarios is None else _selection(scenarios),
+            limits=Limits(**_stated(Limits, chosen, "limits.")),
+            **_stated(RunRequest, chosen),
+        )
 
     def _address(self) -> str:
         """Return the address of what is chosen; what is as usual is left out."""
-        body = self._body()
-        scenarios, limits, models = body.pop("scenarios", None), body.pop("limits", {}), body.pop("models")
-        body.pop("systemPrompt", None)  # it may be longer than any address
-        usual = {_last(path): USUAL[path] for path in NUMBERS}
-        found = {name: value for name, value in {**body, **limits}.items() if value != usual.get(name)}
-        found |= {name: NONE for name in SENT_AS_NULL if body[name] is None}
-        found |= {"scenario": "all"} if scenarios == "all" else self._wanted_scenarios() or {}
+        chosen, scenarios = self._chosen(), self._wanted_scenarios()
+        chosen.pop("systemPrompt", None)  # it may be longer than any address
+        found = {_last(path): value for path, value in chosen.items() if value != USUAL.get(path)}
+        found |= {name: NONE for name in SENT_AS_NULL if chosen[name] is None}
+        found |= {"scenario": "all"} if scenarios == {} else scenarios or {}
         if "id" in found:
             found["scenario"] = found.pop("id")
-        return address("/runs/new", **found, model=models)
+        return address("/runs/new", **found, model=list(self._models.names))
 
     async def _changed(self, _: Any = None) -> None:
         """Estimate anew, once nothing was changed for a moment."""
@@ -286,12 +290,13 @@ class _Form:
 
     async def _ask(self, turn: int) -> None:
         """Show what it will take; the answer to what was chosen before is dropped."""
-        body, matching, refused = self._body(), "", None
-        missing = shown = estimates.missing(body)
+        request, matching, refused = self._request(), "", None
+        missing = shown = estimates.missing(request)
         try:
             matching = await self._count()
             if missing is None:
-                shown = estimates.estimate((await self._desk.post("/api/runs", {**body, "dryRun": True})).data, body)
+                found = await self._desk.call(estimate_run, request)
+                shown = estimates.estimate(found, capped=request.limits.max_cost_usd is not None)
         except Refused as error:
             refused, shown = error, estimates.refusal(error)
         if turn != self._turn or self._estimate.is_deleted:
@@ -302,7 +307,7 @@ class _Form:
         self._estimate.set_content(shown or "")
         # Whoever may not start a run may not have one estimated either; they are told so where they press.
         ready = missing is None and (refused is None or refused.status == 403)
-        self._estimated = body if ready else None
+        self._estimated = request if ready else None
         self._start.set_enabled(ready)
 
     def _mark(self, refused: Refused | None) -> None:
@@ -310,7 +315,7 @@ class _Form:
         for made in self._fields.values():
             made.error = None
         for detail in refused.details if refused else ():
-            path = str(detail.get("path") or "")
+            path = _PATHS.get(path := str(detail.get("path") or ""), path)
             while path and path not in self._fields:
                 path = path.rpartition("[" if path.endswith("]") else ".")[0]
             if path:
@@ -320,12 +325,12 @@ class _Form:
                     fold.props("open")
 
     async def _begin(self) -> None:
-        body = self._body()
-        if body != self._estimated:  # something was changed while the button was on its way
+        request = self._request()
+        if request != self._estimated:  # something was changed while the button was on its way
             await self._changed()
             return
-        made = (await self._desk.post("/api/runs", body)).data
-        ui.navigate.to(address(f"/runs/{made['id']}"))
+        made = await self._desk.call(create_run, request)
+        ui.navigate.to(address(f"/runs/{made.id}"))
 
 
 @contextmanager
@@ -346,5 +351,14 @@ def _last(path: str) -> str:
     return path.rpartition(".")[2]
 
 
-def _in_body(name: str) -> str:
-    return "ids" if name == "id" else name
+def _stated(struct: type[Struct], chosen: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+    """Return the fields of a request that are chosen; lists become tuples, as it has them."""
+    paths = {each.name: f"{within}{sent_as(each)}" for each in fields(struct)}
+    found = {name: chosen[path] for name, path in paths.items() if path in chosen}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+
+
+def _selection(scenarios: Mapping[str, Any]) -> Selection:
+    names = {"id": "ids", "type": "categories", "difficulty": "difficulties", "language": "languages", "tag": "tags"}
+    chosen: dict[str, Any] = {names[name]: tuple(value) for name, value in scenarios.items() if name in names}
+    return Selection(**chosen, text=scenarios.get("text", ""))

@@ -7,8 +7,9 @@ words, for whoever does not see it.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from pramana.analyse.spread import Bin, Spread
+from pramana.analyse.summary import Rate
 from pramana.show.figures import duration
 from pramana.show.web.markup import Child, Column, Safe, foreign, rate_bar, rate_text, table, tag
 
@@ -23,7 +24,7 @@ _LEAST = 1.5
 # ── Rates ──
 
 
-def rates(what: str, rows: Mapping[str, Mapping[str, Any]], most: int = SHOWN_ROWS) -> Safe:
+def rates(what: str, rows: Mapping[str, Rate], most: int = SHOWN_ROWS) -> Safe:
     """Return a table of pass rates by the values of something, each with a bar, its interval and what it is of."""
     shown = list(rows.items())[:most]
     columns = (
@@ -37,15 +38,19 @@ def rates(what: str, rows: Mapping[str, Mapping[str, Any]], most: int = SHOWN_RO
     return tag("div", drawn, tag("p", f"and {more:,} more", class_="quiet small") if more else None, class_="rates")
 
 
-def _rate(name: str, rate: Mapping[str, Any]) -> tuple[Child, ...]:
-    scored, undecided = rate["passed"] + rate["failed"], rate["errored"] + rate["unscored"] + rate["skipped"]
-    beside = tag("small", f"{undecided:,} without a verdict", class_="quiet") if undecided else None
+def _rate(name: str, rate: Rate) -> tuple[Child, ...]:
+    beside = tag("small", f"{rate.undecided:,} without a verdict", class_="quiet") if rate.undecided else None
     return (
         foreign(name, 200),
-        rate_bar(rate["passRate"], rate["interval"]),
-        rate_text(rate["passRate"], rate["interval"]),
-        tag("span", f"{rate['passed']:,} of {scored:,}", beside),
+        rate_bar(rate.value, bounds(rate)),
+        rate_text(rate.value, bounds(rate)),
+        tag("span", f"{rate.passed:,} of {rate.scored:,}", beside),
     )
+
+
+def bounds(rate: Rate) -> tuple[float, float] | None:
+    """Return both ends of a rate's interval."""
+    return (rate.interval.low, rate.interval.high) if rate.interval else None
 
 
 # ── Times ──
@@ -59,22 +64,21 @@ class Mark:
     seconds: float
 
 
-def distribution(
-    title: str, what: str, bins: Sequence[Mapping[str, Any]], spread: Mapping[str, Any], missing: str = ""
-) -> Safe:
-    """Return how some times are spread, as a figure: `bins` and `spread` as the API gives them, `what` was timed.
+def distribution(title: str, what: str, bins: Sequence[Bin], spread: Spread, missing: str = "") -> Safe:
+    """Return how some times are spread, as a figure: `what` was timed.
 
     `missing` says what of it has no time, and so is not drawn.
     """
-    count = spread["count"]
+    count = spread.count
     beside = tag("span", missing, class_="quiet small") if missing else None
-    if count < 2:  # a picture of one time is a block
-        said = f"{duration(spread['median'])}, the only one that was timed" if count else "nothing was timed"
+    median, p95 = spread.median, spread.p95
+    if median is None or p95 is None or count < 2:  # a picture of one time is a block
+        said = f"{duration(spread.median)}, the only one that was timed" if count else "nothing was timed"
         words = tag("figcaption", tag("b", title), tag("span", said, class_="quiet"), beside)
         return tag("figure", words, class_="figure")
-    marks = [Mark("p50", spread["median"]), Mark("p95", spread["p95"])]
-    said = f"{count:,} {what} · fastest {duration(spread['min'])}, slowest {duration(spread['max'])}"
-    highest = max(each["count"] for each in bins)
+    marks = [Mark("p50", median), Mark("p95", p95)]
+    said = f"{count:,} {what} · fastest {duration(spread.min)}, slowest {duration(spread.max)}"
+    highest = max(each.count for each in bins)
     scale = f"time axis logarithmic, highest bar {highest:,}"
     return tag(
         "figure",
@@ -84,24 +88,24 @@ def distribution(
     )
 
 
-def _in_words(bins: Sequence[Mapping[str, Any]], marks: Iterable[Mark]) -> str:
-    most = max(bins, key=lambda each: each["count"])
+def _in_words(bins: Sequence[Bin], marks: Iterable[Mark]) -> str:
+    most = max(bins, key=lambda each: each.count)
     said = [f"{each.label} {duration(each.seconds)}" for each in marks]
-    said.append(f"most, {most['count']:,}, took {short(most['from'])} to {short(most['to'])}")
+    said.append(f"most, {most.count:,}, took {short(most.start)} to {short(most.end)}")
     return "; ".join(said)
 
 
-def histogram(bins: Sequence[Mapping[str, Any]], marks: Sequence[Mark], label: str) -> Safe:
+def histogram(bins: Sequence[Bin], marks: Sequence[Mark], label: str) -> Safe:
     """Draw times by the bin, on the scale of the bins, with some times marked and others along the axis.
 
     Bins have `from`, `to` and `count`, without a gap; each is drawn equally wide.
     """
-    highest, width = max(each["count"] for each in bins), 1000 / len(bins)
+    highest, width = max(each.count for each in bins), 1000 / len(bins)
     drawn = []
     for place, each in enumerate(bins):
-        if each["count"]:
-            height = max(_LEAST, _HEIGHT * each["count"] / highest)
-            told = f"{short(each['from'])} to {short(each['to'])}: {each['count']:,}"
+        if each.count:
+            height = max(_LEAST, _HEIGHT * each.count / highest)
+            told = f"{short(each.start)} to {short(each.end)}: {each.count:,}"
             drawn.append(
                 tag(
                     "g",
@@ -138,15 +142,15 @@ def histogram(bins: Sequence[Mapping[str, Any]], marks: Sequence[Mark], label: s
     )
 
 
-def position(bins: Sequence[Mapping[str, Any]], seconds: float) -> float:
+def position(bins: Sequence[Bin], seconds: float) -> float:
     """Return where a time stands along equally wide bins, from 0 to 1.
 
-    >>> position([{"from": 1, "to": 2}, {"from": 2, "to": 5}], 2), position([{"from": 1, "to": 100}], 10)
+    >>> position([Bin(1, 2, 0), Bin(2, 5, 0)], 2), position([Bin(1, 100, 0)], 10)
     (0.5, 0.5)
     """
     for place, each in enumerate(bins):
-        if seconds < each["to"]:
-            start, end = each["from"], each["to"]
+        if seconds < each.end:
+            start, end = each.start, each.end
             if seconds <= start:
                 inside = 0.0
             elif not start:
@@ -157,13 +161,13 @@ def position(bins: Sequence[Mapping[str, Any]], seconds: float) -> float:
     return 1.0
 
 
-def ticks(bins: Sequence[Mapping[str, Any]]) -> list[float]:
+def ticks(bins: Sequence[Bin]) -> list[float]:
     """Return a few round bounds of bins.
 
-    >>> ticks([{"from": 0.5, "to": 1}, {"from": 1, "to": 2}, {"from": 2, "to": 5}])
+    >>> ticks([Bin(0.5, 1, 0), Bin(1, 2, 0), Bin(2, 5, 0)])
     [0.5, 1, 2, 5]
     """
-    bounds = [*(each["from"] for each in bins), bins[-1]["to"]]
+    bounds = [*(each.start for each in bins), bins[-1].end]
     for digits in ("125", "1"):
         found = [each for each in bounds if f"{each:e}"[:8] in {f"{digit}.000000" for digit in digits}]
         if 2 <= len(found) <= MOST_TICKS:

@@ -10,12 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+from msgspec.structs import asdict, replace
 from nicegui import background_tasks, ui
 
 from pramana import clock
+from pramana.app.results import ResultFilter, Results, list_results
+from pramana.app.runs import cancel_run, delete_run, read_run, resume_run
+from pramana.app.views import ResultView, RunDetailView, RunView
+from pramana.model import Outcome
 from pramana.show import figures
+from pramana.show.api.envelope import page_meta
 from pramana.show.web import frame, parts
-from pramana.show.web.desk import Desk, Refused, address, part
+from pramana.show.web.desk import Desk, Refused, address
 from pramana.show.web.markup import Safe, foreign, join, link, tag, when
 from pramana.show.web.run_results import PAGE_SIZE, again, filters, pages, plan, rows, table_of
 from pramana.show.web.run_summary import amounts, ended_so, told_apart
@@ -34,21 +41,20 @@ RATED_S = 15.0
 @frame.page("/runs/{run_id}", "Run")
 async def run(desk: Desk) -> None:
     """Show a run, and follow it until it ends."""
-    found = await desk.get(f"/api/runs/{part(desk.path['run_id'])}", summary=False)
+    found = await desk.call(read_run, desk.path["run_id"], summary=False)
     suites = (await desk.get("/api/suites")).data
-    await _Shown(desk, found.data, suites).build()
+    await _Shown(desk, found, suites).build()
 
 
 class _Shown:
     """A run that somebody looks at."""
 
-    def __init__(self, desk: Desk, data: dict[str, Any], suites: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, desk: Desk, data: RunDetailView, suites: Sequence[Mapping[str, Any]]) -> None:
         self._desk, self._run, self._suites = desk, data, suites
-        self._id: str = data["id"]
-        self._api = f"/api/runs/{self._id}"
-        self._failures: dict[int, dict[str, Any]] = {}
+        self._id: str = data.id
+        self._failures: dict[int, ResultView] = {}
         self._drawn: tuple[str, bool] | None = None
-        self._seen: deque[tuple[float, int]] = deque([(clock.monotonic(), data["stored"])])
+        self._seen: deque[tuple[float, int]] = deque([(clock.monotonic(), data.stored)])
         self._changed = self._held = False
         self._calls: Mapping[str, int] = {}
         """How many calls are at each stage."""
@@ -62,10 +68,10 @@ class _Shown:
     # ── Drawing ──
 
     async def build(self) -> None:
-        frame.titled(f"{self._run['suite']} {self._id}")
+        frame.titled(f"{self._run.suite} {self._id}")
         self._all = ui.element("div")
         with self._all:
-            with frame.head(foreign(self._run["suite"], 200), crumbs=(("/runs", "Runs"),)):
+            with frame.head(foreign(self._run.suite, 200), crumbs=(("/runs", "Runs"),)):
                 self._buttons = ui.element("div").classes("row")
             self._about = parts.show(Safe())
             self._progress, self._newest = parts.show(Safe()), parts.show(Safe())
@@ -88,7 +94,7 @@ class _Shown:
 
     def _draw_head(self) -> None:
         self._about.set_content(_about(self._run, again(self._run, self._suites)))
-        if (state := (self._run["status"], self._run["cancelRequested"])) != self._drawn:
+        if (state := (self._run.status, self._run.cancel_requested)) != self._drawn:
             self._drawn = state  # else who is about to press a button would find another
             self._buttons.clear()
             with self._buttons:
@@ -96,8 +102,8 @@ class _Shown:
         self._draw_progress()
 
     def _actions(self) -> None:
-        status = self._run["status"]
-        if status in UNDER_WAY and not self._run["cancelRequested"]:
+        status = self._run.status
+        if status in UNDER_WAY and not self._run.cancel_requested:
             parts.button("Cancel", self._cancel)
         elif status in ("stopped", "interrupted", "cancelled"):
             parts.button("Resume", self._resume, "primary")
@@ -108,7 +114,7 @@ class _Shown:
 
     def _draw_progress(self) -> None:
         run = self._run
-        if run["status"] not in UNDER_WAY:
+        if run.status not in UNDER_WAY:
             self._progress.set_content(Safe())
             self._newest.set_content(Safe())
             return
@@ -123,8 +129,8 @@ class _Shown:
     def _rate(self) -> float | None:
         """Return how many results come in a second, of late."""
         now = clock.monotonic()
-        if self._run["stored"] != self._seen[-1][1]:
-            self._seen.append((now, self._run["stored"]))
+        if self._run.stored != self._seen[-1][1]:
+            self._seen.append((now, self._run.stored))
         while len(self._seen) > 2 and now - self._seen[1][0] > RATED_S:
             self._seen.popleft()
         began, before = self._seen[0]
@@ -132,9 +138,10 @@ class _Shown:
 
     # ── Asking ──
 
-    def _learn(self, data: Mapping[str, Any]) -> None:
-        """Take what is newer of the run."""
-        self._run = {**self._run, **data}
+    def _learn(self, data: RunView) -> None:
+        """Take what is newer of the run, but what was added up of it before."""
+        newer = {name: value for name, value in asdict(data).items() if name not in ("summary", "aggregates")}
+        self._run = replace(self._run, **newer)
         self._told += 1
 
     async def _sum_up(self) -> None:
@@ -146,37 +153,30 @@ class _Shown:
     async def _add_up(self) -> None:
         self._summed_at, told = clock.monotonic(), self._told
         try:
-            found = (await self._desk.get(self._api)).data
+            found = await self._desk.call(read_run, self._id)
             if self._told != told:  # how the run stands was told while this was added up
-                found = {**self._run, "summary": found["summary"], "aggregates": found["aggregates"]}
+                found = replace(self._run, summary=found.summary, aggregates=found.aggregates)
             self._run = found
             self._summary.set_content(amounts(self._run, self._desk.address))
         except Refused as error:
             if error.status == 404:
                 self._gone()
-            elif not self._run["summary"]:  # too many wait for one, or the store is away; an older one stays
+            elif not self._run.summary:  # too many wait for one, or the store is away; an older one stays
                 said = f"{parts.sentence(error)}. It is tried again in some seconds."
                 self._summary.set_content(tag("p", foreign(said), class_="warn"))
                 with self._all:
                     ui.timer(AGAIN_S, self._sum_up, once=True)
 
     async def _list(self) -> None:
-        query = self._desk.query
         try:
-            found = await self._desk.get(
-                f"{self._api}/results",
-                page=query.get("page", 1),
-                pageSize=PAGE_SIZE,
-                outcome=query.get("outcome"),
-                model=query.get("model"),
-                case=query.get("case"),
-            )
+            wanted = self._desk.asked(ResultFilter, page_size=PAGE_SIZE)
+            found = await self._desk.call(list_results, self._id, wanted)
         except Refused as error:  # an address that somebody has mistyped, or the run has just been deleted
             back = link(f"{self._desk.address}#results", "Show all results")
             self._rows.set_content(tag("p", foreign(parts.sentence(error)), ". ", back, class_="warn"))
             return
-        self._rows.set_content(table_of(self._desk, self._run, found.data))
-        self._pager.set_content(pages(self._desk, found.meta))
+        self._rows.set_content(table_of(self._desk, self._run, found.items))
+        self._pager.set_content(pages(self._desk, page_meta(wanted.page, PAGE_SIZE, found.total)))
 
     async def _refresh(self) -> None:
         """Bring everything up to date."""
@@ -212,7 +212,7 @@ class _Shown:
 
     def _is_idle(self) -> bool:
         """Tell whether there is nothing to begin to listen to."""
-        return bool(self._follows) or self._run["status"] not in UNDER_WAY or self._all.is_deleted
+        return bool(self._follows) or self._run.status not in UNDER_WAY or self._all.is_deleted
 
     def _unfollow(self, following: object) -> None:
         """Note that a listener has ended; if that was before the run did, another takes its place."""
@@ -227,18 +227,23 @@ class _Shown:
 
     async def _last(self) -> int:
         """Return the number of the newest result, and keep the newest that failed."""
-        listed = f"{self._api}/results"
-        found = await self._desk.get(listed, page=_pages(self._run["stored"]), pageSize=PAGE_SIZE)
-        for outcome in ("failed", "errored"):
-            first = await self._desk.get(listed, outcome=outcome, pageSize=PAGE_SIZE)
-            self._keep(first.data)
-            for page in range(max(2, first.meta["totalPages"] - 1), first.meta["totalPages"] + 1):
-                self._keep((await self._desk.get(listed, outcome=outcome, page=page, pageSize=PAGE_SIZE)).data)
-        return max((int(each["seq"]) for each in found.data), default=0)
 
-    def _keep(self, some: Iterable[dict[str, Any]]) -> None:
+        async def listed(page: int, outcome: Outcome | None = None) -> Results:
+            wanted = ResultFilter(page=page, page_size=PAGE_SIZE, outcome=outcome)
+            return await self._desk.call(list_results, self._id, wanted)
+
+        found = await listed(_pages(self._run.stored))
+        for outcome in (Outcome.FAILED, Outcome.ERRORED):
+            first = await listed(1, outcome)
+            self._keep(first.items)
+            last = _pages(first.total)
+            for page in range(max(2, last - 1), last + 1):
+                self._keep((await listed(page, outcome)).items)
+        return max((each.seq for each in found.items), default=0)
+
+    def _keep(self, some: Iterable[ResultView]) -> None:
         """Keep those that failed, the newest of them."""
-        self._failures |= {int(each["seq"]): each for each in some if each["outcome"] in ("failed", "errored")}
+        self._failures |= {each.seq: each for each in some if each.outcome in (Outcome.FAILED, Outcome.ERRORED)}
         for seq in sorted(self._failures)[:-NEWEST]:
             del self._failures[seq]
 
@@ -249,14 +254,14 @@ class _Shown:
             self._draw_progress()
             return
         if name == "result":
-            self._keep([data])
+            self._keep([msgspec.convert(data, ResultView)])
         elif name == "deleted":
             self._gone()
             return
         else:
-            stopped = self._run["cancelRequested"] != data["cancelRequested"]
-            self._learn(data)
-            if stopped or self._run["status"] not in UNDER_WAY:
+            stopped = self._run.cancel_requested != data["cancelRequested"]
+            self._learn(_with_progress(self._run, data))
+            if stopped or self._run.status not in UNDER_WAY:
                 self._draw_head()
         self._changed = True
         if name == "finished":
@@ -275,16 +280,16 @@ class _Shown:
         if self._follows:
             return
         try:
-            found = (await self._desk.get(self._api, summary=False)).data
+            found = await self._desk.call(read_run, self._id, summary=False)
         except Refused as error:
             if error.status == 404:
                 self._gone()
             return
-        if found["status"] == self._run["status"] and found["stored"] == self._run["stored"]:
+        if found.status == self._run.status and found.stored == self._run.stored:
             return
-        self._learn({**found, "summary": self._run["summary"], "aggregates": self._run["aggregates"]})
-        self._seen = deque([(clock.monotonic(), found["stored"])])
-        if found["status"] in UNDER_WAY:
+        self._learn(found)
+        self._seen = deque([(clock.monotonic(), found.stored)])
+        if found.status in UNDER_WAY:
             self._draw_head()
             await self._follow()
         else:
@@ -301,41 +306,41 @@ class _Shown:
     # ── Acting ──
 
     async def _cancel(self) -> None:
-        self._learn((await self._desk.post(f"{self._api}/cancel")).data)
+        self._learn(await self._desk.call(cancel_run, self._id))
         self._draw_head()
         parts.tell("It ends within seconds. What is stored stays, and you can resume it.")
 
     async def _resume(self) -> None:
-        self._learn((await self._desk.post(f"{self._api}/resume")).data)
-        self._seen = deque([(clock.monotonic(), self._run["stored"])])
+        self._learn(await self._desk.call(resume_run, self._id))
+        self._seen = deque([(clock.monotonic(), self._run.stored)])
         self._draw_head()
         await self._follow()
 
     async def _delete(self) -> None:
-        count = f"{self._run['stored']:,} result{'' if self._run['stored'] == 1 else 's'}"
+        count = f"{self._run.stored:,} result{'' if self._run.stored == 1 else 's'}"
         if await parts.confirm(
             "Delete this run?", f"It goes with its {count}, for everybody, and cannot be brought back.", "Delete it"
         ):
-            await self._desk.delete(self._api)
+            await self._desk.call(delete_run, self._id)
             ui.navigate.to("/runs")
 
 
 # ── What is looked at ──
 
 
-def _about(run: Mapping[str, Any], once_more: str | None) -> Safe:
+def _about(run: RunDetailView, once_more: str | None) -> Safe:
     """Return how a run stands, who is asked, when, by whom, where it can be taken, and why it is not offered again."""
-    models = join((tag("b", foreign(each, 80)) for each in run["models"]), ", ")
-    by = join([" by ", foreign(run["creator"], 80)]) if run["creator"] else None
-    ended = join([", ended ", when(run["finishedAt"])]) if run["finishedAt"] else None
+    models = join((tag("b", foreign(each, 80)) for each in run.models), ", ")
+    by = join([" by ", foreign(run.creator, 80)]) if run.creator else None
+    ended = join([", ended ", when(run.finished_at)]) if run.finished_at else None
     exports = (
-        join([" · " if place else None, link(address(f"/api/runs/{run['id']}/export", format=name), words)])
+        join([" · " if place else None, link(address(f"/api/runs/{run.id}/export", format=name), words)])
         for place, (name, words) in enumerate(EXPORTS.items())
     )
-    some = figures.selection(run["selection"])
+    some = figures.selection(run.selection)
     lines = [
         tag("p", tag("span", standing(run), role="status"), " · ", models),
-        tag("p", "Begun ", when(run["createdAt"]), " UTC", by, ended, " · ", tag("span", run["id"], class_="mono")),
+        tag("p", "Begun ", when(run.created_at), " UTC", by, ended, " · ", tag("span", run.id, class_="mono")),
         tag("p", "A selection, not the whole: ", foreign(some, 300)) if some else None,
         tag("p", link("#results", "To the results"), " · Export: ", exports),
         None if once_more else tag("p", _ELSEWHERE),
@@ -346,38 +351,38 @@ def _about(run: Mapping[str, Any], once_more: str | None) -> Safe:
 _ELSEWHERE = "To run it again, use what began it, the command or the API: no form here has all that it asks for."
 
 
-def _reason(run: Mapping[str, Any]) -> Safe | None:
+def _reason(run: RunDetailView) -> Safe | None:
     """Return why a run ended before its end, and, quietly, what is not reproducible of it."""
-    if run["status"] in UNDER_WAY:
+    if run.status in UNDER_WAY:
         return None
-    because, varies = told_apart(run["reason"])
+    because, varies = told_apart(run.reason)
     quietly = tag("p", "Not reproducible: ", foreign("; ".join(varies)), ".", class_="quiet small") if varies else None
-    if run["status"] == "finished" and not because:
+    if run.status == "finished" and not because:
         return quietly
     why = join([": ", foreign(because)]) if because else None
-    here = f". {run['stored']:,} of {run['expected']:,} results are here."
-    missing = " Resume asks for what is missing." if run["stored"] < run["expected"] else ""
-    return join([tag("p", f"The run is {run['status']}", why, here, missing, class_="warn"), quietly])
+    here = f". {run.stored:,} of {run.expected:,} results are here."
+    missing = " Resume asks for what is missing." if run.stored < run.expected else ""
+    return join([tag("p", f"The run is {run.status}", why, here, missing, class_="warn"), quietly])
 
 
-def _adding_up(run: Mapping[str, Any]) -> Safe:
-    words = f"Adding up {run['stored']:,} results. After a start of the server the first time takes some seconds."
+def _adding_up(run: RunDetailView) -> Safe:
+    words = f"Adding up {run.stored:,} results. After a start of the server the first time takes some seconds."
     return tag("p", words, class_="quiet", role="status")
 
 
-def _progress(run: Mapping[str, Any], rate: float | None, where: str, calls: Mapping[str, int]) -> Safe:
-    stored, expected = run["stored"], run["expected"]
+def _progress(run: RunDetailView, rate: float | None, where: str, calls: Mapping[str, int]) -> Safe:
+    stored, expected = run.stored, run.expected
     share = stored / expected if expected else 1.0
     said = [f"{stored:,} of {expected:,} results"]
-    if run["cancelRequested"]:
+    if run.cancel_requested:
         said.append("ending: what is under way may take some seconds")
-    elif run["status"] == "queued":
+    elif run.status == "queued":
         said.append("waiting for its turn")
     elif rate:
         said += [f"{rate:,.3g} a second", f"about {_left((expected - stored) / rate)} left"]
     if under_way := figures.call_stages(calls):
         said.append(under_way)
-    counts = run["summary"]["overall"] if run["summary"] else None
+    counts = run.summary.overall if run.summary else None
     return tag(
         "div",
         tag(
@@ -396,6 +401,18 @@ def _progress(run: Mapping[str, Any], rate: float | None, where: str, calls: Map
     )
 
 
+def _with_progress(run: RunDetailView, told: Mapping[str, Any]) -> RunDetailView:
+    """Return a run as an event tells of its progress."""
+    return replace(
+        run,
+        status=told["status"],
+        stored=told["stored"],
+        expected=told["expected"],
+        reason=told["reason"],
+        cancel_requested=told["cancelRequested"],
+    )
+
+
 def _left(seconds: float) -> str:
     """Return how long something may take, roughly.
 
@@ -407,7 +424,7 @@ def _left(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _newest(where: str, failures: Mapping[int, dict[str, Any]], run: Mapping[str, Any]) -> Safe:
+def _newest(where: str, failures: Mapping[int, ResultView], run: RunDetailView) -> Safe:
     listed = rows(where, run, (failures[seq] for seq in sorted(failures, reverse=True)))
     return join([tag("h2", "Newest failures"), listed])
 

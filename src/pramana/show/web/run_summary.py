@@ -4,16 +4,15 @@ The pass rate first, with its interval and as a bar, for each model by itself; w
 the reasons. Then by whatever tells cases apart, then times, money and what was heard.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
-import msgspec
-
-from pramana.analyse.calls import Spoken, Voice
-from pramana.analyse.summary import NAMED_CASES, Total
+from pramana.analyse.calls import Spoken
+from pramana.analyse.spread import ModelTimes, RunTimes
+from pramana.analyse.summary import NAMED_CASES, Dimension, Rate, Reason, Summary, Total
 from pramana.analyse.voice import Latency
+from pramana.app.views import RunDetailView
 from pramana.show import figures
 from pramana.show.web import pictures
 from pramana.show.web.markup import (
@@ -32,7 +31,7 @@ from pramana.show.web.markup import (
 )
 from pramana.store.queue import UNDER_WAY
 
-DIMENSIONS = {
+DIMENSIONS: Mapping[Dimension, str] = {
     "category": "Category",
     "difficulty": "Difficulty",
     "language": "Language",
@@ -47,12 +46,14 @@ SHOWN_VOICES = 4
 NARROW_NAME = 40
 """Characters of a name above a number."""
 _VARIES = "; not reproducible: "
-_Data = Mapping[str, Any]
+_Row = TypeVar("_Row")
 
 
-def amounts(run: _Data, where: str) -> Safe:
+def amounts(run: RunDetailView, where: str) -> Safe:
     """Return all that a run amounts to so far; `where` is the address of the run, at which outcomes lead to results."""
-    summary = run["summary"]
+    summary = run.summary
+    if summary is None:
+        return Safe()
     return join(
         [
             _answer(run, summary, where),
@@ -60,7 +61,7 @@ def amounts(run: _Data, where: str) -> Safe:
             _tiles(run, summary),
             _undecided(run, summary),
             _breakdowns(run, summary),
-            _times(run["aggregates"] or {}, summary, run["models"]),
+            _times(run.aggregates, summary, run.models),
             _voice(run, summary),
         ]
     )
@@ -69,55 +70,56 @@ def amounts(run: _Data, where: str) -> Safe:
 # ── How good ──
 
 
-def _answer(run: _Data, summary: _Data, where: str) -> Safe:
-    overall = summary["overall"]
+def _answer(run: RunDetailView, summary: Summary, where: str) -> Safe:
+    overall = summary.overall
     ended = tag("ul", (tag("li", each) for each in ended_so(overall, where)), class_="outcomes")
-    under_way, often = run["status"] in UNDER_WAY, _asked(run)
+    under_way, often = run.status in UNDER_WAY, _asked(run)
     counted = tag("p", figures.counted(often), class_="quiet small") if often else None
-    if not overall["total"] and not under_way:
+    if not overall.total and not under_way:
         words = "The run ended before anything was asked and answered."
         return tag("div", tag("p", "No results", class_="big"), tag("p", words, class_="quiet"), class_="card")
-    if len(run["models"]) > 1:  # a rate over several models would be nobody's
-        rates = pictures.rates("Model", planned(summary["by"]["model"], run["models"]), len(run["models"]))
+    if len(run.models) > 1:  # a rate over several models would be nobody's
+        rates = pictures.rates("Model", planned(summary.by["model"], run.models), len(run.models))
         return tag("div", rates, counted, ended, class_="card answer")
-    scored = overall["passed"] + overall["failed"]
+    scored = overall.passed + overall.failed
     if not scored:
         words = "Nothing has a verdict yet." if under_way else "None of the results could be decided."
         return tag("div", tag("p", "No verdict", class_="big"), tag("p", words, class_="quiet"), ended, class_="card")
-    said = figures.true_rate(scored, interval_text(overall["interval"]))
+    said = figures.true_rate(scored, interval_text(pictures.bounds(overall)))
     return tag(
         "div",
-        tag("p", figures.percent(overall["passRate"]), class_="big"),
+        tag("p", figures.percent(overall.value), class_="big"),
         tag("p", said, class_="quiet"),
-        rate_bar(overall["passRate"], overall["interval"]),
+        rate_bar(overall.value, pictures.bounds(overall)),
         counted,
         ended,
         class_="card answer",
     )
 
 
-def ended_so(counts: _Data, where: str) -> Iterator[Safe]:
+def ended_so(counts: Rate, where: str) -> Iterator[Safe]:
     """Yield how many results ended how; each leads to those."""
     for name in ("passed", "failed", "errored", "unscored", "skipped"):
-        if counts[name] or name in ("passed", "failed"):
-            yield link(f"{where}?outcome={name}#results", outcome(name, counts[name]))
+        count = getattr(counts, name)
+        if count or name in ("passed", "failed"):
+            yield link(f"{where}?outcome={name}#results", outcome(name, count))
 
 
-def _cases(run: _Data) -> int:
+def _cases(run: RunDetailView) -> int:
     """Return how many cases a run has."""
-    return int(run["expected"]) // max(1, len(run["models"]) * _per_model(run))
+    return run.expected // max(1, len(run.models) * _per_model(run))
 
 
-def _per_model(run: _Data) -> int:
-    return int(run["repeats"]) * len(run["variants"])
+def _per_model(run: RunDetailView) -> int:
+    return int(run.repeats) * len(run.variants)
 
 
-def _asked(run: _Data) -> str:
+def _asked(run: RunDetailView) -> str:
     """Return how often cases are asked, where that is more than once; else nothing."""
-    return figures.asked_often(run["expected"], len(run["models"]), run["repeats"], len(run["variants"]))
+    return figures.asked_often(run.expected, len(run.models), run.repeats, len(run.variants))
 
 
-def planned(rows: Mapping[str, Any], models: Sequence[str]) -> dict[str, Any]:
+def planned(rows: Mapping[str, _Row], models: Sequence[str]) -> dict[str, _Row]:
     """Return what there is of models in the order in which the plan names them.
 
     >>> planned({"a": 1, "b": 2, "c": 3}, ["c", "a"])
@@ -138,58 +140,58 @@ def told_apart(reason: str | None) -> tuple[str, list[str]]:
     return because.removeprefix("; "), varies
 
 
-def _notes(run: _Data, summary: _Data) -> Iterator[Safe]:
-    for each in summary["mixedJudges"]:
+def _notes(run: RunDetailView, summary: Summary) -> Iterator[Safe]:
+    for each in summary.mixed_judges:
         yield tag("p", "Several judges, so the rate is of none of them: ", foreign(each), class_="warn")
-    if summary["judgedBy"]:
-        yield tag("p", foreign(summary["judgedBy"]), class_="quiet small")
-    if engines := figures.engine_line([(each["model"], each["label"]) for each in summary["engines"]]):
+    if summary.judged_by:
+        yield tag("p", foreign(summary.judged_by), class_="quiet small")
+    if engines := figures.engine_line([(each.model, each.short) for each in summary.engines]):
         yield tag("p", foreign(engines), class_="quiet small")
-    varies = summary["notReproducible"]
-    if varies and (run["status"] in UNDER_WAY or not told_apart(run["reason"])[1]):  # else the head has said it
+    varies = summary.not_reproducible
+    if varies and (run.status in UNDER_WAY or not told_apart(run.reason)[1]):  # else the head has said it
         yield tag("p", "Not reproducible: ", foreign("; ".join(varies)), ".", class_="quiet small")
 
 
-def _undecided(run: _Data, summary: _Data) -> Safe | None:
-    if not summary["reasons"]:
+def _undecided(run: RunDetailView, summary: Summary) -> Safe | None:
+    if not summary.reasons:
         return None
     columns = (Column("Outcome"), Column("Results", number=True), Column("Why"), Column("Cases"))
     rows = (
         (
-            outcome(each["outcome"]),
-            f"{each['count']:,}",
-            foreign(each["reason"], 300),
-            tag("span", join((foreign(case, 80) for case in each["cases"]), ", "), _more(run, each), class_="mono"),
+            outcome(each.outcome),
+            f"{each.count:,}",
+            foreign(each.text, 300),
+            tag("span", join((foreign(case, 80) for case in each.cases), ", "), _more(run, each), class_="mono"),
         )
-        for each in summary["reasons"]
+        for each in summary.reasons
     )
     return tag(
         "section",
         tag("h3", "Without a verdict"),
         table("Why results have no verdict, the most frequent reason first", columns, rows, hidden=True),
-        _judge_again(run) if summary["overall"]["unscored"] and run["status"] not in UNDER_WAY else None,
+        _judge_again(run) if summary.overall.unscored and run.status not in UNDER_WAY else None,
     )
 
 
-def _more(run: _Data, reason: _Data) -> str:
+def _more(run: RunDetailView, reason: Reason) -> str:
     """Return that there are more cases than are named: how many, where each has one result."""
-    named = len(reason["cases"])
-    more = min(reason["count"], _cases(run)) - named
+    named = len(reason.cases)
+    more = min(reason.count, _cases(run)) - named
     if named < NAMED_CASES or more <= 0:
         return ""
-    return f" and {more:,} more" if _per_model(run) * len(run["models"]) == 1 else ", …"
+    return f" and {more:,} more" if _per_model(run) * len(run.models) == 1 else ", …"
 
 
-def _judge_again(run: _Data) -> Safe:
-    command = tag("code", f"pramana rescore {run['id']} --judge MODEL", class_="mono")
+def _judge_again(run: RunDetailView) -> Safe:
+    command = tag("code", f"pramana rescore {run.id} --judge MODEL", class_="mono")
     return tag("p", "To have another model judge, without asking anything again: ", command, class_="quiet small")
 
 
-def _breakdowns(run: _Data, summary: _Data) -> Safe | None:
-    by = {name: rows for name in DIMENSIONS if len(rows := summary["by"].get(name, {})) > 1}
+def _breakdowns(run: RunDetailView, summary: Summary) -> Safe | None:
+    by = {name: rows for name in DIMENSIONS if len(rows := summary.by.get(name, {})) > 1}
     if not by:
         return None
-    several = len(run["models"])
+    several = len(run.models)
     together = tag("p", f"All {several} models together.", class_="quiet small") if several > 1 else None
     return tag(
         "div",
@@ -205,28 +207,28 @@ def _breakdowns(run: _Data, summary: _Data) -> Safe | None:
 # ── How much, how long ──
 
 
-def _tiles(run: _Data, summary: _Data) -> Safe:
-    cost, tokens, first = summary["costUsd"], summary["tokens"], summary["firstTokenSeconds"]
-    judged = [summary[name] for name in ("judgeTokens", "judgeCostUsd")]
+def _tiles(run: RunDetailView, summary: Summary) -> Safe:
+    cost, first = summary.cost_usd, summary.first_token
+    judged = [summary.judge_tokens, summary.judge_cost_usd]
     some: list[tuple[str, Child, Child]] = [
-        ("Cost", figures.money(_total(cost)), _cost_note(summary)),
+        ("Cost", figures.money(cost), _cost_note(summary)),
         *_waits(run, summary),
-        ("Tokens in", figures.whole(_total(tokens["input"])), _uncounted(tokens["input"])),
-        ("Tokens out", figures.whole(_total(tokens["output"])), _uncounted(tokens["output"])),
+        ("Tokens in", figures.whole(summary.input_tokens), _uncounted(summary.input_tokens)),
+        ("Tokens out", figures.whole(summary.output_tokens), _uncounted(summary.output_tokens)),
     ]
-    if any(each["known"] or each["unknown"] for each in judged):
-        again = "; earlier judgings included" if summary["judgedAgain"] else ""
-        note = f"{figures.money(_total(summary['judgeCostUsd']))} of the cost{again}"
-        some.append(("Tokens of judges", figures.whole(_total(summary["judgeTokens"])), note))
-    if first["count"]:
-        note = f"p95 {figures.duration(first['p95'])}" if first["count"] > 1 else ""
-        some.append(("First token, median", figures.duration(first["p50"]), f"{note} (n={first['count']:,})".strip()))
-    if summary["cached"]:
-        some.append(("From the cache", f"{summary['cached']:,}", "not asked, paid or timed"))
+    if any(each.known or each.unknown for each in judged):
+        again = "; earlier judgings included" if summary.judged_again else ""
+        note = f"{figures.money(summary.judge_cost_usd)} of the cost{again}"
+        some.append(("Tokens of judges", figures.whole(summary.judge_tokens), note))
+    if first.count:
+        note = f"p95 {figures.duration(first.p95)}" if first.count > 1 else ""
+        some.append(("First token, median", figures.duration(first.p50), f"{note} (n={first.count:,})".strip()))
+    if summary.cached:
+        some.append(("From the cache", f"{summary.cached:,}", "not asked, paid or timed"))
     return tiles(some)
 
 
-def _waits(run: _Data, summary: _Data) -> Iterator[tuple[str, Child, Child]]:
+def _waits(run: RunDetailView, summary: Summary) -> Iterator[tuple[str, Child, Child]]:
     """Yield how long callers waited, of each model and way of asking by itself."""
     spoken = [each for each in _spoken(run, summary) if each.voice_to_voice.n]
     if len(spoken) > SHOWN_VOICES:
@@ -251,46 +253,42 @@ def waited(times: Latency, note: str, of: Sequence[Safe] = ()) -> tuple[str, Chi
     return join([name, *of], ", "), figures.bound(times.p50), f"{note} {count}" if times.n > 1 else count
 
 
-def _spoken(run: _Data, summary: _Data) -> list[Spoken]:
+def _spoken(run: RunDetailView, summary: Summary) -> list[Spoken]:
     """Return what was measured of calls, in the order in which the plan names the models."""
-    found = voice_of(summary["voice"]).by if summary.get("voice") else ()
+    found = summary.voice.by if summary.voice else ()
     return sorted(found, key=lambda each: _place(run, each.model))
 
 
-def _place(run: _Data, model: str) -> int:
-    models: list[str] = run["models"]
+def _place(run: RunDetailView, model: str) -> int:
+    models = run.models
     return models.index(model) if model in models else len(models)
 
 
-def _total(data: _Data) -> Total:
-    return Total(data["known"], data["unknown"])
-
-
-def _cost_note(summary: _Data) -> str:
-    unknown, judges = summary["costUsd"]["unknown"], summary["judgeCostUsd"]["known"]
+def _cost_note(summary: Summary) -> str:
+    unknown, judges = summary.cost_usd.unknown, summary.judge_cost_usd.known
     if unknown:
         return f"no price is known for {_answers(unknown)}"
     return "judges included" if judges else ""
 
 
-def _uncounted(tokens: _Data) -> str:
-    return f"not told for {_answers(tokens['unknown'])}" if tokens["unknown"] else ""
+def _uncounted(tokens: Total) -> str:
+    return f"not told for {_answers(tokens.unknown)}" if tokens.unknown else ""
 
 
 def _answers(count: int) -> str:
     return f"{count:,} answer{'' if count == 1 else 's'}"
 
 
-def _times(aggregates: _Data, summary: _Data, models: Sequence[str] = ()) -> Safe | None:
+def _times(times: RunTimes | None, summary: Summary, models: Sequence[str] = ()) -> Safe | None:
     unanswered: Counter[str] = Counter()
-    for each in (summary.get("voice") or {"by": ()})["by"]:
-        unanswered[each["model"]] += each["voiceToVoice"]["censored"]
-    written, waits = (aggregates.get(name) for name in ("latencySeconds", "voiceToVoiceSeconds"))
+    for each in summary.voice.by if summary.voice else ():
+        unanswered[each.model] += each.voice_to_voice.censored
+    written, waits = (times.latency_seconds, times.voice_to_voice_seconds) if times else (None, None)
     drawn = [*_spreads("Latency", "answers", written, models)]
     drawn += _spreads("Voice to voice", "lines answered", waits, models, unanswered)
     if not drawn:
         return None
-    left_out = max(len(each["byModel"]) for each in (written, waits) if each) - SHOWN_MODELS
+    left_out = max(len(each.by_model) for each in (written, waits) if each) - SHOWN_MODELS
     more = (
         tag(
             "p",
@@ -304,52 +302,31 @@ def _times(aggregates: _Data, summary: _Data, models: Sequence[str] = ()) -> Saf
 
 
 def _spreads(
-    title: str, what: str, times: _Data | None, models: Sequence[str], unanswered: Mapping[str, int] | None = None
+    title: str, what: str, times: ModelTimes | None, models: Sequence[str], unanswered: Mapping[str, int] | None = None
 ) -> Iterator[Safe]:
     """Yield a picture of some times: of each model by itself, all on one scale."""
-    if not times or not times["overall"]["count"]:
+    if not times or not times.overall.count:
         return
-    by_model = planned(times["byModel"], models)
+    by_model = planned(times.by_model, models)
     for model in list(by_model)[:SHOWN_MODELS]:
         named = title if len(by_model) == 1 else f"{title}, {figures.printable(model)[:80]}"
         missing = (unanswered or {}).get(model, 0)
         lines = f"{missing:,} line{'' if missing == 1 else 's'}"
         said = f"{lines} that nobody answered {'has' if missing == 1 else 'have'} no time" if missing else ""
-        yield pictures.distribution(named, what, times["histogramByModel"][model], by_model[model], said)
+        yield pictures.distribution(named, what, times.histogram_by_model[model], by_model[model], said)
 
 
 # ── What was heard ──
 
 
-def _voice(run: _Data, summary: _Data) -> Safe | None:
-    if not summary.get("voice"):
+def _voice(run: RunDetailView, summary: Summary) -> Safe | None:
+    if not (found := summary.voice):
         return None
-    found = voice_of(summary["voice"])
     told = sorted(figures.voice(found), key=lambda each: _place(run, each[0]))
     said = [tag("li", foreign(who, 80), f", {how}: ", measured) for who, how, measured in told]
     if count := sum(each.by_ear for each in found.by):
-        stt = run["plan"]["stt"]
-        ear = foreign(stt["typed"]) if stt else figures.OUR_EAR
+        stt = run.plan.stt
+        ear = foreign(stt.typed) if stt else figures.OUR_EAR
         rests = " rests" if count == 1 else "s rest"
         said.append(tag("li", f"{count:,} verdict{rests} on our ear (", ear, "), for want of a transcript."))
     return tag("section", tag("h3", "Voice"), tag("ul", said, class_="notes")) if said else None
-
-
-def voice_of(data: _Data) -> Voice:
-    """Return what the API says of calls as what it was made of, so that it is told in the same words everywhere."""
-    return msgspec.convert(_as_stored(data), Voice)
-
-
-def _as_stored(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {_stored_name(name): _as_stored(each) for name, each in value.items()}
-    return [_as_stored(each) for each in value] if isinstance(value, list) else value
-
-
-def _stored_name(name: str) -> str:
-    """Return a name as it was before the API spelt it in its own way.
-
-    >>> _stored_name("longestGapSeconds"), _stored_name("wordsAMinute"), _stored_name("p50")
-    ('longest_gap_s', 'words_a_minute', 'p50')
-    """
-    return re.sub(r"(?=[A-Z])", "_", re.sub(r"(?<=\w)Seconds$", "S", name)).lower()

@@ -7,11 +7,15 @@ reads, or walks through the links by keyboard, stays where they are.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
 from nicegui import ui
 
+from pramana.app.runs import RunFilter, Runs, list_runs
+from pramana.app.views import RunView
+from pramana.show.api.envelope import page_meta
 from pramana.show.figures import selection
 from pramana.show.web import frame, parts
-from pramana.show.web.desk import Answer, Desk, Refused, address
+from pramana.show.web.desk import Desk, Refused, address
 from pramana.show.web.markup import Safe, foreign, join, link, outcome, pager, rate_bar, rate_text, tag, when
 from pramana.show.web.names import suggest
 from pramana.show.web.run_summary import told_apart
@@ -51,7 +55,7 @@ class _Listed:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._wanted: dict[str, Any] = {name: desk.query.get(name) for name in (*FILTERS, "page")}
+        self._wanted: dict[str, str | None] = {name: desk.query.get(name) for name in (*FILTERS, "page")}
         self._asked = 0
 
     def value(self, name: str) -> str:
@@ -61,9 +65,9 @@ class _Listed:
         """Return the address of this list, with something of it changed."""
         return address("/runs", **{**self._wanted, **changed})
 
-    async def ask(self) -> Answer:
-        wanted = {**self._wanted, "page": self._wanted["page"] or 1}
-        return await self._desk.get("/api/runs", **wanted, pageSize=PAGE_SIZE, outcomes=True)
+    async def ask(self) -> Runs:
+        wanted = self._desk.asked(RunFilter, self._wanted, page_size=PAGE_SIZE, outcomes=True)
+        return await self._desk.call(list_runs, wanted)
 
     async def filter(self, name: str, value: str | None) -> None:
         """Change a filter, and the address with it; the list begins anew."""
@@ -75,9 +79,9 @@ class _Listed:
 
     # ── On the page ──
 
-    def draw(self, found: Answer) -> None:
+    def draw(self, found: Runs) -> None:
         """Put the filters and the list on the page."""
-        self._filters = _filters(self, found.data)
+        self._filters = _filters(self, found.items)
         self._stale = parts.show(Safe(""))
         self._stale.props["role"] = "status"
         self._place = ui.element("div")
@@ -101,21 +105,25 @@ class _Listed:
             self._stale.set_content("")
             self._show(found)
 
-    def _show(self, found: Answer) -> None:
-        if found.data:
+    def _show(self, found: Runs) -> None:
+        if found.items:
             if self._table is None:
                 self._place.clear()
                 with self._place:
                     self._table = Table("Runs, newest first", COLUMNS, "Compare")
-            self._table.put({run["id"]: _row(run) for run in found.data})
+            self._table.put({run.id: _row(run) for run in found.items})
         else:
             self._table = None
             self._place.clear()
             with self._place:
-                self._nothing(found.meta["total"])
-        self._filters.set_visibility(bool(found.meta["total"] or any(self._wanted[name] for name in FILTERS)))
-        self._pager.set_content(pager(found.meta, self.here, "runs") if found.data else "")
-        self._clock.active = any(run["status"] in UNDER_WAY for run in found.data)
+                self._nothing(found.total)
+        self._filters.set_visibility(bool(found.total or any(self._wanted[name] for name in FILTERS)))
+        self._pager.set_content(
+            pager(page_meta(int(self._wanted["page"] or 1), PAGE_SIZE, found.total), self.here, "runs")
+            if found.items
+            else ""
+        )
+        self._clock.active = any(run.status in UNDER_WAY for run in found.items)
 
     def _nothing(self, total: int) -> None:
         if total:
@@ -132,7 +140,7 @@ class _Listed:
                 parts.show(tag("span", "or, in a terminal: ", command, class_="quiet"))
 
 
-def _filters(listed: _Listed, found: Sequence[Mapping[str, Any]]) -> ui.element:
+def _filters(listed: _Listed, found: Sequence[RunView]) -> ui.element:
     async def searched(value: Any) -> None:
         await listed.filter("text", value)
 
@@ -142,8 +150,8 @@ def _filters(listed: _Listed, found: Sequence[Mapping[str, Any]]) -> ui.element:
     with parts.box("filters", role="search", label="Runs") as made:
         parts.field("Search", listed.value("text"), searched).props(f"debounce={TYPED_MS}")
         parts.choice("Status", list(STATUSES), listed.value("status") or None, chosen, clearable=True)
-        _named(listed, "model", "Model", (model for run in found for model in run["models"]))
-        _named(listed, "suite", "Suite", (run["suite"] for run in found))
+        _named(listed, "model", "Model", (model for run in found for model in run.models))
+        _named(listed, "suite", "Suite", (run.suite for run in found))
     return made
 
 
@@ -202,91 +210,91 @@ class Table:
         return made
 
 
-def _row(run: Mapping[str, Any]) -> tuple[Safe, ...]:
-    compared = f"Compare {run['id']} with another run"
+def _row(run: RunView) -> tuple[Safe, ...]:
+    compared = f"Compare {run.id} with another run"
     return (
         _what(run),
         _whom(run),
         status(run),
         passed(run),
         _progress(run),
-        _cell(when(run["createdAt"]), tag("small", "by ", _by(run), class_="quiet")),
-        tag("a", "Compare", href=address("/compare", new=run["id"]), aria_label=compared),
+        _cell(when(run.created_at), tag("small", "by ", _by(run), class_="quiet")),
+        tag("a", "Compare", href=address("/compare", new=run.id), aria_label=compared),
     )
 
 
-def _what(run: Mapping[str, Any]) -> Safe:
-    chosen = selection(run["selection"])
+def _what(run: RunView) -> Safe:
+    chosen = selection(run.selection)
     return _cell(
-        link(address(f"/runs/{run['id']}"), foreign(run["suite"], 200)),
+        link(address(f"/runs/{run.id}"), foreign(run.suite, 200)),
         tag("small", foreign(chosen, 200), class_="quiet clip") if chosen else None,
-        tag("small", run["id"], class_="mono quiet"),
+        tag("small", run.id, class_="mono quiet"),
     )
 
 
-def _whom(run: Mapping[str, Any]) -> Safe:
-    how = [] if run["variants"] == ["text"] else [join((foreign(each, 80) for each in run["variants"]), ", ")]
-    if run["repeats"] > 1:
-        how.append(Safe(f"{run['repeats']:,} repeats"))
+def _whom(run: RunView) -> Safe:
+    how = [] if run.variants == ("text",) else [join((foreign(each, 80) for each in run.variants), ", ")]
+    if run.repeats > 1:
+        how.append(Safe(f"{run.repeats:,} repeats"))
     return _cell(
-        *(foreign(each, 200) for each in run["models"][:4]),
-        f"and {len(run['models']) - 4} more" if len(run["models"]) > 4 else None,
+        *(foreign(each, 200) for each in run.models[:4]),
+        f"and {len(run.models) - 4} more" if len(run.models) > 4 else None,
         tag("small", join(how, "; "), class_="quiet") if how else None,
     )
 
 
-def status(run: Mapping[str, Any]) -> Safe:
+def status(run: RunView) -> Safe:
     """Return how a run stands: its sign, its word, and why it did not come to its end."""
-    because, _ = told_apart(run["reason"])  # what is not reproducible of it stands on its page
+    because, _ = told_apart(run.reason)  # what is not reproducible of it stands on its page
     return _cell(
         standing(run),
         tag("small", foreign(because, 300), class_="quiet") if because else None,
     )
 
 
-def standing(run: Mapping[str, Any]) -> Safe:
+def standing(run: RunView) -> Safe:
     """Return the sign and the word of how a run stands, within a line."""
-    named = str(run["status"])
+    named = str(run.status)
     sign, colour = STATUSES[named]
-    word = "cancelling" if run["cancelRequested"] and named in UNDER_WAY else named
+    word = "cancelling" if run.cancel_requested and named in UNDER_WAY else named
     return tag("span", tag("b", sign, aria_hidden="true"), " ", word, class_=f"outcome {colour}".strip())
 
 
-def passed(run: Mapping[str, Any]) -> Safe:
+def passed(run: RunView) -> Safe:
     """Return how much of a run passed; of several models how many results ended how: their rate would be nobody's."""
-    counts = run["outcomes"]
-    if not counts or not any(counts.values()):
+    counts = asdict(run.outcomes) if run.outcomes else {}
+    if not any(counts.values()):
         return tag("span", "–", class_="quiet")
     undecided = [outcome(name, counts[name]) for name in ("errored", "unscored", "skipped") if counts[name]]
-    if len(run["models"]) > 1:
+    if len(run.models) > 1:
         decided = [outcome(name, counts[name]) for name in ("passed", "failed")]
         return _cell(tag("small", join(decided + undecided, " "), class_="undecided"))
     return _cell(
-        rate_text(run["passRate"], run["interval"]),
-        rate_bar(run["passRate"], run["interval"]) if run["passRate"] is not None else None,
+        rate_text(run.pass_rate, run.interval),
+        rate_bar(run.pass_rate, run.interval) if run.pass_rate is not None else None,
         tag("small", join(undecided, " "), class_="undecided") if undecided else None,
     )
 
 
-def _progress(run: Mapping[str, Any]) -> Safe:
-    counted = tag("span", f"{run['stored']:,} of {run['expected']:,}", class_="number")
-    if run["status"] not in UNDER_WAY:
+def _progress(run: RunView) -> Safe:
+    counted = tag("span", f"{run.stored:,} of {run.expected:,}", class_="number")
+    if run.status not in UNDER_WAY:
         return counted
     meter = tag(
         "div",
-        tag("div", style=f"width: {100 * run['progress']:.1f}%"),
+        tag("div", style=f"width: {100 * run.progress:.1f}%"),
         class_="meter",
         role="progressbar",
-        aria_label=f"Results of {run['id']}",
-        aria_valuenow=f"{100 * run['progress']:.0f}",
+        aria_label=f"Results of {run.id}",
+        aria_valuenow=f"{100 * run.progress:.0f}",
         aria_valuemin=0,
         aria_valuemax=100,
     )
     return _cell(counted, meter)
 
 
-def _by(run: Mapping[str, Any]) -> Safe | str:
-    return foreign(run["creator"], 80) if run["creator"] else "the command line"
+def _by(run: RunView) -> Safe | str:
+    return foreign(run.creator, 80) if run.creator else "the command line"
 
 
 def _cell(*some: Safe | str | None) -> Safe:

@@ -10,6 +10,11 @@ from typing import Any
 
 from nicegui import ui
 
+from pramana.app.results import ResultFilter, list_results
+from pramana.app.runs import create_run, read_run
+from pramana.app.views import RunView, WeightsView
+from pramana.app.weights import list_weights, pull_weights
+from pramana.request import RunRequest, Selection
 from pramana.show import figures
 from pramana.show.web import parts
 from pramana.show.web.desk import Desk, Refused
@@ -67,7 +72,7 @@ def _bar(words: str, share: float) -> Safe:
     )
 
 
-async def brought(desk: Desk, weights: Data, tell: Callable[[str, float | None], None]) -> None:
+async def brought(desk: Desk, weights: WeightsView, tell: Callable[[str, float | None], None]) -> None:
     """Bring weights here, and tell how far that is; whoever pulls the same meanwhile watches the same download.
 
     The download goes on without the page; to look at it does not.
@@ -75,48 +80,48 @@ async def brought(desk: Desk, weights: Data, tell: Callable[[str, float | None],
     found, gone = weights, asyncio.Event()
     ui.context.client.on_delete(gone.set)
     if not _is_under_way(found):
-        found = (await desk.post(f"/api/weights/{weights['name']}/pull")).data
-    while not found["present"]:
-        pull = found["pull"]
-        if pull is None or pull["status"] == "failed":
-            why = pull["problem"] if pull else "the download is gone; try again"
-            raise Failed(f"{found['title']} could not be downloaded. {why}")
-        done, total = pull["doneBytes"], max(1, pull["totalBytes"])
-        doing = "Downloading" if pull["phase"] == "download" else "Unpacking"
-        tell(f"{doing} {found['title']}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB", done / total)
+        found = await desk.call(pull_weights, weights.name)
+    while not found.present:
+        pull = found.pull
+        if pull is None or pull.status == "failed":
+            why = pull.problem if pull else "the download is gone; try again"
+            raise Failed(f"{found.title} could not be downloaded. {why}")
+        done, total = pull.done_bytes, max(1, pull.total_bytes)
+        doing = "Downloading" if pull.phase == "download" else "Unpacking"
+        tell(f"{doing} {found.title}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB", done / total)
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
                 await gone.wait()
         if gone.is_set():
             raise Failed("The page was closed meanwhile.")
-        found = next(each for each in (await desk.get("/api/weights")).data if each["name"] == weights["name"])
+        found = next(each for each in await desk.call(list_weights) if each.name == weights.name)
 
 
-def _is_under_way(weights: Data) -> bool:
-    return weights["pull"] is not None and weights["pull"]["status"] == "running"
+def _is_under_way(weights: WeightsView) -> bool:
+    return weights.pull is not None and weights.pull.status == "running"
 
 
 class Download:
     """Weights that are missing, with the button that brings them."""
 
-    def __init__(self, desk: Desk, weights: Data) -> None:
+    def __init__(self, desk: Desk, weights: WeightsView) -> None:
         self._desk, self._weights = desk, weights
 
     def show(self) -> None:
         weights = self._weights
         with parts.box("card stack"):
             parts.paragraph(
-                tag("strong", weights["title"]),
-                f" is not on this machine yet ({weights['downloadBytes'] / 1e6:,.0f} MB). "
-                f"It is needed for {weights['neededFor']}.",
+                tag("strong", weights.title),
+                f" is not on this machine yet ({weights.download_bytes / 1e6:,.0f} MB). "
+                f"It is needed for {weights.needed_for}.",
             )
             with parts.box("row"):
-                parts.button("Download", self._bring, label=f"Download {weights['title']}")
+                parts.button("Download", self._bring, label=f"Download {weights.title}")
             self._progress = Progress()
             if _is_under_way(weights):
                 ui.timer(0, parts.guarded(self._bring), once=True)
-            elif weights["pull"]:
-                self._progress.warn(weights["pull"]["problem"])
+            elif weights.pull:
+                self._progress.warn(weights.pull.problem or "")
 
     async def _bring(self) -> None:
         try:
@@ -124,12 +129,12 @@ class Download:
         except Failed as error:
             self._progress.warn(str(error))
         else:
-            self._progress.tell(f"{self._weights['title']} is here now.")
+            self._progress.tell(f"{self._weights.title} is here now.")
 
 
-def untried(runs: Sequence[Data]) -> tuple[str, ...]:
+def untried(runs: Sequence[RunView]) -> tuple[str, ...]:
     """Return which of the two nobody has tried, of a store that has but a few runs."""
-    asked = {model for run in runs for model in run["models"]}
+    asked = {model for run in runs for model in run.models}
     return tuple(each for each in ("local", "local-voice") if each not in asked) if len(runs) < YOUNG else ()
 
 
@@ -141,9 +146,9 @@ class Welcome:
         self.busy = False
         """Whether something was begun here that should not be swept away."""
 
-    def show(self, weights: list[Data]) -> None:
+    def show(self, weights: Sequence[WeightsView]) -> None:
         """Show both, and other ways to begin."""
-        missing = sum(each["downloadBytes"] for each in weights if each["models"] and not each["present"])
+        missing = sum(each.download_bytes for each in weights if each.models and not each.present)
         first = f" Before the first, {missing / 1e6:,.0f} MB are downloaded." if missing else ""
         with parts.box("stack wide"):
             parts.paragraph(
@@ -224,16 +229,17 @@ class Welcome:
     async def _ask(self) -> None:
         await self._ready("local")
         self._progress.tell("Starting …")
-        run = (await self._desk.post("/api/runs", {"suite": "v1.0", "tier": "cheap", "models": ["local"]})).data
-        ui.navigate.to(f"/runs/{run['id']}")
+        run = await self._desk.call(create_run, RunRequest(suite="v1.0", tier="cheap", models=("local",)))
+        ui.navigate.to(f"/runs/{run.id}")
 
     async def _call(self) -> None:
         await self._ready("local-voice")
         self._progress.tell("Importing the scenario …")
         await self._desk.post("/api/library/import", {"files": [FILE], "mode": "skip"})
-        wanted = {"scenarios": [SCENARIO], "models": ["local-voice"], "modality": "voice"}
+        scenario = Selection(ids=(SCENARIO,))
+        wanted = RunRequest(scenarios=scenario, models=("local-voice",), modalities=("voice",))
         asked = (await self._desk.get(f"/api/scenarios/{SCENARIO}")).data["prompt"]
-        run = (await self._desk.post("/api/runs", wanted)).data["id"]
+        run = (await self._desk.call(create_run, wanted)).id
         self._progress.tell(f"Calling the embedded agent. {CALL_TAKES}")
 
         def show(calls: Data) -> None:
@@ -248,8 +254,8 @@ class Welcome:
 
     async def _ready(self, model: str) -> None:
         """Bring what a model needs."""
-        for each in (await self._desk.get("/api/weights")).data:
-            if model in each["models"] and not each["present"]:
+        for each in await self._desk.call(list_weights):
+            if model in each.models and not each.present:
                 await brought(self._desk, each, self._progress.tell)
 
     async def _over(self, run: str, show: Callable[[Data], None] = lambda _: None) -> int:
@@ -268,9 +274,8 @@ class Welcome:
 
         self._desk.follow(run, 0, heard, unheard)
         await ended
-        results = (await self._desk.get(f"/api/runs/{run}/results")).data
-        if not results:
-            state = (await self._desk.get(f"/api/runs/{run}", summary=False)).data
-            raise Failed(f"The call did not come about: {state['reason'] or state['status']}. See its run, {run}.")
-        found: int = results[0]["seq"]
-        return found
+        found = await self._desk.call(list_results, run, ResultFilter())
+        if not found.items:
+            state = await self._desk.call(read_run, run, summary=False)
+            raise Failed(f"The call did not come about: {state.reason or state.status}. See its run, {run}.")
+        return found.items[0].seq

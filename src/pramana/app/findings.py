@@ -6,12 +6,10 @@ For pages and answers that are asked for again and again. A run that was judged 
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
 
-from pramana.analyse.spread import SpreadTally
+from pramana.analyse.spread import RunTimes, SpreadTally
 from pramana.analyse.summary import Summary, Tally
 from pramana.model import Run
-from pramana.show.exports import tally_for
 from pramana.store.runs import Store
 
 KEPT = 32
@@ -25,7 +23,7 @@ class _Sums:
     scorings: tuple[int, ...]
     lock: threading.Lock
     last: int = 0
-    made: tuple[Summary, dict[str, Any]] | None = None
+    made: tuple[Summary, RunTimes] | None = None
 
 
 class Findings:
@@ -36,14 +34,14 @@ class Findings:
         self._kept: OrderedDict[str, _Sums] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, run: Run) -> tuple[Summary, dict[str, Any]]:
+    def of(self, run: Run) -> tuple[Summary, RunTimes]:
         """Return the summary of a run as it stands, and how its times are spread."""
         scorings = tuple(self._store.scorings(run.id))
         with self._lock:
             sums = self._kept.get(run.id)
             if sums is None or sums.scorings != scorings:
                 providers = {target.typed: target.provider for target in run.plan.targets}
-                sums = _Sums(tally_for(run), SpreadTally(providers), scorings, threading.Lock())
+                sums = _Sums(Tally.of(run), SpreadTally(providers), scorings, threading.Lock())
             self._kept[run.id] = sums
             self._kept.move_to_end(run.id)
             if len(self._kept) > KEPT:
@@ -54,5 +52,5 @@ class Findings:
                 sums.spread.add(result)
                 sums.last, sums.made = seq, None
             if sums.made is None:
-                sums.made = sums.tally.summary(), sums.spread.as_data()
+                sums.made = sums.tally.summary(), sums.spread.times()
             return sums.made

@@ -1,0 +1,173 @@
+"""Prices: what a model costs, who says so, and what an administrator sets for it.
+
+What is set is kept in the store: every process of it, and every `pramana run` on it, counts by the same. The file
+`prices.toml` is one machine's own, and each process reads that of the machine it runs on.
+"""
+
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
+
+from pramana import settings
+from pramana.app import App
+from pramana.app.access import User, use_case
+from pramana.app.views import PriceView, StepView
+from pramana.errors import InvalidInput, Problem, visible
+from pramana.model import Target
+from pramana.providers.names import RUNS_CODE, resolve
+from pramana.providers.prices import DEAREST, FREE, Prices, Rates
+from pramana.providers.registered import LONGEST
+from pramana.request import check_values
+from pramana.store.prices import SetPrice
+
+RECENT = 100
+"""Runs whose models are listed."""
+Dollars = Annotated[float, Meta(ge=0, le=DEAREST)]
+
+
+class NewPrice(Struct, frozen=True, kw_only=True):
+    """A price that is set, in dollars a million tokens."""
+
+    input_per_million: Annotated[Dollars, Meta(description="Dollars a million tokens")]
+    output_per_million: Annotated[Dollars, Meta(description="Dollars a million tokens")]
+    cached_per_million: Annotated[Dollars | None, Meta(description="As input when left out")] = None
+
+
+class PriceList(NamedTuple):
+    """What models cost, and where that is known from."""
+
+    items: list[PriceView]
+    published: str
+    """Which list of published prices is installed."""
+    file_exists: bool
+    file_problem: str | None
+    """Why this machine's own file cannot be read."""
+
+
+@use_case("viewer")
+async def list_prices(app: App, _: User, models: Sequence[str] = ()) -> PriceList:
+    """Return what the named models cost; when none is named, those of the newest runs and those with a set price."""
+    return await app.work(lambda: _list_prices(app, models))
+
+
+@use_case("admin")
+async def set_price(app: App, _: User, model: str, price: NewPrice) -> PriceView:
+    """Set what a model costs, by the name that is typed or as `provider:model`; it goes before all others.
+
+    Runs that begin or go on from now on are counted by it; what was counted stays.
+    """
+    check_values(price)
+    return await app.work(lambda: _set_price(app, model.strip(), price))
+
+
+@use_case("admin")
+async def forget_price(app: App, _: User, model: str) -> PriceView:
+    """Take back what was set for a model; return what it costs then."""
+    return await app.work(lambda: _forget_price(app, model.strip()))
+
+
+def _list_prices(app: App, models: Sequence[str]) -> PriceList:
+    kept = app.store.prices.list()
+    prices, problem = _loaded(kept)
+    if models:
+        found = [_price_of(app, prices, kept, each) for each in dict.fromkeys(models)]
+    else:
+        targets = _recent(app)
+        found = [_price_view(prices, kept, each) for each in targets.values()]
+        told = {each.name for each in found} | targets.keys()
+        found += [_price_of(app, prices, kept, each.model) for each in kept if each.model not in told]
+        found.sort(key=lambda each: each.model)
+    return PriceList(found, f"genai-prices {version('genai-prices')}", settings.prices_file().exists(), problem)
+
+
+def _set_price(app: App, name: str, price: NewPrice) -> PriceView:
+    _check_name(app, name)
+    cached = price.input_per_million if price.cached_per_million is None else price.cached_per_million
+    app.store.prices.put(name, Rates(0, price.input_per_million, price.output_per_million, cached))
+    kept = app.store.prices.list()
+    return _price_of(app, _loaded(kept)[0], kept, name)
+
+
+def _forget_price(app: App, name: str) -> PriceView:
+    app.store.prices.delete(name)
+    kept = app.store.prices.list()
+    return _price_of(app, _loaded(kept)[0], kept, name)
+
+
+def _check_name(app: App, name: str) -> None:
+    """Refuse names under which a price would hold for nothing, and nobody would see: slips, and what is free."""
+    if not name or len(name) > LONGEST or not name.isprintable():
+        message = f"a model's name has 1 to {LONGEST:,} printable characters"
+        raise InvalidInput(message, [Problem(message, "model")])
+    if name.partition(":")[0] in RUNS_CODE:
+        return  # of another machine's command line, which may use this store
+    try:
+        target = _resolved(app, name)
+    except InvalidInput as error:
+        raise InvalidInput(str(error), [Problem(str(error), "model")]) from None
+    if target.provider in FREE:
+        message = f"{target.provider} runs in this process and costs nothing"
+        raise InvalidInput(message, [Problem(message, "model")])
+
+
+def _resolved(app: App, typed: str) -> Target:
+    return resolve(typed, registered=app.store.providers.registered)
+
+
+def _loaded(kept: Sequence[SetPrice]) -> tuple[Prices, str | None]:
+    """Return the prices that hold in this process, and why its own file cannot be among them."""
+    rates = {each.model: each.rates for each in kept}
+    try:
+        return Prices.load(settings.prices_file(), rates), None
+    except InvalidInput as error:  # no run begins then either; where the file is, is nobody's business here
+        return Prices(kept=rates), visible(str(error).replace(str(settings.prices_file()), "prices.toml"))
+
+
+def _recent(app: App) -> dict[str, Target]:
+    """Return who was asked, judged, embedded or heard in the newest runs."""
+    runs, _ = app.store.pages.runs(limit=RECENT)
+    plans = [run.plan for run in runs]
+    every: Iterable[Target | None] = (
+        target for plan in plans for target in (*plan.targets, plan.judge, plan.embedder, plan.stt)
+    )
+    return {target.typed: target for target in every if target}
+
+
+def _price_of(app: App, prices: Prices, kept: Sequence[SetPrice], typed: str) -> PriceView:
+    try:
+        return _price_view(prices, kept, _resolved(app, typed))
+    except InvalidInput as error:
+        mine = [each for each in kept if each.model == typed]
+        return PriceView(
+            model=typed,
+            origin="set" if mine else None,
+            name=typed if mine else None,
+            steps=tuple(_step_view(each.rates) for each in mine),
+            updated_at=mine[0].updated if mine else None,
+            problem=visible(str(error)),
+        )
+
+
+def _price_view(prices: Prices, kept: Sequence[SetPrice], target: Target) -> PriceView:
+    found = prices.of(target)
+    when = {each.model: each.updated for each in kept}
+    return PriceView(
+        model=target.typed,
+        origin=found.origin if found else None,
+        name=found.name if found else None,
+        steps=tuple(_step_view(each) for each in found.steps) if found else (),
+        updated_at=when.get(found.name) if found and found.origin == "set" and found.name else None,
+        problem=None,
+    )
+
+
+def _step_view(rates: Rates) -> StepView:
+    return StepView(
+        above=rates.above,
+        input_per_million=rates.input,
+        output_per_million=rates.output,
+        cached_per_million=rates.cached,
+        per_request=rates.request,
+    )

@@ -1,0 +1,53 @@
+"""Weights of the embedded models: whether they are on this machine, and their download, watched.
+
+What came of the last download is kept until the next begins; whether weights are here is looked up each time, so
+whoever brought them, they are found.
+"""
+
+from collections.abc import Mapping
+
+from pramana.app import App
+from pramana.app.access import User, use_case
+from pramana.app.pulls import Pulls
+from pramana.app.views import WeightsView
+from pramana.embedded.weights import WEIGHTS, find, pinned
+
+NEEDED_FOR: Mapping[str, str] = {
+    "smollm2-135m": "the model local, and the voice agent local-voice",
+    "minilm-l6-v2": "semantic_similarity, where no other embedder is named",
+    "piper": "callers with the voice piper",
+}
+NEEDED_BY: Mapping[str, tuple[str, ...]] = {"smollm2-135m": ("local", "local-voice")}
+"""What is typed as a model and cannot answer without them."""
+
+
+@use_case("viewer")
+async def list_weights(app: App, _: User) -> list[WeightsView]:
+    """Return what each embedded model needs, whether it is here, and how far its download is."""
+    return await app.work(lambda: [_view(name, app.pulls) for name in WEIGHTS])
+
+
+@use_case("editor")
+async def pull_weights(app: App, _: User, name: str) -> WeightsView:
+    """Bring weights to this machine; whoever asks while that is under way watches the same download."""
+    pinned(name)
+    app.pulls.start(name)
+    return await app.work(lambda: _view(name, app.pulls))
+
+
+def _view(name: str, pulls: Pulls) -> WeightsView:
+    pin = pinned(name)
+    under_way = pulls.of(name)  # first: what ends between the two is then here
+    present = find(name) is not None
+    return WeightsView(
+        name=name,
+        title=pin.title,
+        needed_for=NEEDED_FOR.get(name, pin.title),
+        models=NEEDED_BY.get(name, ()),
+        present=present,
+        optional=pin.opt_in,
+        download_bytes=pin.archive_size,
+        licence=pin.licence,
+        remark=pin.remark,
+        pull=None if present else under_way,
+    )
