@@ -14,8 +14,8 @@ from pramana.analyse.summary import Tally
 from pramana.app.results import Results, list_results
 from pramana.app.views import PullView, RunDetailView, WeightsView
 from pramana.app.weights import list_weights
+from pramana.show.web import editor, welcome
 from pramana.show.web import run as page
-from pramana.show.web import welcome
 from pramana.show.web.desk import Refused
 
 from ...views import made
@@ -165,3 +165,31 @@ def test_nobody_waits_for_a_call_that_is_not_followed_any_more(desk: Desk) -> No
             await asyncio.wait_for(waiting, 5)
 
     apart(waited())
+
+
+# ── The editor ──
+
+
+def test_a_late_look_does_not_ask_about_a_change_that_was_dealt_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, now = ({"id": "ferry", "updatedAt": each} for each in ("2026-01-01", "2026-01-02"))
+    monkeypatch.setattr("nicegui.ui.context", SimpleNamespace(client=MagicMock()))
+    editing: Any = editor._Editing(MagicMock(), before, "text")
+    editing._editor, editing._say = SimpleNamespace(is_kept=False), MagicMock()
+
+    async def read(*_: object) -> dict[str, str]:
+        await asyncio.sleep(0)
+        return now
+
+    monkeypatch.setattr(editor, "read", read)
+    apart(editing._look_again())
+    editing._say.assert_called_once()
+
+    async def meanwhile() -> None:
+        looking = asyncio.create_task(editing._look_again())
+        await asyncio.sleep(0)
+        editing._found = now  # as "Keep mine" does
+        await looking
+
+    editing._say.reset_mock()
+    apart(meanwhile())
+    editing._say.assert_not_called()
