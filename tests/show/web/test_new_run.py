@@ -110,9 +110,9 @@ def test_nothing_can_be_started_while_an_estimate_is_on_its_way(bench: Bench) ->
     repeats.fill("5")
     expect(start(page)).to_be_disabled()
     expect(tile(page, "Calls")).to_contain_text("60")
-    seen = {tuple(each) for each in page.evaluate("window.seen")}
-    assert seen <= {("4", "48"), ("5", "60")}, seen
-    assert seen
+    seen = {(int(number), int(calls)) for number, calls in page.evaluate("window.seen")}
+    assert all(calls == 12 * number for number, calls in seen), seen  # on a slow machine, also of 2 and 3
+    assert (5, 60) in seen
 
 
 def test_an_unknown_price_is_said_with_what_to_do(bench: Bench) -> None:
