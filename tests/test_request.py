@@ -51,7 +51,7 @@ def test_what_only_this_machines_user_may_say_is_refused_to_others(name: str, tm
         "paths": (tmp_path,), "selection": Selection(limit=1), "cache": True
     }  # fmt: skip
     request = RunRequest(models=("fake",), tier="cheap", **{name: given[name]})
-    with pytest.raises(InvalidInput, match=f"^{name}: only whoever uses this machine itself may set this$"):
+    with pytest.raises(InvalidInput, match=f"^{name}: can only be set on the server's own machine$"):
         create_run(_no_store(), request, Reach(for_others=True))
 
 

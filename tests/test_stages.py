@@ -104,12 +104,12 @@ def test_a_signal_to_make_reaches_the_stages(tmp_path: Path) -> None:
     with out.open("w") as file:
         made = ["make", f"MAKE={given['MAKE']}", f"VENV={given['VENV']}", "test"]
         process = subprocess.Popen(made, cwd=tmp_path, env=given, stdout=file, stderr=subprocess.STDOUT)
-        until = time.monotonic() + 120
+        until = time.monotonic() + 60
         while "begun" not in (said := out.read_text()):
             assert time.monotonic() < until, said
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(120) != 0
+        assert process.wait(60) != 0
         while "Interrupted." not in (said := out.read_text()):
             assert time.monotonic() < until, said
             time.sleep(0.05)

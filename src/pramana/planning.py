@@ -97,7 +97,7 @@ def _planned(store: Store, request: RunRequest, reach: Reach) -> "tuple[ChosenCa
 def _refuse_local_only(request: RunRequest) -> None:
     given = [name for name, each in LOCAL_ONLY.items() if getattr(request, name) != each.default]
     if given:
-        raise InvalidInput.of([Problem("only whoever uses this machine itself may set this", each) for each in given])
+        raise InvalidInput.of([Problem("can only be set on the server's own machine", each) for each in given])
 
 
 # ── Cases ──

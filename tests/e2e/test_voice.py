@@ -212,7 +212,7 @@ def test_the_times_of_an_embedded_agent_are_its_own_however_many_are_asked_at_on
 ) -> None:
     """Eight cases of two models: were they held at once, all would wait for one ear, and for the ear that scores.
 
-    So they are held one after the other. Waiting for eight ears would more than double the times.
+    So they are held one after the other.
     """
     ears = dict[str, Whisper]()
     monkeypatch.setattr(cascade, "_whisper", lambda whose: ears.setdefault(whose, Whisper()))
@@ -222,7 +222,7 @@ def test_the_times_of_an_embedded_agent_are_its_own_however_many_are_asked_at_on
     def watch(progress: Progress) -> None:
         at_once.add(sum(count for stage, count in progress.calls().items() if stage != "scoring"))
 
-    for concurrency, cases in ((8, 4), (1, 1)):
+    for concurrency, cases in ((8, 4), (1, 3)):
         file = write_scenarios(tmp_path / "s.yaml", *(scenario(f"q-{number}", "Open?") for number in range(cases)))
         home = tmp_path / f"home-{concurrency}"
         spoken = call_all(home, [file], models, Limits(concurrency=concurrency), watch=watch, modalities=("voice",))
@@ -233,8 +233,7 @@ def test_the_times_of_an_embedded_agent_are_its_own_however_many_are_asked_at_on
         assert len(times) == 2 * cases
         p50[concurrency] = statistics.median(times)
     assert at_once == {0, 1}
-    assert p50[8] < 1.5 * p50[1]
-    assert p50[1] < 1.5 * p50[8]
+    assert p50[8] == pytest.approx(p50[1], rel=0.25)
     assert ears.keys() == {"agent", "bench"}
 
 

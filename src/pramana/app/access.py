@@ -26,6 +26,8 @@ FRESH_S = 2.0
 """How long the answer to whose token it is is believed before it is looked up again."""
 CONCURRENT_LOOKUPS = 4
 """Each takes a connection to the store."""
+INVALID_TOKEN = "nobody knows this token; it may have been revoked"
+NO_TOKEN = "this needs a token: send it as Authorization: Bearer TOKEN"
 MAX_REMEMBERED = 10_000
 """Tokens and addresses: a stranger who invents some must not fill our memory."""
 RULES: "dict[str, Role | None]" = {}
@@ -112,7 +114,7 @@ class Access:
         """Return whose credential it is; raises `Unauthorized` for a token that is nobody's."""
         found = await self.find(credential)
         if found is None:
-            raise Unauthorized("nobody knows this token; it may have been revoked")
+            raise Unauthorized(INVALID_TOKEN)
         return found
 
     async def admit(self, credential: Credential) -> User:
@@ -182,7 +184,7 @@ def require(user: User, role: Role | None) -> None:
     if role is None or user.may(role):
         return
     if user.role is None:
-        raise Unauthorized("this needs a token: send it as Authorization: Bearer TOKEN")
+        raise Unauthorized(NO_TOKEN)
     raise Forbidden(f"this needs the role {role}, and the token {user.name} has the role {user.role}")
 
 

@@ -36,7 +36,8 @@ SELECTION_NAMES = {
     "all_tags": "allTags",
 }
 """What a plan's filters are called where a run is asked for."""
-_PUBLISHED_LIMITS = {each.name: published_name(each) for each in fields(Limits)}
+PUBLISHED_LIMITS = {each.name: published_name(each) for each in fields(Limits)}
+"""What the API calls each limit."""
 
 
 class RunFilter(Struct, frozen=True, kw_only=True):
@@ -137,7 +138,7 @@ def _read_run(app: App, named: str, *, summary: bool) -> RunDetailView:
         **asdict(_run_view(run, ended, history.cases_digests([run])[0])),
         judges=tuple(amounts.judge_names) if amounts else None,
         plan=_plan_view(run),
-        limits=LimitsView(**{_PUBLISHED_LIMITS[name]: value for name, value in run.limits.items()}),
+        limits=LimitsView(**{PUBLISHED_LIMITS[name]: value for name, value in run.limits.items()}),
         holder=shown(holder) if holder else None,
         attempts=app.store.attempts(run.id),
         notes=dict(run.notes),

@@ -103,16 +103,20 @@ def test_nothing_can_be_started_while_an_estimate_is_on_its_way(bench: Bench) ->
         }"""
     )
     repeats = page.get_by_label("Repeats")
-    for number in ("2", "3", "4"):
-        repeats.fill(number)
+    repeats.evaluate(
+        """field => ["2", "3", "4"].forEach(number => {  // at once, however slow the machine is
+          field.value = number;
+          field.dispatchEvent(new Event("input", {bubbles: true}));
+        })"""
+    )
     expect(tile(page, "Calls")).to_contain_text("48")
     expect(start(page)).to_be_enabled()
     repeats.fill("5")
     expect(start(page)).to_be_disabled()
     expect(tile(page, "Calls")).to_contain_text("60")
-    seen = {(int(number), int(calls)) for number, calls in page.evaluate("window.seen")}
-    assert all(calls == 12 * number for number, calls in seen), seen  # on a slow machine, also of 2 and 3
-    assert (5, 60) in seen
+    seen = {tuple(each) for each in page.evaluate("window.seen")}
+    assert seen <= {("4", "48"), ("5", "60")}, seen
+    assert seen
 
 
 def test_an_unknown_price_is_said_with_what_to_do(bench: Bench) -> None:

@@ -16,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pramana.app import App, is_loopback
-from pramana.app.access import STRANGER, Bucket, Credential, User
+from pramana.app.access import INVALID_TOKEN, NO_TOKEN, STRANGER, Bucket, Credential, User
 from pramana.errors import PramanaError
 from pramana.show.api.envelope import broken, of_error, refuse
 
@@ -157,11 +157,11 @@ class Gate:
             found = STRANGER  # a browser's old cookie: the page asks for another, as of anybody who brings none
         scope["pramana.user"] = found or STRANGER
         if found is None:
-            return _unauthorized("nobody knows this token; it may have been revoked")
+            return _unauthorized(INVALID_TOKEN)
         if (limited := self._too_fast(scope, found)) is not None:
             return limited
         if found.role is None and not self._is_open(scope["path"]):
-            return _unauthorized("this needs a token: send it as Authorization: Bearer TOKEN")
+            return _unauthorized(NO_TOKEN)
         return None
 
     def _is_open(self, path: str) -> bool:

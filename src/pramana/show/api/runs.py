@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Response
 from fastapi.responses import StreamingResponse
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 from pydantic import Field
 from pydantic.alias_generators import to_camel
 
@@ -23,7 +23,7 @@ from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDet
 from pramana.errors import InvalidInput, NotFound
 from pramana.load.scenario import ScenarioType
 from pramana.model import Difficulty, Outcome, Run, RunStatus
-from pramana.request import Limits, RunRequest, Selection, published_name
+from pramana.request import MAX_NAME_CHARS, Limits, RunRequest, Selection
 from pramana.show.api.envelope import Body, PageNumber, PageSize, answer, body_of, documented, page_meta
 from pramana.show.api.run_shapes import of_summary
 from pramana.show.api.serving import Here, Viewer, caller_of
@@ -32,8 +32,7 @@ from pramana.show.exports import Format, export
 router = APIRouter(tags=["runs"])
 RunId = Annotated[str, Path(description="Its id, the beginning of one, or latest")]
 MOST_IDS = 1_000
-MOST_MODELS = 50
-LONGEST_NAME = 500
+LONGEST_NAME = MAX_NAME_CHARS
 _PIECE = 1 << 18
 _COMMAND = re.compile(r"; [a-z ]+: pramana [a-z]+$")
 _EXPORTED: Mapping[Format, tuple[str, str]] = {
@@ -55,11 +54,7 @@ class _LimitsBody(Body):
 
     def limits(self) -> Limits:
         """Return them under our own names."""
-        return Limits(**{name: getattr(self, published) for name, published in _PUBLISHED_LIMITS.items()})
-
-
-_PUBLISHED_LIMITS = {each.name: published_name(each) for each in fields(Limits)}
-"""What the API calls each limit."""
+        return Limits(**{name: getattr(self, published) for name, published in runs.PUBLISHED_LIMITS.items()})
 
 
 class ScenariosBody(Body):
