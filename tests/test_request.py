@@ -39,7 +39,7 @@ def test_every_field_but_the_local_ones_can_be_sent() -> None:
 
 
 def test_every_parameter_of_a_model_has_a_label_in_the_form() -> None:
-    from pramana.show.web.new_run import NUMBERS, SAMPLED
+    from pramana.show.web.pages.new_run import NUMBERS, SAMPLED
 
     assert all(metadata(each).title for each in SAMPLING.values())
     assert SAMPLED.keys() <= NUMBERS.keys()

@@ -29,7 +29,7 @@ from pramana.request import Limits, RunRequest
 from pramana.run.stages import STAGES
 from pramana.score.evidence import SYNTHESISED
 from pramana.show.summary import summary_of
-from pramana.show.web.welcome import FILE, SCENARIO
+from pramana.show.web.pages.welcome import FILE, SCENARIO
 from pramana.store import open_store
 from pramana.store.runs import Store
 

@@ -22,7 +22,7 @@ from pramana.load.results import read_results
 from pramana.model import Assertion, Case, Check, Facets, Key, Outcome, Plan, Reply, Result, Target, Turn
 from pramana.show.cli import pramana
 from pramana.show.exports import export, results_schema
-from pramana.show.web import contrast, run_summary
+from pramana.show.web.pages import contrast, run_summary
 from pramana.store import open_store
 
 from ..views import made

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from pramana.app.views import RunView
 from pramana.show.figures import later
-from pramana.show.web import contrast
+from pramana.show.web.pages import contrast
 
 from ...views import made
 from .conftest import EACH_VIEW, Bench, no_sideways

@@ -14,9 +14,9 @@ from pramana.analyse.summary import Tally
 from pramana.app.results import Results, list_results
 from pramana.app.views import PullView, RunDetailView, WeightsView
 from pramana.app.weights import list_weights
-from pramana.show.web import editor, welcome
-from pramana.show.web import run as page
-from pramana.show.web.desk import Refused
+from pramana.show.web.kit.desk import Refused
+from pramana.show.web.pages import editor, welcome
+from pramana.show.web.pages import run as page
 
 from ...views import made
 

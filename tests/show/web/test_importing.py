@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from pramana.show.web.desk import Refused
-from pramana.show.web.documents import Document, looked_through
-from pramana.show.web.importing import _refused
-from pramana.show.web.yaml_editor import Checked
+from pramana.show.web.kit.desk import Refused
+from pramana.show.web.kit.yaml_editor import Checked
+from pramana.show.web.pages.documents import Document, looked_through
+from pramana.show.web.pages.importing import _refused
 
 from .conftest import EACH_VIEW, Bench, no_sideways
 

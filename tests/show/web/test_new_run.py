@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from pramana.request import Limits, RunRequest
 from pramana.show.api.runs import USUAL
 from pramana.show.cli.run import run as command
-from pramana.show.web.new_run import NUMBERS
+from pramana.show.web.pages.new_run import NUMBERS
 
 from .closed import closed
 from .conftest import EACH_VIEW, Bench, no_sideways

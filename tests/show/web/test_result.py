@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from pramana.show.figures import duration
-from pramana.show.web.pictures import along
+from pramana.show.web.kit.pictures import along
 
 from .conftest import NARROW, WIDE, Bench, no_sideways
 

@@ -23,9 +23,10 @@ from .conftest import Bench
 
 LIST_PAGES = """
 import importlib, json
-from pramana.show.web import PAGES, frame
+from pramana.show.web import PAGES
+from pramana.show.web.kit import frame
 for name in PAGES:
-    importlib.import_module(f"pramana.show.web.{name}")
+    importlib.import_module(f"pramana.show.web.pages.{name}")
 print(json.dumps(list(frame.PAGES)))
 """
 SCENARIO = {"name": "Lost umbrella", "type": "task-completion", "prompt": "Hello?", "expectedOutcome": "Hello."}

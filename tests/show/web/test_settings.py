@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, WebSocket, expect
 from pramana.providers.loopback import Loopback
 from pramana.providers.loopback.openai import OpenAIWire
 from pramana.providers.registered import KINDS as REGISTERED
-from pramana.show.web.provider_kinds import KINDS, TEMPLATE
+from pramana.show.web.pages.provider_kinds import KINDS, TEMPLATE
 
 from ..api.test_providers import running
 from .conftest import EACH_VIEW, Bench, no_sideways

@@ -64,15 +64,15 @@ def _install(pages: FastAPI, gate: ASGIApp, routes: FastAPI) -> None:
     """Register every page, and what they ask."""
     import nicegui
 
-    from pramana.show.web import frame, sockets, style
-    from pramana.show.web.desk import Api
+    from pramana.show.web.kit import frame, sockets, style
+    from pramana.show.web.kit.desk import Api
 
     nicegui.app.state.api = Api(gate, routes.state.tail, routes.state.serving)
     style.install()
     frame.install()
     sockets.install()
     for name in (*PAGES, "sign_in"):
-        import_module(f"pramana.show.web.{name}")
+        import_module(f"pramana.show.web.pages.{name}")
     nicegui.ui.run_with(
         pages,
         title="Pramana",
@@ -96,7 +96,7 @@ class _Dispatcher:
         if scope["type"] == "lifespan" or _is_api(scope["path"]):
             await self._routes(scope, receive, send)
         else:
-            from pramana.show.web.sockets import may_upload
+            from pramana.show.web.kit.sockets import may_upload
 
             if not may_upload(scope):
                 scope = {**scope, "path": "/no-such-page"}

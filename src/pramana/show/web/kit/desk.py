@@ -1,0 +1,309 @@
+"""Where a page sits: whoever looks at it, what its address says, and the API as that person may use it.
+
+Every page asks through the gate, with the cookie of the browser that opened it, in the same process and without a
+socket. So whatever a person may not do, no page can do for them, and a token that was revoked ends with its next click.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import quote, urlencode
+
+import httpx
+import msgspec
+import nicegui
+from nicegui import background_tasks, ui
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from pramana.app import App, server
+from pramana.app.access import Credential, User
+from pramana.errors import InvalidInput, PramanaError
+from pramana.request import from_texts
+from pramana.show.api.envelope import as_detail, log_defect, public_message
+from pramana.show.api.gate import COOKIE
+from pramana.show.api.serving import user_of
+from pramana.show.api.tail import Tail
+from pramana.show.web.kit.plain import THEME
+
+_View = TypeVar("_View")
+_Filter = TypeVar("_Filter", bound=msgspec.Struct)
+_Rest = ParamSpec("_Rest")
+SETTLED_S = 0.3
+"""News within so long are told together."""
+WELCOME_S = 2.0
+"""How often a page that is told of news looks whether whoever looks at it still may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """What the pages of one server ask."""
+
+    app: ASGIApp
+    tail: Tail
+    app_layer: App
+
+
+_ROUTE = re.compile(r"; see GET /api/\S+$")
+"""Where to look by the API, which tells nothing to who reads a page."""
+
+
+class Refused(PramanaError):
+    """What the API said no to."""
+
+    def __init__(self, status: int, message: str, code: str, details: list[dict[str, Any]]) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.details = status, code, details
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the API said."""
+
+    status: int
+    data: Any
+    meta: dict[str, Any]
+
+
+class Desk:
+    """One page that somebody looks at."""
+
+    def __init__(self, request: Request, token: str | None = None) -> None:
+        self._api: Api = nicegui.app.state.api
+        self._since: int | None = None
+        self.who: User = user_of(request)
+        self.path: dict[str, str] = {name: str(value) for name, value in request.path_params.items()}
+        self.query = request.query_params
+        self.address = request.url.path
+        """The path of this page, without what follows the question mark."""
+        self.sign_in = sign_in(request)
+        """Where one brings a token, and comes back from."""
+        self.theme = request.cookies.get(THEME)
+        secret = token or request.cookies.get(COOKIE)
+        known: Credential = request.scope.get("pramana.credential", Credential())
+        self._credential = Credential(secret, known.address)
+        self._client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(
+                self._api.app,
+                raise_app_exceptions=False,
+                client=(request.client.host, request.client.port) if request.client else ("?", 0),
+            ),
+            base_url=f"http://{request.headers.get('host', 'localhost')}",
+            headers=_carried(request, secret),
+            timeout=None,  # noqa: S113 - nothing is between us and the routes, and those have their own limits
+        )
+
+    async def begin(self) -> None:
+        """Note the time before a page reads anything, so that it is told of whatever is new since then."""
+        self._since = await self._api.tail.now()
+
+    # ── Asking ──
+
+    async def call(
+        self,
+        use_case: Callable[Concatenate[App, Credential, _Rest], Awaitable[_View]],
+        *given: _Rest.args,
+        **named: _Rest.kwargs,
+    ) -> _View:
+        """Do something as whoever looks at this page."""
+        app, credential = self._api.app_layer, self._credential
+        try:
+            await app.access.admit(credential)
+            return await use_case(app, credential, *given, **named)
+        except PramanaError as error:
+            details = [as_detail(each) for each in getattr(error, "problems", ())]
+            raise Refused(error.http_status, public_message(error), error.code, details) from error
+        except Exception as error:
+            raise Refused(500, log_defect(error), "defect", []) from error
+
+    def asked(self, struct: type[_Filter], texts: Mapping[str, str | None] | None = None, **given: Any) -> _Filter:
+        """Return what the address of this page, or some texts, ask for, as the request of a use case."""
+        try:
+            return from_texts(struct, self.query if texts is None else texts, **given)
+        except InvalidInput as error:
+            details = [as_detail(each) for each in error.problems]
+            raise Refused(error.http_status, public_message(error), error.code, details) from error
+
+    async def get(self, path: str, **query: Any) -> Answer:
+        """Read something; what is None is left out of the query, and lists are repeated in it."""
+        return await self._ask("GET", path, query=query)
+
+    async def post(self, path: str, body: Any = None) -> Answer:
+        return await self._ask("POST", path, body)
+
+    async def put(self, path: str, body: Any) -> Answer:
+        return await self._ask("PUT", path, body)
+
+    async def patch(self, path: str, body: Any) -> Answer:
+        return await self._ask("PATCH", path, body)
+
+    async def delete(self, path: str) -> Answer:
+        return await self._ask("DELETE", path)
+
+    async def text(self, path: str, **query: Any) -> str:
+        """Read something that is no JSON, as an export."""
+        return (await self._sent("GET", path, params=_given(query))).text
+
+    async def _ask(self, method: str, path: str, body: Any = None, query: dict[str, Any] | None = None) -> Answer:
+        sent: dict[str, Any] = {"params": _given(query)} if query else {}  # without, those of the path stay
+        if body is not None:
+            sent |= {"content": msgspec.json.encode(body), "headers": {"content-type": "application/json"}}
+        response = await self._sent(method, path, **sent)
+        said = msgspec.json.decode(response.content)
+        return Answer(response.status_code, said["data"], said.get("meta") or {})
+
+    async def _sent(self, method: str, path: str, **sent: Any) -> httpx.Response:
+        try:
+            response = await self._client.request(method, path, **sent)
+        except httpx.InvalidURL:  # nothing else can be wrong with what is quoted
+            raise Refused(414, "what is asked for is too long for an address", "too_large", []) from None
+        if response.status_code >= 400:
+            raise _refusal(response)
+        return response
+
+    # ── Following ──
+
+    def when_new(self, kinds: set[str], then: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Call a function of this page whenever something of these kinds is made, changed or removed, by whomever.
+
+        Kinds are those of `/api/events`: run, scenario, suite, provider and so on.
+        """
+        client, news = ui.context.client, asyncio.Event()
+
+        async def tell() -> None:
+            with client:
+                while True:
+                    await news.wait()
+                    await asyncio.sleep(SETTLED_S)
+                    news.clear()
+                    with suppress(Refused):  # the next news may find the store again; strangers are led away below
+                        await then()
+
+        async def listen() -> None:
+            telling = background_tasks.create(tell(), name="tell a page of news")
+            try:
+                async for name, data in _events(self._api.tail.changes(self._since)):
+                    if name == "missed" or data.get("kind") in kinds:
+                        news.set()
+            finally:
+                telling.cancel()
+
+        self._while_open(listen())
+
+    def follow(
+        self,
+        run_id: str,
+        after: int,
+        then: Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]],
+        over: Callable[[], None] | None = None,
+    ) -> None:
+        """Call a function of this page with every event of a run: `result`, `progress`, `finished`, `deleted`.
+
+        `over` is called when no more will come, for whatever reason: the run or the page ended, or something broke.
+        """
+
+        async def listen() -> None:
+            async for name, data in _events(self._api.tail.run(run_id, after)):
+                await then(name, data)
+
+        self._while_open(listen(), over)
+
+    def _while_open(self, work: Coroutine[Any, Any, None], over: Callable[[], None] | None = None) -> None:
+        client = ui.context.client
+
+        async def leave() -> None:
+            """End with the token of whoever looks: what is told here passes no gate."""
+            while True:
+                await asyncio.sleep(WELCOME_S)
+                try:
+                    await self.call(server.who_am_i)
+                except Refused as error:
+                    if error.status == 401:
+                        task.cancel()
+                        with client:
+                            ui.navigate.to(self.sign_in)
+                        return
+
+        async def begun() -> None:
+            leaving: asyncio.Task[Any] | None = None
+            try:
+                await client.connected()
+                leaving = background_tasks.create(leave(), name="whether a page still may be told")
+                with client:
+                    await work
+            finally:
+                if leaving is not None:
+                    leaving.cancel()
+                work.close()
+
+        task = background_tasks.create(begun(), name="news for a page")
+        if over:
+            task.add_done_callback(lambda _: over())  # a task that is cancelled before it begins has no `finally`
+        client.on_delete(lambda: task.cancel() and None)
+
+    # ── Addresses ──
+
+    def here(self, **changed: Any) -> str:
+        """Return the address of this page with some of its query changed; None takes one away."""
+        return address(self.address, **{**dict(self.query), **changed})
+
+
+def address(path: str, **query: Any) -> str:
+    """Return an address within the workbench.
+
+    >>> address("/runs", model="a b", page=None)
+    '/runs?model=a+b'
+    """
+    given = urlencode(_given(query), doseq=True)
+    return f"{path}?{given}" if given else path
+
+
+def part(text: str) -> str:
+    """Return a text as one part of a path of the API; dots that stand alone would be taken for a way up or nowhere.
+
+    >>> part("a/b?"), part("v1.0"), part("."), part("..")
+    ('a%2Fb%3F', 'v1.0', '%2E', '%2E%2E')
+    """
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
+
+
+def sign_in(request: Request) -> str:
+    """Return where whoever asks for a page brings a token, and is led back from."""
+    url = request.url
+    return address("/sign-in", to=f"{url.path}?{url.query}" if url.query else url.path)
+
+
+def _carried(request: Request, token: str | None) -> dict[str, str]:
+    """Return what a question to the API carries of the request for the page: who asks, and from where."""
+    found = {name: value for name in ("x-forwarded-for",) if (value := request.headers.get(name, "")).isascii()}
+    if token:  # what is no token of ours anyway may hold what no header can
+        found["authorization"] = f"Bearer {token if token.isascii() and token.isprintable() else 'nobody'}"
+    return {name: value for name, value in found.items() if value}
+
+
+def _given(query: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in query.items()
+        if value is not None and value != ""
+    }
+
+
+def _refusal(response: httpx.Response) -> Refused:
+    try:
+        said = msgspec.json.decode(response.content)
+        words = _ROUTE.sub("", said["error"])
+        return Refused(response.status_code, words, said["code"], said.get("details") or [])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return Refused(response.status_code, f"the server answered {response.status_code}", "unknown", [])
+
+
+async def _events(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and the data of each server-sent event; heartbeats are left out."""
+    async for each in stream:
+        fields = dict(line.split(b": ", 1) for line in each.splitlines() if b": " in line and not line.startswith(b":"))
+        if b"event" in fields:
+            yield fields[b"event"].decode(), msgspec.json.decode(fields[b"data"])

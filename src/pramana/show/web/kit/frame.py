@@ -1,0 +1,147 @@
+"""What stands around every page: where one is, where one can go, who one is, and light or dark."""
+
+from collections.abc import Awaitable, Callable
+
+import nicegui
+from nicegui import ui
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from pramana.show.web.kit import parts
+from pramana.show.web.kit.desk import Desk, Refused
+from pramana.show.web.kit.markup import Child, Safe, foreign, join, link, tag
+from pramana.show.web.kit.plain import THEME, plain
+
+NAVIGATION = (
+    ("/", "Home"),
+    ("/runs", "Runs"),
+    ("/compare", "Compare"),
+    ("/scenarios", "Scenarios"),
+    ("/suites", "Suites"),
+    ("/settings", "Settings"),
+)
+PAGES: dict[str, str] = {}
+"""The title of every page there is, by its path."""
+SLOWEST_S = 60.0
+"""How long a page may take to be built."""
+Build = Callable[[Desk], Awaitable[None]]
+
+
+def page(path: str, title: str) -> Callable[[Build], Build]:
+    """Register a page: it gets a desk, and draws itself within the frame. Strangers are asked for their token first."""
+
+    def register(build: Build) -> Build:
+        PAGES[path] = title
+
+        @ui.page(path, title=f"{title} · Pramana", response_timeout=SLOWEST_S)
+        async def shown(request: Request) -> Response | None:
+            desk = Desk(request)
+            if desk.who.role is None:
+                return RedirectResponse(desk.sign_in, 303)
+            await desk.begin()
+            themed(desk)
+            _top(desk)
+            with _content():
+                try:
+                    await build(desk)
+                except Refused as error:
+                    if error.status == 401:  # the token was revoked while the page was built
+                        return RedirectResponse(desk.sign_in, 303)
+                    parts.heading(title, 1)
+                    parts.trouble(error)
+            return None
+
+        return build
+
+    return register
+
+
+def _content() -> ui.element:
+    """Put where a page draws itself; nothing in it can be pressed or filled in before the server can hear of it.
+
+    What is done before the browser has its connection is sent later, and not in the order in which it was done: a
+    button would be pressed before what was typed for it has arrived.
+    """
+    made = ui.element("main").classes("main").props("id=main tabindex=-1 inert")
+    ui.context.client.on_connect(lambda: made.props(remove="inert"))
+    return made
+
+
+def install() -> None:
+    """Say of an address that is no page where to go."""
+
+    @nicegui.app.exception_handler(404)
+    async def lost(request: Request, error: Exception) -> Response:
+        del error
+        return plain(
+            request,
+            "No such page",
+            tag("h1", "There is no such page"),
+            tag("p", "What was here may have been deleted, or the address is mistyped."),
+            tag("p", link("/", "To the beginning")),
+            status=404,
+        )
+
+
+def head(title: Child, about: Child = None, crumbs: tuple[tuple[str, str], ...] = ()) -> ui.element:
+    """Put the heading of a page; what is made within the element it returns stands beside, as buttons do."""
+    with parts.box("head"):
+        above = (
+            tag(
+                "nav",
+                join((link(to, foreign(words)) for to, words in crumbs), " / "),
+                class_="crumbs",
+                aria_label="Path",
+            )
+            if crumbs
+            else None
+        )
+        parts.show(join([above, tag("h1", title), tag("p", about, class_="quiet") if about else None]))
+        return ui.element("div").classes("row")
+
+
+def titled(words: str) -> None:
+    """Name the window after what is shown in it."""
+    ui.page_title(f"{words[:80]} · Pramana")
+
+
+def themed(desk: Desk) -> None:
+    """Begin a page: light or dark as was chosen, else as the system has it."""
+    ui.query(".q-page").props("role=none")  # it is no landmark: our header stands in it too
+    ui.dark_mode(None if desk.theme not in ("light", "dark") else desk.theme == "dark")
+
+
+def _top(desk: Desk) -> None:
+    parts.show(link("#main", "To the content", class_="skip"))
+    with ui.element("header").classes("top"), parts.box("top-inner"):
+        parts.show(link("/", "Pramana", class_="brand"))
+        with ui.element("nav").classes("nav").props('aria-label="Pages"'):
+            parts.show(join(_entry(desk, to, words) for to, words in NAVIGATION))
+        _who(desk)
+        _switch()
+
+
+def _entry(desk: Desk, to: str, words: str) -> Safe:
+    is_here = desk.address == to or (to != "/" and desk.address.startswith(f"{to}/"))
+    return tag("a", words, href=to, aria_current="page" if is_here else None)
+
+
+def _who(desk: Desk) -> None:
+    if desk.who.token_id is None:
+        return
+    parts.show(tag("span", foreign(desk.who.name), f", {desk.who.role}", class_="small quiet"))
+    with ui.element("form").props('method=post action="/sign-out"'):
+        parts.native_button("Sign out", "plain")
+
+
+def _switch() -> None:
+    """Put the button that turns light into dark and back; what was chosen is kept in a cookie for a year."""
+    made = ui.button("Light or dark", color=None).props("unelevated no-caps").classes("btn plain small")
+    made.on("click", js_handler=_SWITCH)
+
+
+_SWITCH = f"""() => {{
+  const dark = !document.body.classList.contains("body--dark");
+  Quasar.Dark.set(dark);
+  document.cookie = `{THEME}=${{dark ? "dark" : "light"}}; path=/; max-age=31536000; samesite=lax`;
+}}"""

@@ -1,0 +1,224 @@
+"""What can be pressed or filled in, each with its label; a page is made of these and of `markup`.
+
+Handlers are guarded: what the API refuses is told to whoever pressed, in its own words, and the page stays as it was.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from inspect import isawaitable
+from typing import Any, Literal
+
+from nicegui import ui
+
+from pramana.show.web.kit.desk import Refused, sign_in
+from pramana.show.web.kit.markup import Safe, foreign, join, tag
+
+Kind = Literal["", "primary", "danger", "plain"]
+Act = Callable[[], Awaitable[None] | None]
+Change = Callable[[Any], Awaitable[None] | None]
+COPY = """(event) => {
+  const found = event.target.closest("[data-copy]");
+  if (!found) return;
+  Quasar.copyToClipboard(found.dataset.copy).then(
+    () => Quasar.Notify.create({ message: "Copied", position: "bottom", timeout: 2000 }),
+    () => Quasar.Notify.create({ message: "The browser did not let us copy: select it, and copy it yourself" }));
+}"""
+"""What a browser does when a button that says what to copy is pressed."""
+
+
+def show(markup: Safe, *, classes: str = "") -> ui.html:
+    """Put markup on the page. It is sanitized once more in the browser."""
+    return ui.html(markup).classes(classes)
+
+
+def heading(words: str, level: Literal[1, 2, 3] = 2) -> None:
+    """Put a heading."""
+    show(tag(f"h{level}", words))
+
+
+def paragraph(*words: str | Safe, quiet: bool = False) -> ui.html:
+    """Put a paragraph."""
+    return show(tag("p", join(words), class_="quiet" if quiet else None))
+
+
+@contextmanager
+def box(classes: str, role: str | None = None, label: str | None = None) -> Iterator[ui.element]:
+    """Open a box of one of the classes of `style`."""
+    found = ui.element("div").classes(classes)
+    if role:
+        found.props["role"] = role
+    if label:
+        found.props["aria-label"] = label
+    with found:
+        yield found
+
+
+# ── To press ──
+
+
+def guarded(act: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a handler that tells what the API refused."""
+
+    @wraps(act)
+    async def handled(*given: Any) -> None:
+        try:
+            result = act(*given)
+            if isawaitable(result):
+                await result
+        except Refused as error:
+            if error.status == 401:  # a token that was revoked, or the first one that was made
+                ui.navigate.to(sign_in(ui.context.client.request))
+            else:
+                tell(sentence(error), "negative")
+
+    return handled
+
+
+def button(words: str, act: Act, kind: Kind = "", *, small: bool = False, label: str | None = None) -> ui.button:
+    """Put a button; while it works it cannot be pressed again. A label tells buttons of the same words apart."""
+    made = ui.button(words, color=None).props("unelevated no-caps").classes(f"btn {kind}{' small' if small else ''}")
+    if label:
+        made.props["aria-label"] = label
+
+    async def pressed() -> None:
+        made.disable()
+        try:
+            await guarded(act)()
+        finally:
+            if not made.is_deleted:
+                made.enable()
+
+    made.on_click(pressed)
+    return made
+
+
+def native_button(words: str, kind: Kind = "primary") -> None:
+    """Put a button that sends the form it stands in."""
+    with ui.element("button").props("type=submit").classes(f"native {kind}"):
+        ui.label(words)
+
+
+def link_button(words: str, to: str, kind: Kind = "") -> None:
+    """Put a link that looks like a button: it leads somewhere and changes nothing."""
+    show(tag("a", words, href=to, class_=f"btn {kind}"))
+
+
+_ICONS = {"positive": "check_circle", "negative": "error", "warning": "warning", "info": "info"}
+
+
+def tell(words: str, kind: Literal["positive", "negative", "warning", "info"] = "info") -> None:
+    """Say something that passes: read out at once, gone after ten seconds."""
+    # Not by `type`: its colours cannot be overruled, and dark on brown cannot be read.
+    ui.notify(
+        words, icon=_ICONS[kind], classes=f"notice {kind}", position="bottom", timeout=10_000, close_button="Close"
+    )
+
+
+def sentence(error: Refused) -> str:
+    """Return what was refused, with the first of its places."""
+    words = str(error)
+    if error.details:
+        first = error.details[0]
+        where = f"{first['path']}: " if first.get("path") else ""
+        more = f" (and {len(error.details) - 1:,} more)" if len(error.details) > 1 else ""
+        if first["message"] not in words:
+            words = f"{words}: {where}{first['message']}{more}"
+    return words[:1].upper() + words[1:]
+
+
+async def confirm(question: str, consequence: str, yes: str) -> bool:
+    """Ask before something that cannot be taken back. What is asked stays, whatever becomes of the list it is about."""
+    with ui.context.client, ui.dialog() as dialog, ui.card() as card:
+        card.props["role"], card.props["aria-label"] = "alertdialog", question
+        show(tag("h2", question))
+        paragraph(consequence)
+        with box("row"):
+            button(yes, lambda: dialog.submit("yes"), "danger")
+            button("Leave it as it is", lambda: dialog.submit("no"))
+    answer: bool = await dialog == "yes"
+    dialog.delete()
+    return answer
+
+
+# ── To fill in ──
+
+
+def field(
+    label: str,
+    value: str = "",
+    change: Change | None = None,
+    *,
+    hint: str = "",
+    lines: bool = False,
+) -> ui.input | ui.textarea:
+    """Put a field for text; one for a key is `forms.Secret`, as what is typed here is sent back to the browser."""
+    made = ui.textarea(label, value=value) if lines else ui.input(label, value=value)
+    _fill_in(made, change, hint)
+    return made
+
+
+def number(
+    label: str, value: float | None, change: Change | None = None, *, least: float = 0, hint: str = ""
+) -> ui.number:
+    """Put a field for a number."""
+    made = ui.number(label, value=value, min=least)
+    _fill_in(made, change, hint)
+    return made
+
+
+def choice(
+    label: str,
+    options: Mapping[Any, str] | list[str],
+    value: Any = None,
+    change: Change | None = None,
+    *,
+    several: bool = False,
+    clearable: bool = False,
+    hint: str = "",
+) -> ui.select:
+    """Put a list to choose from."""
+    given = dict(options) if isinstance(options, Mapping) else list(options)
+    made = ui.select(given, label=label, value=value, multiple=several, clearable=clearable)
+    made.props["popup-content-class"] = "choices"
+    if several:
+        made.props("use-chips")
+    _fill_in(made, change, hint)
+    return made
+
+
+def tick(label: str, value: bool = False, change: Change | None = None) -> ui.checkbox:
+    """Put a box to tick."""
+    made = ui.checkbox(label, value=value)
+    if change:
+        made.on_value_change(lambda event: guarded(change)(event.value))
+    return made
+
+
+def _fill_in(made: Any, change: Change | None, hint: str) -> None:
+    made.props("outlined dense")
+    if hint:
+        made.props["hint"] = hint
+    if change:
+        made.on_value_change(lambda event: guarded(change)(event.value))
+
+
+# ── What to do when there is nothing, or something is wrong ──
+
+
+@contextmanager
+def empty(title: str, words: str) -> Iterator[None]:
+    """Say that there is nothing yet, and within it what to do next."""
+    with box("empty"):
+        show(tag("h2", title, style="margin: 0"))
+        paragraph(words, quiet=True)
+        with box("row"):
+            yield
+
+
+def trouble(error: Refused) -> None:
+    """Show what was refused where a page would be."""
+    with box("warn trouble", role="alert"):
+        paragraph(foreign(sentence(error)))
+    if error.status == 404:
+        paragraph(tag("a", "Back to the beginning", href="/"))

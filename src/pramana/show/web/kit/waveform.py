@@ -1,0 +1,194 @@
+"""How a call looks: the peaks of both sides and their turns in; a picture out, the caller above and the agent below.
+
+Both sides stand on one time axis and one scale of loudness, so that a side which is drawn low was low. The picture is
+a slider: where it is pressed, the player goes.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nicegui import ui
+
+from pramana.show.figures import duration
+from pramana.show.web.kit import parts
+from pramana.show.web.kit.markup import Safe, foreign, join, tag
+from pramana.show.web.kit.pictures import along
+
+SOUND, PLACE, TOLD = "call-sound", "call-place", "call-told"
+"""Ids in the page: the player, the picture, and what was said."""
+_HALF = 50
+_QUIETEST = 0.02
+"""A call that is softer than this as a whole is not drawn as if it were loud."""
+_STEP_S, _LEAP_S = 1.0, 5.0
+_SPEAKERS = ("caller", "agent")
+
+
+def drawn(call: Mapping[str, Any]) -> Safe:
+    """Draw a call as the API gives it."""
+    seconds, peaks = call["durationSeconds"], call["peaks"]
+    columns = len(peaks["caller"])
+    loudest = max(_QUIETEST, *peaks["caller"], *peaks["agent"])
+    shades = [
+        tag(
+            "rect",
+            class_="turn",
+            x=f"{columns * each['startSeconds'] / seconds:.2f}",
+            width=f"{columns * ((each['endSeconds'] or each['startSeconds']) - each['startSeconds']) / seconds:.2f}",
+            y=_HALF * _SPEAKERS.index(each["who"]),
+            height=_HALF,
+        )
+        for each in call["turns"]
+        if seconds
+    ]
+    sides = [
+        tag("path", class_=f"side {who}", d=_side(peaks[who], _HALF * place + _HALF / 2, loudest))
+        for place, who in enumerate(_SPEAKERS)
+    ]
+    return join(
+        [
+            tag(
+                "svg",
+                shades,
+                tag("path", class_="axis", d=f"M0 {_HALF}H{columns}"),
+                sides,
+                viewBox=f"0 0 {columns} {2 * _HALF}",
+                preserveAspectRatio="none",
+                aria_hidden="true",
+            ),
+            (tag("span", who, class_=f"lane {who}", aria_hidden="true") for who in _SPEAKERS),
+            tag("div", class_="playhead"),
+        ]
+    )
+
+
+def _side(peaks: Sequence[float], middle: float, loudest: float) -> str:
+    """Return the outline of one side: its peaks above the middle, and back below it."""
+    heights = [max(0.3, 0.9 * _HALF / 2 * each / loudest) for each in peaks]
+    there = "L".join(f"{x} {middle - height:.1f}" for x, height in enumerate(heights))
+    back = "L".join(f"{x} {middle + heights[x]:.1f}" for x in reversed(range(len(heights))))
+    return f"M{there}L{back}Z"
+
+
+def said(conversation: Sequence[Mapping[str, Any]]) -> Safe:
+    """Return a conversation as a list; what was spoken has a button that plays from there."""
+    return tag("ol", (_line(each) for each in conversation), class_="talk", id=TOLD)
+
+
+def _line(each: Mapping[str, Any]) -> Safe:
+    who, at = each["who"], each["atSeconds"]
+    spoken = who in _SPEAKERS and at is not None
+    button = tag(
+        "button",
+        tag("span", "▶", aria_hidden="true"),
+        f" {at:.2f} s" if spoken else "",
+        type="button",
+        class_="native small",
+        data_seek=f"{at:.3f}" if spoken else None,
+        aria_label=f"Hear the {who} from {at:.2f} s" if spoken else None,
+    )
+    return tag(
+        "li",
+        tag("div", tag("b", who, class_=f"who {who.replace(' ', '-')}"), " ", button if spoken else None),
+        tag("p", foreign(each["text"] or "(nothing)"), dir="auto"),
+        tag("small", each["note"], class_="quiet") if each["note"] else None,
+        class_="aside" if who not in _SPEAKERS else None,
+    )
+
+
+def play_at(path: str) -> None:
+    """Let the next page of this tab play its call by itself, if it is this one: somebody has pressed to hear it."""
+    ui.run_javascript(f"sessionStorage.setItem('pramana-play', {json.dumps(path)})")
+
+
+def player(call: Mapping[str, Any]) -> None:
+    """Put the player, the picture that follows it, and what was said beside them."""
+    seconds = call["durationSeconds"]
+    with parts.box("halves"):
+        with parts.box("stack"):
+            sound = ui.element("audio").classes("player")
+            sound.props["id"], sound.props["src"] = SOUND, call["recording"]
+            sound.props["aria-label"] = "Recording of the call: the caller left, the agent right"
+            sound.props("controls preload=metadata")
+            for event in ("timeupdate", "seeking", "seeked", "loadedmetadata"):
+                sound.on(event, js_handler=f"() => {{ {_FOLLOW} }}")
+            sound.on("play", js_handler=_PLAYING)
+            ui.run_javascript(_BEGIN)
+            with ui.element("div").classes("plot"):
+                _picture(call, seconds)
+                parts.show(along(seconds))
+            parts.show(
+                tag(
+                    "p",
+                    f"{duration(seconds)}; caller above, agent below; left and right in the recording. Press the "
+                    "picture, or use the arrow keys on it, to go elsewhere. ",
+                    tag("a", "Recording", href=call["recording"], download="call.wav"),
+                    ", ",
+                    tag("a", "event log", href=call["log"]),
+                    class_="quiet small",
+                )
+            )
+        told = parts.show(said(call["conversation"]), classes="told")
+        told.on("click", js_handler=_HEAR)
+
+
+def _picture(call: Mapping[str, Any], seconds: float) -> None:
+    place = ui.element("div").classes("wave")
+    place.props["id"], place.props["role"], place.props["tabindex"] = PLACE, "slider", "0"
+    place.props["aria-label"] = "Place in the call"
+    place.props["aria-valuemin"], place.props["aria-valuemax"] = "0", f"{seconds:.3f}"
+    place.props["aria-valuenow"], place.props["aria-valuetext"] = "0", f"0.0 of {seconds:.1f} seconds"
+    with place:
+        parts.show(drawn(call))
+    place.on("click", js_handler=_PRESSED)
+    place.on("keydown", js_handler=_KEYS)
+
+
+# ── In the browser ──
+
+_FIND = f'const sound = document.getElementById("{SOUND}"), place = document.getElementById("{PLACE}");'
+_LENGTH = 'const length = Number(place.getAttribute("aria-valuemax"));'
+_FOLLOW = f"""
+  {_FIND} {_LENGTH}
+  const now = sound.currentTime;
+  place.querySelector(".playhead").style.left = `${{length ? Math.min(100, 100 * now / length) : 0}}%`;
+  place.setAttribute("aria-valuenow", now.toFixed(3));
+  place.setAttribute("aria-valuetext", `${{now.toFixed(1)}} of ${{length.toFixed(1)}} seconds`);
+  let current = null;
+  for (const each of document.querySelectorAll("#{TOLD} [data-seek]"))
+    if (Number(each.dataset.seek) <= now + 0.05) current = each.closest("li");
+  for (const each of document.querySelectorAll("#{TOLD} li"))
+    if (each === current) each.setAttribute("aria-current", "true"); else each.removeAttribute("aria-current");
+"""
+_PLAYING = f"""() => {{
+  {_FIND}
+  const step = () => {{ {{ {_FOLLOW} }} if (!sound.paused && sound.isConnected) requestAnimationFrame(step); }};
+  step();
+}}"""
+_BEGIN = f"""
+if (sessionStorage.getItem("pramana-play") === location.pathname) {{
+  sessionStorage.removeItem("pramana-play");
+  document.getElementById("{SOUND}")?.play().catch(() => {{}});  // a browser that forbids it leaves it to a press
+}}
+"""
+_PRESSED = f"""(event) => {{
+  {_FIND} {_LENGTH}
+  const box = place.getBoundingClientRect();
+  sound.currentTime = Math.max(0, Math.min(1, (event.clientX - box.left) / box.width)) * length;
+}}"""
+_KEYS = f"""(event) => {{
+  {_FIND} {_LENGTH}
+  const by = {{ArrowLeft: -{_STEP_S}, ArrowDown: -{_STEP_S}, ArrowRight: {_STEP_S}, ArrowUp: {_STEP_S},
+    PageDown: -{_LEAP_S}, PageUp: {_LEAP_S}, Home: -length, End: length}}[event.key];
+  if (by !== undefined) sound.currentTime = Math.max(0, Math.min(length, sound.currentTime + by));
+  else if (event.key === " ") {{ if (sound.paused) sound.play(); else sound.pause(); }}
+  else return;
+  event.preventDefault();
+}}"""
+_HEAR = f"""(event) => {{
+  const pressed = event.target.closest("[data-seek]");
+  if (!pressed) return;
+  {_FIND}
+  sound.currentTime = Number(pressed.dataset.seek);
+  sound.play();
+}}"""

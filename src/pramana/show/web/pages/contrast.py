@@ -1,0 +1,320 @@
+"""How a comparison looks: data of `/api/compare` in, markup out; the answer, its evidence, both replies of a case."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pramana.app.views import CaseView, ResultDetailView, RunView
+from pramana.show.figures import duration, later, percent, points, rate
+from pramana.show.web.kit.desk import address
+from pramana.show.web.kit.markup import (
+    Child,
+    Column,
+    Safe,
+    block,
+    foreign,
+    join,
+    link,
+    outcome,
+    table,
+    tag,
+    tiles,
+    when,
+)
+from pramana.show.web.kit.trends import difference_line
+from pramana.show.web.pages.result import said_to
+
+VERDICTS = {
+    "regression": ("▼", "failed"),
+    "improvement": ("▲", "passed"),
+    "no_change": ("=", "skipped"),
+    "inconclusive": ("?", "unscored"),
+}
+"""A sign and a colour; the word stands at the beginning of the sentence."""
+_TESTS = {
+    "exact McNemar": "exact McNemar test, by the {}s that changed",
+    "sign flips by case": "sign-flip test, with {}s as the units",
+}
+_MEDIANS = (
+    "Of times, before and now are each the median over all {0}s, and the difference is the median of the {0}s' own "
+    "differences: it need not be the one of the two medians, nor have its sign."
+)
+Data = dict[str, Any]
+Noun = Literal["case", "answer"]
+
+
+def noun_of(base: Sequence[str], new: Sequence[str], *, left_out: bool = False) -> Noun:
+    """Return what is counted: cases, or answers, of which a case that was asked in several variants has one for each.
+
+    Compared is what both were asked in; what is left out goes by its variant as soon as one side has several.
+
+    >>> one, two = ("text",), ("text", "voice")
+    >>> noun_of(one, one), noun_of(two, two), noun_of(one, two), noun_of(one, two, left_out=True)
+    ('case', 'answer', 'case', 'answer')
+    """
+    ways = set(base), set(new)
+    several = max(map(len, ways)) if left_out else len(ways[0] & ways[1])
+    return "answer" if several > 1 else "case"
+
+
+# ── The answer ──
+
+
+def verdict(data: Data, noun: Noun = "case") -> Safe:
+    """Return the answer, and the difference of the pass rates that it rests on."""
+    sign, colour = VERDICTS[data["verdict"]]
+    word, _, rest = data["sentence"].partition(": ")
+    said = [
+        tag("h2", tag("b", sign, aria_hidden="true"), " ", word, class_=f"verdict {colour}"),
+        tag("p", f"{rest[:1].upper()}{rest[1:]}"),
+        *(tag("p", each["sentence"]) for each in (*data["times"], *data["words"]) if each["sentence"]),
+    ]
+    if data["difference"] is not None:
+        low, high = data["interval"]
+        said += [
+            tag(
+                "p",
+                "Difference of the pass rate: ",
+                tag("strong", _signed(points(data["difference"])), class_="number"),
+                f", 95 % interval {_signed(points(low))} to {_signed(points(high))}.",
+            ),
+            difference_line(data["difference"], data["interval"]),
+            tag("p", chance(data, noun), class_="quiet small"),
+        ]
+    return tag("section", said, class_="card stack", aria_label="The answer")
+
+
+def chance(data: Data, noun: Noun = "case") -> str:
+    """Say in plain words what the test says."""
+    p_value = data["pValue"]
+    by = _TESTS[data["test"]].format(noun) if data["test"] in _TESTS else data["test"]
+    if p_value >= 0.9995:
+        return f"Had nothing changed, chance alone would do at least this much every time ({by}, p = 1)."
+    exact = f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
+    return f"Had nothing changed, chance alone would do at least this much {_often(p_value)} ({by}, {exact})."
+
+
+def _often(share: float) -> str:
+    """Return how often something happens.
+
+    >>> _often(0.3), _often(0.002), _often(1e-9)
+    ('about 30 times in 100', 'about 2 times in 1,000', 'less than once in 10,000 times')
+    """
+    for of in (100, 1_000, 10_000):
+        if (times := round(share * of)) >= 1:
+            return f"about {'once' if times == 1 else f'{times} times'} in {of:,}"
+    return "less than once in 10,000 times"
+
+
+def sides(base: RunView, new: RunView, data: Data, noun: Noun = "case") -> Safe:
+    """Return both sides: what they were, and how much of what was compared they passed."""
+    return tiles(
+        [
+            ("Passed before", _passed(data["baseRate"]), _side(base, data, "base")),
+            ("Passed now", _passed(data["newRate"]), _side(new, data, "new")),
+            ("Compared", f"{data['pairs']:,}", f"{noun}s with a verdict on both sides, each with itself"),
+            ("Changed", f"{data['lost'] + data['gained']:,}", f"{data['lost']:,} lost, {data['gained']:,} gained"),
+        ]
+    )
+
+
+def _passed(share: float | None) -> str:
+    return "nothing to compare" if share is None else percent(share)
+
+
+def _side(run: RunView, data: Data, which: str) -> Safe:
+    """Return what a side is, and its rate in all where that is not the one of what is compared."""
+    named = link(address(f"/runs/{run.id}"), foreign(run.suite, 200))
+    here, whole = data[f"{which}Rate"], data[f"{which}WholeRate"]
+    said: list[Child] = [foreign(data[f"{which}Model"], 200), tag("br"), named, ", ", when(run.created_at)]
+    if percent(here) != percent(whole):
+        what = "the whole run" if len(run.models) == 1 else "this model in the whole run"
+        said += [tag("br"), f"{'on what is compared; ' if here is not None else ''}{what}: {percent(whole)}"]
+    return join(said)
+
+
+# ── Times, and how both were asked ──
+
+
+def asked_differently(data: Data) -> Safe:
+    """Return in what the two were asked differently."""
+    return join(
+        tag(
+            "p",
+            f"Asked differently: {each['what']} ",
+            foreign(each["base"]),
+            " before, ",
+            foreign(each["new"]),
+            " now; that may be the difference.",
+            class_="warn",
+        )
+        for each in data["askedDifferently"]
+    )
+
+
+def engine_changes(data: Data) -> Safe:
+    """Return which embedded models ran on different engines, and what follows from it."""
+    return join(tag("p", foreign(each["sentence"]), class_="warn") for each in data["engineChanges"])
+
+
+def measured(data: Data, noun: Noun = "case") -> Safe:
+    """Return latency beside latency, and misheard words."""
+    rows = [_measured(each, noun) for each in (*data["times"], *data["words"])]
+    heading = tag("h2", "Times")
+    if not rows:
+        return join([heading, tag("p", "No case was timed on both sides.", class_="quiet")])
+    columns = (
+        Column("What", head=True),
+        Column(f"Before, over all {noun}s", number=True),
+        Column(f"Now, over all {noun}s", number=True),
+        Column(f"Difference, {noun} by {noun}", number=True),
+        Column("95 % interval", number=True),
+        Column(f"{noun.capitalize()}s", number=True),
+    )
+    shown = [heading, table(f"What was measured on both sides, each {noun} with itself", columns, rows)]
+    if data["times"]:
+        shown.append(tag("p", _MEDIANS.format(noun), class_="quiet small"))
+    return join(shown)
+
+
+def _measured(each: Data, noun: Noun) -> tuple[Child, ...]:
+    timed = each["unit"] == "seconds"
+    shown = duration if timed else rate
+    by = later if timed else points
+    ends = ("no bound" if end is None else by(end) for end in each["interval"] or ())
+    named = each["what"][:1].upper() + each["what"][1:]
+    return (
+        f"{named} ({'median' if timed else 'share of all'})",
+        _ends(each["base"], shown),
+        _ends(each["new"], shown),
+        _signed(_ends(each["difference"], by)),
+        _signed(" to ".join(ends)) or f"too few {noun}s",
+        f"{each['cases']:,}",
+    )
+
+
+def _ends(given: Sequence[float | None], shown: Any) -> str:
+    """Return a number of which perhaps only a bound is known."""
+    low, high = given
+    if low is not None and high is not None:
+        return str(shown(low)) if abs(high - low) < 1e-9 else f"{shown(low)} to {shown(high)}"
+    return f"≥ {shown(low)}" if low is not None else f"≤ {shown(high)}" if high is not None else "unknown"
+
+
+def _signed(difference: str) -> str:
+    """Return a difference with the minus sign of print; a terminal's is the hyphen that can be searched for."""
+    return difference.replace("-", "−")
+
+
+# ── Cases ──
+
+
+def flip_line(flip: Data) -> Safe:
+    """Return a case that changed in one line."""
+    lost = flip["direction"] == "lost"
+    if flip["baseInAll"]["answers"] == flip["newInAll"]["answers"] == 1:
+        said = outcome("failed" if lost else "passed")
+        return join([said, tag("span", " now: ", class_="quiet"), foreign(flip["case"], 200)])
+    sign, colour = ("▼", "failed") if lost else ("▲", "passed")
+    words = tag("b", sign, aria_hidden="true"), " less often: " if lost else " more often: "
+    return join(
+        [
+            tag("span", words, class_=colour),
+            foreign(flip["case"], 200),
+            tag("span", f", {flip['detail']}", class_="quiet"),
+        ]
+    )
+
+
+def opened(pairs: Sequence[Sequence[ResultDetailView | None]], data: Data) -> Safe:
+    """Return what was asked and expected, and the replies of both sides beside each other, repeat by repeat."""
+    first = next(each for pair in pairs for each in pair if each)
+    halves = [
+        tag(
+            "div",
+            (_reply(word, data[which], each) for each, (word, which) in zip(pair, _SIDES, strict=True)),
+            class_="halves",
+        )
+        for pair in pairs
+    ]
+    return join([_asked(first.case), *halves])
+
+
+_SIDES = (("Before", "base"), ("Now", "new"))
+
+
+def _asked(case: CaseView) -> Safe:
+    lines = said_to(case)
+    prompt = "\n\n".join(each.text if len(lines) == 1 else f"{each.role}: {each.text}" for each in lines)
+    expected = case.expected_outcome or "\n".join(case.ideals)
+    how = case.assertion.type if case.assertion else None
+    return tag(
+        "div",
+        tag("div", tag("h3", "Asked"), block(prompt, "Asked")),
+        tag(
+            "div",
+            tag("h3", f"Expected ({how})" if how else "Expected"),
+            block(expected or "", "Expected"),
+        ),
+        class_="halves",
+    )
+
+
+def _reply(word: str, run: str, result: ResultDetailView | None) -> Safe:
+    if result is None:
+        return tag("div", tag("h3", word), tag("p", "There is no such repeat.", class_="quiet"))
+    repeat = f", repeat {result.repeat + 1}" if result.repeat else ""
+    reply = result.reply
+    took = f" in {duration(result.latency_seconds)}" if result.latency_seconds is not None else ""
+    return tag(
+        "div",
+        tag("h3", f"{word}{repeat}: ", outcome(result.outcome), tag("span", took, class_="quiet")),
+        block(reply.text or "\n\n".join(reply.answers), f"Reply {word.lower()}{repeat}")
+        if reply
+        else tag("p", foreign(result.failure.message if result.failure else "There is no reply."), class_="warn"),
+        tag("p", foreign(result.reason, 400), class_="small quiet") if result.reason else None,
+        tag("p", link(address(f"/runs/{run}/results/{result.seq}"), f"The whole result {word.lower()}{repeat}")),
+    )
+
+
+def left_out(data: Data, any_judge: str | None, noun: Noun = "case") -> Safe:
+    """Return what was not compared: answers by their number, cases with the names of the first of each kind."""
+    kinds = (
+        ("excluded", "No verdict on one side or both", "They ended in an error, or nothing could be decided."),
+        ("onlyBase", "Only before", "The run now has no result of them."),
+        ("onlyNew", "Only now", "The run before has no result of them."),
+    )
+    said = [
+        _named(title, why, noun, data[name]["count"], map(_case, data[name]["cases"])) for name, title, why in kinds
+    ]
+    apart = data["apart"]
+    if apart["count"]:
+        names = (
+            join([foreign(each["case"], 200), tag("span", f": {_who(each['base'])} before, {_who(each['new'])} now")])
+            for each in apart["cases"]
+        )
+        why: Child = "Different judges, or versions of a check, decided about these; they are compared as you asked."
+        if any_judge:
+            left = "Two judges may decide otherwise about the same reply, so these are left out. "
+            why = join([left, link(any_judge, "Compare them anyway")])
+        said.append(_named("Judged by different judges", why, noun, apart["count"], names))
+    found = [each for each in said if each]
+    if data["over"]["sentence"]:
+        found.insert(0, tag("p", data["over"]["sentence"]))
+    return join([tag("h2", "Not compared, or with care"), *found]) if found else Safe("")
+
+
+def _named(title: str, why: Child, noun: Noun, count: int, names: Any) -> Safe | None:
+    if not count:
+        return None
+    shown = list(names)
+    more = tag("p", f"and {count - len(shown):,} more", class_="quiet") if count > len(shown) else None
+    summary = tag("summary", f"{title}: {count:,} {noun}{'' if count == 1 else 's'}")
+    return tag("details", summary, tag("p", why), tag("ul", (tag("li", each) for each in shown), class_="lines"), more)
+
+
+def _case(name: str) -> Safe:
+    return foreign(name, 200)
+
+
+def _who(judges: Sequence[str]) -> str:
+    return " and ".join(judges) or "nobody known"

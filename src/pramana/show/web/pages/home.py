@@ -1,0 +1,267 @@
+"""Home: what needs attention, the newest runs, and how models do over time; in an empty store, the way to a first run.
+
+It grows as runs arrive, from whomever.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from nicegui import ui
+
+from pramana.app.runs import RunFilter, list_runs
+from pramana.app.views import RunView, WeightsView
+from pramana.app.weights import list_weights
+from pramana.show.figures import duration, percent
+from pramana.show.web.kit import frame, parts
+from pramana.show.web.kit.desk import Desk, address
+from pramana.show.web.kit.markup import Safe, foreign, interval_text, join, link, tag, when
+from pramana.show.web.kit.trends import Point, rate_trend, time_trend
+from pramana.show.web.pages import welcome
+from pramana.show.web.pages.runs import Table, passed, status
+
+NEWEST = 8
+LOOKED_AT = 50
+"""Of how many of the newest runs trouble is still news."""
+MODELS = 6
+"""How many models are shown over time: those of the newest runs."""
+PAST = 30
+"""Runs of a model that are drawn."""
+SERIES = ("casesDigest", "variant", "setupDigest")
+"""What points of a trend have in common."""
+Data = dict[str, Any]
+
+
+@frame.page("/", "Home")
+async def home(desk: Desk) -> None:
+    """Show what is new."""
+    beside = frame.head("Pramana", "How good is it, which of two is better, has it changed?")
+    news = _News(desk, beside)
+    news.show(await news.read())
+    desk.when_new({"run"}, news.again)
+
+
+class _Read(NamedTuple):
+    """All that the page shows."""
+
+    runs: list[RunView]
+    weights: list[WeightsView]
+    pasts: list[Data]
+
+
+class _News:
+    """What stands on the page. All is read before any of it changes, and what is the same is not drawn anew."""
+
+    def __init__(self, desk: Desk, beside: ui.element) -> None:
+        self._desk, self._beside = desk, beside
+        self._place = ui.element("div")
+        self._welcome: welcome.Welcome | None = None
+        """Of an empty store; None while there are runs."""
+        self._offered: welcome.Welcome | None = None
+        """What nobody has tried, beside the runs."""
+        self._drawn: tuple[_Attention, Table, _Cards] | None = None
+        self._untried: tuple[str, ...] = ()
+
+    async def read(self) -> _Read:
+        get = self._desk.get
+        wanted = RunFilter(page_size=LOOKED_AT, outcomes=True)
+        found, weights = await asyncio.gather(self._desk.call(list_runs, wanted), self._desk.call(list_weights))
+        names = list(dict.fromkeys(model for run in found.items for model in run.models))[:MODELS]
+        pasts = await asyncio.gather(*(get("/api/models/history", model=name, limit=PAST) for name in names))
+        return _Read(found.items, weights, [past.data for past in pasts])
+
+    async def again(self) -> None:
+        """Show what is new. What is refused leaves the page as it is, until there is news again."""
+        if not self._busy():
+            found = await self.read()
+            if not self._busy() and not self._place.is_deleted:
+                self.show(found)
+
+    def _busy(self) -> bool:
+        return any(each.busy for each in (self._welcome, self._offered) if each)  # what it tells would be gone
+
+    def show(self, found: _Read) -> None:
+        if not found.runs:
+            if self._welcome is None:
+                self._place.clear()
+                self._drawn, self._offered, self._untried = None, None, ()
+                self._welcome = welcome.Welcome(self._desk)
+                with self._place:
+                    self._welcome.show(found.weights)
+            return
+        if self._drawn is None:
+            self._welcome, self._drawn = None, self._draw()
+            with self._place:
+                self._rest = ui.element("div")
+        attention, newest, cards = self._drawn
+        attention.put(found)
+        newest.put({run.id: _row(run) for run in found.runs[:NEWEST]})
+        cards.put(found.pasts)
+        self._offer(welcome.untried(found.runs))
+
+    def _offer(self, untried: tuple[str, ...]) -> None:
+        if untried != self._untried:
+            self._untried, self._offered = untried, welcome.Welcome(self._desk)
+            self._rest.clear()
+            with self._rest:
+                if untried:
+                    self._offered.show_rest(untried)
+
+    def _draw(self) -> "tuple[_Attention, Table, _Cards]":
+        if not self._beside.default_slot.children:
+            with self._beside:
+                parts.link_button("New run", "/runs/new", "primary")
+        self._place.clear()
+        with self._place:
+            attention = _Attention(self._desk)
+            parts.heading("Newest runs")
+            newest = Table("Newest runs", ("Run", "Models", "Status", "Passed", "Results", "Begun (UTC)"))
+            parts.show(tag("p", link("/runs", "All runs"), class_="pager"))
+            return attention, newest, _Cards()
+
+
+def _row(run: RunView) -> tuple[Safe, ...]:
+    return (
+        link(address(f"/runs/{run.id}"), foreign(run.suite, 80)),
+        tag("span", join((foreign(each, 80) for each in run.models), ", ")),
+        status(run),
+        passed(run),
+        tag("span", f"{run.stored:,} of {run.expected:,}", class_="number"),
+        when(run.created_at),
+    )
+
+
+# ── Models over time ──
+
+
+class _Cards:
+    """A card for each model; one that has nothing new stays as it is."""
+
+    def __init__(self) -> None:
+        self._whole = ui.element("div")
+        with self._whole:
+            parts.heading("Models over time")
+            self._grid = ui.element("div").classes("grid even")
+        self._shown: dict[str, ui.html] = {}
+
+    def put(self, pasts: Sequence[Data]) -> None:
+        self._whole.set_visibility(bool(pasts))
+        cards = {past["model"]: _card(past) for past in pasts}
+        for gone in self._shown.keys() - cards.keys():
+            self._shown.pop(gone).delete()
+        for place, (model, card) in enumerate(cards.items()):
+            if model not in self._shown:
+                with self._grid:
+                    self._shown[model] = parts.show(card)
+            made = self._shown[model]
+            made.set_content(card)
+            if self._grid.default_slot.children[place] is not made:
+                made.move(target_index=place)
+
+
+def _card(past: Data) -> Safe:
+    """Return how a model did in its newest runs of the same cases, asked in the same way: others are no measure.
+
+    Nor are runs that did not finish: the cases they lack may be the hard ones.
+    """
+    finished = [each for each in past["runs"] if each["status"] == "finished"]
+    if not finished:
+        return _titled(past, [tag("p", "No run has finished yet.", class_="quiet")])
+    newest = finished[-1]
+    same = [each for each in finished if _series(each) == _series(newest)]
+    rated = [each for each in same if each["passRate"] is not None]
+    timed = [each for each in same if each["latencyMs"]["median"] is not None]
+    way = "" if newest["variant"] == "text" else f", {newest['variant']}"
+    count = "one run" if len(same) == 1 else f"{len(same):,} runs"
+    drawn: list[Safe] = []
+    if rated:
+        last = rated[-1]
+        rate = percent(last["passRate"]), f"95 % interval {interval_text(last['interval'])}"
+        drawn += [
+            _figure("Pass rate", *rate),
+            rate_trend([Point(each["passRate"], *(each["interval"] or (None, None))) for each in rated]),
+        ]
+    else:
+        drawn.append(tag("p", "No result has a verdict yet.", class_="quiet"))
+    if timed:
+        last = timed[-1]["latencyMs"]
+        drawn += [
+            _figure("Latency", duration(last["median"] / 1000), f"median of {last['count']:,}"),
+            time_trend([Point(each["latencyMs"]["median"] / 1000) for each in timed]),
+        ]
+    about = tag("p", foreign(newest["suite"], 80), f"{way}, {count}", class_="quiet small")
+    return _titled(past, [about, *drawn])
+
+
+def _titled(past: Data, told: Sequence[Safe]) -> Safe:
+    return tag(
+        "section",
+        tag("h3", link(address("/runs", model=past["model"]), foreign(past["model"], 80)), class_="card-title"),
+        told,
+        class_="card stack",
+        aria_label=past["model"][:80],
+    )
+
+
+def _series(point: Data) -> tuple[Any, ...]:
+    return tuple(point[name] for name in SERIES)
+
+
+def _figure(name: str, value: str, note: str) -> Safe:
+    return tag("p", name, " ", tag("strong", value, class_="number"), " ", tag("span", note, class_="quiet small"))
+
+
+# ── What needs attention ──
+
+
+class _Attention:
+    """Runs with trouble, and weights that are missing; a download that is watched here goes on being watched."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._whole = ui.element("div")
+        with self._whole:
+            parts.heading("What needs attention")
+            with parts.box("stack") as self._box:
+                self._lines = parts.show(Safe(""))
+        self._missing: dict[tuple[str, str | None], ui.element] = {}
+
+    def put(self, found: _Read) -> None:
+        lines = [line for run in found.runs if (line := _trouble(run))]
+        missing = {
+            (each.name, each.pull.status if each.pull else None): each
+            for each in found.weights
+            if not each.present and not each.optional
+        }
+        self._whole.set_visibility(bool(lines or missing))
+        self._lines.set_visibility(bool(lines))
+        self._lines.set_content(_told(lines, len(found.runs)))
+        for gone in self._missing.keys() - missing.keys():
+            self._missing.pop(gone).delete()
+        for key, weights in missing.items():
+            if key not in self._missing:
+                with self._box, ui.element("div") as self._missing[key]:
+                    welcome.Download(self._desk, weights).show()
+
+
+def _told(lines: Sequence[Safe], among: int) -> Safe:
+    more = f"And {len(lines) - NEWEST:,} more among the last {among:,} runs." if len(lines) > NEWEST else None
+    listed = tag("ul", (tag("li", line) for line in lines[:NEWEST]), class_="lines")
+    return join([listed, tag("p", more, class_="quiet") if more else Safe("")])
+
+
+def _trouble(run: RunView) -> Safe | None:
+    """Return what is wrong with a run and what to do, in a line; None where all is well."""
+    named = link(address(f"/runs/{run.id}"), foreign(run.suite, 80))
+    about = join([named, " on ", join((foreign(each, 60) for each in run.models[:3]), ", ")])
+    if run.status == "interrupted":
+        return join([about, " was interrupted. Resume it on its page: what is stored stays."])
+    if run.status == "stopped":
+        why = join([": ", foreign(run.reason.rstrip(" ."), 300)]) if run.reason else None
+        return join([about, " has stopped", why, ". Mend that, and resume it on its page."])
+    errored = run.outcomes.errored if run.outcomes else 0
+    if errored:
+        said = "1 result is an error" if errored == 1 else f"{errored:,} results are errors"
+        to = link(address(f"/runs/{run.id}", outcome="errored") + "#results", "See why")
+        return join([about, f": {said}, and no verdict on the model. ", to, "."])
+    return None

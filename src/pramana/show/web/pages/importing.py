@@ -1,0 +1,391 @@
+"""Scenarios brought in from files, folders or the clipboard, with a preview of what would change.
+
+Every document is checked before anything is sent. Then all of them go in one request, several joined into one, so that
+everything is imported or nothing is. Whatever is refused stays on the page as it was brought.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nicegui import ui
+
+from pramana.show.web.kit import frame, parts
+from pramana.show.web.kit.desk import Answer, Desk, Refused
+from pramana.show.web.kit.files import MOST_BYTES, Pick, picker
+from pramana.show.web.kit.markup import Child, Safe, foreign, join, link, tag
+from pramana.show.web.kit.yaml_editor import LONGEST, Checked, YamlEditor, check, counted, is_error, listed
+from pramana.show.web.pages.documents import Document, Found, decoded, joined, looked_through
+from pramana.show.web.pages.library import library
+from pramana.show.web.pages.scenarios import page_of
+
+ENDINGS = (".yaml", ".yml")
+MODES = {
+    "skip": "Leave what is here: only new ids are imported",
+    "update": "Replace what is here: the whole scenario, and what a document leaves out gets its default",
+    "fail": "Refuse everything if a single id is here already",
+}
+MOST_SHOWN = 100
+"""Of ids, and of what is wrong with a document."""
+MOST_LISTED = 50
+"""Of documents, each with its buttons; those with errors come first."""
+PASTED = "what was pasted"
+_FIELDS = {
+    "name": "name", "type": "type", "prompt": "prompt", "expectedOutcome": "expected outcome", "tags": "tags",
+    "promptAudioUrl": "recording", "language": "language", "difficulty": "difficulty", "assert": "assertions",
+    "reference": "reference", "turns": "turns", "conditions": "conditions",
+}  # fmt: skip
+
+
+@frame.page("/scenarios/import", "Import scenarios")
+async def importing(desk: Desk) -> None:
+    """Bring scenarios in."""
+    page = _Importing(desk)
+    frame.head(
+        "Import scenarios",
+        "All of what you bring is imported, or none of it: everything is checked first, and you see what would change.",
+        crumbs=(("/scenarios", "Scenarios"),),
+    )
+    await page.begin()
+    await library(desk)
+
+
+class _Importing:
+    """The page: what was brought, which of it stands in the editor, and what an import would do."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._client = desk, ui.context.client
+        self._documents: list[Document] = []
+        """Those from files; what was pasted is `_pasted`."""
+        self._pasted = Document(PASTED, Checked(""))
+        self._in_hand = self._pasted
+        self._left_out: Sequence[tuple[str, str]] = ()
+        """Of the last choice: names, and why."""
+        self._mode = "skip"
+        self._done = _nothing()
+        """What was imported last; it stays until something is brought again."""
+        self._turn = self._listing = self._picks = 0
+        self._picked_last: dict[str, int] = {}
+        """By which pick a file of a name came last."""
+        self._rows: dict[Document, tuple[object, ui.element]] = {}
+        """The list of documents: what each row shows, and the row."""
+
+    async def begin(self) -> None:
+        parts.heading("What to import")
+        with parts.box("stack"):
+            with parts.box("row"):
+                picker("Choose files", ENDINGS, self._picked)
+                picker("Choose a folder", ENDINGS, self._picked, folder=True)
+                parts.paragraph("or write and paste below. Only .yaml and .yml files are read.", quiet=True)
+            self._files_heading = ui.element("div")
+            self._files = ui.element("div")
+            self._files_more = ui.element("div")
+            self._omitted = ui.element("div")
+            self._editor = YamlEditor(
+                self._desk, "YAML to import", "", self._heard, also=self._elsewhere, may_be_empty=True
+            )
+        parts.heading("What becomes of ids that are here already")
+        modes = ui.radio(MODES, value=self._mode, on_change=lambda event: self._chosen(event.value))
+        modes.props('aria-label="What becomes of ids that are here already"').classes("modes")
+        parts.heading("What would change")
+        with parts.box("stack"):
+            self._preview = parts.show(_nothing()).props("role=status")
+            with parts.box("row"):
+                parts.button("Import", self._import, "primary").props("data-saves")
+
+    # ── What was brought ──
+
+    async def _picked(self, pick: Pick) -> None:
+        """Take files beside those that are here; one of the same name replaces the earlier."""
+        if len(pick.files) > 1:
+            self._files_more.clear()
+            with self._files_more:
+                parts.paragraph(f"Checking {len(pick.files):,} files …", quiet=True)
+        self._picks += 1
+        turn = self._picks
+        self._picked_last |= dict.fromkeys((each.name for each in pick.files), turn)
+        read = {each.name: Document(each.name, await self._read(each.data)) for each in pick.files}
+        # One that was picked again meanwhile was corrected: the later stands, whichever was checked first.
+        brought = {name: each for name, each in read.items() if self._picked_last[name] == turn}
+        stay = [each for each in self._documents if each.name not in brought]
+        if sum(len(each.text) for each in (*stay, *brought.values())) > MOST_BYTES:
+            parts.tell(f"All of it together has more than {MOST_BYTES >> 20} MB; import some of it first", "negative")
+            await self._list_files()
+            return
+        self._documents = [*stay, *brought.values()]
+        self._list_left_out([*((name, "it is no .yaml or .yml file") for name in pick.ignored), *pick.failed])
+        if not pick.files:
+            parts.tell("There is no .yaml or .yml file in what you chose", "warning")
+        await self._take_in_hand(brought.get(self._in_hand.name, self._in_hand))
+
+    async def _read(self, data: bytes) -> Checked:
+        try:
+            return await check(self._desk, await decoded(data))
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            return Checked("", [{"message": "this is no text in UTF-8", "line": line, "column": 1}])
+
+    async def _list_files(self) -> None:
+        self._listing += 1
+        turn = self._listing
+        found = await looked_through(self._all())
+        if turn != self._listing:
+            return  # what is newer is listed
+        if len(found) > MOST_LISTED:
+            found = sorted(found, key=lambda each: not any(map(is_error, each[1])))
+        self._files_heading.clear()
+        if self._documents:
+            with self._files_heading:
+                parts.heading("What you brought", 3)
+        self._list_rows(found[:MOST_LISTED] if self._documents else [])
+        self._files_more.clear()
+        if len(found) > MOST_LISTED:
+            with self._files_more:
+                parts.paragraph(f"and {len(found) - MOST_LISTED:,} more", quiet=True)
+
+    def _list_rows(self, found: Found) -> None:
+        """Draw the rows that changed. The others keep their buttons: a button that is replaced loses a press."""
+        listed_now = {document for document, _ in found}
+        for document in [each for each in self._rows if each not in listed_now]:
+            self._files.remove(self._rows.pop(document)[1])
+        for index, (document, problems) in enumerate(found):
+            shows = (_verdict(document, problems), list(problems), document is self._in_hand, len(document.text))
+            shown, row = self._rows.get(document, (None, None))
+            if row is None:
+                with self._files:
+                    row = ui.element("div").classes("file")
+            if shown != shows:
+                row.clear()
+                with row:
+                    self._list_file(document, problems)
+                self._rows[document] = shows, row
+            if list(self._files)[index] is not row:
+                row.move(target_index=index)
+
+    def _list_left_out(self, left_out: Sequence[tuple[str, str]]) -> None:
+        """Say which files were not taken, apart from the list of the others."""
+        self._left_out = left_out
+        self._omitted.clear()
+        if left_out:
+            named = (tag("li", foreign(name, 200), f": {why}") for name, why in left_out[:MOST_SHOWN])
+            said = f"{len(left_out):,} left out"
+            with self._omitted:
+                parts.show(tag("details", tag("summary", said), tag("ul", named, class_="ids small")))
+
+    def _list_file(self, document: Document, problems: Sequence[dict[str, Any]]) -> None:
+        async def open_it() -> None:
+            with self._client:  # this button goes while it is at work
+                await self._take_in_hand(document)
+
+        async def leave_out() -> None:
+            self._documents = [each for each in self._documents if each is not document]
+            if document is self._pasted:
+                self._pasted = Document(PASTED, Checked(""))
+            with self._client:
+                await self._take_in_hand(self._pasted if document is self._in_hand else self._in_hand)
+
+        parts.show(_verdict(document, problems))
+        with parts.box("row"):
+            if document is self._in_hand:
+                parts.show(tag("span", "in the editor", class_="quiet small"))
+            elif 0 < len(document.text) <= LONGEST:
+                parts.button(
+                    "Open in the editor", open_it, small=True, label=f"Open {document.name} in the editor"
+                )  # fmt: skip
+            parts.button("Leave out", leave_out, "plain", small=True, label=f"Leave {document.name} out")
+        if document is not self._in_hand and problems:
+            parts.show(listed(problems[:MOST_SHOWN], buttons=False)).classes("problems small")
+
+    async def _take_in_hand(self, document: Document) -> None:
+        """Let a document stand in the editor; what was typed last goes to the one that stood there."""
+        await self._editor.check()
+        if document is not self._in_hand:
+            self._in_hand = document
+            await self._editor.put(document.text)
+
+    async def _heard(self, checked: Checked) -> None:
+        """Take what stands in the editor now."""
+        own = [each for each in checked.problems if "elsewhere" not in each]
+        self._in_hand.checked = Checked(checked.text, own, checked.read)
+        await self._list_files()
+        await self._tried()
+
+    def _all(self) -> list[Document]:
+        return [each for each in (self._pasted, *self._documents) if _holds_anything(each)]
+
+    async def _elsewhere(self, checked: Checked) -> list[dict[str, Any]]:
+        """Return what is wrong with what stands in the editor because of the other documents."""
+        mine, as_typed = self._in_hand, Document(self._in_hand.name, checked)
+        every = [as_typed if each is mine else each for each in (self._pasted, *self._documents)]
+        found = await looked_through([each for each in every if _holds_anything(each)])
+        return [each for which, problems in found if which is as_typed for each in problems if "elsewhere" in each]
+
+    # ── What would change, and doing it ──
+
+    async def _chosen(self, mode: str) -> None:
+        self._mode = mode
+        await self._tried()
+
+    async def _tried(self) -> None:
+        """Show what an import would do."""
+        self._turn += 1
+        turn = self._turn
+        shown = await self._what_would_change()
+        if turn == self._turn:
+            self._preview.set_content(shown)
+
+    async def _what_would_change(self) -> Safe:
+        documents = self._all()
+        if not documents:
+            return self._done
+        self._done = _nothing()
+        found = await looked_through(documents)
+        if wrong := [document.name for document, problems in found if any(map(is_error, problems))]:
+            named = join([*(foreign(each) for each in wrong[:10]), *(["…"] if len(wrong) > 10 else [])], ", ")
+            return tag("p", "Nothing can be imported yet: mend ", named, " first.")
+        try:
+            done = await self._sent(documents, dry_run=True)
+        except Refused as error:
+            return await asyncio.to_thread(_refused, error, documents)
+        return _changes(done.data, await self._differences(done.data))
+
+    async def _sent(self, documents: Sequence[Document], *, dry_run: bool) -> Answer:
+        """Send everything by one request: a document as it is, several as one."""
+        one = len(documents) == 1
+        text = documents[0].text if one else await joined(documents)
+        return await self._desk.post("/api/scenarios/import", {"yaml": text, "mode": self._mode, "dryRun": dry_run})
+
+    async def _differences(self, would: dict[str, Any]) -> dict[str, list[str]]:
+        """Return what differs in each scenario that would be replaced."""
+        ids = would["updated"][:MOST_SHOWN]
+        if not ids:
+            return {}
+        there = {each["id"]: each for each in (await self._desk.get("/api/scenarios", id=ids, pageSize=500)).data}
+        return {
+            each["id"]: [words for name, words in _FIELDS.items() if each[name] != there[each["id"]][name]]
+            for each in would["scenarios"]
+            if each["id"] in there
+        }
+
+    async def _import(self) -> None:
+        await self._editor.check()
+        brought, left_out = self._all(), self._left_out
+        documents = [Document(each.name, each.checked) for each in brought]  # as they are now, whatever is typed next
+        if not documents:
+            parts.tell("There is nothing to import: choose files, or paste a document", "warning")
+            return
+        if any(is_error(each) for _, problems in await looked_through(documents) for each in problems):
+            parts.tell("Nothing was imported: mend what is marked first", "negative")
+            return
+        try:
+            done = (await self._sent(documents, dry_run=False)).data
+        except Refused as error:
+            self._preview.set_content(await asyncio.to_thread(_refused, error, documents))
+            raise
+        self._done = _done(done)
+        if self._left_out is left_out:
+            self._list_left_out(())
+        await self._take_away({each: copy.text for each, copy in zip(brought, documents, strict=True)})
+        parts.tell("Imported", "positive")
+
+    async def _take_away(self, sent: Mapping[Document, str]) -> None:
+        """Take away what was imported; what was picked or typed since then stays."""
+        over = [each for each in (self._pasted, *self._documents) if self._is_over(each, sent)]
+        self._documents = [each for each in self._documents if each not in over]
+        if self._pasted in over:
+            self._pasted = Document(PASTED, Checked(""))
+        self._editor.keep("")
+        if self._in_hand in over:
+            self._in_hand = self._pasted
+            await self._editor.put(self._pasted.text)
+        else:
+            await self._editor.check()
+
+    def _is_over(self, document: Document, sent: Mapping[Document, str]) -> bool:
+        """Tell whether nothing of a document is left to import: it stands as it was sent, or there is nothing in it."""
+        text = self._editor.text if document is self._in_hand else document.text
+        if document in sent:
+            return text == sent[document]
+        return not text.strip() and not document.checked.problems
+
+
+def _holds_anything(document: Document) -> bool:
+    return bool(document.text and not document.text.isspace()) or bool(document.checked.problems)
+
+
+def _refused(error: Refused, documents: Sequence[Document]) -> Safe:
+    said = tag("p", "Nothing would be imported: ", foreign(str(error)), class_="warn trouble")
+    if error.status != 409 or not error.details:
+        return said
+    every = [(document, scenario["id"]) for document in documents for scenario in document.checked.read]
+    named = []
+    for each in error.details[:MOST_SHOWN]:
+        index = each["path"].removeprefix("scenarios[").partition("]")[0]
+        document, scenario_id = every[int(index)] if index.isdigit() else every[0]
+        line = document.place(scenario_id)["line"]
+        named.append(tag("li", foreign(document.name), f", line {line:,}: ", foreign(each["message"])))
+    return join([said, tag("ul", named, class_="ids small")])
+
+
+# ── Words ──
+
+
+def _nothing() -> Safe:
+    return tag("p", "Nothing yet: choose files, or paste a document.", class_="quiet")
+
+
+def _verdict(document: Document, problems: Sequence[dict[str, Any]]) -> Safe:
+    count = len(document.checked.read)
+    wrong = any(map(is_error, problems))
+    said = counted(problems) if wrong else f"{count:,} scenario{'' if count == 1 else 's'}"
+    sign = tag("b", "✗" if wrong else "✓", aria_hidden="true")
+    verdict = tag("span", sign, " ", said, class_=f"outcome {'failed' if wrong else 'passed'}")
+    return join([foreign(document.name, 200), verdict], " ")
+
+
+def _changes(would: dict[str, Any], differences: dict[str, list[str]]) -> Safe:
+    def updated(scenario_id: str) -> Child:
+        if scenario_id not in differences:
+            return None
+        changed = differences[scenario_id]
+        return f" ({', '.join(changed)})" if changed else " (nothing differs)"
+
+    return join(
+        [
+            _some("would be new", would["imported"]),
+            _some("would be replaced", would["updated"], updated),
+            _some("would stay as it is", would["skipped"], plural="would stay as they are"),
+        ]
+    )
+
+
+def _done(done: dict[str, Any]) -> Safe:
+    return join(
+        [
+            tag("p", tag("b", "Done. "), link("/scenarios", "See all scenarios")),
+            _some("is new", done["imported"], plural="are new", links=True),
+            _some("was replaced", done["updated"], plural="were replaced", links=True),
+            _some("stayed as it was", done["skipped"], plural="stayed as they were", links=True),
+        ]
+    )
+
+
+def _some(
+    words: str,
+    ids: Sequence[str],
+    note: Callable[[str], Child] = lambda _: None,
+    *,
+    plural: str | None = None,
+    links: bool = False,
+) -> Safe:
+    """Return how many scenarios something is said of, and which."""
+    if not ids:
+        return Safe("")
+
+    def named(each: str) -> Safe:
+        found = tag("span", foreign(each, 120), class_="mono")
+        return tag("li", link(page_of(each), found) if links else found, note(each))
+
+    head = f"1 scenario {words}" if len(ids) == 1 else f"{len(ids):,} scenarios {plural or words}"
+    more = tag("li", f"and {len(ids) - MOST_SHOWN:,} more") if len(ids) > MOST_SHOWN else None
+    return join([tag("p", tag("b", head)), tag("ul", map(named, ids[:MOST_SHOWN]), more, class_="ids small")])

@@ -1,0 +1,163 @@
+"""Registered providers: who they are, whether their keys are set, and whether they answer. A key is never shown."""
+
+from typing import Any
+
+from nicegui import ui
+
+from pramana.show.web.kit import frame, parts
+from pramana.show.web.kit.desk import Desk, Refused, address
+from pramana.show.web.kit.markup import Column, Safe, foreign, join, table, tag
+from pramana.show.web.pages.provider_kinds import of_kind
+from pramana.show.web.pages.settings import section
+
+
+@frame.page("/settings/providers", "Providers")
+async def providers(desk: Desk) -> None:
+    """List the registered providers, and which keys the server's environment has."""
+    with section(desk, "Providers", "Who can be asked: vendors, servers of your own, voice agents."):
+        parts.link_button("Add a provider", "/settings/new-provider", "primary")
+    listed = ui.element("div")
+    environment = parts.show(Safe(""))
+
+    shown: list[Any] = []
+
+    async def again() -> None:
+        found = await desk.get("/api/providers")
+        if shown == [found.data]:
+            return
+        shown[:] = [found.data]
+        listed.clear()
+        with listed:
+            _list(desk, found.data)
+        environment.set_content(_environment(found.meta["environment"]))
+
+    await again()
+    desk.when_new({"provider"}, again)
+
+
+def _list(desk: Desk, found: list[dict[str, Any]]) -> None:
+    if not found:
+        words = "A vendor whose key stands below can be asked at once. Register your own server, agent or account here."
+        with parts.empty("No provider is registered", words):
+            parts.link_button("Add a provider", "/settings/new-provider")
+        return
+    with parts.box("grid"):
+        for each in found:
+            _Card(desk, each)
+
+
+class _Card:
+    """One provider."""
+
+    def __init__(self, desk: Desk, provider: dict[str, Any]) -> None:
+        self._desk, self._id = desk, provider["id"]
+        with parts.box("card stack") as self._card:
+            parts.show(tag("h2", self._id, class_="card-title"))
+            parts.show(_facts(provider))
+            hint = "an agent is called, and hung up on"
+            self._model = parts.field("Model to test with", hint=hint) if _unsaid(provider) else None
+            with parts.box("row"):
+                parts.button("Test", self._test, small=True, label=f"Test {self._id}")
+                to = address(f"/settings/providers/{self._id}")
+                parts.show(tag("a", "Change", href=to, class_="btn small", aria_label=f"Change {self._id}"))
+                parts.button("Delete", self._delete, "danger", small=True, label=f"Delete {self._id}")
+            with parts.box("told", role="status"):
+                self._told = parts.show(Safe(""))
+
+    async def _test(self) -> None:
+        self._told.set_content(tag("p", "Asking …", class_="quiet"))
+        model = (self._model.value or "").strip() if self._model else ""
+        try:
+            found = await self._desk.post(f"/api/providers/{self._id}/test", {"model": model} if model else {})
+        except Refused as error:
+            if error.status == 401:
+                raise
+            self._told.set_content(_failed(error))
+        else:
+            self._told.set_content(_healthy(found.data))
+
+    async def _delete(self) -> None:
+        consequence = "Its key is forgotten. Runs that were made with it stay; those that are unfinished cannot go on."
+        if await parts.confirm(f"Delete {self._id}?", consequence, "Delete"):
+            await self._desk.delete(f"/api/providers/{self._id}")
+            parts.tell(f"{self._id} is deleted.", "positive")
+
+
+def _facts(provider: dict[str, Any]) -> Safe:
+    kind, arguments = of_kind(provider["kind"]), provider["arguments"]
+    description = arguments["description"] or {}
+    where = provider["baseUrl"] or description.get("base_url") or description.get("url")
+    facts: list[tuple[str, Safe | str]] = [("Kind", kind.title)]
+    if description:
+        facts.append(("Agent", foreign(str(description.get("name", "")))))
+    if kind.key or where:
+        facts.append(("Address", tag("span", foreign(where), class_="mono") if where else "the vendor’s own"))
+    if arguments["model"]:
+        facts.append((kind.model or "Model", tag("span", foreign(arguments["model"]), class_="mono")))
+    if kind.key:
+        facts.append(("Key", _is_set(provider["keySet"])))
+    return tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts")
+
+
+def _is_set(is_set: object) -> Safe:
+    return _said("passed", "✓", "set") if is_set else _said("skipped", "–", "not set")
+
+
+def _unsaid(provider: dict[str, Any]) -> bool:
+    """Tell whether a test needs to be told whom to call."""
+    return of_kind(provider["kind"]).called and not provider["arguments"]["model"]
+
+
+def _healthy(found: dict[str, Any]) -> Safe:
+    models = found["models"]
+    shown = ", ".join(models[:8]) + (" …" if len(models) > 8 else "")
+    offered = join([f"It offers {len(models):,} model{'' if len(models) == 1 else 's'}: ", foreign(shown)])
+    return join(
+        [
+            tag("p", _said("passed", "✓", "healthy"), f", answered in {_ms(found['latencyMs'])}"),
+            tag("p", offered, class_="small quiet") if models else None,
+        ]
+    )
+
+
+def _failed(error: Refused) -> Safe:
+    took = next((each["latencyMs"] for each in error.details if "latencyMs" in each), None)
+    after = "" if took is None else f" after {_ms(took)}"
+    why = tag("p", foreign(parts.sentence(error)), class_="small")
+    return join([tag("p", _said("failed", "✗", "failed"), after, ":"), why])
+
+
+def _said(look: str, sign: str, words: str) -> Safe:
+    return tag("span", tag("b", sign, aria_hidden="true"), f" {words}", class_=f"outcome {look}")
+
+
+def _ms(taken: float) -> str:
+    """Return how long something took.
+
+    >>> _ms(12.34), _ms(1234.5)
+    ('12.3 ms', '1,234 ms')
+    """
+    return f"{taken:,.1f} ms" if taken < 100 else f"{taken:,.0f} ms"
+
+
+def _environment(found: list[dict[str, Any]]) -> Safe:
+    columns = (Column("Variable", head=True), Column("For"), Column("Key"))
+    rows = [
+        (
+            tag("span", each["variable"], class_="mono"),
+            ", ".join(of_kind(kind).title for kind in each["kinds"]),
+            _is_set(each["set"]),
+        )
+        for each in sorted(found, key=lambda each: not each["set"])
+    ]
+    words = (
+        "What Pramana knows by name needs only a key in the environment of the server. A registered provider brings "
+        "its own key or none, and goes before these."
+    )
+    return join(
+        [
+            tag("h2", "Keys in the server’s environment"),
+            tag("p", words, class_="quiet"),
+            table("Keys in the server's environment", columns, rows, hidden=True),
+        ]
+    )

@@ -1,0 +1,433 @@
+"""One run: how far it is, what it amounts to, and its results by the page; live while it runs.
+
+Progress and failures come as they happen, the summary at most every two seconds. The first time after a start that a
+long run is added up takes seconds: the page does not wait for it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict, replace
+from nicegui import background_tasks, ui
+
+from pramana import clock
+from pramana.app.results import ResultFilter, Results, list_results
+from pramana.app.runs import cancel_run, delete_run, read_run, resume_run
+from pramana.app.views import ResultView, RunDetailView, RunView
+from pramana.model import Outcome
+from pramana.show import figures
+from pramana.show.api.envelope import page_meta
+from pramana.show.web.kit import frame, parts
+from pramana.show.web.kit.desk import Desk, Refused, address
+from pramana.show.web.kit.markup import Safe, foreign, join, link, tag, when
+from pramana.show.web.pages.run_results import PAGE_SIZE, again, filters, pages, plan, rows, table_of
+from pramana.show.web.pages.run_summary import amounts, ended_so, told_apart
+from pramana.show.web.pages.runs import standing
+from pramana.store.queue import UNDER_WAY
+
+EXPORTS = {"json": "JSON", "csv": "CSV", "junit": "JUnit", "markdown": "Markdown", "html": "HTML"}
+TICK_S, SUMMED_S, PATIENCE_S, AGAIN_S = 0.5, 2.0, 0.25, 5.0
+"""How often progress is drawn anew, how often the summary, how long a page waits for it, and when it asks again."""
+NEWEST = 10
+"""Failures that are shown as they come."""
+RATED_S = 15.0
+"""Of so long the rate is."""
+
+
+@frame.page("/runs/{run_id}", "Run")
+async def run(desk: Desk) -> None:
+    """Show a run, and follow it until it ends."""
+    found = await desk.call(read_run, desk.path["run_id"], summary=False)
+    suites = (await desk.get("/api/suites")).data
+    await _Shown(desk, found, suites).build()
+
+
+class _Shown:
+    """A run that somebody looks at."""
+
+    def __init__(self, desk: Desk, data: RunDetailView, suites: Sequence[Mapping[str, Any]]) -> None:
+        self._desk, self._run, self._suites = desk, data, suites
+        self._id: str = data.id
+        self._failures: dict[int, ResultView] = {}
+        self._drawn: tuple[str, bool] | None = None
+        self._seen: deque[tuple[float, int]] = deque([(clock.monotonic(), data.stored)])
+        self._changed = self._held = False
+        self._calls: Mapping[str, int] = {}
+        """How many calls are at each stage."""
+        self._follows: object | None = None
+        """What stands for the listener that tells of this run now."""
+        self._told = 0
+        """How often something newer was told of the run than the page had."""
+        self._summed_at = 0.0
+        self._redrawing = asyncio.Lock()
+
+    # ── Drawing ──
+
+    async def build(self) -> None:
+        frame.titled(f"{self._run.suite} {self._id}")
+        self._all = ui.element("div")
+        with self._all:
+            with frame.head(foreign(self._run.suite, 200), crumbs=(("/runs", "Runs"),)):
+                self._buttons = ui.element("div").classes("row")
+            self._about = parts.show(Safe())
+            self._progress, self._newest = parts.show(Safe()), parts.show(Safe())
+            parts.heading("Summary")
+            self._summary = parts.show(_adding_up(self._run))
+            parts.show(plan(self._run))
+            parts.show(tag("h2", "Results", id="results", tabindex="-1"))
+            filters(self._desk, self._run)
+            self._rows, self._pager = parts.show(Safe()), parts.show(Safe())
+        for event, held in (("mouseenter", True), ("focusin", True), ("mouseleave", False), ("focusout", False)):
+            self._newest.on(event, partial(self._hold, held), args=[])
+        self._timer = ui.timer(TICK_S, self._tick, active=False)
+        summed = background_tasks.create(self._sum_up(), name="add up a run", context=ui.context.client)
+        await self._list()
+        await asyncio.wait([summed], timeout=PATIENCE_S)
+        self._draw_head()
+        self._desk.when_new({"run"}, self._news)
+        await self._follow()
+        ui.run_javascript('if (location.hash === "#results") document.getElementById("results")?.scrollIntoView()')
+
+    def _draw_head(self) -> None:
+        self._about.set_content(_about(self._run, again(self._run, self._suites)))
+        if (state := (self._run.status, self._run.cancel_requested)) != self._drawn:
+            self._drawn = state  # else who is about to press a button would find another
+            self._buttons.clear()
+            with self._buttons:
+                self._actions()
+        self._draw_progress()
+
+    def _actions(self) -> None:
+        status = self._run.status
+        if status in UNDER_WAY and not self._run.cancel_requested:
+            parts.button("Cancel", self._cancel)
+        elif status in ("stopped", "interrupted", "cancelled"):
+            parts.button("Resume", self._resume, "primary")
+        parts.link_button("Compare with another run", address("/compare", new=self._id))
+        if once_more := again(self._run, self._suites):
+            parts.link_button("Run again", once_more)
+        parts.button("Delete", self._delete, "danger")
+
+    def _draw_progress(self) -> None:
+        run = self._run
+        if run.status not in UNDER_WAY:
+            self._progress.set_content(Safe())
+            self._newest.set_content(Safe())
+            return
+        self._progress.set_content(_progress(run, self._rate(), self._desk.address, self._calls))
+        if self._failures and not self._held:
+            self._newest.set_content(_newest(self._desk.address, self._failures, run))
+
+    def _hold(self, held: bool) -> None:
+        """Let the newest failures stand still, for who is about to press one of them."""
+        self._held = held
+
+    def _rate(self) -> float | None:
+        """Return how many results come in a second, of late."""
+        now = clock.monotonic()
+        if self._run.stored != self._seen[-1][1]:
+            self._seen.append((now, self._run.stored))
+        while len(self._seen) > 2 and now - self._seen[1][0] > RATED_S:
+            self._seen.popleft()
+        began, before = self._seen[0]
+        return (self._seen[-1][1] - before) / (now - began) if self._seen[-1][1] > before else None
+
+    # ── Asking ──
+
+    def _learn(self, data: RunView) -> None:
+        """Take what is newer of the run, but what was added up of it before."""
+        newer = {name: value for name, value in asdict(data).items() if name not in ("summary", "aggregates")}
+        self._run = replace(self._run, **newer)
+        self._told += 1
+
+    async def _sum_up(self) -> None:
+        """Add up what is there, and draw it; one after the other, so that an older summary never replaces a newer."""
+        async with self._redrawing:
+            if not self._all.is_deleted:
+                await self._add_up()
+
+    async def _add_up(self) -> None:
+        self._summed_at, told = clock.monotonic(), self._told
+        try:
+            found = await self._desk.call(read_run, self._id)
+            if self._told != told:  # how the run stands was told while this was added up
+                found = replace(self._run, summary=found.summary, aggregates=found.aggregates)
+            self._run = found
+            self._summary.set_content(amounts(self._run, self._desk.address))
+        except Refused as error:
+            if error.status == 404:
+                self._gone()
+            elif not self._run.summary:  # too many wait for one, or the store is away; an older one stays
+                said = f"{parts.sentence(error)}. It is tried again in some seconds."
+                self._summary.set_content(tag("p", foreign(said), class_="warn"))
+                with self._all:
+                    ui.timer(AGAIN_S, self._sum_up, once=True)
+
+    async def _list(self) -> None:
+        try:
+            wanted = self._desk.asked(ResultFilter, page_size=PAGE_SIZE)
+            found = await self._desk.call(list_results, self._id, wanted)
+        except Refused as error:  # an address that somebody has mistyped, or the run has just been deleted
+            back = link(f"{self._desk.address}#results", "Show all results")
+            self._rows.set_content(tag("p", foreign(parts.sentence(error)), ". ", back, class_="warn"))
+            return
+        self._rows.set_content(table_of(self._desk, self._run, found.items))
+        self._pager.set_content(pages(self._desk, page_meta(wanted.page, PAGE_SIZE, found.total)))
+
+    async def _refresh(self) -> None:
+        """Bring everything up to date."""
+        async with self._redrawing:
+            if self._all.is_deleted:
+                return
+            await self._add_up()
+            if not self._all.is_deleted:
+                await self._list()
+                self._draw_head()
+
+    # ── Following ──
+
+    async def _follow(self) -> None:
+        """Listen to the run, if it is under way and nobody does; what is refused now is tried again."""
+        if self._is_idle():
+            return
+        try:
+            last = await self._last()
+        except Refused as error:
+            if error.status == 404:
+                self._gone()
+            elif error.status != 401:
+                self._follow_later()
+            return
+        if self._is_idle():  # or another was faster
+            return
+        self._follows = following = object()
+        self._calls = {}  # the new stream sends those under way
+        self._draw_progress()
+        self._timer.activate()
+        self._desk.follow(self._id, last, self._take, partial(self._unfollow, following))
+
+    def _is_idle(self) -> bool:
+        """Tell whether there is nothing to begin to listen to."""
+        return bool(self._follows) or self._run.status not in UNDER_WAY or self._all.is_deleted
+
+    def _unfollow(self, following: object) -> None:
+        """Note that a listener has ended; if that was before the run did, another takes its place."""
+        if self._follows is following:
+            self._follows = None
+            if not self._is_idle():
+                self._follow_later()
+
+    def _follow_later(self) -> None:
+        with self._all:
+            ui.timer(AGAIN_S, self._follow, once=True)
+
+    async def _last(self) -> int:
+        """Return the number of the newest result, and keep the newest that failed."""
+
+        async def listed(page: int, outcome: Outcome | None = None) -> Results:
+            wanted = ResultFilter(page=page, page_size=PAGE_SIZE, outcome=outcome)
+            return await self._desk.call(list_results, self._id, wanted)
+
+        found = await listed(_pages(self._run.stored))
+        for outcome in (Outcome.FAILED, Outcome.ERRORED):
+            first = await listed(1, outcome)
+            self._keep(first.items)
+            last = _pages(first.total)
+            for page in range(max(2, last - 1), last + 1):
+                self._keep((await listed(page, outcome)).items)
+        return max((each.seq for each in found.items), default=0)
+
+    def _keep(self, some: Iterable[ResultView]) -> None:
+        """Keep those that failed, the newest of them."""
+        self._failures |= {each.seq: each for each in some if each.outcome in (Outcome.FAILED, Outcome.ERRORED)}
+        for seq in sorted(self._failures)[:-NEWEST]:
+            del self._failures[seq]
+
+    async def _take(self, name: str, data: dict[str, Any]) -> None:
+        """Take an event of the run; what it changes is drawn with the next tick."""
+        if name == "calls":
+            self._calls = data
+            self._draw_progress()
+            return
+        if name == "result":
+            self._keep([msgspec.convert(data, ResultView)])
+        elif name == "deleted":
+            self._gone()
+            return
+        else:
+            stopped = self._run.cancel_requested != data["cancelRequested"]
+            self._learn(_with_progress(self._run, data))
+            if stopped or self._run.status not in UNDER_WAY:
+                self._draw_head()
+        self._changed = True
+        if name == "finished":
+            self._follows = None
+            self._timer.deactivate()
+            await self._refresh()
+
+    async def _tick(self) -> None:
+        self._draw_progress()
+        if self._changed and clock.monotonic() - self._summed_at >= SUMMED_S and not self._redrawing.locked():
+            self._changed = False
+            await self._refresh()
+
+    async def _news(self) -> None:
+        """Look whether this run is among those that changed: somebody may have resumed or deleted it."""
+        if self._follows:
+            return
+        try:
+            found = await self._desk.call(read_run, self._id, summary=False)
+        except Refused as error:
+            if error.status == 404:
+                self._gone()
+            return
+        if found.status == self._run.status and found.stored == self._run.stored:
+            return
+        self._learn(found)
+        self._seen = deque([(clock.monotonic(), found.stored)])
+        if found.status in UNDER_WAY:
+            self._draw_head()
+            await self._follow()
+        else:
+            await self._refresh()
+
+    def _gone(self) -> None:
+        self._follows = None
+        self._timer.deactivate()
+        self._all.clear()
+        with self._all:
+            parts.heading("This run was deleted", 1)
+            parts.paragraph("Its results went with it. ", link("/runs", "Other runs"))
+
+    # ── Acting ──
+
+    async def _cancel(self) -> None:
+        self._learn(await self._desk.call(cancel_run, self._id))
+        self._draw_head()
+        parts.tell("It ends within seconds. What is stored stays, and you can resume it.")
+
+    async def _resume(self) -> None:
+        self._learn(await self._desk.call(resume_run, self._id))
+        self._seen = deque([(clock.monotonic(), self._run.stored)])
+        self._draw_head()
+        await self._follow()
+
+    async def _delete(self) -> None:
+        count = f"{self._run.stored:,} result{'' if self._run.stored == 1 else 's'}"
+        if await parts.confirm(
+            "Delete this run?", f"It goes with its {count}, for everybody, and cannot be brought back.", "Delete it"
+        ):
+            await self._desk.call(delete_run, self._id)
+            ui.navigate.to("/runs")
+
+
+# ── What is looked at ──
+
+
+def _about(run: RunDetailView, once_more: str | None) -> Safe:
+    """Return how a run stands, who is asked, when, by whom, where it can be taken, and why it is not offered again."""
+    models = join((tag("b", foreign(each, 80)) for each in run.models), ", ")
+    by = join([" by ", foreign(run.creator, 80)]) if run.creator else None
+    ended = join([", ended ", when(run.finished_at)]) if run.finished_at else None
+    exports = (
+        join([" · " if place else None, link(address(f"/api/runs/{run.id}/export", format=name), words)])
+        for place, (name, words) in enumerate(EXPORTS.items())
+    )
+    some = figures.selection(run.selection)
+    lines = [
+        tag("p", tag("span", standing(run), role="status"), " · ", models),
+        tag("p", "Begun ", when(run.created_at), " UTC", by, ended, " · ", tag("span", run.id, class_="mono")),
+        tag("p", "A selection, not the whole: ", foreign(some, 300)) if some else None,
+        tag("p", link("#results", "To the results"), " · Export: ", exports),
+        None if once_more else tag("p", _ELSEWHERE),
+    ]
+    return join([tag("div", lines[0], tag("div", lines[1:], class_="quiet small")), _reason(run)])
+
+
+_ELSEWHERE = "To run it again, use what began it, the command or the API: no form here has all that it asks for."
+
+
+def _reason(run: RunDetailView) -> Safe | None:
+    """Return why a run ended before its end, and, quietly, what is not reproducible of it."""
+    if run.status in UNDER_WAY:
+        return None
+    because, varies = told_apart(run.reason)
+    quietly = tag("p", "Not reproducible: ", foreign("; ".join(varies)), ".", class_="quiet small") if varies else None
+    if run.status == "finished" and not because:
+        return quietly
+    why = join([": ", foreign(because)]) if because else None
+    here = f". {run.stored:,} of {run.expected:,} results are here."
+    missing = " Resume asks for what is missing." if run.stored < run.expected else ""
+    return join([tag("p", f"The run is {run.status}", why, here, missing, class_="warn"), quietly])
+
+
+def _adding_up(run: RunDetailView) -> Safe:
+    words = f"Adding up {run.stored:,} results. After a start of the server the first time takes some seconds."
+    return tag("p", words, class_="quiet", role="status")
+
+
+def _progress(run: RunDetailView, rate: float | None, where: str, calls: Mapping[str, int]) -> Safe:
+    stored, expected = run.stored, run.expected
+    share = stored / expected if expected else 1.0
+    said = [f"{stored:,} of {expected:,} results"]
+    if run.cancel_requested:
+        said.append("ending: what is under way may take some seconds")
+    elif run.status == "queued":
+        said.append("waiting for its turn")
+    elif rate:
+        said += [f"{rate:,.3g} a second", f"about {_left((expected - stored) / rate)} left"]
+    if under_way := figures.call_stages(calls):
+        said.append(under_way)
+    counts = run.summary.overall if run.summary else None
+    return tag(
+        "div",
+        tag(
+            "div",
+            tag("div", style=f"width:{100 * share:.2f}%"),
+            class_="meter",
+            role="progressbar",
+            aria_label="Results that are here",
+            aria_valuemin=0,
+            aria_valuemax=expected,
+            aria_valuenow=stored,
+        ),
+        tag("p", " · ".join(said), class_="small"),
+        tag("ul", (tag("li", each) for each in ended_so(counts, where)), class_="outcomes") if counts else None,
+        class_="card progress",
+    )
+
+
+def _with_progress(run: RunDetailView, told: Mapping[str, Any]) -> RunDetailView:
+    """Return a run as an event tells of its progress."""
+    return replace(
+        run,
+        status=told["status"],
+        stored=told["stored"],
+        expected=told["expected"],
+        reason=told["reason"],
+        cancel_requested=told["cancelRequested"],
+    )
+
+
+def _left(seconds: float) -> str:
+    """Return how long something may take, roughly.
+
+    >>> _left(0.2), _left(95), _left(9000)
+    ('1 s', '2 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _newest(where: str, failures: Mapping[int, ResultView], run: RunDetailView) -> Safe:
+    listed = rows(where, run, (failures[seq] for seq in sorted(failures, reverse=True)))
+    return join([tag("h2", "Newest failures"), listed])
+
+
+def _pages(count: int) -> int:
+    return max(1, -(-count // PAGE_SIZE))

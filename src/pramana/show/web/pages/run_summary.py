@@ -1,0 +1,332 @@
+"""What a run amounts to, to be looked at: the summary and the times that the API gives in, markup out. Pure functions.
+
+The pass rate first, with its interval and as a bar, for each model by itself; what has no verdict stands apart with
+the reasons. Then by whatever tells cases apart, then times, money and what was heard.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from pramana.analyse.calls import Spoken
+from pramana.analyse.spread import ModelTimes, RunTimes
+from pramana.analyse.summary import NAMED_CASES, Dimension, Rate, Reason, Summary, Total
+from pramana.analyse.voice import Latency
+from pramana.app.views import RunDetailView
+from pramana.show import figures
+from pramana.show.web.kit import pictures
+from pramana.show.web.kit.markup import (
+    Child,
+    Column,
+    Safe,
+    foreign,
+    interval_text,
+    join,
+    link,
+    outcome,
+    rate_bar,
+    table,
+    tag,
+    tiles,
+)
+from pramana.store.queue import UNDER_WAY
+
+DIMENSIONS: Mapping[Dimension, str] = {
+    "category": "Category",
+    "difficulty": "Difficulty",
+    "language": "Language",
+    "variant": "Variant",
+    "tag": "Tag",
+    "check": "Check",
+}
+SHOWN_MODELS = 6
+"""Models whose times are drawn; their numbers are in the exports."""
+SHOWN_VOICES = 4
+"""Ways of calling whose waits stand among the first numbers; those of more stand with all that was heard."""
+NARROW_NAME = 40
+"""Characters of a name above a number."""
+_VARIES = "; not reproducible: "
+_Row = TypeVar("_Row")
+
+
+def amounts(run: RunDetailView, where: str) -> Safe:
+    """Return all that a run amounts to so far; `where` is the address of the run, at which outcomes lead to results."""
+    summary = run.summary
+    if summary is None:
+        return Safe()
+    return join(
+        [
+            _answer(run, summary, where),
+            *_notes(run, summary),
+            _tiles(run, summary),
+            _undecided(run, summary),
+            _breakdowns(run, summary),
+            _times(run.aggregates, summary, run.models),
+            _voice(run, summary),
+        ]
+    )
+
+
+# ── How good ──
+
+
+def _answer(run: RunDetailView, summary: Summary, where: str) -> Safe:
+    overall = summary.overall
+    ended = tag("ul", (tag("li", each) for each in ended_so(overall, where)), class_="outcomes")
+    under_way, often = run.status in UNDER_WAY, _asked(run)
+    counted = tag("p", figures.counted(often), class_="quiet small") if often else None
+    if not overall.total and not under_way:
+        words = "The run ended before anything was asked and answered."
+        return tag("div", tag("p", "No results", class_="big"), tag("p", words, class_="quiet"), class_="card")
+    if len(run.models) > 1:  # a rate over several models would be nobody's
+        rates = pictures.rates("Model", planned(summary.by["model"], run.models), len(run.models))
+        return tag("div", rates, counted, ended, class_="card answer")
+    scored = overall.passed + overall.failed
+    if not scored:
+        words = "Nothing has a verdict yet." if under_way else "None of the results could be decided."
+        return tag("div", tag("p", "No verdict", class_="big"), tag("p", words, class_="quiet"), ended, class_="card")
+    said = figures.true_rate(scored, interval_text(pictures.bounds(overall)))
+    return tag(
+        "div",
+        tag("p", figures.percent(overall.value), class_="big"),
+        tag("p", said, class_="quiet"),
+        rate_bar(overall.value, pictures.bounds(overall)),
+        counted,
+        ended,
+        class_="card answer",
+    )
+
+
+def ended_so(counts: Rate, where: str) -> Iterator[Safe]:
+    """Yield how many results ended how; each leads to those."""
+    for name in ("passed", "failed", "errored", "unscored", "skipped"):
+        count = getattr(counts, name)
+        if count or name in ("passed", "failed"):
+            yield link(f"{where}?outcome={name}#results", outcome(name, count))
+
+
+def _cases(run: RunDetailView) -> int:
+    """Return how many cases a run has."""
+    return run.expected // max(1, len(run.models) * _per_model(run))
+
+
+def _per_model(run: RunDetailView) -> int:
+    return int(run.repeats) * len(run.variants)
+
+
+def _asked(run: RunDetailView) -> str:
+    """Return how often cases are asked, where that is more than once; else nothing."""
+    return figures.asked_often(run.expected, len(run.models), run.repeats, len(run.variants))
+
+
+def planned(rows: Mapping[str, _Row], models: Sequence[str]) -> dict[str, _Row]:
+    """Return what there is of models in the order in which the plan names them.
+
+    >>> planned({"a": 1, "b": 2, "c": 3}, ["c", "a"])
+    {'c': 3, 'a': 1, 'b': 2}
+    """
+    return {name: rows[name] for name in dict.fromkeys([*models, *rows]) if name in rows}
+
+
+def told_apart(reason: str | None) -> tuple[str, list[str]]:
+    """Return why a run ended, and what is not reproducible of it: it has one line for both.
+
+    >>> told_apart("the budget is spent; not reproducible: m does not take seed")
+    ('the budget is spent', ['m does not take seed'])
+    >>> told_apart("not reproducible: m does not take seed"), told_apart(None)
+    (('', ['m does not take seed']), ('', []))
+    """
+    because, *varies = f"; {reason or ''}".split(_VARIES)
+    return because.removeprefix("; "), varies
+
+
+def _notes(run: RunDetailView, summary: Summary) -> Iterator[Safe]:
+    for each in summary.mixed_judges:
+        yield tag("p", "Several judges, so the rate is of none of them: ", foreign(each), class_="warn")
+    if summary.judged_by:
+        yield tag("p", foreign(summary.judged_by), class_="quiet small")
+    if engines := figures.engine_line([(each.model, each.short) for each in summary.engines]):
+        yield tag("p", foreign(engines), class_="quiet small")
+    varies = summary.not_reproducible
+    if varies and (run.status in UNDER_WAY or not told_apart(run.reason)[1]):  # else the head has said it
+        yield tag("p", "Not reproducible: ", foreign("; ".join(varies)), ".", class_="quiet small")
+
+
+def _undecided(run: RunDetailView, summary: Summary) -> Safe | None:
+    if not summary.reasons:
+        return None
+    columns = (Column("Outcome"), Column("Results", number=True), Column("Why"), Column("Cases"))
+    rows = (
+        (
+            outcome(each.outcome),
+            f"{each.count:,}",
+            foreign(each.text, 300),
+            tag("span", join((foreign(case, 80) for case in each.cases), ", "), _more(run, each), class_="mono"),
+        )
+        for each in summary.reasons
+    )
+    return tag(
+        "section",
+        tag("h3", "Without a verdict"),
+        table("Why results have no verdict, the most frequent reason first", columns, rows, hidden=True),
+        _judge_again(run) if summary.overall.unscored and run.status not in UNDER_WAY else None,
+    )
+
+
+def _more(run: RunDetailView, reason: Reason) -> str:
+    """Return that there are more cases than are named: how many, where each has one result."""
+    named = len(reason.cases)
+    more = min(reason.count, _cases(run)) - named
+    if named < NAMED_CASES or more <= 0:
+        return ""
+    return f" and {more:,} more" if _per_model(run) * len(run.models) == 1 else ", …"
+
+
+def _judge_again(run: RunDetailView) -> Safe:
+    command = tag("code", f"pramana rescore {run.id} --judge MODEL", class_="mono")
+    return tag("p", "To have another model judge, without asking anything again: ", command, class_="quiet small")
+
+
+def _breakdowns(run: RunDetailView, summary: Summary) -> Safe | None:
+    by = {name: rows for name in DIMENSIONS if len(rows := summary.by.get(name, {})) > 1}
+    if not by:
+        return None
+    several = len(run.models)
+    together = tag("p", f"All {several} models together.", class_="quiet small") if several > 1 else None
+    return tag(
+        "div",
+        (
+            tag("section", tag("h3", f"By {title.lower()}"), together, pictures.rates(title, by[name]))
+            for name, title in DIMENSIONS.items()
+            if name in by
+        ),
+        class_="halves",
+    )
+
+
+# ── How much, how long ──
+
+
+def _tiles(run: RunDetailView, summary: Summary) -> Safe:
+    cost, first = summary.cost_usd, summary.first_token
+    judged = [summary.judge_tokens, summary.judge_cost_usd]
+    some: list[tuple[str, Child, Child]] = [
+        ("Cost", figures.money(cost), _cost_note(summary)),
+        *_waits(run, summary),
+        ("Tokens in", figures.whole(summary.input_tokens), _uncounted(summary.input_tokens)),
+        ("Tokens out", figures.whole(summary.output_tokens), _uncounted(summary.output_tokens)),
+    ]
+    if any(each.known or each.unknown for each in judged):
+        again = "; earlier judgings included" if summary.judged_again else ""
+        note = f"{figures.money(summary.judge_cost_usd)} of the cost{again}"
+        some.append(("Tokens of judges", figures.whole(summary.judge_tokens), note))
+    if first.count:
+        note = f"p95 {figures.duration(first.p95)}" if first.count > 1 else ""
+        some.append(("First token, median", figures.duration(first.p50), f"{note} (n={first.count:,})".strip()))
+    if summary.cached:
+        some.append(("From the cache", f"{summary.cached:,}", "not asked, paid or timed"))
+    return tiles(some)
+
+
+def _waits(run: RunDetailView, summary: Summary) -> Iterator[tuple[str, Child, Child]]:
+    """Yield how long callers waited, of each model and way of asking by itself."""
+    spoken = [each for each in _spoken(run, summary) if each.voice_to_voice.n]
+    if len(spoken) > SHOWN_VOICES:
+        return
+    models, variants = ({getattr(each, name) for each in spoken} for name in ("model", "variant"))
+    for each in spoken:
+        of = [_brief(each.model)] if len(models) > 1 else []
+        of += [_brief(each.variant)] if len(variants) > 1 else []
+        yield waited(each.voice_to_voice, f"p95 {figures.bound(each.voice_to_voice.p95)}", of)
+
+
+def _brief(name: str) -> Safe:
+    """Return a name for a narrow place; the whole of it stands elsewhere on the page."""
+    return foreign(name if len(name) <= NARROW_NAME else f"{name[: NARROW_NAME - 1]}…")
+
+
+def waited(times: Latency, note: str, of: Sequence[Safe] = ()) -> tuple[str, Child, Child]:
+    """Return a time from voice to voice as a tile: the median, and a note where there are several times."""
+    unanswered = f", {times.censored:,} unanswered" if times.censored else ""
+    count = f"(n={times.n:,}{unanswered})"
+    name = "Voice to voice, median" if times.n > 1 else "Voice to voice"
+    return join([name, *of], ", "), figures.bound(times.p50), f"{note} {count}" if times.n > 1 else count
+
+
+def _spoken(run: RunDetailView, summary: Summary) -> list[Spoken]:
+    """Return what was measured of calls, in the order in which the plan names the models."""
+    found = summary.voice.by if summary.voice else ()
+    return sorted(found, key=lambda each: _place(run, each.model))
+
+
+def _place(run: RunDetailView, model: str) -> int:
+    models = run.models
+    return models.index(model) if model in models else len(models)
+
+
+def _cost_note(summary: Summary) -> str:
+    unknown, judges = summary.cost_usd.unknown, summary.judge_cost_usd.known
+    if unknown:
+        return f"no price is known for {_answers(unknown)}"
+    return "judges included" if judges else ""
+
+
+def _uncounted(tokens: Total) -> str:
+    return f"not told for {_answers(tokens.unknown)}" if tokens.unknown else ""
+
+
+def _answers(count: int) -> str:
+    return f"{count:,} answer{'' if count == 1 else 's'}"
+
+
+def _times(times: RunTimes | None, summary: Summary, models: Sequence[str] = ()) -> Safe | None:
+    unanswered: Counter[str] = Counter()
+    for each in summary.voice.by if summary.voice else ():
+        unanswered[each.model] += each.voice_to_voice.censored
+    written, waits = (times.latency_seconds, times.voice_to_voice_seconds) if times else (None, None)
+    drawn = [*_spreads("Latency", "answers", written, models)]
+    drawn += _spreads("Voice to voice", "lines answered", waits, models, unanswered)
+    if not drawn:
+        return None
+    left_out = max(len(each.by_model) for each in (written, waits) if each) - SHOWN_MODELS
+    more = (
+        tag(
+            "p",
+            f"and {left_out:,} more model{'' if left_out == 1 else 's'}; the exports have their times",
+            class_="quiet small",
+        )
+        if left_out > 0
+        else None
+    )
+    return tag("section", tag("h3", "Times"), tag("div", drawn, class_="halves"), more)
+
+
+def _spreads(
+    title: str, what: str, times: ModelTimes | None, models: Sequence[str], unanswered: Mapping[str, int] | None = None
+) -> Iterator[Safe]:
+    """Yield a picture of some times: of each model by itself, all on one scale."""
+    if not times or not times.overall.count:
+        return
+    by_model = planned(times.by_model, models)
+    for model in list(by_model)[:SHOWN_MODELS]:
+        named = title if len(by_model) == 1 else f"{title}, {figures.printable(model)[:80]}"
+        missing = (unanswered or {}).get(model, 0)
+        lines = f"{missing:,} line{'' if missing == 1 else 's'}"
+        said = f"{lines} that nobody answered {'has' if missing == 1 else 'have'} no time" if missing else ""
+        yield pictures.distribution(named, what, times.histogram_by_model[model], by_model[model], said)
+
+
+# ── What was heard ──
+
+
+def _voice(run: RunDetailView, summary: Summary) -> Safe | None:
+    if not (found := summary.voice):
+        return None
+    told = sorted(figures.voice(found), key=lambda each: _place(run, each[0]))
+    said = [tag("li", foreign(who, 80), f", {how}: ", measured) for who, how, measured in told]
+    if count := sum(each.by_ear for each in found.by):
+        stt = run.plan.stt
+        ear = foreign(stt.typed) if stt else figures.OUR_EAR
+        rests = " rests" if count == 1 else "s rest"
+        said.append(tag("li", f"{count:,} verdict{rests} on our ear (", ear, "), for want of a transcript."))
+    return tag("section", tag("h3", "Voice"), tag("ul", said, class_="notes")) if said else None

@@ -1,0 +1,272 @@
+"""The library of scenarios: found, looked at, copied, taken away and brought back."""
+
+from typing import Any
+
+from nicegui import events, ui
+
+from pramana.show.web.kit import frame, parts
+from pramana.show.web.kit.desk import Desk, Refused, address, part
+from pramana.show.web.kit.markup import Column, Safe, foreign, join, link, pager, table, tag, when
+from pramana.show.web.pages import asking
+from pramana.show.web.pages.library import library
+
+PAGE_SIZE = 50
+FILTERS = {"type": "Type", "difficulty": "Difficulty", "language": "Language", "tag": "Tag"}
+OWN_PAGES = frozenset(("new", "import", "deleted"))
+"""Words that stand for pages where else the id of a scenario stands."""
+MOST_COPIES = 99
+LONGEST_NAME, LONGEST_ID = 255, 1_000
+_ACTS = """(event) => {
+  const found = event.target.closest("button[data-act]");
+  if (found) emit({ act: found.dataset.act, id: found.dataset.id });
+}"""
+
+
+def page_of(scenario_id: str) -> str:
+    """Return the address of a scenario's page.
+
+    >>> page_of("lost-umbrella"), page_of("new")
+    ('/scenarios/lost-umbrella', '/scenarios/id/new')
+    """
+    return f"/scenarios/id/{scenario_id}" if scenario_id in OWN_PAGES else f"/scenarios/{scenario_id}"
+
+
+def api_of(scenario_id: str) -> str:
+    """Return the address of a scenario in the API."""
+    return f"/api/scenarios/{part(scenario_id)}"
+
+
+async def read(desk: Desk, scenario_id: str) -> dict[str, Any] | None:
+    """Return a scenario, None when it is not there; by the list, where every word can be an id."""
+    found = (await desk.get("/api/scenarios", id=scenario_id)).data
+    return found[0] if found else None
+
+
+async def duplicate(desk: Desk, scenario_id: str) -> None:
+    """Copy a scenario under the next id that is free, and open the copy."""
+    found = await read(desk, scenario_id)
+    if found is None:
+        raise Refused(404, f'there is no scenario "{scenario_id}" any more', "not_found", [])
+    stem = scenario_id[: LONGEST_ID - 10]
+    wishes = [f"{stem}-copy", *(f"{stem}-copy-{number}" for number in range(2, MOST_COPIES))]
+    taken = {each["id"] for each in (await desk.get("/api/scenarios", id=wishes, pageSize=MOST_COPIES)).data}
+    free = next((each for each in wishes if each not in taken), None)
+    name = f"{found['name'][: LONGEST_NAME - 7]} (copy)"
+    made = (await desk.post("/api/scenarios", {**found, "id": free, "name": name})).data
+    ui.navigate.to(page_of(made["id"]))
+
+
+# ── The list ──
+
+
+@frame.page("/scenarios", "Scenarios")
+async def scenarios(desk: Desk) -> None:
+    """Show the scenarios that pass the filters of the address."""
+    facets = (await desk.get("/api/scenario-facets")).data
+    if not facets["type"]:
+        await _nothing(desk)
+        return
+    wanted = _wanted(desk)
+    with frame.head("Scenarios", "What a caller says to a voice agent, and what a good agent does."):
+        parts.link_button("New scenario", "/scenarios/new", "primary")
+        parts.link_button("Import", "/scenarios/import")
+        parts.link_button("Export these" if wanted else "Export all", address("/api/scenarios/export", **wanted))
+        parts.link_button("Run these" if wanted else "Run all", address("/runs/new", **(wanted or {"scenario": "all"})))
+    notice = ui.element("div").classes("stack notices")
+    _filters(facets, wanted)
+    listed = ui.html("").classes("scenarios listed")
+
+    async def again() -> None:
+        listed.set_content(await _listed(desk, wanted))
+
+    async def act(event: events.GenericEventArguments) -> None:
+        chosen = str(event.args["id"])
+        if event.args["act"] == "duplicate":
+            await duplicate(desk, chosen)
+        else:
+            await desk.delete(api_of(chosen))
+            _undo(desk, notice, chosen, again)
+            await again()
+
+    listed.on("click", parts.guarded(act), js_handler=_ACTS)
+    if (gone := desk.query.get("deleted")) and await read(desk, gone) is None:
+        _undo(desk, notice, gone, again)
+    try:
+        await again()
+    except Refused as error:
+        parts.trouble(error)
+        parts.paragraph(link("/scenarios", "Show all scenarios"))
+    parts.paragraph(link("/scenarios/deleted", "Deleted lately"), quiet=True).classes("small foot")
+    desk.when_new({"scenario"}, again)
+
+
+def _wanted(desk: Desk) -> dict[str, Any]:
+    """Return the filters of the address."""
+    found: dict[str, Any] = {name: desk.query.getlist(name) for name in FILTERS if desk.query.getlist(name)}
+    return {"text": desk.query["text"], **found} if desk.query.get("text") else found
+
+
+def _filters(facets: dict[str, dict[str, int]], wanted: dict[str, Any]) -> None:
+    def to(**changed: Any) -> None:
+        ui.navigate.to(address("/scenarios", **{**wanted, **changed}))
+
+    with parts.box("stack", role="search", label="Filters"):
+        with parts.box("search"):
+            text = parts.field("Search", wanted.get("text", ""), hint="id, name, prompt or expected outcome")
+            text.on("keydown.enter", lambda: to(text=text.value))
+            parts.button("Search", lambda: to(text=text.value))
+        with parts.box("filters"):
+            for name, label in FILTERS.items():
+                chosen = wanted.get(name, [])
+                counts = {**dict.fromkeys(chosen, 0), **facets[name]}
+                options = {each: f"{each} ({count:,})" for each, count in counts.items()}
+                made = ui.select(
+                    options, label=label, value=chosen, multiple=True, with_input=name == "tag", clearable=True
+                )
+                made.props("outlined dense use-chips").props["popup-content-class"] = "choices"
+                made.on_value_change(lambda event, name=name: to(**{name: event.value or None}))
+    if wanted:
+        parts.paragraph(link("/scenarios", "Clear all filters")).classes("shown")
+
+
+async def _listed(desk: Desk, wanted: dict[str, Any]) -> Safe:
+    found = await desk.get("/api/scenarios", page=desk.query.get("page", 1), pageSize=PAGE_SIZE, **wanted)
+    columns = (
+        Column("Scenario", head=True),
+        Column("Type"),
+        Column("Difficulty"),
+        Column("Language"),
+        Column("Tags"),
+        Column("Prompt"),
+        Column("Actions"),
+    )
+
+    def here(page: int | None) -> str:
+        return address("/scenarios", **wanted, page=page)
+
+    if not found.data:
+        return tag("p", "No scenario passes these filters. ", link("/scenarios", "Show all scenarios"))
+    rows = [_row(each, wanted) for each in found.data]
+    return join([table("Scenarios, by id", columns, rows, hidden=True), pager(found.meta, here, "scenarios")])
+
+
+def _row(scenario: dict[str, Any], wanted: dict[str, Any]) -> tuple[Safe | str, ...]:
+    tagged = {each: address("/scenarios", **{**wanted, "tag": [each]}) for each in scenario["tags"]}
+    language = scenario["language"]
+    return (
+        _named(link(page_of(scenario["id"]), foreign(scenario["name"], 120)), scenario["id"]),
+        scenario["type"],
+        scenario["difficulty"],
+        link(address("/scenarios", **{**wanted, "language": language}), foreign(language)),
+        asking.tags(scenario["tags"], tagged),
+        asking.beginning(scenario["prompt"]),
+        _actions(scenario),
+    )
+
+
+def _named(name: Safe, scenario_id: str) -> Safe:
+    return tag("span", name, tag("small", foreign(scenario_id, 80), class_="mono quiet"), class_="cell")
+
+
+def _actions(scenario: dict[str, Any]) -> Safe:
+    name, found = scenario["name"][:80], scenario["id"]
+
+    def act(words: str) -> Safe:
+        return tag(
+            "button", words, type="button", class_="native plain", data_act=words.lower(), data_id=found,
+            aria_label=f"{words} {name}",
+        )  # fmt: skip
+
+    run = tag("a", "Run", href=address("/runs/new", scenario=found), class_="act", aria_label=f"Run {name}")
+    return tag("span", run, act("Duplicate"), act("Delete"), class_="acts")
+
+
+# ── Taken away, and brought back ──
+
+
+def _undo(desk: Desk, notice: ui.element, scenario_id: str, again: Any) -> None:
+    """Say that a scenario was deleted, with a button that brings it back."""
+    with notice:
+        said = ui.element("div").classes("warn row spread").props("role=status")
+
+    async def undo() -> None:
+        await desk.post(f"{api_of(scenario_id)}/restore")
+        parts.tell("It is back", "positive")
+        await again()
+        said.delete()  # last, since it takes the button along
+
+    with said:
+        parts.paragraph("Deleted ", foreign(scenario_id, 80), ". ", link("/scenarios/deleted", "Deleted lately"))
+        made = parts.button("Undo", undo, small=True, label=f"Undo: bring {scenario_id[:80]} back")
+    ui.run_javascript(f"getHtmlElement({made.id})?.focus()")  # the row that had it is gone
+
+
+@frame.page("/scenarios/deleted", "Deleted scenarios")
+async def deleted(desk: Desk) -> None:
+    """Show what was deleted within the last day, and bring it back."""
+    frame.head(
+        "Deleted lately",
+        "What was deleted within the last day can be brought back.",
+        crumbs=(("/scenarios", "Scenarios"),),
+    )
+    listed = ui.html("").classes("listed")
+
+    async def again() -> None:
+        listed.set_content(await _gone(desk))
+
+    async def act(event: events.GenericEventArguments) -> None:
+        await desk.post(f"{api_of(str(event.args['id']))}/restore")
+        parts.tell("It is back", "positive")
+        await again()
+
+    listed.on("click", parts.guarded(act), js_handler=_ACTS)
+    await again()
+    desk.when_new({"scenario"}, again)
+
+
+async def _gone(desk: Desk) -> Safe:
+    found = await desk.get("/api/deleted-scenarios", page=desk.query.get("page", 1), pageSize=PAGE_SIZE)
+    if not found.data:
+        return tag("p", "Nothing was deleted within the last day.", class_="quiet")
+    columns = (
+        Column("Scenario", head=True),
+        Column("Prompt"),
+        Column("Deleted"),
+        Column("Restorable until"),
+        Column("Actions"),
+    )
+    rows = [
+        (
+            _named(foreign(each["scenario"]["name"], 120), each["scenario"]["id"]),
+            asking.beginning(each["scenario"]["prompt"]),
+            when(each["deletedAt"]),
+            when(each["restorableUntil"]),
+            tag(
+                "button", "Restore", type="button", class_="native plain", data_act="restore",
+                data_id=each["scenario"]["id"], aria_label=f"Restore {each['scenario']['name'][:80]}",
+            ),
+        )
+        for each in found.data
+    ]  # fmt: skip
+    return join([table("What can be restored", columns, rows, hidden=True), pager(found.meta, desk.here, "scenarios")])
+
+
+# ── Nothing yet ──
+
+
+async def _nothing(desk: Desk) -> None:
+    frame.head("Scenarios", "What a caller says to a voice agent, and what a good agent does.")
+    if gone := desk.query.get("deleted"):
+        _undo(desk, ui.element("div").classes("notices"), gone, _reload)
+    with parts.empty(
+        "No scenario is here yet", "Take some of the built-in library below, bring your own, or write one."
+    ):
+        parts.link_button("Write one", "/scenarios/new")
+        parts.link_button("Import files, a folder or a text", "/scenarios/import")
+    await library(desk)
+    parts.paragraph(link("/scenarios/deleted", "Deleted lately"), quiet=True).classes("small foot")
+    desk.when_new({"scenario"}, _reload)
+
+
+async def _reload() -> None:
+    ui.navigate.to("/scenarios")

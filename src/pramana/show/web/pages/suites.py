@@ -1,0 +1,236 @@
+"""Suites: their versions, hashes and cases."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from io import BytesIO, TextIOWrapper
+from typing import Any
+
+from nicegui import ui
+
+from pramana.show.web.kit import frame, parts
+from pramana.show.web.kit.desk import Desk, Refused, address, part
+from pramana.show.web.kit.files import Pick, picker
+from pramana.show.web.kit.markup import Column, Safe, foreign, join, link, pager, table, tag, when
+from pramana.show.web.pages import asking
+
+PAGE_SIZE = 25
+ORIGINS = {"built-in": "built in", "published": "published into the data folder", "uploaded": "uploaded"}
+
+
+@frame.page("/suites", "Suites")
+async def suites(desk: Desk) -> None:
+    """Show every version, and a way to add one."""
+    frame.head("Suites", "Test cases with a version and a hash. A version never changes.")
+    listed = ui.html("")
+    listed.on("click", js_handler=parts.COPY)
+
+    async def again() -> None:
+        found = (await desk.get("/api/suites")).data
+        listed.set_content(join(_version(each) for each in found))
+
+    await again()
+    _Uploading(desk).begin()
+    desk.when_new({"suite"}, again)
+
+
+def _version(suite: dict[str, Any]) -> Safe:
+    version = suite["version"]
+    return tag(
+        "section",
+        tag("h2", link(_page_of(version), foreign(version))),
+        tag("p", ORIGINS[suite["origin"]], class_="quiet"),
+        _tiers(version, suite["tiers"]),
+    )
+
+
+def _tiers(version: str, tiers: dict[str, Any]) -> Safe:
+    columns = (
+        Column("Tier", head=True),
+        Column("Cases", number=True),
+        Column("Tokens, estimated", number=True),
+        Column("Meant for"),
+        Column("Hash"),
+        Column("Actions"),
+    )
+    rows = [
+        (
+            link(address(_page_of(version), tier=name), foreign(name)),
+            f"{tier['testCount']:,}",
+            f"{tier['estimatedTokens']:,}",
+            foreign(tier["useCase"]) if tier["useCase"] else "–",
+            _hash(tier["hash"], f"{version} {name}"),
+            tag(
+                "a", "Run this tier", href=address("/runs/new", suite=version, tier=name), class_="act",
+                aria_label=f"Run tier {name} of {version}",
+            ),
+        )
+        for name, tier in tiers.items()
+    ]  # fmt: skip
+    return table(f"Tiers of {version}", columns, rows, hidden=True)
+
+
+def _hash(found: str, of: str) -> Safe:
+    copy = tag(
+        "button", "Copy", type="button", class_="native plain", data_copy=found, aria_label=f"Copy the hash of {of}"
+    )
+    return tag("span", tag("span", found, class_="mono"), copy, class_="hash")
+
+
+def _page_of(version: str) -> str:
+    return f"/suites/{version}"
+
+
+# ── One version ──
+
+
+@frame.page("/suites/{version}", "Suite")
+async def suite(desk: Desk) -> None:
+    """Show what a version holds, and the cases of one of its tiers."""
+    found = (await desk.get(f"/api/suites/{part(desk.path['version'])}")).data
+    version, tiers = found["version"], found["tiers"]
+    frame.titled(f"Suite {version}")
+    about = tag("span", ORIGINS[found["origin"]], *([", ", when(found["createdAt"])] if found["createdAt"] else []))
+    frame.head(foreign(version), about, crumbs=(("/suites", "Suites"),))
+    parts.show(_tiers(version, tiers)).on("click", js_handler=parts.COPY)
+    kinds = (("Categories", ", ".join(found["categories"])), ("Assertions", ", ".join(found["assertionTypes"])))
+    parts.show(asking.facts_of(kinds))
+    tier = desk.query.get("tier") or next(iter(tiers))
+    parts.heading(f"Cases of {tier}")
+    with parts.box("search row"):
+        wanted = desk.query.get("text", "")
+        text = parts.field("Search", wanted, hint="id or what is asked")
+
+        def search() -> None:
+            ui.navigate.to(address(_page_of(version), tier=tier, text=text.value))
+
+        text.on("keydown.enter", search)
+        parts.button("Search", search)
+        parts.link_button("Download the file", address(f"/api/suites/{part(version)}/{part(tier)}", format="jsonl"))
+    parts.show(await _cases(desk, version, tier, wanted))
+
+
+async def _cases(desk: Desk, version: str, tier: str, text: str) -> Safe:
+    page = desk.query.get("page", 1)
+    found = await desk.get(f"/api/suites/{part(version)}/{part(tier)}", page=page, pageSize=PAGE_SIZE, text=text)
+    if not found.data:
+        return tag(
+            "p",
+            "No case has this in its id or in what it asks. ",
+            link(address(_page_of(version), tier=tier), "Show all"),
+        )
+    return join(
+        [
+            tag("div", map(_case, found.data), class_="cases"),
+            pager(found.meta, lambda page: desk.here(tier=tier, page=page), "cases"),
+        ]
+    )
+
+
+def _case(case: dict[str, Any]) -> Safe:
+    asked = case["input"] if isinstance(case["input"], str) else case["input"][-1]["content"]
+    about = f"{case['category']}, {case['metadata']['difficulty']}, about {case['metadata']['tokens_est']:,} tokens"
+    return tag(
+        "details",
+        tag("summary", tag("span", foreign(case["id"], 120), class_="mono"), " ", asking.beginning(asked, 120)),
+        tag("p", about, class_="quiet small"),
+        asking.of_case(case),
+    )
+
+
+# ── A new version ──
+
+
+class _Uploading:
+    """What adds a version: its name, and a file for each tier."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._tiers: dict[str, bytes] = {}
+
+    def begin(self) -> None:
+        parts.heading("Upload a version")
+        with parts.box("stack"):
+            parts.paragraph(
+                "A .jsonl file is a tier, and gives it its name. What was uploaded never changes.", quiet=True
+            )
+            with parts.box("search"):
+                self._version = parts.field(
+                    "Version", hint="letters, digits, dots, hyphens and underscores, as in team-1.0"
+                )
+            with parts.box("row"):
+                picker("Choose .jsonl files", (".jsonl",), self._picked)
+            self._listed = ui.html("")
+            self._said = ui.html("").props("role=alert")
+            with parts.box("row"):
+                parts.button("Upload", self._upload, "primary")
+        self._list({})
+
+    async def _picked(self, pick: Pick) -> None:
+        """Take the files in the place of those that were chosen before."""
+        failed = [*((name, "it is no .jsonl file") for name in pick.ignored), *pick.failed]
+        tiers, counts = {}, {}
+        for each in pick.files:
+            tier = each.name.rpartition("/")[2][: -len(".jsonl")]
+            try:
+                counts[tier] = await asyncio.to_thread(_cases_in, each.data)
+            except UnicodeDecodeError:
+                failed.append((each.name, "it is no text in UTF-8"))
+            else:
+                tiers[tier] = each.data
+        self._tiers = tiers
+        self._list(counts, failed)
+
+    def _list(self, counts: Mapping[str, int], failed: Sequence[tuple[str, str]] = ()) -> None:
+        tiers = [
+            tag("li", tag("b", foreign(name)), f": {count:,} line{'' if count == 1 else 's'}")
+            for name, count in counts.items()
+        ]
+        not_taken = [tag("li", foreign(name, 200), f": {why}") for name, why in failed]
+        chosen = tag("ul", tiers, class_="plain-list") if tiers else tag("p", "No file is chosen yet.", class_="quiet")
+        left_out = join([tag("p", "Left out:"), tag("ul", not_taken, class_="ids small")]) if not_taken else None
+        self._listed.set_content(join([chosen, left_out]))
+        self._said.set_content("")
+
+    async def _upload(self) -> None:
+        if not self._tiers:
+            parts.tell("Choose a .jsonl file first", "warning")
+            return
+        tiers = {name: data.decode() for name, data in self._tiers.items()}
+        try:
+            done = await self._desk.post("/api/suites", {"version": self._version.value, "tiers": tiers})
+        except Refused as error:
+            self._said.set_content(_refused(error))
+            return
+        ui.navigate.to(_page_of(done.data["version"]))
+
+
+def _refused(error: Refused) -> Safe:
+    """Return why an upload was refused, with every place."""
+    words = join(["Not uploaded: ", foreign(str(error))])
+    if error.status == 409:
+        why = "Runs are compared by the version and hash of their suite, so what is under a name must never change."
+        return tag("div", tag("p", words), tag("p", why), class_="warn trouble")
+    places = [
+        tag("li", tag("span", _place(each), class_="mono"), " ", foreign(each["message"])) for each in error.details
+    ]
+    return tag(
+        "div", tag("p", words), tag("ul", places, class_="small plain-list") if places else None, class_="warn trouble"
+    )
+
+
+def _place(detail: dict[str, Any]) -> str:
+    """Return where in which file something is wrong.
+
+    >>> _place({"file": "smoke.jsonl", "line": 2, "column": 35, "path": "[1].category"}), _place({"path": "version"})
+    ('smoke.jsonl:2:35', 'version')
+    """
+    found = (detail.get("file") or detail.get("path"), detail.get("line"), detail.get("column"))
+    return ":".join(str(each) for each in found if each)
+
+
+def _cases_in(data: bytes) -> int:
+    """Return how many lines of a file hold something; what is no text in UTF-8 is a UnicodeDecodeError.
+
+    By the line: a single call about megabytes would hold up the event loop from another thread as well.
+    """
+    return sum(not line.isspace() for line in TextIOWrapper(BytesIO(data), "utf-8", newline="\n"))
