@@ -31,7 +31,7 @@ from pramana.embedded.ears import Ears
 from pramana.load import cases_of
 from pramana.model import Outcome, Result
 from pramana.planning import create_run
-from pramana.providers import cascade
+from pramana.providers.voice import cascade
 from pramana.request import Limits, RunRequest
 from pramana.store import open_store
 

@@ -12,24 +12,23 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
+from tests.loopback.fuzz import frames, survive
 
 from pramana import audio
 from pramana.errors import ProviderError
+from pramana.loopback.__main__ import agent_of
+from pramana.loopback.voice import Script, VoiceLoopback
 from pramana.model import Line, Target, Utterance
-from pramana.providers.declared import shipped
-from pramana.providers.declared_wire import DeclaredWire
 from pramana.providers.http import Account
-from pramana.providers.live import LiveWire
-from pramana.providers.loopback.__main__ import VOICES
-from pramana.providers.loopback.fuzz import frames, survive
-from pramana.providers.loopback.voice import Script, VoiceLoopback
 from pramana.providers.names import providers
-from pramana.providers.realtime import RealtimeWire
-from pramana.providers.voice import Dial, Event, Heard, Message, Wire
+from pramana.providers.voice.declared import shipped
+from pramana.providers.voice.declared_wire import DeclaredWire
+from pramana.providers.voice.live import LiveWire
+from pramana.providers.voice.realtime import RealtimeWire
+from pramana.providers.voice.vocabulary import Dial, Event, Heard, Message, Wire
 from pramana.run.call import Conversation, Patience
 from pramana.score.speech import as_check, measure_call
 from pramana.selftest import BY_ADDRESS, KEY, WIRES
@@ -109,8 +108,7 @@ def _lines() -> list[Utterance]:
 
 async def said(name: str) -> list[Message]:
     """Return what the loopback agent of a wire format says in two calls, each kind of message once."""
-    module, _, attribute = VOICES[WIRES[name]].partition(":")
-    agent = getattr(import_module(module), attribute)
+    agent = agent_of(WIRES[name])
     spoken = _lines()
     messages: list[Message] = []
     for transcript in ("with", "late"):

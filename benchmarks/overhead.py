@@ -75,7 +75,7 @@ class Taken:
 @contextmanager
 def serving(latency: float) -> Iterator[str]:
     """Run the loopback server; give its URL."""
-    command = [sys.executable, "-m", "pramana.providers.loopback", "openai", "--says", "Yes."]
+    command = [sys.executable, "-m", "tests.loopback", "openai", "--says", "Yes."]
     with subprocess.Popen([*command, "--latency", str(latency)], stdout=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline() if process.stdout else ""
         found = re.search(r"http://\S+", line)

@@ -216,8 +216,8 @@ def _last(messages: Any) -> str:
 @contextmanager
 def loopback() -> Iterator[Assistant]:
     """Speak OpenAI's wire format on a free port, and know one key."""
-    from pramana.providers.loopback import Loopback
-    from pramana.providers.loopback.openai import OpenAIWire
+    from tests.loopback.openai import OpenAIWire
+    from tests.loopback.server import Loopback
 
     assistant = Assistant()
     loop, told = asyncio.new_event_loop(), threading.Event()

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from pramana import clock, selftest
 from pramana.errors import InvalidInput
+from pramana.loopback.ticker import SCHEDULED, Ticker
 from pramana.model import Outcome
-from pramana.providers.loopback.ticker import SCHEDULED, Ticker
 from pramana.run import call
 from pramana.score.calls import CallScoring
 from pramana.selftest import ALLOWED_S, LONG_S, WIRES, Clock, Timed, _percentile, _working, chosen, timed

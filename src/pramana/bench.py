@@ -261,7 +261,9 @@ def _pool(
 
 async def _recorded(reach: Reach, url: str, case: Case) -> bytes:
     """Return the file of a prompt that was recorded."""
-    from pramana.providers.recordings import prompt_audio  # it brings the network along, which not every run needs
+    from pramana.providers.voice.recordings import (
+        prompt_audio,
+    )  # it brings the network along, which not every run needs
 
     return await prompt_audio(
         url,

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pramana.errors import InvalidInput, Unavailable, did_you_mean, quote
+from pramana.loopback.ticker import TICK_S, WAITED_BEFORE_S, Ticker
 from pramana.model import Call, Case, Facets, Line, Outcome, Reply, Target, Utterance
-from pramana.providers.cascade import EmbeddedEars
 from pramana.providers.http import Account
-from pramana.providers.loopback.ticker import TICK_S, WAITED_BEFORE_S, Ticker
 from pramana.providers.names import providers
-from pramana.providers.voice import FRAME_S, Dial, Voice
+from pramana.providers.voice.cascade import EmbeddedEars
+from pramana.providers.voice.vocabulary import FRAME_S, Dial, Voice
 from pramana.run.call import LOG_VERSION, Conversation, Held, Patience
 from pramana.score.calls import CallScoring
 from pramana.score.timing import measure
@@ -203,7 +203,7 @@ async def _agent(wire: str, log: Path) -> AsyncIterator[str]:
     arguments = ("--first-byte", FIRST_BYTE_S, "--leading-silence", LEADING_S, "--answer", ANSWER_S, "--log", log)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "pramana.providers.loopback", WIRES[wire], *map(str, arguments)),
+        *("-m", "pramana.loopback", WIRES[wire], *map(str, arguments)),
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None  # noqa: S101 - asked for above

@@ -166,7 +166,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def test_every_option_of_the_fake_provider_is_documented() -> None:
-    from pramana.providers.fake import NUMBERS
+    from pramana.providers.text.fake import NUMBERS
 
     section = (
         (DOCS / "running.md").read_text(encoding="utf-8").partition("## The fake provider")[2].partition("\n## ")[0]
@@ -233,7 +233,7 @@ def test_the_workflow_and_the_hook_shown_are_ours() -> None:
 
 
 def test_what_is_said_of_retries_is_what_is_done() -> None:
-    from pramana.providers.anthropic import DEFAULT_MAX_TOKENS
+    from pramana.providers.text.anthropic import DEFAULT_MAX_TOKENS
     from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, LONGEST_HOLD_S
 
     page = " ".join((DOCS / "running.md").read_text(encoding="utf-8").split())

@@ -13,8 +13,6 @@ from pramana.bench import INTERRUPTED, Progress, execute, judge_again
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput
 from pramana.model import Outcome, Run
 from pramana.planning import create_run
-from pramana.providers.loopback import Fault, Loopback
-from pramana.providers.loopback.openai import OpenAIWire
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.cache import FileCache
@@ -23,6 +21,8 @@ from pramana.run.stop import Stop
 from pramana.store import open_store
 from pramana.store.runs import Store
 
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Fault, Loopback
 from ..stores import home_store
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from pramana.bench import Progress, execute, judge_again
 from pramana.embedded import ears, language
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.planning import create_run
-from pramana.providers.cascade import ANSWER_S, NO_ANSWER, NOT_UNDERSTOOD
+from pramana.providers.voice.cascade import ANSWER_S, NO_ANSWER, NOT_UNDERSTOOD
 from pramana.request import Limits, RunRequest
 from pramana.run.stages import STAGES
 from pramana.score.evidence import SYNTHESISED

@@ -13,8 +13,6 @@ from pramana.bench import execute, judge_again
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput, OutOfCredit
 from pramana.model import Check, Outcome, Run
 from pramana.planning import create_run
-from pramana.providers.loopback import Fault, Loopback
-from pramana.providers.loopback.openai import OpenAIWire
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.stop import Stop
@@ -22,6 +20,8 @@ from pramana.show.summary import summary_of
 from pramana.store import open_store
 from pramana.store.runs import Store
 
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Fault, Loopback
 from ..stores import home_store
 from .test_run import data, pramana, serving
 

@@ -14,10 +14,11 @@ from pramana import settings
 from pramana.bench import execute
 from pramana.model import Outcome, Run
 from pramana.planning import create_run
-from pramana.providers.loopback import Fault, Loopback
-from pramana.providers.loopback.openai import OpenAIWire
 from pramana.request import Limits, RunRequest
 from pramana.store import open_store
+
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Fault, Loopback
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 FAULTS = [

@@ -11,12 +11,12 @@ from pramana import settings
 from pramana.bench import execute, judge_again
 from pramana.errors import BudgetSpent
 from pramana.planning import create_run
-from pramana.providers.loopback import Loopback
-from pramana.providers.loopback.openai import OpenAIWire
 from pramana.request import Limits, RunRequest
 from pramana.show.summary import summary_of
 from pramana.store import open_store
 
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Loopback
 from ..stores import home_store
 from .test_run import data, pramana
 

@@ -27,9 +27,9 @@ from ..stores import home_store
 
 @contextmanager
 def serving(*arguments: str) -> Iterator[str]:
-    """Run the shipped loopback server in a process of its own; give its URL."""
-    command = ["-m", "pramana.providers.loopback", "openai", "--port", "0", *arguments]
-    with programs.start(command) as process:
+    """Run the loopback server in a process of its own; give its URL."""
+    command = ["-m", "tests.loopback", "openai", "--port", "0", *arguments]
+    with programs.start(command, cwd=Path(__file__).parents[2]) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         found = re.search(r"http://\S+", line)

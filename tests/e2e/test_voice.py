@@ -26,18 +26,15 @@ from pramana.embedded import quality
 from pramana.embedded.voice import speak
 from pramana.errors import PramanaError, RateLimited, WeightsMissing
 from pramana.hash import RecordDigest
+from pramana.loopback.elevenlabs import ElevenLabsAgent
+from pramana.loopback.realtime import RealtimeAgent
+from pramana.loopback.voice import Agent, Script, VoiceLoopback
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.planning import create_run
-from pramana.providers import cascade
-from pramana.providers.cascade import SPOKEN
-from pramana.providers.fake_voice import FakeVoice
-from pramana.providers.loopback import Fault, Loopback
-from pramana.providers.loopback.elevenlabs import ElevenLabsAgent
-from pramana.providers.loopback.openai import OpenAIWire
-from pramana.providers.loopback.realtime import RealtimeAgent
-from pramana.providers.loopback.speech import SpeechLoopback
-from pramana.providers.loopback.voice import Agent, Script, VoiceLoopback
-from pramana.providers.voice import Dial
+from pramana.providers.voice import cascade
+from pramana.providers.voice.cascade import SPOKEN
+from pramana.providers.voice.fake import FakeVoice
+from pramana.providers.voice.vocabulary import Dial
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.call import Patience
@@ -48,6 +45,9 @@ from pramana.store import open_store
 from pramana.store.runs import Store
 
 from .. import embedded_faults
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Fault, Loopback
+from ..loopback.speech import SpeechLoopback
 from ..virtual_time import real_time, virtual_time
 from .test_run import assert_one_result_a_key, environment, stored, wait_until
 

@@ -13,9 +13,9 @@ from msgspec import Struct
 from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.load.agent import MAX_BYTES, READY, load_agent, parse_agent, plain, read_agent, shipped_json
 from pramana.load.problems import Problems
-from pramana.providers import description
-from pramana.providers.declared import SHIPPED, described
-from pramana.providers.description import CALL, INTERRUPT, REPLY, SENT, SOUND, Description
+from pramana.providers.voice import description
+from pramana.providers.voice.declared import SHIPPED, described
+from pramana.providers.voice.description import CALL, INTERRUPT, REPLY, SENT, SOUND, Description
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")

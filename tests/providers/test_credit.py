@@ -13,15 +13,16 @@ from google.genai.errors import ClientError
 
 from pramana.errors import AuthenticationFailed, OutOfCredit, ProviderError, RateLimited, Rejected
 from pramana.model import Provider, Request, Turn
-from pramana.providers.anthropic import Anthropic
-from pramana.providers.google import Google
 from pramana.providers.http import Account, Http
-from pramana.providers.loopback import Fault, Loopback, Wire
-from pramana.providers.loopback.anthropic import AnthropicWire
-from pramana.providers.loopback.google import GoogleWire
-from pramana.providers.loopback.openai import OpenAIWire
-from pramana.providers.openai import OpenAI
-from pramana.providers.responses import Responses
+from pramana.providers.text.anthropic import Anthropic
+from pramana.providers.text.google import Google
+from pramana.providers.text.openai import OpenAI
+from pramana.providers.text.responses import Responses
+
+from ..loopback.anthropic import AnthropicWire
+from ..loopback.google import GoogleWire
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Fault, Loopback, Wire
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-test-0123456789"

@@ -9,18 +9,18 @@ import pytest
 from aiohttp import web
 
 from pramana.errors import AddressRefused, ProviderError, Rejected, Unreachable
+from pramana.loopback.pipecat import PipecatAgent
+from pramana.loopback.realtime import RealtimeAgent
+from pramana.loopback.voice import VoiceLoopback
 from pramana.model import Request, Target, Turn
 from pramana.providers.http import Account, Http
-from pramana.providers.loopback import Loopback
-from pramana.providers.loopback.openai import OpenAIWire
-from pramana.providers.loopback.pipecat import PipecatAgent
-from pramana.providers.loopback.realtime import RealtimeAgent
-from pramana.providers.loopback.voice import VoiceLoopback
 from pramana.providers.names import Accounts, Registered, open_provider, resolve
-from pramana.providers.realtime import Realtime
-from pramana.providers.voice import Dial
+from pramana.providers.voice.realtime import Realtime
+from pramana.providers.voice.vocabulary import Dial
 
-from .callers import QUICK
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Loopback
+from .voice.callers import QUICK
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 T = TypeVar("T")

@@ -10,15 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pramana.errors import KeyInAnswer
+from pramana.loopback.voice import Got
 from pramana.model import Provider, Reply, Request, Turn
-from pramana.providers.anthropic import Anthropic
-from pramana.providers.google import Google
 from pramana.providers.http import Account
 from pramana.providers.keys import Secrets
-from pramana.providers.loopback import Answer, Fault, Got, Loopback
-from pramana.providers.loopback.openai import OpenAIWire
-from pramana.providers.openai import OpenAI
-from pramana.providers.responses import Responses
+from pramana.providers.text.anthropic import Anthropic
+from pramana.providers.text.google import Google
+from pramana.providers.text.openai import OpenAI
+from pramana.providers.text.responses import Responses
+
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Answer, Fault, Loopback
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-secret/0123456789"

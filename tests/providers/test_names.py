@@ -14,11 +14,6 @@ from pramana.errors import AuthenticationFailed, InvalidInput
 from pramana.model import Provider, Request, Target, Turn
 from pramana.plugins import Registry
 from pramana.providers import names
-from pramana.providers.anthropic import Anthropic
-from pramana.providers.command import Command
-from pramana.providers.fake import Fake
-from pramana.providers.function import Function
-from pramana.providers.google import Google
 from pramana.providers.names import (
     CALLED,
     VARIABLES,
@@ -29,8 +24,13 @@ from pramana.providers.names import (
     resolve,
     resolve_embedder,
 )
-from pramana.providers.openai import OpenAI
-from pramana.providers.responses import Responses
+from pramana.providers.text.anthropic import Anthropic
+from pramana.providers.text.command import Command
+from pramana.providers.text.fake import Fake
+from pramana.providers.text.function import Function
+from pramana.providers.text.google import Google
+from pramana.providers.text.openai import OpenAI
+from pramana.providers.text.responses import Responses
 
 EXTENSION = Path(__file__).parent.parent / "extension"
 KEY = "sk-secret-0123456789"

@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 
 from pramana.errors import ProviderError
+from pramana.loopback.voice import Got
 from pramana.model import Provider, Reply, Request, Target, Turn, counted, misfit
-from pramana.providers.anthropic import Anthropic
-from pramana.providers.google import Google
 from pramana.providers.http import Account
-from pramana.providers.loopback import Answer, Fault, Got, Loopback, Wire
-from pramana.providers.loopback.anthropic import AnthropicWire
-from pramana.providers.loopback.google import GoogleWire
-from pramana.providers.loopback.openai import OpenAIWire
-from pramana.providers.openai import OpenAI
 from pramana.providers.prices import Prices
-from pramana.providers.responses import Responses
+from pramana.providers.text.anthropic import Anthropic
+from pramana.providers.text.google import Google
+from pramana.providers.text.openai import OpenAI
+from pramana.providers.text.responses import Responses
+
+from ..loopback.anthropic import AnthropicWire
+from ..loopback.google import GoogleWire
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Answer, Fault, Loopback, Wire
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 ODD: tuple[Any, ...] = ({"a": 1}, ["a"], 5, -5, 2**63, 10**400, 1.5e308, True, "", "\ud800\x00", None)

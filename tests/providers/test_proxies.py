@@ -13,9 +13,10 @@ from pramana import settings
 from pramana.errors import AuthenticationFailed, InvalidInput, ProviderError, Unavailable
 from pramana.model import Request, Turn
 from pramana.providers.http import Account, Http
-from pramana.providers.loopback import Loopback
-from pramana.providers.loopback.openai import OpenAIWire
 from pramana.providers.names import Accounts, open_provider, resolve
+
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Loopback
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 PASSWORD = "hunter2"

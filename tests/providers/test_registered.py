@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from pramana.errors import AuthenticationFailed, InvalidInput
 from pramana.model import Target
-from pramana.providers.cascade import Cascade, _Named
 from pramana.providers.http import Account
 from pramana.providers.names import VARIABLES, Accounts, Registered, open_provider, resolve
-from pramana.providers.openai import OpenAI
 from pramana.providers.registered import KINDS, checked
+from pramana.providers.text.openai import OpenAI
+from pramana.providers.voice.cascade import Cascade, _Named
 
 KEY = "sk-registered-0123456789"
 DESCRIPTION = {"name": "Mine", "url": "wss://agent.example/call", "base_url": "https://agent.example"}

@@ -11,14 +11,14 @@ import pytest
 
 from pramana import audio, clock
 from pramana.errors import BrokenReply, KeyInAnswer, Unavailable
+from pramana.loopback.script import Script
+from pramana.loopback.twilio import TwilioAgent
+from pramana.loopback.voice import VoiceLoopback
 from pramana.model import Line, Outcome, Target, Utterance
-from pramana.providers.fake_voice import FakeVoice, parse
 from pramana.providers.http import Account
-from pramana.providers.loopback.script import Script
-from pramana.providers.loopback.twilio import TwilioAgent
-from pramana.providers.loopback.voice import VoiceLoopback
 from pramana.providers.names import providers
-from pramana.providers.voice import FRAME_S, Dial, Event, Format, Heard
+from pramana.providers.voice.fake import FakeVoice, parse
+from pramana.providers.voice.vocabulary import FRAME_S, Dial, Event, Format, Heard
 from pramana.run import call, playout
 from pramana.run.call import Conversation, Held, Patience
 from pramana.run.microphone import AT_ONCE, CATCHES_UP_S, LATE_S, Microphone, Pace

@@ -16,8 +16,8 @@ from pramana.embedded import ears
 from pramana.embedded.engines import EngineInfo
 from pramana.errors import AuthenticationFailed, KeyInAnswer, ProviderError, RateLimited, Rejected, Unavailable
 from pramana.model import Call, Line, Reply, Request, Speech, Target, Turn, Usage, Utterance
-from pramana.providers.fake_voice import FakeVoice, parse
-from pramana.providers.voice import Channel, Dial, Event, Format, Heard
+from pramana.providers.voice.fake import FakeVoice, parse
+from pramana.providers.voice.vocabulary import Channel, Dial, Event, Format, Heard
 from pramana.run import asking, call
 from pramana.run.asking import Asking, Budget, Dictating, Recognising
 from pramana.run.call import Held, Patience

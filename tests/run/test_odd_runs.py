@@ -10,15 +10,17 @@ import pytest
 
 from pramana import settings
 from pramana.bench import execute
+from pramana.loopback.voice import Got
 from pramana.model import Outcome, Result, Run
 from pramana.planning import create_run
-from pramana.providers.loopback import Answer, Fault, Got, Loopback
-from pramana.providers.loopback.openai import OpenAIWire
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.cache import FileCache
 from pramana.store import open_store
 from pramana.store.runs import Store
+
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Answer, Fault, Loopback
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 KEY = "sk-secret/0123456789"

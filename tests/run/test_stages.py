@@ -9,11 +9,11 @@ import pytest
 
 from pramana.errors import Unavailable
 from pramana.model import Line, Request, Speech, Utterance
-from pramana.providers.cascade import around
-from pramana.providers.fake import Fake
-from pramana.providers.fake import parse as parse_fake
-from pramana.providers.fake_voice import FakeChannel, FakeVoice, parse
-from pramana.providers.voice import Dial
+from pramana.providers.text.fake import Fake
+from pramana.providers.text.fake import parse as parse_fake
+from pramana.providers.voice.cascade import around
+from pramana.providers.voice.fake import FakeChannel, FakeVoice, parse
+from pramana.providers.voice.vocabulary import Dial
 from pramana.run.call import Patience
 from pramana.run.calling import Calls
 from pramana.run.stages import Stages

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pramana import audio
 from pramana.errors import InvalidInput
-from pramana.providers.voice import only_listens
+from pramana.providers.voice.vocabulary import only_listens
 from pramana.score import timing
 from pramana.score.timing import CallTimes, LineTimes, measure
 

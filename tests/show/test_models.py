@@ -32,8 +32,8 @@ def _nothing_configured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def serving(port: int) -> Iterator[None]:
-    command = [sys.executable, "-m", "pramana.providers.loopback", "openai", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "tests.loopback", "openai", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as process:
         assert process.stdout is not None
         assert "http://" in process.stdout.readline()
         try:
@@ -107,7 +107,7 @@ def test_a_provider_that_falls_over_is_a_problem_of_its_own(monkeypatch: pytest.
     async def fall_over(_: object) -> list[str]:
         raise RuntimeError("no idea")
 
-    monkeypatch.setattr("pramana.providers.local.Local.models", fall_over)
+    monkeypatch.setattr("pramana.providers.text.local.Local.models", fall_over)
     assert offers()["local"] == {"models": [], "problem": "the provider failed: RuntimeError: no idea"}
 
 

@@ -12,13 +12,14 @@ from msgspec.structs import replace
 from pramana import bench, settings
 from pramana.model import Check, Failure, Key, Outcome, Reply, Result
 from pramana.planning import create_run
-from pramana.providers.loopback import Fault, Loopback
-from pramana.providers.loopback.openai import OpenAIWire
 from pramana.request import Limits, RunRequest
 from pramana.run.stop import Stop
 from pramana.show import progress
 from pramana.show.progress import FAILURES_SHOWN, Live
 from pramana.store import open_store
+
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Fault, Loopback
 
 
 def result(number: int, outcome: Outcome) -> Result:

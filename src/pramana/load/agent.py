@@ -1,8 +1,8 @@
 """Descriptions of voice agents: YAML text in, a description as plain data out, every problem at its line and column.
 
-The keys and types are those of the structs in `providers/description.py`, which also knows what else must hold; this
-module adds what only the text knows: where a key stands, and whether a plain `16000` is a number or a text. It never
-raises for what a document holds, and it never stops at the first problem.
+The keys and types are those of the structs in `providers/voice/description.py`, which also knows what else must hold.
+This module adds what only the text knows: where a key stands, and whether a plain `16000` is a number or a text. It
+never raises for what a document holds, and it never stops at the first problem.
 """
 
 import json
@@ -21,7 +21,7 @@ from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, visibl
 from pramana.load.problems import Problems, found, one_of, shortened, with_source
 from pramana.load.scenario import decoded
 from pramana.load.yaml12 import At, BadYaml, Document, at, compose, is_absent, odd_tag
-from pramana.providers.description import Description, wrongs
+from pramana.providers.voice.description import Description, wrongs
 
 READY = Path(__file__).parent.parent / "agents"
 """The files that ship: one agent each."""

@@ -12,7 +12,7 @@ from pramana.load.conversation import ASSERTION_KEYS, LIMITS, NESTED
 from pramana.load.scenario import CAMEL_CASE, Scenario
 from pramana.load.suite import MAX_ITEMS, TestCase
 from pramana.plugins import assertion_types
-from pramana.providers.description import Description
+from pramana.providers.voice.description import Description
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

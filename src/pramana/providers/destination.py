@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote as percent
 
-from pramana.providers.templates import BadTemplate, as_text, parts_of
+from pramana.providers.voice.templates import BadTemplate, as_text, parts_of
 
 AT_THE_MODEL = ("twilio", "pipecat")
 """Their model is the address that is called."""

@@ -26,26 +26,26 @@ providers = Registry(
     "provider",
     "pramana.providers",
     {
-        "openai": "pramana.providers.openai:OpenAI",
-        "openai-responses": "pramana.providers.responses:Responses",
-        "anthropic": "pramana.providers.anthropic:Anthropic",
-        "google": "pramana.providers.google:Google",
-        "compatible": "pramana.providers.openai:OpenAI",
-        "local": "pramana.providers.local:Local",
-        "fake": "pramana.providers.fake:Fake",
-        "cascade": "pramana.providers.cascade:Cascade",
-        "local-voice": "pramana.providers.cascade:Cascade",
-        "fake-voice": "pramana.providers.fake_voice:FakeVoice",
-        "openai-realtime": "pramana.providers.realtime:Realtime",
-        "gemini-live": "pramana.providers.live:Live",
-        "elevenlabs": "pramana.providers.declared:Declared",
-        "deepgram": "pramana.providers.declared:Declared",
-        "vapi": "pramana.providers.declared:Declared",
-        "twilio": "pramana.providers.declared:Declared",
-        "pipecat": "pramana.providers.declared:Declared",
-        "websocket": "pramana.providers.declared:Declared",
-        "python": "pramana.providers.function:Function",
-        "command": "pramana.providers.command:Command",
+        "openai": "pramana.providers.text.openai:OpenAI",
+        "openai-responses": "pramana.providers.text.responses:Responses",
+        "anthropic": "pramana.providers.text.anthropic:Anthropic",
+        "google": "pramana.providers.text.google:Google",
+        "compatible": "pramana.providers.text.openai:OpenAI",
+        "local": "pramana.providers.text.local:Local",
+        "fake": "pramana.providers.text.fake:Fake",
+        "cascade": "pramana.providers.voice.cascade:Cascade",
+        "local-voice": "pramana.providers.voice.cascade:Cascade",
+        "fake-voice": "pramana.providers.voice.fake:FakeVoice",
+        "openai-realtime": "pramana.providers.voice.realtime:Realtime",
+        "gemini-live": "pramana.providers.voice.live:Live",
+        "elevenlabs": "pramana.providers.voice.declared:Declared",
+        "deepgram": "pramana.providers.voice.declared:Declared",
+        "vapi": "pramana.providers.voice.declared:Declared",
+        "twilio": "pramana.providers.voice.declared:Declared",
+        "pipecat": "pramana.providers.voice.declared:Declared",
+        "websocket": "pramana.providers.voice.declared:Declared",
+        "python": "pramana.providers.text.function:Function",
+        "command": "pramana.providers.text.command:Command",
     },
 )
 ALIASES: Mapping[str, str] = {
@@ -339,17 +339,17 @@ def _of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
                 return Target(typed, vendor, typed)
     match name:
         case "fake":
-            from pramana.providers.fake import parse
+            from pramana.providers.text.fake import parse
 
             arguments = parse(model)
             return Target(typed, name, arguments.get("answer", "words"), arguments)
         case "fake-voice":
-            from pramana.providers.fake_voice import parse as parse_voice
+            from pramana.providers.voice.fake import parse as parse_voice
 
             arguments = parse_voice(model)
             return Target(typed, name, arguments.get("answer", "words"), arguments)
         case "cascade":
-            from pramana.providers.cascade import parse as parse_parts
+            from pramana.providers.voice.cascade import parse as parse_parts
 
             arguments = parse_parts(model)
             return Target(typed, name, arguments["chat"], arguments)

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from pramana import settings
 from pramana.errors import InvalidInput, quote
 from pramana.model import Embeds, Provider, Target
-from pramana.providers.cascade import CALLS_AT_ONCE, EmbeddedEars, Hearing, PatientEars, around, machine
 from pramana.providers.names import Accounts, CommandLine, Lookup, is_called, open_provider
-from pramana.providers.voice import Voice
+from pramana.providers.voice.cascade import CALLS_AT_ONCE, EmbeddedEars, Hearing, PatientEars, around, machine
+from pramana.providers.voice.vocabulary import Voice
 from pramana.request import Limits
 from pramana.run.asking import Asking, Budget, CostOf, Dictating, Embedding, Recognising, ReplyCache
 from pramana.run.call import Patience
@@ -134,7 +134,7 @@ class OpenAccounts:
                 raise InvalidInput(
                     f"{quote(stt.typed)} does not write down speech; name a model of OpenAI's or a server's"
                 )
-            from pramana.providers.speech import Recognition
+            from pramana.providers.voice.speech import Recognition
 
             named = Recognition(account, stt.model, vendor=stt.provider)
             self._stack.push_async_callback(named.close)

@@ -45,7 +45,7 @@ from pramana.model import (
     misfit,
 )
 from pramana.providers.deadlines import Deadlines
-from pramana.providers.voice import Ears
+from pramana.providers.voice.vocabulary import Ears
 from pramana.run.limiter import Limiter
 from pramana.run.stop import Stop
 

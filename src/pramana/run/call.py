@@ -17,7 +17,7 @@ import msgspec
 from pramana import clock
 from pramana.errors import BrokenReply, KeyInAnswer
 from pramana.model import Usage, Utterance, count
-from pramana.providers.voice import FRAME_S, Channel, Event, Heard, only_listens
+from pramana.providers.voice.vocabulary import FRAME_S, Channel, Event, Heard, only_listens
 from pramana.run.answers import Answers
 from pramana.run.microphone import Microphone, Pace
 from pramana.run.playout import Playout

@@ -23,8 +23,8 @@ from pramana.embedded import ears
 from pramana.embedded.engines import EngineInfo, line_of
 from pramana.errors import PramanaError, ProviderError, Rejected
 from pramana.model import Call, Reply, Request, Turn
-from pramana.providers.cascade import CascadeChannel
-from pramana.providers.voice import Channel, Dial, Ears, Event, Heard, Voice, only_listens
+from pramana.providers.voice.cascade import CascadeChannel
+from pramana.providers.voice.vocabulary import Channel, Dial, Ears, Event, Heard, Voice, only_listens
 from pramana.run.asking import Asking
 from pramana.run.call import Conversation, Held, Patience
 from pramana.run.limiter import Limiter

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pramana.model import Utterance
-from pramana.providers.voice import FRAME_S, Format
+from pramana.providers.voice.vocabulary import FRAME_S, Format
 
 if TYPE_CHECKING:
     import numpy as np

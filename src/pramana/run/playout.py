@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pramana.errors import BrokenReply
-from pramana.providers.voice import Format
+from pramana.providers.voice.vocabulary import Format
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct, ValidationError, convert
 
 from pramana.errors import InvalidInput, quote
-from pramana.providers.voice import CORRECTS, only_listens
+from pramana.providers.voice.vocabulary import CORRECTS, only_listens
 
 GAVE_WAY_S = 2.0
 """After a line: an agent that hears late that it was talked into still was."""

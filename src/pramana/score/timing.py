@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from pramana.errors import InvalidInput
-from pramana.providers.voice import FRAME_S
+from pramana.providers.voice.vocabulary import FRAME_S
 from pramana.score.log import Group, Log, Pace, SaidLine
 
 if TYPE_CHECKING:

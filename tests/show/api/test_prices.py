@@ -9,11 +9,11 @@ from click.testing import CliRunner
 
 from pramana import settings
 from pramana.app.views import PriceView
-from pramana.providers.loopback import Loopback
-from pramana.providers.loopback.openai import OpenAIWire
 from pramana.show.api.envelope import shape_of
 from pramana.show.cli import pramana
 
+from ...loopback.openai import OpenAIWire
+from ...loopback.server import Loopback
 from .served import Client, serve
 from .test_providers import running
 

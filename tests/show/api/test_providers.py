@@ -14,17 +14,17 @@ from click.testing import CliRunner
 
 from pramana.bench import run_sync
 from pramana.errors import InvalidInput
+from pramana.loopback.pipecat import PipecatAgent
+from pramana.loopback.script import Script
+from pramana.loopback.voice import VoiceLoopback
 from pramana.planning import create_run
-from pramana.providers.loopback import Fault, Loopback
-from pramana.providers.loopback.openai import OpenAIWire
-from pramana.providers.loopback.pipecat import PipecatAgent
-from pramana.providers.loopback.script import Script
-from pramana.providers.loopback.voice import VoiceLoopback
 from pramana.request import Limits, RunRequest, Selection
 from pramana.run.accounts import Reach
 from pramana.show.api.providers import ProviderShape, WorthShape, reach_of
 from pramana.show.cli import pramana
 
+from ...loopback.openai import OpenAIWire
+from ...loopback.server import Fault, Loopback
 from .served import Client, serve
 
 KEY = "sk-loopback-0123456789abcdef"

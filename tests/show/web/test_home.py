@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from pramana.providers.cascade import NO_ANSWER
+from pramana.providers.voice.cascade import NO_ANSWER
 
 from ...embedded_faults import Fault, environment_of
 from .conftest import EACH_VIEW, NARROW, WIDE, Bench, no_sideways

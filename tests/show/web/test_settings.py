@@ -8,11 +8,11 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page, WebSocket, expect
 
-from pramana.providers.loopback import Loopback
-from pramana.providers.loopback.openai import OpenAIWire
 from pramana.providers.registered import KINDS as REGISTERED
 from pramana.show.web.pages.provider_kinds import KINDS, TEMPLATE
 
+from ...loopback.openai import OpenAIWire
+from ...loopback.server import Loopback
 from ..api.test_providers import running
 from .conftest import EACH_VIEW, Bench, no_sideways
 from .workbench import workbench

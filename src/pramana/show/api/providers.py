@@ -14,11 +14,11 @@ from pramana.errors import InvalidInput, PramanaError, Problem, Unavailable, vis
 from pramana.load.agent import parse_agent, plain
 from pramana.load.problems import Problems
 from pramana.model import Target
-from pramana.providers.description import Description
 from pramana.providers.destination import destination
 from pramana.providers.names import CALLED, VARIABLES, WITHOUT_ACCOUNT, Accounts, Registered, open_provider, resolve
 from pramana.providers.registered import KINDS, LONGEST, checked
-from pramana.providers.voice import Dial
+from pramana.providers.voice.description import Description
+from pramana.providers.voice.vocabulary import Dial
 from pramana.run.accounts import Reach, accounts_of
 from pramana.show.api.envelope import Body, Detail, Shape, answer, as_detail, documented, refuse
 from pramana.show.api.serving import Admin, Editor, Here, Viewer

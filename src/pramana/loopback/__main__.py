@@ -1,0 +1,73 @@
+"""A loopback agent as a program of its own: which wire format, which port and how slow come in, its URL is printed.
+
+It serves until it is stopped. In another process it does not share a core with its caller, and its own log proves what
+the bench measured.
+"""
+
+import argparse
+import asyncio
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pramana.loopback.script import script_of
+from pramana.loopback.voice import Agent, VoiceLoopback
+
+AGENTS = {
+    "realtime": "RealtimeAgent",
+    "live": "LiveAgent",
+    "elevenlabs": "ElevenLabsAgent",
+    "deepgram": "DeepgramAgent",
+    "vapi": "VapiAgent",
+    "twilio": "TwilioAgent",
+    "pipecat": "PipecatAgent",
+}
+"""Each wire format and the class of its agent, in the module of the same name."""
+
+
+def agent_of(wire: str) -> type[Agent]:
+    """Return the agent that speaks a wire format."""
+    found: Any = getattr(import_module(f"pramana.loopback.{wire}"), AGENTS[wire])
+    agent: type[Agent] = found
+    return agent
+
+
+async def serve(given: argparse.Namespace) -> None:
+    """Serve until cancelled."""
+    agent, script = agent_of(given.wire), script_of(vars(given))
+    async with VoiceLoopback(agent, script, key=given.key, port=given.port, log=given.log, keep=False) as server:
+        sys.stdout.write(f"{server.url}\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    """Read the arguments and serve."""
+    parser = argparse.ArgumentParser(prog="python -m pramana.loopback", description=__doc__)
+    add = parser.add_argument
+    add("wire", choices=AGENTS)
+    add("--port", type=int, default=0, help="0 takes a free one")
+    add("--log", type=Path, help="the file that gets each turn as a line of JSON, when it happened")
+    add("--key", help="the only one accepted; any, if not given")
+    add("--first-byte", type=float, dest="first_byte_s", metavar="S", help="after the caller's last audible sample")
+    add("--leading-silence", type=float, dest="leading_silence_s", metavar="S", help="before the audible answer")
+    add("--answer", type=float, dest="answer_s", metavar="S", help="of audible answer")
+    add("--hangover", type=float, dest="hangover_s", metavar="S", help="of silence that end the caller's turn")
+    add("--text", help="what the agent says it said")
+    add("--heard", help="what the agent says it heard")
+    add("--transcript", choices=("with", "late", "missing"))
+    add("--greets", action="store_true", default=None, help="the agent speaks first")
+    add("--no-interrupt", action="store_false", default=None, dest="interrupt", help="it cannot be talked into")
+    add("--unknown-event", action="store_true", default=None)
+    add("--wrong-rate", type=int, metavar="HZ")
+    add("--status", type=int, help="of every upgrade")
+    add("--hang", choices=("ready", "answer"))
+    try:
+        asyncio.run(serve(parser.parse_args()))
+    except KeyboardInterrupt:
+        return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Anthropic's messages: a request goes out, the streamed reply comes back.
+
+Only translation. System turns before the first other turn go out as `system`, later ones in their place. The format has
+no seed, and since its version of 2026-10-21 no temperature and no top_p either: they are left out, and the reply lists
+them as dropped. It requires `max_tokens`: 1,024 when the request has none. `stream=false` asks for one piece.
+"""
+
+from collections.abc import Mapping
+from itertools import takewhile
+from typing import Any
+from urllib.parse import quote as quoted
+
+from pramana.errors import Rejected
+from pramana.model import Reply, Request, Target, Usage, count
+from pramana.providers.http import ENDLESS, MAX_PAGES, Account, Http
+from pramana.providers.reading import Reading
+from pramana.providers.text.openai import MISFITS, in_our_words
+
+BASE_URL = "https://api.anthropic.com"
+VERSION = "2026-10-21"
+DEFAULT_MAX_TOKENS = 1024
+ABSENT = ("temperature", "top_p", "seed")
+"""Neutral parameters the format does not have."""
+_RENAMED = {"stop": "stop_sequences"}
+_ENDS = ("message_stop", "error")
+_STATUS: Mapping[str, int] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "conflict_error": 409,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+class Anthropic:
+    """An account at Anthropic."""
+
+    def __init__(self, account: Account) -> None:
+        self._http = Http("Anthropic", account)
+        self._headers = {"Accept": "application/json", "anthropic-version": VERSION}
+        if account.key:
+            self._headers["Authorization"] = f"Bearer {account.key}"
+        self._posting = {**self._headers, "Content-Type": "application/json"}
+
+    @classmethod
+    def open(cls, target: Target, account: Account | None) -> "Anthropic":  # noqa: ARG003 - every factory is called alike
+        """Return the provider for the target."""
+        return cls(account or Account(BASE_URL))
+
+    async def ask(self, request: Request) -> Reply:
+        """Put the conversation to the model and return its reply."""
+        message = _Message(self._http)
+        try:
+            await self._http.post(
+                "/v1/messages", headers=self._posting, body=_body(request), reading=message, last=_ENDS
+            )
+            return message.done(request)
+        except Rejected as refused:
+            raise in_our_words(refused, _RENAMED) from None
+        except MISFITS:
+            raise self._http.broken("does not fit the format of messages") from None
+
+    async def models(self) -> list[str]:
+        """Return the names of the models on offer."""
+        names: list[str] = []
+        after, seen = "", {""}
+        for _ in range(MAX_PAGES):
+            page = await self._http.get(f"/v1/models?limit=1000{after}", headers=self._headers)
+            try:
+                names += [str(each["id"]) for each in page["data"]]
+                if not page["has_more"] or not page["data"]:
+                    return sorted(names)
+                after = f"&after_id={quoted(page['last_id'], safe='')}"
+            except MISFITS:
+                raise self._http.broken("is no list of models") from None
+            if after in seen:
+                break
+            seen.add(after)
+        raise self._http.broken(ENDLESS)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+
+class _Message(Reading):
+    __slots__ = ("_complete", "_counted", "_finish", "_served")
+
+    def __init__(self, http: Http) -> None:
+        super().__init__(http)
+        self._counted: dict[str, Any] = {}
+        self._served: Any = None
+        self._finish: Any = None
+        self._complete = False
+
+    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
+        kind = data["type"]
+        if kind == "content_block_delta":
+            if text := data["delta"].get("text"):  # thoughts, signatures and tools have no text
+                self.say(text)
+            else:
+                self.aside(data["delta"], str(data.get("index")))
+        elif kind in ("message_start", "message"):
+            message = data if self.whole else data["message"]
+            self._served, self._finish = message["model"], message["stop_reason"]
+            self._count(message["usage"])
+            for each in message["content"]:
+                if each["type"] == "text" and each["text"]:
+                    self.say(each["text"])
+            self._complete = self.whole
+        elif kind == "message_delta":
+            self._finish = data["delta"].get("stop_reason") or self._finish
+            self._count(data["usage"])
+        elif kind == "error":
+            raise self._http.refusal(_STATUS.get(data["error"]["type"], 500), data)
+        elif kind == "message_stop":
+            self._complete = True
+
+    def _count(self, usage: Any) -> None:
+        if isinstance(usage, dict):
+            # Cumulative; a count it leaves out stays what `message_start` said.
+            self._counted.update((name, tokens) for name, tokens in usage.items() if tokens is not None)
+
+    def done(self, request: Request) -> Reply:
+        if not self._complete or self._served is None:
+            raise self._http.broken()
+        return self.reply(
+            self.text(),
+            _usage(self._counted),
+            served_model=self._served,
+            finish_reason=self._finish,
+            dropped=tuple(name for name in ABSENT if request.parameters.get(name) is not None),
+        )
+
+
+def _body(request: Request) -> dict[str, Any]:
+    parameters = {name: value for name, value in request.parameters.items() if name not in ABSENT}
+    if isinstance(stop := parameters.pop("stop", None), str):
+        stop = [stop]
+    leading = [turn.text for turn in takewhile(lambda turn: turn.role == "system", request.turns)]
+    several = [{"type": "text", "text": text} for text in leading]
+    body = {
+        "max_tokens": DEFAULT_MAX_TOKENS,
+        "stream": True,
+        "stop_sequences": stop,
+        "system": several if len(leading) > 1 else "".join(leading) or None,
+        **{name: value for name, value in parameters.items() if value is not None},
+        "model": request.model,
+        "messages": [{"role": turn.role, "content": turn.text} for turn in request.turns[len(leading) :]],
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _usage(counted: Mapping[str, Any]) -> Usage:
+    # The vendor counts what its cache read and wrote beside the input; ours has all input in one number.
+    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    asked, answered, read, written = (count(counted.get(name)) for name in names)
+    return Usage(None if asked is None else count(asked + (read or 0) + (written or 0)), answered, read)

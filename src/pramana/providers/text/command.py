@@ -1,0 +1,147 @@
+"""A command as a provider: the prompt goes to its standard input, what it prints comes back as the reply.
+
+The command is a list of arguments from the local configuration, never a shell string and never from the API. It runs in
+a process group of its own; a timeout or a cancelled request kills the whole group. A status other than zero is a
+`ProviderError` with the last line of standard error. Parameters cannot be passed on: the reply lists them as dropped.
+It inherits our environment, as any command does, but no key of it leaves in an answer or a message.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pramana import clock
+from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable, quote, visible
+from pramana.model import Reply, Request, Target, raw_json
+from pramana.providers import keys
+from pramana.providers.text.function import prompt_text
+
+DEFAULT_TIMEOUT_S = 120.0
+OUTPUT_LIMIT = 16 << 20
+"""Bytes of one answer: far above any real one, and no command can fill our memory."""
+ERRORS_KEPT = 64 << 10
+MESSAGE_LIMIT = 300
+
+
+class Command:
+    """A command, and how long it may take."""
+
+    def __init__(self, argv: Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        if not argv or not all(isinstance(each, str) for each in argv):
+            raise InvalidInput('a command is a list of texts: ["my-model", "--quiet"]')
+        self._argv, self._timeout_s = tuple(argv), float(timeout_s)
+        self._name = Path(argv[0]).name
+        self._keys = keys.of_environment()
+        if shutil.which(argv[0]) is None:
+            raise InvalidInput(f"the command {quote(argv[0])} is not found or not executable; give its full path")
+
+    @classmethod
+    def open(cls, target: Target, account: object = None) -> "Command":  # noqa: ARG003 - it has no account
+        """Return the provider for the target."""
+        return cls(target.arguments["argv"], target.arguments.get("timeout_s", DEFAULT_TIMEOUT_S))
+
+    async def ask(self, request: Request) -> Reply:
+        """Run the command and return what it prints, without line ends at its end."""
+        start = clock.monotonic()
+        process = await self._start()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                printed, complained = await self._talk(process, prompt_text(request.turns))
+                status = await process.wait()
+        except TimeoutError:
+            raise Unavailable(f"the command {self._name} gave no full answer within {self._timeout_s:g} s") from None
+        finally:
+            await _end(process)
+        if status:
+            raise ProviderError(f"the command {self._name} {_ended(status)}{self._last_line(complained)}")
+        text = printed.decode("utf-8", "replace").rstrip("\r\n")
+        if self._keys.held_in(text):
+            raise KeyInAnswer(keys.held(f"the answer of the command {self._name}"))
+        return Reply(
+            text,
+            served_model=self._name,
+            total_s=clock.monotonic() - start,
+            raw=raw_json({"stdout": text, "stderr": self._keys.blank(complained.decode("utf-8", "replace"))}),
+            dropped=tuple(name for name, value in request.parameters.items() if value is not None),
+        )
+
+    async def _start(self) -> Process:
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(*self._argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True)
+        )
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:  # asyncio would kill the command that it has just started, and not its children
+            with suppress(OSError):
+                await _end(await starting)
+            raise
+        except OSError as error:
+            raise ProviderError(f"the command {self._name} cannot be started: {error.strerror}") from None
+
+    async def models(self) -> list[str]:
+        """Return the command's name: it is the only model there is."""
+        return [self._name]
+
+    async def close(self) -> None:
+        """Do nothing: a command ends with its request."""
+
+    def _last_line(self, complained: bytes) -> str:
+        lines = complained.decode("utf-8", "replace").strip().splitlines()
+        return f": {self._keys.blank(visible(lines[-1]))[:MESSAGE_LIMIT]}" if lines else ""
+
+    async def _talk(self, process: Process, prompt: str) -> tuple[bytes, bytes]:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101, PT018
+        stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+
+        async def tell() -> None:
+            with suppress(ConnectionError):  # a command need not read what it is told
+                stdin.write(prompt.encode("utf-8", "surrogatepass"))
+                await stdin.drain()
+            stdin.close()
+
+        async def hear() -> bytes:
+            heard = bytearray()
+            while chunk := await stdout.read(1 << 16):
+                heard += chunk
+                if len(heard) > OUTPUT_LIMIT:
+                    raise ProviderError(f"the command {self._name} printed more than {OUTPUT_LIMIT >> 20} MB")
+            return bytes(heard)
+
+        async def overhear() -> bytes:
+            kept = bytearray()
+            while chunk := await stderr.read(1 << 16):
+                kept += chunk
+                del kept[:-ERRORS_KEPT]
+            return bytes(kept)
+
+        talks = [asyncio.ensure_future(each) for each in (tell(), hear(), overhear())]
+        try:
+            _, printed, complained = await asyncio.gather(*talks)
+        finally:
+            for each in talks:
+                each.cancel()
+            await asyncio.gather(*talks, return_exceptions=True)
+        return printed or b"", complained or b""
+
+
+async def _end(process: Process) -> None:
+    if process.returncode is None or not _drained(process):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(5):
+            await process.wait()
+    process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - pipes that a stray child still holds
+
+
+def _drained(process: Process) -> bool:
+    return all(stream is None or stream.at_eof() for stream in (process.stdout, process.stderr))
+
+
+def _ended(status: int) -> str:
+    return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"

@@ -1,0 +1,187 @@
+"""Google's generateContent: a request goes out, the streamed reply comes back.
+
+Only translation. System turns go out as `systemInstruction`, wherever they stand: the format has no other place.
+Parameters go into `generationConfig`, but for those the format has beside it. A prompt that Google blocks is answered
+with an empty text and the reason. An answer that Google hands out in several hops is asked for to its end.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote as quoted
+
+from pramana.errors import AuthenticationFailed, ProviderError, Rejected
+from pramana.model import Reply, Request, Target, Usage, count
+from pramana.providers.http import ENDLESS, MAX_PAGES, Account, Http
+from pramana.providers.reading import Reading
+from pramana.providers.text.openai import MISFITS, in_our_words, refused_midway
+
+BASE_URL = "https://generativelanguage.googleapis.com"
+BESIDE = ("safetySettings", "tools", "toolConfig", "cachedContent", "serviceTier", "store", "labels")
+"""Parameters that stand beside `generationConfig`."""
+MAX_HOPS = 100
+_RENAMED = {"top_p": "topP", "max_tokens": "maxOutputTokens", "stop": "stopSequences"}
+_ROLES = {"user": "user", "assistant": "model"}
+_BAD_KEY = ("API key not valid", "API key expired", "API_KEY_INVALID")
+
+
+class Google:
+    """An account at Google's Gemini API."""
+
+    def __init__(self, account: Account) -> None:
+        self._http = Http("Google", account)
+        self._headers = {"Content-Type": "application/json"}
+        if account.key:
+            self._headers["x-goog-api-key"] = account.key
+
+    @classmethod
+    def open(cls, target: Target, account: Account | None) -> "Google":  # noqa: ARG003 - every factory is called alike
+        """Return the provider for the target."""
+        return cls(account or Account(BASE_URL))
+
+    async def ask(self, request: Request) -> Reply:
+        """Put the conversation to the model and return its reply."""
+        whole = request.parameters.get("stream") is False
+        model = request.model if "/" in request.model else f"models/{request.model}"
+        how = "generateContent" if whole else "streamGenerateContent?alt=sse"
+        path, body = f"/v1/{quoted(model)}:{how}", _body(request)
+        content = _Content(self._http)
+        try:
+            for _ in range(MAX_HOPS):
+                await self._http.post(path, headers=self._headers, body=body, reading=content)
+                if (token := content.more()) is None:
+                    break
+                body = {**body, "continuationToken": token}
+            return content.done()
+        except Rejected as refused:
+            raise _in_our_words(self._http, refused) from None
+        except MISFITS:
+            raise self._http.broken("does not fit the format of generateContent") from None
+
+    async def models(self) -> list[str]:
+        """Return the names of the models that answer a prompt."""
+        return await models_for(self._http, self._headers, "generateContent")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+
+async def models_for(http: Http, headers: Mapping[str, str], method: str) -> list[str]:
+    """Return the names of the models that can be asked in a way, from every page; one that names no way can be."""
+    names: list[str] = []
+    more, seen = "", {""}
+    for _ in range(MAX_PAGES):
+        try:
+            page = await http.get(f"/v1/models?pageSize=1000{more}", headers=headers)
+        except Rejected as refused:
+            raise _in_our_words(http, refused) from None
+        try:
+            names += [
+                each["name"].removeprefix("models/")
+                for each in page.get("models") or ()
+                if method in each.get("supportedGenerationMethods", ("generateContent",))
+            ]
+            if not (after := page.get("nextPageToken")):
+                return sorted(names)
+            more = f"&pageToken={quoted(after, safe='')}"
+        except MISFITS:
+            raise http.broken("is no list of models") from None
+        if more in seen:
+            break
+        seen.add(more)
+    raise http.broken(ENDLESS)
+
+
+def _in_our_words(http: Http, refused: Rejected) -> ProviderError:
+    said = str(refused)
+    if any(each in said for each in _BAD_KEY):  # with status 400, where others say 401
+        return AuthenticationFailed(f"{said}; set {http.variable}", status=refused.status)
+    return in_our_words(refused, _RENAMED)
+
+
+class _Content(Reading):
+    """An answer, which may go on over several requests."""
+
+    __slots__ = ("_asked_with", "_counted", "_finish", "_served", "_token", "_used")
+
+    def __init__(self, http: Http) -> None:
+        super().__init__(http)
+        self._served: Any = None
+        self._finish: Any = None
+        self._token: str | None = None
+        self._asked_with: str | None = None
+        self._counted: Any = None
+        self._used = Usage()
+
+    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
+        if data.get("error"):
+            raise refused_midway(self._http, data)
+        self._served = data.get("modelVersion") or self._served
+        self._counted = data.get("usageMetadata") or self._counted
+        if reason := (data.get("promptFeedback") or {}).get("blockReason"):
+            self._finish = f"blocked: {reason}"
+        candidates = data.get("candidates") or ()
+        if len(candidates) > 1:
+            self.aside(candidates[1:])
+        for candidate in candidates[:1]:
+            for part in (candidate.get("content") or {}).get("parts") or ():
+                if (text := part.get("text")) and not part.get("thought"):
+                    self.say(text)
+                else:
+                    self.aside(part)
+            self._finish = candidate.get("finishReason") or self._finish
+            self._token = candidate.get("continuationToken") or self._token
+
+    def more(self) -> str | None:
+        """Return the token to go on with, after one request; None when the answer is at its end."""
+        used = _usage(self._counted)
+        self._used = _sum(self._used, used) if self._asked_with else used
+        if self._finish != "CONTINUATION" or self._token in (None, self._asked_with):
+            return None
+        self._asked_with, self._finish, self._counted = self._token, None, None
+        return self._token
+
+    def done(self) -> Reply:
+        if self._finish is None:
+            raise self._http.broken()
+        return self.reply(self.text(), self._used, served_model=self._served, finish_reason=self._finish)
+
+
+def _body(request: Request) -> dict[str, Any]:
+    parameters = {_RENAMED.get(name, name): value for name, value in request.parameters.items() if value is not None}
+    parameters.pop("stream", None)  # the path says it
+    if isinstance(stop := parameters.get("stopSequences"), str):
+        parameters["stopSequences"] = [stop]
+    beside = {name: parameters.pop(name) for name in BESIDE if name in parameters}
+    system = [{"text": turn.text} for turn in request.turns if turn.role == "system"]
+    body = {
+        "contents": [
+            {"parts": [{"text": turn.text}], "role": _ROLES[turn.role]}
+            for turn in request.turns
+            if turn.role != "system"
+        ],
+        "systemInstruction": {"parts": system, "role": "user"} if system else None,
+        **beside,
+        "generationConfig": parameters or None,
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _usage(counted: Any) -> Usage:
+    if not isinstance(counted, dict) or (asked := count(counted.get("promptTokenCount"))) is None:
+        return Usage()
+    # The format leaves a count of zero out; thoughts are paid for as output.
+    names = ("candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount")
+    said, thought, cached = (count(counted.get(name, 0)) for name in names)
+    return Usage(asked, None if said is None or thought is None else count(said + thought), cached)
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    def both(first: int | None, second: int | None) -> int | None:
+        return None if first is None or second is None else count(first + second)
+
+    return Usage(
+        both(one.input_tokens, other.input_tokens),
+        both(one.output_tokens, other.output_tokens),
+        both(one.cached_tokens, other.cached_tokens),
+    )

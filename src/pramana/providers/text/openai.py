@@ -1,0 +1,168 @@
+"""OpenAI's chat completions, and every server that speaks them: a request goes out, the streamed reply comes back.
+
+Only translation. `max_tokens` goes out as `max_completion_tokens` to OpenAI, whose newer models take no other, and as
+`max_tokens` to a compatible server, since many know no other. A parameter of None is left out, so that
+`stream_options=null` pleases a server that does not know it, and `stream=false` asks for the answer in one piece.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pramana.errors import ProviderError, Rejected
+from pramana.model import Reply, Request, Target, Usage, count
+from pramana.providers.http import Account, Http
+from pramana.providers.reading import Reading
+from pramana.providers.text.embeddings import Encoding, embed
+
+BASE_URL = "https://api.openai.com/v1"
+MISFITS = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
+"""What reading an answer of another shape raises."""
+_TEXT = frozenset(("content", "refusal", "role"))
+"""Of a message; whatever else it has is said beside the answer."""
+
+
+class OpenAI:
+    """An account at OpenAI, or with `compatible` at whoever speaks its chat completions."""
+
+    def __init__(self, account: Account, *, compatible: bool = False) -> None:
+        if compatible and account.variable is None:
+            account = replace(account, variable="OPENAI_API_KEY")
+        self._http = Http("the server" if compatible else "OpenAI", account)
+        self._headers = headers_of(account)
+        self._posting = {**self._headers, "Content-Type": "application/json"}
+        self._renamed = {} if compatible else {"max_tokens": "max_completion_tokens"}
+        self._encoding: Encoding = "float" if compatible else "base64"
+
+    @classmethod
+    def open(cls, target: Target, account: Account | None) -> "OpenAI":
+        """Return the provider for the target."""
+        return cls(account or Account(BASE_URL), compatible=target.provider == "compatible")
+
+    async def ask(self, request: Request) -> Reply:
+        """Put the conversation to the model and return its reply."""
+        completion = _Completion(self._http)
+        try:
+            await self._http.post(
+                "/chat/completions", headers=self._posting, body=self._body(request), reading=completion
+            )
+            return completion.done()
+        except Rejected as refused:
+            raise in_our_words(refused, self._renamed) from None
+        except MISFITS:
+            raise self._http.broken("does not fit the format of chat completions") from None
+
+    async def embed(self, request: Request) -> Reply:
+        """Turn the text of every turn into a vector."""
+        return await embed(self._http, self._posting, request, self._encoding)
+
+    async def models(self) -> list[str]:
+        """Return the names of the models on offer."""
+        return await models_of(self._http, self._headers)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        named = {self._renamed.get(name, name): value for name, value in request.parameters.items()}
+        body: dict[str, Any] = {
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **named,
+            "model": request.model,
+            "messages": [{"role": turn.role, "content": turn.text} for turn in request.turns],
+        }
+        if not body["stream"]:
+            body["stream_options"] = None  # OpenAI refuses it where nothing is streamed
+        return {name: value for name, value in body.items() if value is not None}
+
+
+class _Completion(Reading):
+    __slots__ = ("_choices", "_fingerprint", "_finish", "_served", "_usage")
+
+    def __init__(self, http: Http) -> None:
+        super().__init__(http)
+        self._served: Any = None
+        self._fingerprint: Any = None
+        self._finish: Any = None
+        self._usage: Any = None
+        self._choices = False
+
+    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
+        get = data.get
+        if get("error"):
+            raise refused_midway(self._http, data)
+        self._served = get("model") or self._served
+        self._fingerprint = get("system_fingerprint") or self._fingerprint
+        self._usage = get("usage") or self._usage
+        for choice in get("choices") or ():
+            self._choices = True
+            said = choice.get("message" if self.whole else "delta") or {}
+            if choice.get("index"):  # of several answers, the first is the reply; `raw` has them all
+                self.aside(said, str(choice["index"]))
+                continue
+            if text := (said.get("content") or "") + (said.get("refusal") or ""):
+                self.say(text)
+            if (not text or len(said) > 1) and (more := said.keys() - _TEXT):
+                self.aside({name: said[name] for name in more})
+            self._finish = choice.get("finish_reason") or self._finish
+
+    def done(self) -> Reply:
+        if self._finish is None and not (self.whole and self._choices):
+            raise self._http.broken()
+        return self.reply(
+            self.text(),
+            usage_of(self._usage, "prompt_tokens", "completion_tokens"),
+            served_model=self._served,
+            finish_reason=self._finish,
+            fingerprint=self._fingerprint,
+        )
+
+
+def headers_of(account: Account) -> dict[str, str]:
+    """Return what every request to OpenAI carries; a server that needs no key is sent none."""
+    headers = {"Accept": "application/json"}
+    return {**headers, "Authorization": f"Bearer {account.key}"} if account.key else headers
+
+
+async def models_of(http: Http, headers: Mapping[str, str]) -> list[str]:
+    """Return the names at `/models`."""
+    answer = await http.get("/models", headers=headers)
+    try:
+        return sorted(str(each["id"]) for each in answer["data"])
+    except MISFITS:
+        raise http.broken("is no list of models") from None
+
+
+def usage_of(counted: Any, asked: str, answered: str) -> Usage:
+    """Return the tokens by the names the format has for those asked and answered; a count that is none is unknown."""
+    if not isinstance(counted, dict):
+        return Usage()
+    details = counted.get(f"{asked}_details")
+    cached = count(details.get("cached_tokens")) if isinstance(details, dict) else None
+    return Usage(count(counted.get(asked)), count(counted.get(answered)), cached)
+
+
+def in_our_words(refused: Rejected, renamed: Mapping[str, str]) -> Rejected:
+    """Return the refusal with its parameter under the name the request had for it."""
+    for ours, theirs in renamed.items():
+        if refused.parameter == theirs:
+            return Rejected(str(refused), status=refused.status, parameter=ours)
+    return refused
+
+
+def refused_midway(http: Http, body: Any) -> ProviderError:
+    """Return the error for one that came after the status had said that all is well."""
+    error = body["error"] if isinstance(body.get("error"), dict) else body
+    code = error.get("code")
+    words = f"{code} {error.get('type')}"
+    if type(code) is int and 400 <= code < 600:
+        status = code
+    elif "rate_limit" in words or "quota" in words:
+        status = 429
+    elif "invalid" in words or "content_filter" in words:
+        status = 400
+    else:
+        status = 500
+    return http.refusal(status, body)

@@ -1,0 +1,630 @@
+"""A voice agent made of three parts: speech recognition, a text model and a voice, with an ear for the end of a turn.
+
+Frames of sound come in, the words heard, the answer and its sound go out as events. It is a real agent with a real
+agent's delays: it waits until the caller has been quiet for a while, then hears, thinks and speaks, one after another.
+Talked into, it stops; a caller who pauses and goes on before it has made a sound is answered once, and all of it is
+heard. What its text model raises leaves as it is: whoever calls may try again. Its parts may be engines of this
+process, and those are one to a machine: `machine` lets one such agent be called at a time. `Manner` says what it does
+when it heard nothing, has no answer, or takes too long; an agent of foreign parts does nothing about that.
+"""
+
+import asyncio
+import re
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from dataclasses import replace as replaced
+from functools import cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from pramana import clock
+from pramana.errors import InvalidInput, ProviderError, Rejected, did_you_mean, quote
+from pramana.model import Provider, Reply, Request, Target, Turn
+from pramana.providers.voice.vocabulary import FRAME_S, Dial, Ears, Event, Format, Heard
+
+if TYPE_CHECKING:
+    from pramana.audio import Samples
+    from pramana.embedded.ears import Ears as Whisper
+    from pramana.providers.http import Account
+
+_Made = TypeVar("_Made")
+PREROLL_S = 0.3
+"""Kept from before speech was noticed: words begin softly."""
+LONGEST_TURN_S = 120.0
+"""Without a pause: who hears only a part of what is said would answer something else."""
+SPOKEN = (
+    "You are talking with someone on the telephone. Answer in one to three short sentences, in plain words, without "
+    "lists, headings or symbols."
+)
+"""What the text model is told besides, for what it writes is spoken."""
+NOT_UNDERSTOOD = "Sorry, I didn't catch that."
+NO_ANSWER = "Sorry, I don't have an answer to that."
+HEARING_S, THINKING_S, WORDING_S = 6.0, 5.0, 1.5
+"""How long the embedded agent waits for its ears, for its model, and to find out how much of an answer it can say,
+before it apologises. Together with the voice itself that is less than the 15 s a caller waits, on a slow machine
+too."""
+ANSWER_S = 8.0
+"""Of speech in one answer of the embedded agent."""
+FASTEST_WORDS_S = 4.0
+"""More words a second than the embedded voice says."""
+CALLS_AT_ONCE = 8
+"""In one process, whoever is called: as many as the clock is proven with."""
+
+
+class Mouth(Protocol):
+    """Speaks."""
+
+    rate: int
+
+    async def say(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
+        """Speak a text in a language; `take` is given 16-bit samples as they come."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How an agent behaves when a part of it fails or takes too long."""
+
+    apologises: bool = False
+    """Whether it says so when it heard no words; with `answer_s`, also when it has no answer."""
+    hearing_s: float | None = None
+    """After which it has heard nothing; None is no limit."""
+    thinking_s: float | None = None
+    """After which it has no answer."""
+    wording_s: float | None = None
+    """After which an answer has no words."""
+    answer_s: float | None = None
+    """Of speech in one answer: what is longer ends at a sentence or a clause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade:
+    """Implements `Voice` around any text model."""
+
+    ears: Ears
+    mind: Provider
+    mouth: Mouth
+    silence_s: float = 0.5
+    manner: Manner = Manner()
+    takes_history = True
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it hears or speaks in this process, where two at once would wait for each other."""
+        return any(getattr(part, "embedded", False) for part in (self.ears, self.mouth))
+
+    @classmethod
+    def open(cls, target: Target, account: "Account | None" = None) -> "Cascade":
+        """Return the embedded agent (Whisper, the embedded language model, espeak), or one of a server's endpoints."""
+        if target.provider == "local-voice":
+            from pramana.providers.text.local import Local
+
+            return around(Local.open(target))
+        return _of_endpoints(target.arguments, account)
+
+    def covers(self, language: str) -> bool:
+        """Tell whether it understands a language."""
+        return self.ears.covers(language)
+
+    async def dial(self, dial: Dial) -> "CascadeChannel":
+        """Open a call, once everything it needs is loaded: no caller waits for that."""
+        for part in (self.ears, self.mind, self.mouth):
+            if prepare := getattr(part, "prepare", None):
+                await prepare()
+        return CascadeChannel(self, dial)
+
+    async def models(self) -> list[str]:
+        """Return the names of the text models on offer."""
+        return await self.mind.models()
+
+    async def close(self) -> None:
+        """Close every part."""
+        for part in (self.ears, self.mind, self.mouth):
+            if close := getattr(part, "close", None):
+                await close()
+
+
+PARTS = ("stt", "chat", "tts", "voice")
+
+
+def parse(written: str) -> dict[str, Any]:
+    """Return the parts that were written after `cascade:`, each a model, or a server's address with one.
+
+    >>> parse("stt=whisper-1,chat=gpt-5-mini,tts=http://localhost:8000/v1#kokoro")["tts"]
+    'http://localhost:8000/v1#kokoro'
+    """
+    parts: dict[str, Any] = {}
+    for option in written.split(","):
+        name, _, value = option.strip().partition("=")
+        if name not in PARTS or not value:
+            hint = did_you_mean(name, PARTS)
+            raise InvalidInput(f"cascade: {quote(option)} is no part of it{hint}; {_CASCADE}")
+        _check_address(name, value)
+        parts[name] = value
+    if missing := [name for name in ("stt", "chat", "tts") if name not in parts]:
+        raise InvalidInput(
+            f"cascade: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; {_CASCADE}"
+        )
+    return parts
+
+
+def _check_address(name: str, value: str) -> None:
+    """Refuse an address that may hold a secret, or that is none of a server: addresses are stored."""
+    from pramana.providers.names import checked_url
+
+    address, _, model = value.rpartition("#")
+    if "://" not in value and (name == "voice" or not address):
+        return  # a plain name
+    if name == "voice" or not model or not re.match("https?://", address):
+        raise InvalidInput(f"cascade: {name} is neither a name nor a server's address with a model; {_CASCADE}")
+    checked_url(address, f"write {name}=http://HOST/v1#NAME", "set COMPATIBLE_API_KEY")
+
+
+_CASCADE = (
+    "write cascade:stt=MODEL,chat=MODEL,tts=MODEL and perhaps voice=NAME, each MODEL a name or http://HOST/v1#NAME"
+)
+
+
+def _of_endpoints(parts: Mapping[str, Any], account: "Account | None") -> Cascade:
+    """Return the agent whose parts are OpenAI's endpoints, or those of compatible servers."""
+    from pramana.providers.http import Account
+    from pramana.providers.text.openai import OpenAI
+    from pramana.providers.voice.speech import VOICE, Recognition, Speech
+
+    whole = account or Account("https://api.openai.com/v1")
+
+    def at(part: str) -> tuple["Account", str, bool]:
+        address, _, model = str(parts[part]).rpartition("#")
+        if address:
+            there = replaced(
+                whole, base_url=address.rstrip("/"), key=whole.elsewhere, variable="COMPATIBLE_API_KEY", ours=False,
+                timeout_s=None, headers={}, proxy=None,
+            )  # fmt: skip
+            return there, model, True
+        return whole, model, False
+
+    (ears, ears_model, _), (mind, mind_model, compatible), (mouth, mouth_model, _) = map(at, ("stt", "chat", "tts"))
+    return Cascade(
+        Recognition(ears, ears_model),
+        _Named(OpenAI(mind, compatible=compatible), mind_model),
+        Speech(mouth, mouth_model, parts.get("voice", VOICE)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A text model that is asked by its own name, whatever the agent is called."""
+
+    provider: Provider
+    model: str
+
+    async def ask(self, request: Request) -> Reply:
+        return await self.provider.ask(replace(request, model=self.model))
+
+    async def models(self) -> list[str]:
+        return await self.provider.models()
+
+    async def close(self) -> None:
+        await self.provider.close()
+
+
+class Hearing:
+    """Several who can hear: the first that knows the language does."""
+
+    def __init__(self, *ears: Ears) -> None:
+        self._ears = ears
+
+    def covers(self, language: str) -> bool:
+        return any(each.covers(language) for each in self._ears)
+
+    async def transcribe(self, samples: "Samples", language: str) -> str:
+        for each in self._ears:
+            if each.covers(language):
+                return await each.transcribe(samples, language)
+        raise InvalidInput(f"no STT for {language}")
+
+
+def around(mind: Provider) -> Cascade:
+    """Return the agent that hears and speaks for a text model by the embedded engines.
+
+    With the embedded model it also keeps to limits, so that a call ends in time on any machine; the answers of other
+    models are said word for word, since they are what is tested.
+    """
+    for_speech: Callable[[], Provider] | None = getattr(mind, "for_speech", None)
+    if for_speech is None:
+        return Cascade(EmbeddedEars(), mind, EmbeddedMouth(), manner=Manner(apologises=True))
+    manner = Manner(apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, wording_s=WORDING_S, answer_s=ANSWER_S)
+    return Cascade(EmbeddedEars(), for_speech(), EmbeddedMouth(), manner=manner)
+
+
+class EmbeddedEars:
+    """Whisper tiny.en in this process.
+
+    Agents share one model, and whoever measures calls has another: no agent waits for a clip that is measured.
+    """
+
+    name = "whisper-tiny.en"
+    embedded = True
+
+    def __init__(self, whose: Literal["agent", "bench"] = "agent") -> None:
+        self._whose = whose
+
+    def covers(self, language: str) -> bool:
+        from pramana.embedded.ears import LANGUAGES
+
+        return language.partition("-")[0].lower() in LANGUAGES
+
+    async def prepare(self) -> None:
+        """Load the model."""
+        await asyncio.to_thread(_whisper, self._whose)
+
+    async def transcribe(self, samples: "Samples", language: str) -> str:  # noqa: ARG002 - it knows one only
+        return await asyncio.to_thread(lambda: _whisper(self._whose).transcribe(samples))
+
+
+class PatientEars(EmbeddedEars):
+    """Those of the bench, which hear nothing while an embedded agent is in a call."""
+
+    def __init__(self) -> None:
+        super().__init__("bench")
+
+    async def transcribe(self, samples: "Samples", language: str) -> str:
+        async with machine.work:
+            return await super().transcribe(samples, language)
+
+
+@cache
+def _whisper(whose: str) -> "Whisper":  # noqa: ARG001 - it is what they are told apart by
+    """Return the one model of this process for some purpose: it takes half a second to load."""
+    from pramana.embedded.ears import Ears as Whisper
+
+    return Whisper.open()
+
+
+class EmbeddedMouth:
+    """espeak-ng in this process."""
+
+    rate = 16000
+    embedded = True
+
+    async def wording(self, text: str, language: str, longest_s: float) -> str:
+        """Return the words in which it says a text: without markup, and no more than fit in so many seconds."""
+        from pramana.embedded.speakable import speakable
+
+        return await asyncio.to_thread(lambda: _fitted(speakable(text), language, longest_s))
+
+    async def say(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
+        """Speak; what cannot be read aloud is an error of the agent."""
+        from pramana import audio
+        from pramana.embedded.voice import CannotSpeak, speak
+
+        try:
+            take(audio.encode("pcm", await asyncio.to_thread(speak, text, language)))
+        except CannotSpeak as refused:
+            raise ProviderError(f"the agent's voice cannot say its answer: {refused}") from None
+
+
+def _fitted(text: str, language: str, longest_s: float) -> str:
+    """Return as much of a text as is said in a time; nothing where it cannot be said."""
+    from pramana.embedded.speakable import shortened
+    from pramana.embedded.voice import CannotSpeak, speak
+
+    words = min(len(text.split()), round(longest_s * FASTEST_WORDS_S))
+    while words > 0:
+        head = shortened(text, words)
+        try:
+            seconds = len(speak(head, language)) / EmbeddedMouth.rate
+        except CannotSpeak:
+            return ""
+        if seconds <= longest_s:
+            return head
+        words = min(len(head.split()) - 1, int(words * longest_s / seconds))
+    return ""
+
+
+class CascadeChannel:
+    """Implements `Channel`."""
+
+    uplink = Format("pcm", 16000)
+    greets = False
+    says_interrupted = True
+
+    def __init__(self, agent: Cascade, dial: Dial) -> None:
+        self._agent, self._dial = agent, dial
+        self.downlink = Format("pcm", agent.mouth.rate)
+        self._frames: asyncio.Queue[bytes] = asyncio.Queue()
+        self._events: asyncio.Queue[Heard | ProviderError] = asyncio.Queue()
+        system = "\n\n".join(part for part in (dial.system_prompt, SPOKEN) if part)
+        self._turns = [Turn("system", system), *dial.history]
+        self._answering: asyncio.Task[None] | None = None
+        self._unanswered = b""
+        """What the caller has said since the agent last made a sound: who pauses and goes on has not changed the
+        subject."""
+        self._sounded = False
+        """Sound was sent since the caller last spoke: how much of it is still to be heard, the call knows."""
+        self._tell(Event("ready"))
+        self._hearing = asyncio.create_task(self._hear())
+
+    @property
+    def synthesised_here(self) -> bool:
+        """Whether its sound is made in this process, from the very words of its `agent_text` events."""
+        return isinstance(self._agent.mouth, EmbeddedMouth)
+
+    async def send(self, frame: bytes) -> None:
+        """Take one frame; it is listened to beside."""
+        self._frames.put_nowait(frame)
+
+    async def receive(self) -> Heard:
+        """Return what happens next."""
+        heard = await self._events.get()
+        if isinstance(heard, ProviderError):
+            raise heard
+        return heard
+
+    async def interrupt(self, played_s: float) -> None:
+        """Nothing more to do: it stopped when it heard the caller."""
+
+    async def close(self) -> None:
+        """Hang up."""
+        tasks = [task for task in (self._hearing, self._answering) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _tell(self, *events: Event) -> None:
+        self._events.put_nowait(Heard(clock.monotonic(), events))
+
+    async def _hear(self) -> None:
+        try:
+            await self._listen()
+        except ProviderError as error:
+            self._events.put_nowait(error)
+        except Exception as error:  # noqa: BLE001 - told to whoever waits for an answer, who would wait forever
+            self._events.put_nowait(ProviderError(f"the agent failed to listen: {type(error).__name__}: {error}"))
+
+    async def _listen(self) -> None:
+        from pramana.embedded.activity import Endpointer
+
+        endpointer = await asyncio.to_thread(Endpointer, self._agent.silence_s)
+        said: list[bytes] = []
+        speaking = False
+        before, most = round(PREROLL_S / FRAME_S), round(LONGEST_TURN_S / FRAME_S)
+        while True:
+            frames = [await self._frames.get()]
+            with suppress(asyncio.QueueEmpty):
+                while True:
+                    frames.append(self._frames.get_nowait())
+            for frame, signal in zip(frames, await asyncio.to_thread(_signals, endpointer, frames), strict=True):
+                said.append(frame)
+                if signal == "start":
+                    speaking = True
+                    self._caller_speaks()
+                elif speaking and len(said) > most:
+                    raise ProviderError(f"the agent hears no turn of more than {LONGEST_TURN_S:g} s without a pause")
+                elif speaking and signal == "end":
+                    speaking = False
+                    self._tell(Event("user_speech_stop"))
+                    self._unanswered += b"".join(said)
+                    self._answering = asyncio.create_task(self._answer(self._unanswered))
+                    said = []
+                elif not speaking:
+                    del said[:-before]
+
+    def _caller_speaks(self) -> None:
+        self._tell(Event("user_speech_start"))
+        answering = self._answering if self._answering and not self._answering.done() else None
+        if answering:
+            answering.cancel()
+        if answering or self._sounded:
+            self._sounded = False
+            self._tell(Event("interrupted"))
+
+    async def _answer(self, data: bytes) -> None:
+        try:
+            await self._hear_think_speak(data)
+        except ProviderError as error:
+            self._events.put_nowait(error)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._events.put_nowait(ProviderError(f"the agent failed: {type(error).__name__}: {error}"))
+
+    async def _hear_think_speak(self, data: bytes) -> None:
+        heard = await self._heard(data)
+        if not heard.strip() and not self._agent.manner.apologises:
+            self._settle(Event("user_text", heard, final=True))  # it heard a noise
+            return
+        if heard.strip():
+            self._tell(Event("user_text", heard))
+            asked = Turn("user", heard)
+            words = await self._wording(await self._reply(asked))
+            said = [asked, Turn("assistant", words)]
+        else:
+            words, said = NOT_UNDERSTOOD, []  # no model takes an answer to nothing
+        begun = False
+
+        def begin() -> None:
+            """Say what is answered with what: until there is a sound, a caller who goes on may change both."""
+            nonlocal begun
+            if not begun:
+                begun = True
+                self._turns += said
+                self._settle(Event("user_text", heard, final=True), Event("agent_text", words, final=True))
+
+        def play(sound: bytes) -> None:
+            begin()
+            self._play(sound)
+
+        if words.strip():
+            await self._agent.mouth.say(words, self._dial.language, play)
+        else:
+            begin()
+        self._tell(Event("turn_done", "completed" if words.strip() else "empty"))
+
+    async def _heard(self, data: bytes) -> str:
+        """Return the caller's words; none where its ears take longer than they may."""
+        from pramana import audio
+
+        transcribed = self._agent.ears.transcribe(audio.decode("pcm", data), self._dial.language)
+        return await _within(self._agent.manner.hearing_s, transcribed) or ""
+
+    async def _reply(self, asked: Turn) -> str:
+        """Return the model's reply; none where it takes longer than it may."""
+        request = Request(self._dial.model, (*self._turns, asked), self._dial.parameters)
+        try:
+            reply = await _within(self._agent.manner.thinking_s, self._agent.mind.ask(request))
+        except Rejected:  # the conversation has become too long for the model
+            if self._agent.manner.answer_s is None:
+                raise
+            return ""
+        if reply is None:
+            return ""
+        self._tell(_usage(reply))
+        return reply.text
+
+    async def _wording(self, reply: str) -> str:
+        """Return what it says of a reply: all of it; where answers have a limit, what fits, or else an apology."""
+        longest_s, mouth = self._agent.manner.answer_s, self._agent.mouth
+        if longest_s is None or not isinstance(mouth, EmbeddedMouth):
+            return reply
+        wording = mouth.wording(reply, self._dial.language, longest_s)
+        return await _within(self._agent.manner.wording_s, wording) or NO_ANSWER
+
+    def _settle(self, *events: Event) -> None:
+        """Tell of an answer that stands: what was said is answered, and is not said again."""
+        self._unanswered = b""
+        self._tell(*events)
+
+    def _play(self, data: bytes) -> None:
+        self._sounded = True
+        self._tell(Event("agent_audio", audio=data))
+
+
+async def _within(seconds: float | None, work: Awaitable[_Made]) -> _Made | None:
+    """Return what is made; None where it takes longer than it may."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():  # it is the work's own
+            raise
+        return None
+
+
+def _signals(endpointer: Any, frames: list[bytes]) -> list[str | None]:
+    from pramana import audio
+
+    return [endpointer.feed(audio.decode("pcm", frame)) for frame in frames]
+
+
+def _usage(reply: Reply) -> Event:
+    detail: Mapping[str, Any] = {
+        "input_tokens": reply.usage.input_tokens,
+        "output_tokens": reply.usage.output_tokens,
+        "served_model": reply.served_model,
+    }
+    return Event("usage", detail=detail)
+
+
+# ── One machine ──
+
+_Kind = Literal["call", "alone", "work"]
+
+
+class Machine:
+    """What one process does at once, so that the times of a call are the agent's and not those of a queue of ours.
+
+    A call takes one of a few places. One whose agent hears or speaks by the embedded engines is `alone`: beside it is
+    no other such call, and no other `work` of those engines either (measuring calls, writing them down, asking the
+    embedded model). They take turns, so that neither waits for long: after a call comes the work that waits by then,
+    and after that the next call. It knows several event loops, as a process may have.
+    """
+
+    def __init__(self, most: int = CALLS_AT_ONCE) -> None:
+        self.call, self.alone, self.work = (Place(self, kind) for kind in ("call", "alone", "work"))
+        self._most = most
+        self._taken: dict[_Kind, int] = {"call": 0, "alone": 0, "work": 0}
+        self._waiting: list[_Waiting] = []
+        self._lock = threading.Lock()
+
+    async def enter(self, kind: _Kind) -> None:
+        """Wait for one's turn; then `leave`."""
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(kind, loop, loop.create_future())
+        with self._lock:
+            self._waiting.append(waiting)
+            self._admit()
+        if waiting.admitted:
+            return
+        try:
+            await waiting.turn
+        except asyncio.CancelledError:
+            with self._lock:
+                if waiting in self._waiting:
+                    self._waiting.remove(waiting)
+                else:  # admitted in the same moment
+                    self._taken[kind] -= 1
+                self._admit()
+            raise
+
+    def leave(self, kind: _Kind) -> None:
+        """Let the next ones in."""
+        with self._lock:
+            self._taken[kind] -= 1
+            if kind == "alone":  # the work of this call waits by now or soon, and it goes before the next one
+                self._waiting.sort(key=lambda each: each.kind != "work")
+            self._admit()
+
+    def _admit(self) -> None:
+        someone_wants_to_be_alone = False
+        for waiting in list(self._waiting):
+            taken = self._taken
+            place = taken["call"] + taken["alone"] < self._most
+            if waiting.kind == "call":
+                free = place
+            elif waiting.kind == "alone":
+                free = place and not taken["alone"] and not taken["work"] and not someone_wants_to_be_alone
+                someone_wants_to_be_alone = True
+            else:
+                free = not taken["alone"] and not someone_wants_to_be_alone
+            if free:
+                self._waiting.remove(waiting)
+                with suppress(RuntimeError):  # its loop is closed: nobody is there any more
+                    waiting.loop.call_soon_threadsafe(_wake, waiting.turn)
+                    waiting.admitted = True
+                    taken[waiting.kind] += 1
+
+
+class Place:
+    """One way of being busy, `async with` it."""
+
+    def __init__(self, machine: Machine, kind: _Kind) -> None:
+        self._machine, self._kind = machine, kind
+
+    async def __aenter__(self) -> None:
+        await self._machine.enter(self._kind)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._machine.leave(self._kind)
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    kind: _Kind
+    loop: asyncio.AbstractEventLoop
+    turn: asyncio.Future[None]
+    admitted: bool = False
+
+
+def _wake(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
+
+
+machine = Machine()
+"""This process's."""

@@ -1,0 +1,198 @@
+"""Any voice agent behind a WebSocket that a description describes: who is called comes in, an open call goes out.
+
+The description arrives as plain data in the target, or ships with Pramana under the provider's name; `load/agent.py`
+makes it of YAML. A request before the call, where there is one, goes through the HTTP seam, the call itself through the
+WebSocket seam. A key goes to the host it belongs to and to no other that an answer may name.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from yarl import URL
+
+from pramana.errors import AuthenticationFailed, InvalidInput, Rejected, quote, visible
+from pramana.model import Target
+from pramana.providers.http import MESSAGE_LIMIT, Account, Http
+from pramana.providers.reading import Reading
+from pramana.providers.voice.declared_wire import DeclaredWire
+from pramana.providers.voice.description import Before, Description, wrongs
+from pramana.providers.voice.socket import SocketChannel, connect
+from pramana.providers.voice.templates import Missing, fill, fill_url, find, names_in, path_of
+from pramana.providers.voice.vocabulary import Dial
+
+SHIPPED = Path(__file__).parents[2] / "agents" / "shipped.json"
+"""The ready files of `agents/` as plain data, so that nobody who calls one reads YAML."""
+
+
+class Declared:
+    """An agent and the account it is called with. Implements `Voice`."""
+
+    takes_history = False
+
+    def __init__(self, given: Description, account: Account) -> None:
+        self._given = given
+        self._http = Http(given.name, account)
+        self.parameters = _parameters(given)
+        """Names of the parameters that have a place in the description; any other is not passed on."""
+
+    @classmethod
+    def open(cls, target: Target, account: Account | None) -> "Declared":
+        """Return the provider for a target whose arguments hold the `description`, or whose provider's one ships."""
+        plain = target.arguments.get("description")
+        given = shipped(target.provider) if plain is None else described(plain)
+        account = account or Account("")
+        base_url = account.base_url or given.base_url or _address_of(given, target.model, account.key)
+        return cls(given, replace(account, base_url=re.sub("^ws", "http", base_url)))
+
+    async def dial(self, dial: Dial) -> SocketChannel:
+        """Open a call and return it once it is ready."""
+        given, account = self._given, self._http.account
+        used = _names(given)
+        if dial.system_prompt and "system_prompt" not in used:
+            raise Rejected(f"{given.name} takes no system prompt: it has its own", parameter="system_prompt")
+        values = {
+            "model": dial.model,
+            "base_url": account.base_url.partition("?")[0].rstrip("/"),
+            "key": account.key,
+            "system_prompt": dial.system_prompt or None,
+            "language": dial.language,
+            "voice": dial.parameters.get("voice"),
+            "parameters": dial.parameters,
+            "call_id": uuid4().hex,
+        }
+        answer = None
+        if given.dial and (given.dial.when == "always" or account.key):
+            answer = await self._ask(given.dial, values)
+            named = find(answer, path_of(given.dial.socket))
+            if not isinstance(named, str):
+                raise self._http.broken(f"names no address of a call at {given.dial.socket}")
+            url = self._address(named)
+        else:
+            url = self._address(fill_url(given.url, values))
+        http, headers = self._http, self._headers(given.headers, values)
+        if answer is not None and url.origin() != URL(re.sub("^http", "ws", account.base_url)).origin():
+            # Whoever an answer names is a stranger: neither the key nor the account's own headers go there.
+            http = Http(given.name, replace(account, base_url=_as_http(url), headers={}, ours=False))
+            http.secrets = self._http.secrets
+            open_to_all = {name: value for name, value in given.headers.items() if "key" not in names_in(value)}
+            headers = self._headers(open_to_all, values)
+        wire = DeclaredWire(given, values, answer)
+        return await connect(http, str(url), headers, wire)
+
+    async def models(self) -> list[str]:
+        """Return nothing: which agents there are is not described."""
+        return []
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    async def _ask(self, before: Before, values: Mapping[str, Any]) -> Any:
+        path, headers = fill_url(before.path, values), self._headers(before.headers, values)
+        if before.method == "GET":
+            return await self._http.get(path, headers=headers)
+        body, answer = fill(before.body or {}, values), _Answer(self._http)
+        headers = {**headers, "Content-Type": "application/json"}
+        await self._http.post(path, headers=headers, body=body, reading=answer)
+        return answer.data
+
+    def _headers(self, stated: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, str]:
+        made = {}
+        for name, value in stated.items():
+            try:
+                text = str(fill(value, values))
+            except Missing:
+                continue
+            if not (text.isascii() and text.isprintable() and text == text.strip()):
+                wrong = (
+                    f"the header {name} for {self._given.name} has a line break, a blank at its end or a letter that"
+                )
+                if "key" in names_in(value):
+                    raise AuthenticationFailed(f"{wrong} no key has; set {self._http.variable} again")
+                raise Rejected(f"{wrong} no header has")
+            made[name] = text
+        return made
+
+    def _address(self, text: str) -> URL:
+        try:
+            url = URL(re.sub("^http", "ws", text))
+            if url.scheme in ("ws", "wss") and url.host:
+                url.host.encode("idna")
+                return url
+        except ValueError:
+            pass
+        shown = quote(self._http.blank(text.partition("?")[0]))
+        raise Rejected(f"{self._given.name} would be called at {shown}, expected an address as in wss://host/path")
+
+
+class _Answer(Reading):
+    __slots__ = ("data",)
+
+    def __init__(self, http: Http) -> None:
+        super().__init__(http)
+        self.data: Any = None
+
+    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - it is one answer
+        self.data = data
+
+
+def described(plain: Any) -> Description:
+    """Return the description that plain data is; raises `InvalidInput` with all that is wrong."""
+    try:
+        given = msgspec.convert(plain, Description)
+        found = list(wrongs(given))
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise InvalidInput(f"the agent's description does not fit: {visible(str(error))[:MESSAGE_LIMIT]}") from None
+    if found:
+        place, what = found[0]
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise InvalidInput(f"the agent's description does not fit: {place}{': ' if place else ''}{what}{more}")
+    return given
+
+
+@cache
+def _all_shipped() -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.json.decode(SHIPPED.read_bytes())
+    return data
+
+
+def shipped(name: str) -> Description:
+    """Return a description that ships with Pramana."""
+    if name not in _all_shipped():
+        raise InvalidInput(f"no description of {quote(name)} was given, and none ships with Pramana")
+    return described(_all_shipped()[name])
+
+
+def _names(given: Description) -> frozenset[str]:
+    """Return the names of all values that a description uses."""
+    rates = [str(given.uplink.rate), str(given.downlink.rate), given.greets]
+    before = given.dial
+    asked = [before.path, before.headers, before.body or {}] if before else []
+    sent = [step.send for step in given.handshake] + [rule.reply for rule in given.downlink.rules]
+    return names_in([given.url, given.headers, rates, asked, sent, given.uplink.send, given.interrupt, given.bye])
+
+
+def _parameters(given: Description) -> frozenset[str]:
+    used = _names(given)
+    named = {path_of(name)[1] for name in used if name.startswith("parameters.")}
+    return frozenset(str(each) for each in named) | (used & {"voice"})
+
+
+def _address_of(given: Description, model: str, key: str | None) -> str:
+    """Return where an agent is called whose address is the model, or stands in the description."""
+    known = {"model": model, "key": key or "", "language": "en", "call_id": "0"}
+    try:
+        url = fill_url(given.url, known).partition("#")[0]
+    except Missing as missing:
+        raise InvalidInput(f"{given.name} cannot be called without a {missing.args[0]}, and there is none") from None
+    return url.partition("?")[0] if given.dial else url
+
+
+def _as_http(url: URL) -> str:
+    return re.sub("^ws", "http", str(url.with_query(None)))

@@ -1,0 +1,443 @@
+"""A call in the words of a description: frames of sound and messages come in, messages and events go out.
+
+It implements `Wire` for any agent that a `Description` can describe. Like every wire format it never waits nor plays;
+the caller's own frames, 20 ms each, are the only clock it has, for replies that are owed once a sound has been played.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from pramana.errors import BrokenReply, Rejected
+from pramana.providers.voice import pipecat
+from pramana.providers.voice.description import Announced, Description, Match, Rule
+from pramana.providers.voice.formats import announced as announced_format
+from pramana.providers.voice.formats import bytes_a_second, stated
+from pramana.providers.voice.templates import (
+    ABSENT,
+    Missing,
+    Path,
+    fill,
+    find,
+    names_in,
+    path_of,
+)
+from pramana.providers.voice.vocabulary import ErrorClass, Event, Format, Message
+
+SHOWN = 300
+DEEPEST = 8
+"""Of plain data in a log."""
+MOST_SHOWN = 100
+MOST_OWED, MOST_OWED_BYTES = 50_000, 4 << 20
+"""Replies that wait for a sound to be played, and bytes of the messages they answer: more than a mark for each 20 ms of
+all the sound that may wait."""
+_CLOSES: Mapping[int, ErrorClass | None] = {
+    1000: None,
+    1001: None,
+    1005: None,
+    1002: "protocol",
+    1003: "unsupported_format",
+    1006: "network",
+    1007: "bad_request",
+    1008: "bad_request",
+    1009: "bad_request",
+    1013: "rate_limit",
+    3000: "auth",
+    3003: "auth",
+    3008: "timeout",
+}
+"""What the codes mean that are the same for all; any other is the provider's trouble."""
+_fast_decode = msgspec.json.Decoder().decode
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_decode = json.JSONDecoder(parse_constant=lambda _: None).decode
+
+
+class _Condition(Struct, frozen=True):
+    path: Path
+    values: tuple[Any, ...] | None
+    """None: it is only asked whether there is one."""
+    present: bool = True
+
+    def holds(self, data: Any) -> bool:
+        found = find(data, self.path)
+        if self.values is None:
+            return (found is not ABSENT) is self.present
+        return any(_same(found, each) for each in self.values)
+
+
+class _Rule(Struct, frozen=True):
+    given: Rule
+    conditions: tuple[_Condition, ...] | None
+
+
+class DeclaredWire:
+    """Implements `Wire`."""
+
+    def __init__(self, given: Description, values: Mapping[str, Any], answer: Any = None) -> None:
+        """`values` are those of the call, `answer` is that to the request before it."""
+        self._given = given
+        self.greets: bool = bool(fill(given.greets, values))  # a greeting that is set, whatever it says, is one
+        silence = given.turn_end.silence_ms
+        self.quiet_s: float | None = None if silence is None else silence / 1000
+        """So long nothing was heard: the agent's turn is over."""
+        self.says_interrupted = any("interrupted" in each.event for each in given.downlink.rules)
+        self.uplink = stated(given.uplink.codec, given.uplink.rate, values)
+        self.downlink = stated(given.downlink.codec, given.downlink.rate, values)
+        for link, announced in (("uplink", given.uplink.announced), ("downlink", given.downlink.announced)):
+            if announced and announced.match is None and answer is not None:
+                setattr(self, link, announced_format(getattr(self, link), announced, answer))
+        self._values = {
+            **values,
+            "uplink": msgspec.to_builtins(self.uplink),
+            "downlink": msgspec.to_builtins(self.downlink),
+        }
+        self._rules = [
+            _Rule(each, None if each.match is None else _conditions(each.match)) for each in given.downlink.rules
+        ]
+        self._takes_binary = any(each.binary for each in given.downlink.rules) or given.framing != "json"
+        self._turn_end = None if given.turn_end.match is None else _conditions(given.turn_end.match)
+        self._announcements = [
+            (link, announced, _conditions(announced.match))
+            for link, announced in (("uplink", given.uplink.announced), ("downlink", given.downlink.announced))
+            if announced and announced.match is not None
+        ]
+        self._todo: deque[tuple[_Condition, ...] | list[Any]] = deque()
+        for step in given.handshake:
+            if step.wait is not None:
+                self._todo.append(_conditions(step.wait))
+            self._todo.append(step.send)
+        self.at_once = not any(step.wait is not None for step in given.handshake)
+        """No message says that the agent is ready: it is as soon as the connection stands."""
+        self._ready = self.at_once
+        self._telling = _telling(given)
+        self._counted = frozenset(
+            id(each) for each in (given.uplink.send, *_all_templates(given)) if "sequence" in names_in(each)
+        )
+        self._sequence = self._frames = 0
+        self._last_interruption: int | None = None
+        self._half = b""
+        """Of a sample, until the rest of it comes."""
+        self._said_s = self._marked_s = 0.0
+        """On the clock of the caller's frames: now, and when all sound that came is played. It is for replies that are
+        owed then, and for nothing else: what is heard when, the call alone knows."""
+        self._owed: deque[tuple[float, Any, Any, int]] = deque()
+        """When a reply is due, its template, the message that it answers, and how long that is."""
+        self._owed_bytes = self._size = 0
+        """Of all these messages, and of the one at hand."""
+
+    # ── What goes out ──
+
+    def hello(self) -> list[Message]:
+        """Return what is sent as soon as the connection stands."""
+        return self._go_on()
+
+    def speak(self, frame: bytes) -> list[Message]:
+        """Return the messages that carry one frame, after the replies that are due by now."""
+        due = []
+        while self._owed and self._owed[0][0] <= self._said_s + 1e-6:
+            _, reply, message, size = self._owed.popleft()
+            self._owed_bytes -= size
+            due.append(self._message(reply, message=message))
+        self._frames += 1
+        before, self._said_s = self._said_s, self._said_s + len(frame) / bytes_a_second(self.uplink)
+        template = self._given.uplink.send
+        if template == "binary":
+            return [*due, self._packed(frame)]
+        sound = base64.b64encode(frame).decode()
+        return [*due, self._message(template, audio=sound, frame=self._frames, milliseconds=round(before * 1000))]
+
+    def interrupted(self, played_s: float) -> list[Message]:
+        """Return what is sent when the agent was talked into."""
+        return [self._message(each, played_ms=max(0, round(played_s * 1000))) for each in self._given.interrupt]
+
+    def bye(self) -> list[Message]:
+        """Return what is sent before hanging up."""
+        return [self._message(each) for each in self._given.bye]
+
+    # ── What comes in ──
+
+    def read(self, message: Message) -> list[Event]:
+        """Return what a message means."""
+        self._size = len(message)
+        data, sound = self._unpacked(message)
+        envelope = self._given.downlink.envelope
+        if envelope and isinstance(data, dict) and isinstance(data.get(envelope), dict):
+            data = data[envelope]
+        events: list[Event] = []
+        known = False
+        for link, announced, conditions in self._announcements:
+            if _hold(conditions, data):
+                known = True
+                if wrong := self._announced(link, announced, data):
+                    return [wrong]
+        if self._todo and isinstance(wait := self._todo[0], tuple) and _hold(wait, data):
+            known = True
+            self._todo.popleft()
+            sent = tuple(self._go_on())
+            self._ready = not self._todo
+            events.append(Event("ready" if self._ready else "unknown", detail=self._named(data), send=sent))
+        for rule in self._rules:
+            if self._matches(rule, data, sound):
+                known = True
+                events += self._events(rule.given, data, sound)
+                break
+        if self._turn_end and _hold(self._turn_end, data):
+            known = True
+            events.append(Event("turn_done"))
+        if not known:
+            detail = self._named(data) if sound is None else {"binary": len(sound)}
+            events.append(Event("unknown", detail=detail))
+        return events
+
+    def closed(self, code: int, reason: str) -> Event:
+        """Return what the end of the connection means."""
+        known: ErrorClass | None = self._given.close.get(str(code)) or _CLOSES.get(code, "provider")
+        said = f"closed with {code}{': ' + reason if reason else ''}"
+        return Event("closed", _clean(said), error=known, detail={"code": code})
+
+    def _matches(self, rule: _Rule, data: Any, sound: bytes | None) -> bool:
+        return sound is not None if rule.conditions is None else _hold(rule.conditions, data)
+
+    def _events(self, rule: Rule, data: Any, sound: bytes | None) -> list[Event]:
+        detail = {
+            name: value
+            for name, path in rule.detail.items()
+            if (value := _plain(find(data, path_of(path)))) is not ABSENT
+        }
+        number = None if rule.id is None else _number(find(data, path_of(rule.id)), rule.id)
+        events: list[Event] = []
+        for kind in rule.event:
+            if kind == "agent_audio":
+                if number is not None and self._last_interruption is not None and number <= self._last_interruption:
+                    events.append(Event("unknown", detail={"dropped": number}))
+                elif heard := self._sound(rule, data, sound):
+                    events.append(Event(kind, audio=heard, detail=detail))
+                continue
+            if kind == "interrupted":
+                self._last_interruption = number if number is not None else self._last_interruption
+                self._half = b""
+                self._marked_s = self._said_s
+            text = "" if rule.text is None else _text(find(data, path_of(rule.text)), rule.text)
+            if kind == "error":
+                said = text or _short(json.dumps(_plain(data), ensure_ascii=False), SHOWN)
+                events.append(Event(kind, _clean(said), error=rule.error, detail=detail))
+            else:
+                final = rule.final if isinstance(rule.final, bool) else find(data, path_of(rule.final)) is True
+                events.append(Event(kind, text, final=final, detail=detail))
+        sent = self._replies(rule, data)
+        if sent:
+            events.append(Event("unknown", detail={**self._named(data), **({} if events else detail)}, send=sent))
+        return events
+
+    def _replies(self, rule: Rule, data: Any) -> tuple[Message, ...]:
+        """Return what is owed at once; what is owed later is kept, and goes with what is said then."""
+        owed: list[tuple[Any, Any]] = []
+        if "interrupted" in rule.event:  # nothing is left to be played, so that all is due
+            owed = [(reply, message) for _, reply, message, _ in self._owed]
+            self._owed.clear()
+            self._owed_bytes = 0
+        for reply in rule.reply:
+            try:
+                self._written(fill(reply, {**self._values, "sequence": 0, "message": data}))
+            except Missing as missing:
+                raise BrokenReply(f"a message of {self._given.name} has no {missing.args[0]} to answer with") from None
+            if rule.when == "played" and self._marked_s > self._said_s:
+                self._owe(reply, data)
+            else:
+                owed.append((reply, data))
+        return tuple(self._message(reply, message=message) for reply, message in owed)
+
+    def _owe(self, reply: Any, data: Any) -> None:
+        self._owed_bytes += self._size
+        if len(self._owed) >= MOST_OWED or self._owed_bytes > MOST_OWED_BYTES:
+            raise BrokenReply(f"{self._given.name} asks for more replies than any call owes")
+        self._owed.append((self._marked_s, reply, data, self._size))
+
+    def _sound(self, rule: Rule, data: Any, sound: bytes | None) -> bytes:
+        if rule.audio is not None:
+            written = _text(find(data, path_of(rule.audio)), rule.audio)
+            try:
+                sound = base64.b64decode(written, validate=True)
+            except (binascii.Error, ValueError):
+                raise BrokenReply(
+                    f"{rule.audio} of {self._given.name} is no base64: {len(written):,} characters"
+                ) from None
+        whole = self._half + (sound or b"")
+        if self.downlink.codec == "pcm":
+            cut = len(whole) // 2 * 2
+            whole, self._half = whole[:cut], whole[cut:]
+        self._marked_s = max(self._marked_s, self._said_s) + len(whole) / bytes_a_second(self.downlink)
+        return whole
+
+    # ── How sound travels ──
+
+    def _announced(self, link: str, announced: Announced, data: Any) -> Event | None:
+        before: Format = getattr(self, link)
+        try:
+            settled = announced_format(before, announced, data)
+        except Rejected as rejected:
+            return Event("error", str(rejected), error="unsupported_format")
+        if self._ready and settled != before:
+            return Event("error", self._changed(link, before, settled), error="unsupported_format")
+        setattr(self, link, settled)
+        return None
+
+    def _changed(self, link: str, before: Format, now: Format) -> str:
+        named = [each for each in names_in(getattr(self._given, link).rate) if each.startswith("parameters.")]
+        what = (
+            f"set the parameter {named[0].partition('.')[2]} to" if named else f"let the description say {link}.rate:"
+        )
+        was = f"{before.codec} of {before.rate} Hz was agreed"
+        return f"the sound of {self._given.name} is {now.codec} of {now.rate} Hz, and {was}; {what} {now.rate}"
+
+    # ── Messages as they travel ──
+
+    def _go_on(self) -> list[Message]:
+        sent: list[Message] = []
+        while self._todo and isinstance(self._todo[0], list):
+            sent += [self._message(each) for each in self._todo.popleft()]
+        return sent
+
+    def _message(self, template: Any, **more: Any) -> Message:
+        if id(template) in self._counted:
+            self._sequence += 1
+        text = self._written(fill(template, {**self._values, "sequence": self._sequence, **more}))
+        return pipecat.encode("message", {"data": text}) if self._given.framing == "pipecat-protobuf" else text
+
+    def _written(self, filled: Any) -> str:
+        try:
+            return _clean(filled) if isinstance(filled, str) else _encode(filled)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise Rejected(f"a message to {self._given.name} cannot be written as JSON: {error}") from None
+
+    def _packed(self, frame: bytes) -> bytes:
+        if self._given.framing != "pipecat-protobuf":
+            return frame
+        return pipecat.encode("audio", {"audio": frame, "sample_rate": self.uplink.rate, "num_channels": 1})
+
+    def _unpacked(self, message: Message) -> tuple[Any, bytes | None]:
+        """Return the plain data and the sound of a message; one of them may be none."""
+        if isinstance(message, str):
+            return self._parsed(message), None
+        if not self._takes_binary:
+            return self._parsed(message.decode("utf-8", "replace")), None
+        if self._given.framing != "pipecat-protobuf":
+            return None, message
+        try:
+            kind, fields = pipecat.decode(message)
+        except ValueError as error:
+            raise BrokenReply(f"a message of {self._given.name} is no frame of Pipecat: {error}") from None
+        if kind == "message":
+            return self._parsed(str(fields.get("data", ""))), None
+        if kind != "audio":
+            return {kind: fields}, None
+        if fields.get("num_channels", 1) != 1:
+            raise BrokenReply(f"the sound of {self._given.name} has {fields['num_channels']!r} channels, expected one")
+        sound = fields.pop("audio", b"")
+        return {kind: fields}, sound if isinstance(sound, bytes) else b""
+
+    def _parsed(self, text: str) -> Any:
+        try:
+            return _fast_decode(text)
+        except (ValueError, RecursionError):  # half of a pair, NaN, a number beyond all measure: JSON to some
+            pass
+        try:
+            return _decode(text)
+        except (ValueError, RecursionError):
+            raise BrokenReply(f"a message of {self._given.name} is not JSON: {_short(text, SHOWN)}") from None
+
+    def _named(self, data: Any) -> dict[str, Any]:
+        """Return what a message calls itself, as far as the description knows where that stands."""
+        named = {
+            text: _short(found, SHOWN) for text, path in self._telling if isinstance(found := find(data, path), str)
+        }
+        if named or not isinstance(data, dict):
+            return named
+        return {"keys": [_short(str(key), 40) for key in list(data)[:10]]}
+
+
+def _short(text: str, most: int) -> str:
+    """Return a text, or how long it is: cut off, a key within it would not be known for one any more."""
+    return _clean(text) if len(text) <= most else f"({len(text):,} characters)"
+
+
+def _conditions(match: Match) -> tuple[_Condition, ...]:
+    made = []
+    for text, value in match.items():
+        path = path_of(text)
+        if not isinstance(value, Mapping):
+            made.append(_Condition(path, (value,)))
+        elif "one_of" in value:
+            made.append(_Condition(path, tuple(value["one_of"])))
+        else:
+            made.append(_Condition(path, None, value["present"]))
+    return tuple(made)
+
+
+def _hold(conditions: Sequence[_Condition], data: Any) -> bool:
+    return data is not None and all(each.holds(data) for each in conditions)
+
+
+def _same(found: Any, expected: Any) -> bool:
+    return bool(found == expected) and isinstance(found, bool) == isinstance(expected, bool)
+
+
+def _telling(given: Description) -> list[tuple[str, Path]]:
+    """Return the path by which most rules tell messages apart."""
+    matches = [rule.match or {} for rule in given.downlink.rules]
+    counted = Counter(path for match in matches for path, value in match.items() if isinstance(value, str))
+    return [(path, path_of(path)) for path, _ in counted.most_common(1)]
+
+
+def _all_templates(given: Description) -> list[Any]:
+    return [
+        *(each for step in given.handshake for each in step.send),
+        *(each for rule in given.downlink.rules for each in rule.reply),
+        *given.interrupt,
+        *given.bye,
+    ]
+
+
+def _text(found: Any, path: str) -> str:
+    if found is ABSENT or found is None:
+        return ""
+    if not isinstance(found, str):
+        raise BrokenReply(f"{path} is a {type(found).__name__}, expected text")
+    return _clean(found)
+
+
+def _number(found: Any, path: str) -> int:
+    if isinstance(found, str) and re.fullmatch(r"[0-9]{1,18}", found):
+        return int(found)
+    if type(found) is not int:
+        raise BrokenReply(f"{path} is a {type(found).__name__}, expected a number")
+    return found
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return data as a log may hold it: bounded in depth and number, every text and number writable as JSON."""
+    if isinstance(value, str):
+        return _clean(value)
+    if isinstance(value, bytes):
+        return len(value)
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        return str(value)
+    if isinstance(value, list | dict) and depth > DEEPEST:
+        return "…"
+    if isinstance(value, list):
+        return [_plain(each, depth + 1) for each in value[:MOST_SHOWN]]
+    if isinstance(value, dict):
+        return {_clean(str(name)): _plain(each, depth + 1) for name, each in list(value.items())[:MOST_SHOWN]}
+    return value
+
+
+def _clean(text: str) -> str:
+    """Return text without halves of surrogate pairs, which no log can hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

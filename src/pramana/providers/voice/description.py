@@ -1,0 +1,396 @@
+"""What a description of a voice agent may say: plain data comes in, structs or every sentence of what is wrong go out.
+
+`load/agent.py` makes the plain data of YAML and knows where each sentence belongs; `declared.py` does what is said.
+Each field is a key of the file, and `docs/agents.md` lists them. Nothing here reads a file, dials or waits.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from pramana.errors import quote
+from pramana.providers.voice.templates import ABSENT, BadTemplate, Hole, Scope, as_text, parts_of, path_of, problems
+from pramana.providers.voice.vocabulary import Codec, ErrorClass
+
+Match = dict[str, Any]
+"""Paths within a message, each with the value that must stand there, `{one_of: […]}` or `{present: true}`."""
+Templates = list[Any]
+"""Messages: each an object, or a text that is sent as it is."""
+Told = Literal[
+    "user_speech_start",
+    "user_speech_stop",
+    "agent_audio",
+    "agent_text",
+    "user_text",
+    "tool_call",
+    "interrupted",
+    "usage",
+    "error",
+    "unknown",
+]
+"""Kinds of events that rules give; `ready`, `turn_done` and `closed` come of `handshake`, `turn_end` and `close`."""
+
+LEAST_RATE, MOST_RATE = 4000, 192_000
+LONGEST_SILENCE_MS = 60_000
+MOST_RULES = 1000
+
+
+class Announced(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where the other end says how sound travels."""
+
+    match: Match | None = None
+    """The message that says it; None: the answer to `dial`."""
+    format: str | None = None
+    """The path of a text such as `pcm_16000`."""
+    pattern: str = "{codec}_{rate}"
+    """How that text is made up."""
+    codec: str | None = None
+    """The path of a codec's name."""
+    rate: str | None = None
+    """The path of a rate."""
+
+
+class Uplink(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How the caller's sound goes out."""
+
+    send: Any = "binary"
+    """`binary`, or a message with `{audio}` for the sound in base64."""
+    codec: Codec = "pcm"
+    rate: int | str = 16000
+    """Or a text with a hole: `{parameters.rate|16000}`."""
+    announced: Announced | None = None
+
+
+class Rule(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one kind of message means. Of all rules that match, the first counts."""
+
+    match: Match | None = None
+    binary: bool = False
+    """Matches sound that comes as a binary message."""
+    event: list[Told] = field(default_factory=list)
+    """None: the message is known, and says nothing."""
+    text: str | None = None
+    final: bool | str = False
+    """Or the path of a boolean."""
+    audio: str | None = None
+    """The path of sound in base64."""
+    id: str | None = None
+    """The path of a number that grows: sound whose number is not above that of the last interruption is dropped."""
+    detail: dict[str, str] = field(default_factory=dict)
+    """For the log: names, and the paths of their values."""
+    error: ErrorClass = "provider"
+    reply: Templates = field(default_factory=list)
+    """Owed to the other end; `{message.…}` leads into what came."""
+    when: Literal["now", "played"] = "now"
+    """`played`: once all sound that came before has been played, or was dropped."""
+
+
+class Downlink(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How the agent's sound and words come in."""
+
+    rules: list[Rule]
+    codec: Codec = "pcm"
+    rate: int | str = 16000
+    announced: Announced | None = None
+    envelope: str | None = None
+    """A key whose object, where there is one, is the message."""
+
+
+class Step(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One step of a handshake: what is waited for, and what is sent then."""
+
+    wait: Match | None = None
+    send: Templates = field(default_factory=list)
+
+
+class Before(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The request whose answer says where the call is."""
+
+    path: str
+    """Below the base URL."""
+    socket: str
+    """The path of the address within the answer."""
+    method: Literal["GET", "POST"] = "GET"
+    headers: dict[str, str] = field(default_factory=dict)
+    body: dict[str, Any] | None = None
+    when: Literal["always", "key"] = "always"
+    """`key`: only with a key; without one, `url` is called."""
+
+
+class TurnEnd(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How one knows that the agent has said all it wanted to say."""
+
+    match: Match | None = None
+    silence_ms: int | None = None
+    """So long no sound came and none is left to be played."""
+
+
+class Description(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A voice agent behind a WebSocket."""
+
+    name: str
+    """Of whoever answers, for messages."""
+    uplink: Uplink
+    downlink: Downlink
+    turn_end: TurnEnd
+    url: str = ""
+    base_url: str = ""
+    """`{base_url}`, unless the account has another."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """One that needs a key is left out where there is none."""
+    dial: Before | None = None
+    greets: bool | str = False
+    """The agent speaks first. Or a text with a hole: `{parameters.greeting|false}` is true where a greeting is set."""
+    framing: Literal["json", "pipecat-protobuf"] = "json"
+    handshake: list[Step] = field(default_factory=list)
+    interrupt: Templates = field(default_factory=list)
+    """Sent when the agent was talked into; `{played_ms}` of its answer were heard."""
+    bye: Templates = field(default_factory=list)
+    close: dict[str, ErrorClass] = field(default_factory=dict)
+    """What the codes mean that end a connection, where it is not the usual."""
+
+
+_ALWAYS = frozenset(
+    ("model", "base_url", "language", "call_id", "uplink.codec", "uplink.rate", "downlink.codec", "downlink.rate")
+)
+_MAYBE = frozenset(("key", "system_prompt", "voice"))
+CALL = Scope(_ALWAYS, _MAYBE, {"parameters": False})
+"""What is known before a call stands."""
+SENT = Scope(_ALWAYS | {"sequence"}, _MAYBE, {"parameters": False})
+SOUND = Scope(SENT.always | {"audio", "frame", "milliseconds"}, _MAYBE, {"parameters": False})
+REPLY = Scope(SENT.always, _MAYBE, {"parameters": False, "message": True})
+INTERRUPT = Scope(SENT.always | {"played_ms"}, _MAYBE, {"parameters": False})
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OF_THE_HANDSHAKE = frozenset(
+    {
+        "connection",
+        "content-length",
+        "host",
+        "sec-websocket-accept",
+        "sec-websocket-extensions",
+        "sec-websocket-key",
+        "sec-websocket-version",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that nobody may write; `Sec-WebSocket-Protocol` is not among them, for some agents want one."""
+_SECRET = frozenset({"auth", "authorization", "cookie", "credential", "credentials", "jwt", "pwd", "sig"})
+_SECRET_ENDS = ("key", "token", "secret", "password", "passwd", "passphrase", "signature")
+_INSTEAD = "write {key} and set WEBSOCKET_API_KEY"
+_HOLE = "\0"
+
+Wrong = Iterator[tuple[str, str]]
+"""Places (`downlink.rules[2].event`) and sentences."""
+
+
+def wrongs(given: Description) -> Wrong:
+    """Yield all that is wrong with a description whose keys and types are right."""
+    if not given.url and (given.dial is None or given.dial.when == "key"):
+        yield "", "url is missing: without it nobody knows where to call"
+    yield from problems(given.url, "url", CALL, alone=True)
+    yield from _open_secrets(given.url, "url")
+    yield from _open_secrets(given.base_url.replace("{", "{{").replace("}", "}}"), "base_url")
+    if isinstance(given.greets, str):
+        yield from problems(given.greets, "greets", CALL, alone=True)
+        if "{" not in given.greets:
+            yield "greets", f"expected true or false, found {quote(given.greets)}"
+    yield from _headers(given.headers, "headers")
+    if given.dial:
+        yield from _before(given.dial)
+    for number, step in enumerate(given.handshake):
+        place = f"handshake[{number}]"
+        if step.wait is None and not step.send:
+            yield place, "the step neither waits for a message nor sends one"
+        if step.wait is not None:
+            yield from _match(step.wait, f"{place}.wait")
+        yield from _templates(step.send, f"{place}.send", SENT)
+    yield from _uplink(given.uplink, has_dial=given.dial is not None)
+    yield from _downlink(given.downlink, has_dial=given.dial is not None)
+    end = given.turn_end
+    if end.match is None and end.silence_ms is None:
+        yield "turn_end", "turn_end needs match, silence_ms or both: a message or a silence that ends the agent's turn"
+    if end.match is not None:
+        yield from _match(end.match, "turn_end.match")
+    if end.silence_ms is not None and not 100 <= end.silence_ms <= LONGEST_SILENCE_MS:
+        yield "turn_end.silence_ms", f"silence_ms must be 100 to {LONGEST_SILENCE_MS}, found {end.silence_ms}"
+    yield from _templates(given.interrupt, "interrupt", INTERRUPT)
+    yield from _templates(given.bye, "bye", SENT)
+    for code in given.close:
+        if not (code.isascii() and code.isdecimal() and len(code) == 4 and 1000 <= int(code) <= 4999):
+            yield f"close.{code}", f"{quote(code)} is no code that ends a WebSocket; they are 1000 to 4999"
+
+
+def _before(dial: Before) -> Wrong:
+    if not dial.path.startswith("/"):
+        yield "dial.path", f"the path must begin with /, found {quote(dial.path)}; the base URL goes before it"
+    yield from problems(dial.path, "dial.path", CALL, alone=True)
+    yield from _open_secrets(dial.path, "dial.path")
+    yield from _headers(dial.headers, "dial.headers")
+    if dial.body is not None and dial.method == "GET":
+        yield "dial.body", "a GET has no body; write method: POST"
+    yield from problems(dial.body or {}, "dial.body", CALL)
+    yield from _path(dial.socket, "dial.socket")
+
+
+def _headers(headers: Mapping[str, str], place: str) -> Wrong:
+    for name, value in headers.items():
+        here = f"{place}.{name}"
+        yield from problems(value, here, CALL, unsure=True)
+        if not _TOKEN.fullmatch(name):
+            yield here, f"{quote(name)} is no name of a header; it has letters, digits and - only"
+        elif name.lower() in _OF_THE_HANDSHAKE:
+            yield here, f"{name} is part of how a connection is made, and is written by Pramana"
+        parts = _parts(value)
+        plain = "".join(part for part in parts if isinstance(part, str))
+        ends = len(parts) == 1 and plain != plain.strip()
+        if not (plain.isascii() and plain.isprintable()) or ends:
+            yield here, "the value has a line break, a blank at its end or a letter that no header has"
+        if plain.strip() and _says_secret(name) and not any(isinstance(part, Hole) for part in parts):
+            yield here, f"a secret stands in {quote(name)}, and descriptions are stored; {_INSTEAD}"
+
+
+def _open_secrets(address: str, place: str) -> Wrong:
+    """Yield what is wrong with an address that holds a secret as it is: descriptions are stored, and shown."""
+    parts = _parts(address)
+    written = "".join(part if isinstance(part, str) else _HOLE for part in parts).partition("#")[0]
+    bare, _, query = written.partition("?")
+    if "@" in bare.partition("://")[2].partition("/")[0]:
+        yield place, f"the address has a user or a password, and descriptions are stored; {_INSTEAD}"
+    for pair in query.split("&"):
+        name, _, value = pair.partition("=")
+        if value and _HOLE not in value and _says_secret(name):
+            yield place, f"a secret stands in {quote(name)} of the address, and descriptions are stored; {_INSTEAD}"
+
+
+def _parts(text: str) -> tuple[str | Hole, ...]:
+    """Return the pieces of a text, nothing where it is no template; a key that stands there otherwise is written."""
+    try:
+        parts = parts_of(text)
+    except BadTemplate:
+        return ()
+    written = [
+        as_text(part.otherwise)
+        if isinstance(part, Hole) and part.name == "key" and part.otherwise not in (ABSENT, "", None)
+        else part
+        for part in parts
+    ]
+    return tuple(written)
+
+
+def _says_secret(name: str) -> bool:
+    """Tell whether what has this name is meant for nobody else.
+
+    >>> [_says_secret(each) for each in ("X-Api-Key", "accessToken", "apikey", "keyterm", "max_tokens", "author")]
+    [True, True, True, False, False, False]
+    """
+    words = re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower())
+    return any(word in _SECRET or word.endswith(_SECRET_ENDS) for word in words)
+
+
+def _uplink(uplink: Uplink, *, has_dial: bool) -> Wrong:
+    if isinstance(uplink.send, Mapping):
+        yield from problems(uplink.send, "uplink.send", SOUND)
+        if "{audio" not in str(uplink.send):
+            yield "uplink.send", "the message has no {audio}, so it would carry no sound"
+    elif uplink.send != "binary":
+        yield "uplink.send", "send must be binary, or an object with {audio} in it"
+    yield from _rate(uplink.rate, "uplink.rate")
+    yield from _announced(uplink.announced, "uplink.announced", has_dial=has_dial)
+
+
+def _downlink(downlink: Downlink, *, has_dial: bool) -> Wrong:
+    yield from _rate(downlink.rate, "downlink.rate")
+    yield from _announced(downlink.announced, "downlink.announced", has_dial=has_dial)
+    if len(downlink.rules) > MOST_RULES:
+        yield "downlink.rules", f"there are {len(downlink.rules):,} rules; {MOST_RULES:,} are the most"
+        return
+    for number, rule in enumerate(downlink.rules):
+        yield from _rule(rule, f"downlink.rules[{number}]")
+    if not any("agent_audio" in rule.event for rule in downlink.rules):
+        yield "downlink.rules", "no rule gives agent_audio, so nothing would ever be heard"
+
+
+def _rule(rule: Rule, place: str) -> Wrong:
+    if (rule.match is None) == (not rule.binary):
+        yield place, "a rule needs match or binary: true, and not both"
+    if rule.match is not None:
+        yield from _match(rule.match, f"{place}.match")
+    for name in ("text", "audio", "id"):
+        if (path := getattr(rule, name)) is not None:
+            yield from _path(path, f"{place}.{name}")
+    if isinstance(rule.final, str):
+        yield from _path(rule.final, f"{place}.final")
+    for name, path in rule.detail.items():
+        yield from _path(path, f"{place}.detail.{name}")
+    if "agent_audio" in rule.event and rule.audio is None and not rule.binary:
+        yield place, "agent_audio needs audio: the path of the sound in base64"
+    if rule.audio is not None and "agent_audio" not in rule.event:
+        yield f"{place}.audio", "audio belongs to event: agent_audio"
+    if rule.text is None and {"agent_text", "user_text"} & {*rule.event}:
+        yield place, "a rule for words needs text: the path of the words"
+    if rule.when == "played" and not rule.reply:
+        yield f"{place}.when", "when: played is about reply, and there is none"
+    yield from _templates(rule.reply, f"{place}.reply", REPLY)
+
+
+def _announced(announced: Announced | None, place: str, *, has_dial: bool) -> Wrong:
+    if announced is None:
+        return
+    if announced.match is not None:
+        yield from _match(announced.match, f"{place}.match")
+    elif not has_dial:
+        yield place, "match is missing: without a dial there is no other answer that could announce it"
+    if (announced.format is None) == (announced.codec is None and announced.rate is None):
+        yield place, "write format, the path of a text such as pcm_16000, or codec and rate, and not both"
+    for name in ("format", "codec", "rate"):
+        if (path := getattr(announced, name)) is not None:
+            yield from _path(path, f"{place}.{name}")
+    yield from problems(announced.pattern, f"{place}.pattern", Scope(frozenset(("codec", "rate"))))
+    if "{rate}" not in announced.pattern:
+        yield f"{place}.pattern", "the pattern has no {rate}"
+
+
+def _rate(rate: int | str, place: str) -> Wrong:
+    if isinstance(rate, str):
+        yield from problems(rate, place, CALL, alone=True)
+        if "{" not in rate:
+            yield place, f"rate must be a number of samples a second, found {quote(rate)}"
+    elif not LEAST_RATE <= rate <= MOST_RATE:
+        yield place, f"rate must be {LEAST_RATE} to {MOST_RATE} samples a second, found {rate}"
+
+
+def _templates(templates: Templates, place: str, scope: Scope) -> Wrong:
+    for number, each in enumerate(templates):
+        if not isinstance(each, Mapping | str):
+            yield f"{place}[{number}]", "a message is an object, or a text that is sent as it is"
+        else:
+            yield from problems(each, f"{place}[{number}]", scope)
+
+
+def _match(match: Match, place: str) -> Wrong:
+    if not match:
+        yield place, "match names no path, so that every message would do"
+    for path, value in match.items():
+        here = f"{place}.{path}"
+        yield from _path(path, here)
+        if isinstance(value, list) or (isinstance(value, Mapping) and not _is_condition(value)):
+            yield here, "expected a value, {one_of: [a, b]} or {present: true}"
+
+
+def _is_condition(value: Mapping[str, Any]) -> bool:
+    if len(value) != 1:
+        return False
+    some = value.get("one_of")
+    plain = isinstance(some, list) and bool(some) and not any(isinstance(each, dict | list) for each in some)
+    return plain or isinstance(value.get("present"), bool)
+
+
+def _path(path: str, place: str) -> Wrong:
+    try:
+        path_of(path)
+    except BadTemplate as bad:
+        yield place, str(bad)

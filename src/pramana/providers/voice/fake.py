@@ -1,0 +1,201 @@
+"""A voice agent that asks nobody: it hears when the caller stops and answers after an exact delay, the same every time.
+
+For tests, documentation and trying things out. The delay counts from the last audible sample of the caller; what is
+said depends on seed and turn alone; whether it fails depends on them too. Its voice is the embedded one, or a tone.
+
+| written | answers with |
+| --- | --- |
+| `fake-voice` | words chosen by seed and turn |
+| `fake-voice:fixed=TEXT` | TEXT, to the end of what was written: commas are part of it |
+| `fake-voice:tone` | a second of a tone, and no words |
+
+Options stand before the answer, separated by commas: `fake-voice:latency=0.8,jitter=0.2,leading=0.1,fixed=Yes.`
+`seed`, `tokens` (words), `latency` and `jitter` (seconds; the jitter is added, between none and all of it; no answer
+comes before 0.2 s, when the end of a turn is known), `leading` (seconds of silence before the sound), and the share of
+turns, 0 to 1, that go wrong: `silent` (no answer), `cut` (the call ends in the middle of the answer), `wordless` (no
+transcript), `garbled` (the transcript says something else than the voice).
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pramana import clock
+from pramana.errors import InvalidInput
+from pramana.model import Target
+from pramana.providers.text.fake import WORDS, options
+from pramana.providers.voice.vocabulary import FRAME_S, Dial, Event, Format, Heard
+
+if TYPE_CHECKING:
+    from pramana.audio import Samples
+
+HANGOVER_S = 0.2
+FAULTS = ("silent", "cut", "wordless", "garbled")
+_TOPS: Mapping[str, float] = {
+    "seed": 10**9,
+    "tokens": 1000,
+    "latency": 60,
+    "jitter": 60,
+    "leading": 10,
+    **dict.fromkeys(FAULTS, 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FakeVoice:
+    """The provider; its arguments are those of `parse`."""
+
+    answer: str = "words"
+    text: str = ""
+    seed: int = 0
+    tokens: int = 6
+    latency: float = 0.3
+    jitter: float = 0.0
+    leading: float = 0.0
+    faults: Mapping[str, float] = field(default_factory=dict)
+    takes_history = False
+
+    @classmethod
+    def open(cls, target: Target, account: object = None) -> "FakeVoice":  # noqa: ARG003 - it has no account
+        """Return the provider for the target."""
+        return cls(**target.arguments)
+
+    async def dial(self, dial: Dial) -> "FakeChannel":
+        """Open a call."""
+        return FakeChannel(self, dial)
+
+    async def models(self) -> list[str]:
+        """Return the kinds of answers there are."""
+        return ["fixed", "tone", "words"]
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
+class FakeChannel:
+    """Implements `Channel`."""
+
+    uplink = downlink = Format("pcm", 16000)
+    greets = False
+    says_interrupted = True
+
+    def __init__(self, agent: FakeVoice, dial: Dial) -> None:
+        self._agent, self._dial = agent, dial
+        self._events: asyncio.Queue[Heard] = asyncio.Queue()
+        self._turn = 0
+        self._last_sound: float | None = None
+        self._may_play = False
+        """Sound was sent since the caller spoke last; how much of it is heard is not its business."""
+        self._answering: asyncio.Task[None] | None = None
+        self._ready: asyncio.Task[tuple[str, Samples]] | None = None
+        self._tell(Event("ready"))
+        self._prepare()
+
+    async def send(self, frame: bytes) -> None:
+        """Listen to one frame."""
+        from pramana import audio
+
+        now = clock.monotonic()
+        samples = audio.decode("pcm", frame)
+        if (last := audio.last_audible(samples, self.uplink.rate)) is not None:
+            if self._last_sound is None:
+                self._caller_speaks()
+            self._last_sound = now - (len(samples) - 1 - last) / self.uplink.rate
+        elif self._last_sound is not None and now - self._last_sound >= HANGOVER_S - FRAME_S:
+            self._tell(Event("user_speech_stop"))
+            self._answering = asyncio.create_task(self._answer(self._last_sound))
+            self._last_sound = None
+
+    async def receive(self) -> Heard:
+        """Return what happens next."""
+        return await self._events.get()
+
+    async def interrupt(self, played_s: float) -> None:
+        """Nothing more to do: it stopped when it heard the caller."""
+
+    async def close(self) -> None:
+        """Hang up."""
+        tasks = [task for task in (self._answering, self._ready) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _tell(self, *events: Event) -> None:
+        self._events.put_nowait(Heard(clock.monotonic(), events))
+
+    def _caller_speaks(self) -> None:
+        self._tell(Event("user_speech_start"))
+        if self._answering and not self._answering.done():
+            self._answering.cancel()
+        if self._may_play:
+            self._may_play = False
+            self._tell(Event("interrupted"))
+
+    def _prepare(self) -> None:
+        """Have the next answer's sound at hand, so that making it takes nothing of the delay."""
+        self._ready = asyncio.create_task(asyncio.to_thread(self._made, self._turn))
+
+    def _made(self, turn: int) -> "tuple[str, Samples]":
+        import numpy as np
+
+        agent = self._agent
+        chance = random.Random(f"{agent.seed} {turn}")
+        words = " ".join(chance.choice(WORDS) for _ in range(agent.tokens))
+        text = {"words": words, "fixed": agent.text, "tone": ""}[agent.answer]
+        if text:
+            from pramana.embedded.voice import speak
+
+            samples = speak(text, self._dial.language)
+        else:
+            time_s = np.arange(self.downlink.rate) / self.downlink.rate
+            samples = (8000 * np.sin(2 * np.pi * 440 * time_s)).astype(np.int16)
+        return text, np.concatenate([np.zeros(round(agent.leading * self.downlink.rate), np.int16), samples])
+
+    async def _answer(self, asked: float) -> None:
+        from pramana import audio
+
+        assert self._ready is not None  # noqa: S101 - prepared when the turn before ended
+        try:
+            text, samples = await self._ready
+        except InvalidInput as refused:  # it has no voice for these words
+            self._tell(Event("error", str(refused), error="provider"))
+            return
+        agent, chance = self._agent, random.Random(f"{self._agent.seed} {self._turn} fate")
+        self._turn += 1
+        self._prepare()
+        fate = self._fate(chance)
+        delay = agent.latency + agent.jitter * chance.random()
+        await asyncio.sleep(max(0.0, asked + delay - clock.monotonic()))
+        if fate == "silent":
+            return
+        if fate == "garbled":
+            text = " ".join(chance.choice(WORDS) for _ in range(agent.tokens))
+        data = audio.encode("pcm", samples)
+        if fate == "cut":
+            self._tell(Event("agent_audio", audio=data[: len(data) // 4 * 2]))
+            self._tell(Event("closed", "cut off on purpose", error="network"))
+            return
+        self._may_play = True
+        words = [] if fate == "wordless" or not text else [Event("agent_text", text, final=True)]
+        self._tell(Event("agent_audio", audio=data), *words, Event("turn_done", "completed"))
+
+    def _fate(self, chance: random.Random) -> str | None:
+        drawn = chance.random()
+        for fault, share in self._agent.faults.items():
+            if drawn < share:
+                return fault
+            drawn -= share
+        return None
+
+
+def parse(written: str) -> dict[str, Any]:
+    """Return the arguments of `FakeVoice` for what was written after `fake-voice:`.
+
+    >>> parse("latency=0.8,silent=0.5,fixed=yes, surely")
+    {'latency': 0.8, 'faults': {'silent': 0.5}, 'answer': 'fixed', 'text': 'yes, surely'}
+    """
+    return options(
+        written, "fake-voice", ("tone", "words"), _TOPS, {"faults": FAULTS}, "agent", "fake-voice:latency=0.5,tone"
+    )

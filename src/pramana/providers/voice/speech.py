@@ -1,0 +1,91 @@
+"""OpenAI's speech endpoints, and every server that speaks them: sound in, words out; words in, sound out as it comes.
+
+Only translation, as everywhere beside it: one request a call, no retry. Recognition is sent a WAV file; the voice is
+asked for raw samples, which can be played before the last of them is there.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from pramana.providers.http import Account, Http
+from pramana.providers.text.openai import headers_of
+
+if TYPE_CHECKING:
+    from pramana.audio import Samples
+
+SPOKEN_RATE = 24000
+"""Of what `/audio/speech` answers with, asked for `pcm`."""
+VOICE = "alloy"
+# fmt: off
+LANGUAGES = frozenset((
+    "af", "ar", "az", "be", "bg", "bs", "ca", "cs", "cy", "da", "de", "el", "en", "es", "et", "fa", "fi", "fr", "gl",
+    "he", "hi", "hr", "hu", "hy", "id", "is", "it", "ja", "kk", "kn", "ko", "lt", "lv", "mi", "mk", "mr", "ms", "ne",
+    "nl", "no", "pl", "pt", "ro", "ru", "sk", "sl", "sr", "sv", "sw", "ta", "th", "tl", "tr", "uk", "ur", "vi", "zh",
+))
+"""That OpenAI names as understood by its recognition."""
+# fmt: on
+
+
+class Recognition:
+    """Writes down what was said, by `/audio/transcriptions`."""
+
+    def __init__(self, account: Account, model: str, *, vendor: str = "OpenAI") -> None:
+        self._http, self._model, self.name = Http(vendor, account), model, model
+        self._headers = headers_of(account)
+
+    def covers(self, language: str) -> bool:
+        """Tell whether it understands a language."""
+        return language.partition("-")[0].lower() in LANGUAGES
+
+    async def transcribe(self, samples: "Samples", language: str) -> str:
+        """Return the words of samples at `CALLER_RATE`."""
+        from pramana import audio
+
+        form = aiohttp.FormData()
+        form.add_field("model", self._model)
+        form.add_field("language", language.partition("-")[0].lower())
+        form.add_field("response_format", "json")
+        wav = audio.write_wav(samples, audio.CALLER_RATE)
+        form.add_field("file", wav, filename="speech.wav", content_type="audio/wav")
+        answer = await self._http.upload("/audio/transcriptions", headers=self._headers, form=form)
+        if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
+            raise self._http.broken("does not fit the format of transcriptions")
+        return str(answer["text"]).strip()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+
+class Speech:
+    """Speaks, by `/audio/speech`."""
+
+    rate = SPOKEN_RATE
+
+    def __init__(self, account: Account, model: str, voice: str = VOICE, *, vendor: str = "OpenAI") -> None:
+        self._http, self._model, self._voice = Http(vendor, account), model, voice
+        self._headers = {**headers_of(account), "Accept": "application/octet-stream"}
+
+    async def say(self, text: str, language: str, take: Callable[[bytes], None]) -> None:  # noqa: ARG002 - it can tell
+        """Speak a text; `take` is given the samples as they come, whole ones only."""
+        body = {"model": self._model, "voice": self._voice, "input": text, "response_format": "pcm"}
+        odd, some = b"", False
+
+        def received(chunk: bytes) -> None:
+            nonlocal odd, some
+            whole = odd + chunk
+            even = len(whole) // 2 * 2
+            odd = whole[even:]
+            if even:
+                some = True
+                take(whole[:even])
+
+        await self._http.download("/audio/speech", headers=self._headers, body=body, take=received)
+        if not some:
+            raise self._http.broken("has no sound")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()

@@ -1,0 +1,182 @@
+"""Frames that no vendor sends: an agent's real messages come in, broken ones go out, and wires are tried with them.
+
+Only a `ProviderError` may leave a wire that reads one, and only plain data may be in its events. Everything follows
+from the seed; nothing is sent anywhere.
+"""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from typing import Any, get_args
+
+from pramana.errors import ProviderError
+from pramana.loopback.voice import Agent
+from pramana.providers.voice.vocabulary import ErrorClass, Event, Kind, Message, Wire
+
+DEEP = 100_000
+HUGE = 1 << 20
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1.5,
+    2**63,
+    10**400,
+    float("nan"),
+    float("inf"),
+    "",
+    "a",
+    "AAA",
+    "AAAA",
+    "\ud800",
+    "\x00",
+    [],
+    {},
+    [None],
+    [[]],
+    {"": {}},
+    "error",
+    "response.done",
+)
+_KINDS, _CLASSES = frozenset(get_args(Kind)), frozenset((None, *get_args(ErrorClass)))
+
+
+def rehearse(agent: Agent, wire: Wire) -> list[Message]:
+    """Let wire and agent do their handshake and one turn of each sort, and return all that the agent said."""
+    said: list[Message] = []
+
+    def say(messages: Sequence[Message]) -> None:
+        said.extend(messages)
+        for message in messages:
+            for event in wire.read(message):
+                for owed in event.send:
+                    say(agent.take(owed))
+
+    say(agent.opened())
+    for message in wire.hello():
+        say(agent.take(message))
+    for stopped in (False, True):
+        say(agent.speech_started())
+        say(agent.speech_stopped())
+        say(agent.heard("Is it so?"))
+        say(agent.answer_begins())
+        say(agent.sound(bytes(960)))
+        say(agent.said("It is so.", final=False))
+        say(agent.said("It is so.", final=True))
+        say(agent.interrupted(sending=True) if stopped else agent.answer_ends())
+    say(agent.odd("a"))
+    say(agent.take("{"))
+    return said
+
+
+def frames(samples: Sequence[Message], seed: int) -> Iterator[Message]:
+    """Return broken frames without end."""
+    chance = random.Random(seed)
+    parsed = [json.loads(sample) for sample in samples if _is_json(sample)]
+    while True:
+        match chance.randrange(12):
+            case 0:
+                yield chance.randbytes(chance.randrange(200))
+            case 1:
+                yield "".join(chr(chance.randrange(1, 0xD800)) for _ in range(chance.randrange(100)))
+            case 2:
+                sample = chance.choice(samples)
+                yield sample[: chance.randrange(len(sample) + 1)]
+            case 3:
+                spoilt = bytearray(_as_bytes(chance.choice(samples)))
+                for _ in range(chance.randrange(1, 4)):
+                    spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
+                yield bytes(spoilt)
+            case 4:
+                yield _written(chance.choice(ODD), chance)
+            case 5 if chance.random() < 0.02:
+                yield _large(chance)
+            case _ if parsed:
+                found = deepcopy(chance.choice(parsed))
+                for _ in range(chance.randrange(1, 4)):
+                    found = _changed(found, chance)
+                yield _written(found, chance)
+            case _:
+                yield chance.choice(samples)
+
+
+def survive(wire: Callable[[], Wire], samples: Sequence[Message], count: int, seed: int = 0) -> Counter[str]:
+    """Let wires read so many broken frames, a call of a hundred each; return how often which kind of event came.
+
+    What was refused counts as `refused`. Any other exception, and an event that cannot be logged, is raised.
+    """
+    chance = random.Random(seed)
+    met: Counter[str] = Counter()
+    broken = frames(samples, seed)
+    call = wire()
+    for number in range(count):
+        if number % 100 == 0:
+            call = wire()
+            for sample in samples[: chance.randrange(len(samples) + 1)]:
+                call.read(sample)
+        try:
+            events = call.read(next(broken))
+        except ProviderError as error:
+            met["refused"] += 1
+            str(error).encode("utf-8", "surrogatepass")
+        else:
+            for event in events:
+                met[_proved(event)] += 1
+        if number % 10 == 0:
+            call.speak(bytes(640))
+            call.interrupted(chance.choice((-1.0, 0.0, 0.5, 1e9)))
+            _proved(call.closed(chance.randrange(999, 5000), chance.choice(("", "a", "\ud800", "a" * 200))))
+    return met
+
+
+def _proved(event: Event) -> str:
+    if event.kind not in _KINDS or event.error not in _CLASSES:
+        raise TypeError(f"an event of kind {event.kind} and class {event.error}")
+    if (type(event.text), type(event.audio), type(event.final)) != (str, bytes, bool):
+        raise TypeError(f"an event of kind {event.kind} that holds something else")
+    json.dumps(dict(event.detail))
+    return event.kind
+
+
+def _changed(found: Any, chance: random.Random) -> Any:
+    """Return JSON with one thing in it changed, wherever it stands."""
+    if not isinstance(found, dict | list) or not found or chance.random() < 0.05:
+        return deepcopy(chance.choice(ODD))
+    name: Any = chance.choice(list(found)) if isinstance(found, dict) else chance.randrange(len(found))
+    inside: Any = found
+    if isinstance(inside[name], dict | list) and chance.random() < 0.7:
+        inside[name] = _changed(inside[name], chance)
+    elif isinstance(found, dict) and chance.random() < 0.2:
+        found[chance.choice(("type", "error", "", "serverContent", "\ud800", "a" * 300))] = found.pop(name)
+    elif chance.random() < 0.2:
+        del inside[name]
+    else:
+        inside[name] = deepcopy(chance.choice(ODD))
+    return found
+
+
+def _large(chance: random.Random) -> Message:
+    if chance.random() < 0.5:
+        return '{"type":"error","serverContent":' + "[" * DEEP
+    return json.dumps({"type": "a" * HUGE, "serverContent": {"modelTurn": "a" * HUGE}})
+
+
+def _written(found: Any, chance: random.Random) -> Message:
+    text = json.dumps(found, ensure_ascii=chance.random() < 0.5)
+    return text if chance.random() < 0.7 else text.encode("utf-8", "surrogatepass")
+
+
+def _is_json(sample: Message) -> bool:
+    try:
+        json.loads(sample)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_bytes(sample: Message) -> bytes:
+    return sample if isinstance(sample, bytes) else sample.encode()

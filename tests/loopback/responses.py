@@ -1,0 +1,105 @@
+"""The answers of OpenAI's responses API: model and text in, the events of a stream or the whole object out.
+
+The events come in OpenAI's order and count their own `sequence_number`. What is asked is checked in `openai.py`.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from .server import Answer, frame
+
+CREATED = 1_750_000_000
+PIECES = 16
+
+
+def pieces(text: str) -> list[str]:
+    """Return the text in a few pieces, as a stream sends it.
+
+    >>> pieces("It is so.")
+    ['It', ' is', ' so.']
+    """
+    words = text.split(" ")
+    parts = [words[0], *(f" {word}" for word in words[1:])]
+    each = -(-len(parts) // PIECES)
+    joined = ("".join(parts[start : start + each]) for start in range(0, len(parts), each))
+    return [part for part in joined if part]
+
+
+@lru_cache(4096)
+def answer(model: str, text: str, asked: int, limit: int | None, stream: bool, kind: str | None) -> Answer:
+    """Answer with the text; `kind` names the fault to shape."""
+    words = text.split()
+    cause = "content_filter" if kind == "filtered" else None
+    if limit is not None and len(words) > limit:
+        text, words, cause = " ".join(words[:limit]), words[:limit], "max_output_tokens"
+    content = _content(text, refusal=kind == "refusal")
+    item = {"id": "msg_loopback", "type": "message", "role": "assistant", "content": [content]}
+    item["status"] = "incomplete" if cause else "completed"
+    whole = _response(model, "incomplete" if cause else "completed", [item]) | {
+        "incomplete_details": {"reason": cause} if cause else None,
+        "usage": {
+            "input_tokens": asked,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": len(words),
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": asked + len(words),
+        },
+    }
+    if not stream:
+        return Answer.of(whole)
+    frames: list[bytes] = []
+
+    def emit(name: str, **data: Any) -> None:
+        frames.append(frame({"type": name, "sequence_number": len(frames), **data}, event=name))
+
+    at = {"output_index": 0, "item_id": "msg_loopback", "content_index": 0}
+    started = _response(model, "in_progress", [])
+    emit("response.created", response=started)
+    emit("response.in_progress", response=started)
+    emit("response.output_item.added", output_index=0, item=item | {"status": "in_progress", "content": []})
+    emit("response.content_part.added", **at, part=_content("", refusal=kind == "refusal"))
+    name = "refusal" if kind == "refusal" else "output_text"
+    more: dict[str, Any] = {} if kind == "refusal" else {"logprobs": []}
+    for piece in [text] if kind == "long_line" else pieces(text):
+        emit(f"response.{name}.delta", **at, delta=piece, **more)
+    if kind == "error_midway":
+        error = {"code": "server_error", "message": "The server had an error while processing your request."}
+        emit("response.failed", response=_response(model, "failed", []) | {"error": error})
+        return Answer(tuple(frames), streamed=True)
+    emit(f"response.{name}.done", **at, **({"refusal": text} if kind == "refusal" else {"text": text}), **more)
+    emit("response.content_part.done", **at, part=content)
+    emit("response.output_item.done", output_index=0, item=item)
+    emit("response.incomplete" if cause else "response.completed", response=whole)
+    return Answer(tuple(frames), streamed=True)
+
+
+def _content(text: str, *, refusal: bool) -> dict[str, Any]:
+    if refusal:
+        return {"type": "refusal", "refusal": text}
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _response(model: str, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "id": "resp_loopback",
+        "object": "response",
+        "created_at": CREATED,
+        "status": status,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "max_output_tokens": None,
+        "metadata": {},
+        "model": model,
+        "output": output,
+        "parallel_tool_calls": True,
+        "previous_response_id": None,
+        "service_tier": "default",
+        "temperature": 1.0,
+        "text": {"format": {"type": "text"}},
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": 1.0,
+        "truncation": "disabled",
+        "usage": None,
+    }

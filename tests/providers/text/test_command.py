@@ -1,0 +1,191 @@
+"""A command: the prompt on its standard input, the answer on its output; a timeout kills all it has started."""
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable
+from pramana.model import Reply, Request, Target, Turn
+from pramana.providers.text import command
+from pramana.providers.text.command import Command
+
+PYTHON = sys.executable
+
+
+def ask(argv: list[str], text: str = "hi", *, timeout_s: float = 30.0, **parameters: Any) -> Reply:
+    provider = Command(argv, timeout_s)
+    return asyncio.run(provider.ask(Request("x", (Turn("user", text),), parameters)))
+
+
+def python(code: str) -> list[str]:
+    return [PYTHON, "-c", code]
+
+
+def test_the_prompt_goes_in_and_the_answer_comes_out() -> None:
+    reply = ask(["cat"], "Ünïcode\nand two lines\n\n", temperature=0, seed=None)
+    assert reply.text == "Ünïcode\nand two lines"
+    assert (reply.served_model, reply.dropped) == ("cat", ("temperature",))
+    assert reply.total_s > 0
+    assert reply.response()["stderr"] == ""
+
+
+def test_a_conversation_is_one_text() -> None:
+    turns = (Turn("system", "Be brief."), Turn("user", "So?"))
+    assert asyncio.run(Command(["cat"]).ask(Request("x", turns))).text == "Be brief.\n\nSo?"
+
+
+def test_large_texts_pass_both_ways() -> None:
+    text = "word " * 400_000
+    code = "import sys; sys.stdout.write(sys.stdin.read()); sys.stderr.write('e' * 300_000)"
+    reply = ask(python(code), text)
+    assert reply.text == text
+    assert len(reply.response()["stderr"]) == 64 << 10
+
+
+def test_a_command_need_not_read_its_input() -> None:
+    assert ask(["echo", "done"], "x" * 1_000_000).text == "done"
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    assert ask(python(r"import sys; sys.stdout.buffer.write(b'a\xffb')")).text == "a\ufffdb"
+
+
+def test_nothing_is_a_shell() -> None:
+    assert ask(["echo", "$(whoami); `id` && x"]).text == "$(whoami); `id` && x"
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("import sys; print('first\\nlast', file=sys.stderr); sys.exit(3)", "ended with status 3: last$"),
+        ("raise SystemExit(1)", "ended with status 1$"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "was ended by signal 15$"),
+        ("1/0", "ended with status 1: ZeroDivisionError: division by zero$"),
+    ],
+)
+def test_a_status_other_than_zero_is_an_error(code: str, says: str) -> None:
+    with pytest.raises(ProviderError, match=says) as caught:
+        ask(python(code))
+    assert type(caught.value) is ProviderError
+    assert not caught.value.transient
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def gone(pid: int) -> bool:
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        if not alive(pid):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def family(file: Path, then: str) -> list[str]:
+    """A command that starts a child, writes its number to the file, and goes on."""
+    return ["sh", "-c", f"sleep 60 & echo $! > '{file}.new'; mv '{file}.new' '{file}'; {then}"]
+
+
+@pytest.mark.parametrize("then", ["sleep 60", "exit 0"])
+def test_a_timeout_kills_the_whole_group(tmp_path: Path, then: str) -> None:
+    # Also when the command itself has ended, and a child of its holds the output open.
+    file = tmp_path / "pid"
+    with pytest.raises(Unavailable, match="gave no full answer within 1 s"):
+        ask(family(file, then), timeout_s=1)
+    assert gone(int(file.read_text()))
+
+
+def test_a_cancelled_request_kills_the_group_too(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+
+    async def go() -> None:
+        provider = Command(family(file, "sleep 60"))
+        task = asyncio.ensure_future(provider.ask(Request("x", (Turn("user", "hi"),))))
+        while not file.exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(go())
+    assert gone(int(file.read_text()))
+
+
+def test_a_request_cancelled_while_its_command_starts_leaves_none_of_the_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, start = tmp_path / "pid", asyncio.create_subprocess_exec
+    asking: list[asyncio.Future[Any]] = []
+
+    async def slowly(*argv: Any, **given: Any) -> Any:
+        process = await start(*argv, **given)
+        while not file.exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        asking[0].cancel()
+        await asyncio.sleep(0.1)
+        return process
+
+    async def go() -> None:
+        provider = Command(family(file, "sleep 60"))
+        asking.append(asyncio.ensure_future(provider.ask(Request("x", (Turn("user", "hi"),)))))
+        with pytest.raises(asyncio.CancelledError):
+            await asking[0]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slowly)
+    asyncio.run(go())
+    assert gone(int(file.read_text()))
+
+
+def test_endless_output_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "OUTPUT_LIMIT", 1 << 20)
+    with pytest.raises(ProviderError, match="printed more than 1 MB"):
+        ask(["yes"])
+
+
+def test_many_run_at_once() -> None:
+    async def go() -> list[str]:
+        provider = Command(["cat"])
+        asked = (provider.ask(Request("x", (Turn("user", str(number)),))) for number in range(20))
+        return [reply.text for reply in await asyncio.gather(*asked)]
+
+    assert asyncio.run(go()) == [str(number) for number in range(20)]
+
+
+def test_a_command_that_is_not_there_says_so_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match='the command "no-such-command" is not found'):
+        Command(["no-such-command"])
+    with pytest.raises(InvalidInput, match="a command is a list of texts"):
+        Command([])
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho yes\n")
+    program.chmod(0o755)
+    provider = Command.open(Target("command:p", "command", "p", {"argv": [str(program)]}))
+    assert asyncio.run(provider.models()) == ["program"]
+    program.unlink()
+    with pytest.raises(ProviderError, match="program cannot be started: No such file"):
+        asyncio.run(provider.ask(Request("x", (Turn("user", "hi"),))))
+    asyncio.run(provider.close())
+
+
+def test_the_environment_is_inherited_and_no_key_of_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "sk-of-the-environment"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    say = "import os, sys; print(os.environ['ANTHROPIC_API_KEY'], file=sys.{}); sys.exit({})"
+    with pytest.raises(KeyInAnswer, match="held a key of the environment") as caught:
+        ask(python(say.format("stdout", 0)))
+    assert key not in str(caught.value)
+    with pytest.raises(ProviderError, match=r"ended with status 3: \[key\]$"):
+        ask(python(say.format("stderr", 3)))
+    reply = ask(python(say.format("stderr", 0)))
+    assert (reply.text, reply.response()["stderr"]) == ("", "[key]\n")

@@ -1,0 +1,155 @@
+"""The fake provider: the same every time, faults by seed, and no waiting unless asked."""
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from pramana import clock
+from pramana.errors import InvalidInput, ProviderError, RateLimited
+from pramana.model import Reply, Request, Turn, Usage
+from pramana.providers.names import resolve
+from pramana.providers.text.fake import ERRORS, WORDS, Fake, parse
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
+
+def request(text: str = "Is it so?", **parameters: Any) -> Request:
+    return Request("words", (Turn("system", "Be brief."), Turn("user", text)), parameters)
+
+
+def ask(written: str = "", asked: Request | None = None) -> Reply:
+    return asyncio.run(Fake(**parse(written)).ask(asked or request()))
+
+
+def test_the_same_request_gets_the_same_reply() -> None:
+    reply = ask()
+    assert reply.text == ask().text
+    assert len(reply.text.split()) == 12
+    assert set(reply.text.split()) <= set(WORDS)
+    assert reply.usage == Usage(5, 12, 0)
+    assert (reply.finish_reason, reply.served_model) == ("stop", "fake-1")
+
+
+def test_the_same_reply_in_another_process() -> None:
+    code = (
+        "import asyncio; from pramana.model import *; from pramana.providers.text.fake import Fake\n"
+        "asked = Request('words', (Turn('system', 'Be brief.'), Turn('user', 'Is it so?')))\n"
+        "print(asyncio.run(Fake().ask(asked)).text)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == ask().text
+
+
+def test_another_request_seed_or_parameter_gets_another_reply() -> None:
+    others = [ask("seed=1"), ask(asked=request("And now?")), ask(asked=request(temperature=1))]
+    assert len({ask().text, *(reply.text for reply in others)}) == 4
+
+
+def test_echo_fixed_and_tokens() -> None:
+    assert ask("echo", request("What I said")).text == "What I said"
+    assert ask("echo", Request("echo", (Turn("assistant", "x"),))).text == ""
+    assert ask("fixed=Yes, surely: 1=1").text == "Yes, surely: 1=1"
+    assert ask("fixed=").text == ""
+    assert len(ask("tokens=3").text.split()) == 3
+
+
+def test_the_answer_keeps_to_max_tokens() -> None:
+    reply = ask("fixed=one two three", request(max_tokens=2))
+    assert (reply.text, reply.finish_reason, reply.usage.output_tokens) == ("one two", "length", 2)
+
+
+def test_latency_passes_and_without_it_nothing_waits() -> None:
+    assert ask("latency=0.05,echo").total_s == pytest.approx(0.05, abs=1e-4)
+    assert 0.02 <= ask("latency=0.02,jitter=0.03,echo").total_s <= 0.0501
+
+    async def many() -> float:
+        fake = Fake()
+        start = clock.monotonic()
+        for number in range(200):
+            await fake.ask(request(str(number)))
+        return clock.monotonic() - start
+
+    assert asyncio.run(many()) == 0
+
+
+def outcomes(written: str, count: int = 400) -> list[str]:
+    async def go() -> list[str]:
+        fake, found = Fake(**parse(written)), []
+        for number in range(count):
+            try:
+                await fake.ask(request(str(number)))
+                found.append("answered")
+            except ProviderError as error:
+                found.append(error.code)
+        return found
+
+    return asyncio.run(go())
+
+
+def test_errors_come_in_the_shares_asked_for_and_by_seed() -> None:
+    found = outcomes("rate_limited=0.2,unavailable=0.1,echo")
+    counts = Counter(found)
+    assert 50 < counts["rate_limited"] < 110
+    assert 20 < counts["unavailable"] < 65
+    assert counts["answered"] == 400 - counts["rate_limited"] - counts["unavailable"]
+    assert found == outcomes("rate_limited=0.2,unavailable=0.1,echo")
+    assert found != outcomes("seed=9,rate_limited=0.2,unavailable=0.1,echo")
+
+
+@pytest.mark.parametrize("code", ERRORS)
+def test_every_kind_of_error(code: str) -> None:
+    with pytest.raises(ERRORS[code], match=f"fails on purpose: {code}"):
+        ask(f"{code}=1")
+
+
+def test_a_retry_can_succeed_and_memory_stays_flat() -> None:
+    async def go() -> int:
+        fake = Fake(**parse("rate_limited=0.5,echo"))
+        tries = 0
+        for number in range(100):
+            while True:
+                tries += 1
+                try:
+                    assert (await fake.ask(request(str(number)))).text == str(number)
+                    break
+                except RateLimited:
+                    pass
+        assert not fake._failed
+        return tries
+
+    tries = asyncio.run(go())
+    assert 140 < tries < 280
+    assert asyncio.run(go()) == tries
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("ecco", r'"ecco" is no option .*did you mean "echo"\?'),
+        ("latency=soon", r'latency is "soon"; expected a number between 0 and 3,600'),
+        ("tokens=1.5", "expected a whole number"),
+        ("seed=-1", "expected a whole number"),
+        ("rate_limited=1.5", "expected a number between 0 and 1"),
+        ("latency=nan", "expected a number"),
+        ("rate_limited=0.7,unavailable=0.7", "add up to 1.4"),
+        ("echo,", None),
+    ],
+)
+def test_what_is_written_wrong_says_what_to_write(written: str, says: str | None) -> None:
+    if says is None:
+        assert parse(written) == {"answer": "echo"}
+        return
+    with pytest.raises(InvalidInput, match=says):
+        parse(written)
+
+
+def test_it_opens_by_its_target_and_lists_what_it_has() -> None:
+    fake = Fake.open(resolve("fake:seed=2,echo"))
+    assert asyncio.run(fake.models()) == ["echo", "fixed", "words"]
+    assert asyncio.run(fake.ask(request("hello"))).text == "hello"
+    assert asyncio.run(fake.ask(request("hello"))).fingerprint == "seed-2"
+    asyncio.run(fake.close())

@@ -1,0 +1,327 @@
+"""A user's function: text or messages in, text out, and what it raises ends as an error of that reply."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, RateLimited
+from pramana.model import Reply, Request, Turn
+from pramana.providers.names import resolve
+from pramana.providers.text import function
+from pramana.providers.text.function import Function
+
+MODULE = """
+import asyncio, threading, time
+from pramana.errors import RateLimited
+
+def shout(prompt): return prompt.upper()
+async def later(prompt):
+    await asyncio.sleep(0)
+    return prompt + "!"
+def roles(messages): return " ".join(f"{each['role']}={each['content']}" for each in messages)
+def hot(prompt, parameters): return str(parameters["temperature"])
+def where(prompt): return threading.current_thread().name
+def nap(prompt):
+    time.sleep(0.2)
+    return prompt
+def crash(prompt): raise ValueError("two\\nlines")
+def quiet(prompt): raise KeyError
+def leave(prompt): raise SystemExit(3)
+def limited(prompt): raise RateLimited("slow down", retry_after=2.0)
+def number(prompt): return 42
+class Own(BaseException): pass
+class Dumb(Exception):
+    def __str__(self): raise ValueError
+class Said(str):
+    def __str__(self): return "another"
+RAISED = {each.__name__: each for each in (
+    GeneratorExit, SystemExit, StopIteration, StopAsyncIteration, asyncio.CancelledError, KeyboardInterrupt, Own, Dumb)}
+def raises(prompt): raise RAISED[prompt]("so")
+async def raises_later(prompt):
+    await asyncio.sleep(0)
+    raise RAISED[prompt]("so")
+async def cancels_itself(prompt):
+    asyncio.current_task().cancel()
+    await asyncio.sleep(1)
+def waits(prompt): raise RateLimited("slow down", retry_after=eval(prompt))
+def says(prompt): return Said(prompt)
+def leaks(prompt): raise ValueError(prompt)
+def leaks_ours(prompt): raise RateLimited(prompt)
+def hang(prompt):
+    if prompt == "hang": time.sleep(10**6)
+    return prompt
+async def never_ends(prompt):
+    while prompt == "hang":
+        try: await asyncio.sleep(10**6)
+        except BaseException: pass
+    return prompt
+async def blocks(prompt):
+    time.sleep(1)
+    return prompt
+def lazy(prompt): return later(prompt)
+class Model:
+    def answer(self, prompt): return "method " + prompt
+    async def __call__(self, prompt): return "called " + prompt
+model = Model()
+constant = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def _module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "my_functions.py").write_text(MODULE, encoding="utf-8")
+    (tmp_path / "broken_module.py").write_text("raise RuntimeError('at import')", encoding="utf-8")
+    (tmp_path / "leaving_module.py").write_text("import sys; sys.exit('no GPU')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    sys.modules.pop("my_functions", None)
+
+
+def ask(name: str, *turns: Turn, **parameters: Any) -> Reply:
+    async def go() -> Reply:
+        provider = Function.open(resolve(f"python:my_functions:{name}"))
+        try:
+            return await provider.ask(Request("x", turns or (Turn("user", "hi"),), parameters))
+        finally:
+            await provider.close()
+
+    return asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("shout", "HI"),
+        ("later", "hi!"),
+        ("lazy", "hi!"),
+        ("roles", "user=hi"),
+        ("model.answer", "method hi"),
+        ("model", "called hi"),
+    ],
+)
+def test_each_kind_of_function_answers(name: str, text: str) -> None:
+    reply = ask(name)
+    assert (reply.text, reply.served_model) == (text, f"my_functions:{name}")
+    assert reply.total_s > 0
+    assert reply.first_token_s is None
+    assert reply.usage.input_tokens is None
+
+
+def test_a_conversation_as_text_and_as_messages() -> None:
+    turns = (Turn("system", "Be brief."), Turn("user", "Is it?"), Turn("assistant", "Yes."), Turn("user", "So?"))
+    assert ask("shout", *turns).text == "BE BRIEF.\n\nIS IT?\n\nYES.\n\nSO?"
+    assert ask("roles", *turns).text == "system=Be brief. user=Is it? assistant=Yes. user=So?"
+
+
+def test_parameters_go_to_who_takes_them_and_are_dropped_elsewhere() -> None:
+    given = ask("hot", temperature=0.5, seed=42)
+    assert (given.text, given.dropped) == ("0.5", ())
+    assert ask("shout", temperature=0.5, seed=None).dropped == ("temperature",)
+
+
+def test_a_plain_function_runs_in_a_thread_and_many_run_at_once() -> None:
+    assert ask("where").text.startswith("pramana-function")
+
+    async def many() -> float:
+        provider = Function("my_functions:nap")
+        start = time.perf_counter()
+        asked = [provider.ask(Request("x", (Turn("user", str(number)),))) for number in range(20)]
+        assert [reply.text for reply in await asyncio.gather(*asked)] == [str(number) for number in range(20)]
+        await provider.close()
+        return time.perf_counter() - start
+
+    assert asyncio.run(many()) < 20 * 0.2 / 2  # one after the other would take four seconds
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("crash", r"my_functions:crash raised ValueError: two\\nlines$"),
+        ("quiet", "my_functions:quiet raised KeyError$"),
+        ("leave", "my_functions:leave raised SystemExit: 3$"),
+        ("number", r"my_functions:number returned int; expected text \(str\)"),
+        ("roles.missing", None),
+    ],
+)
+def test_what_goes_wrong_inside_is_an_error_of_the_reply(name: str, says: str | None) -> None:
+    if says is None:
+        with pytest.raises(InvalidInput, match="has no attribute 'missing'"):
+            ask(name)
+        return
+    with pytest.raises(ProviderError, match=says) as caught:
+        ask(name)
+    assert type(caught.value) is ProviderError
+    assert not caught.value.transient
+
+
+@pytest.mark.parametrize("kind", ["GeneratorExit", "SystemExit", "StopIteration", "StopAsyncIteration", "Own", "Dumb"])
+@pytest.mark.parametrize("name", ["raises", "raises_later"])
+def test_whatever_is_raised_is_an_error_of_the_reply(name: str, kind: str) -> None:
+    with pytest.raises(ProviderError, match=f"my_functions:{name} raised ") as caught:
+        ask(name, Turn("user", kind))
+    assert not caught.value.fatal
+    # A coroutine cannot raise StopIteration: Python makes another error of it.
+    assert kind in str(caught.value) or (name, kind) == ("raises_later", "StopIteration")
+
+
+@pytest.mark.parametrize("name", ["raises", "raises_later", "cancels_itself"])
+def test_a_function_that_cancels_itself_cancels_nobody_else(name: str) -> None:
+    with pytest.raises(ProviderError, match=f"my_functions:{name} raised CancelledError"):
+        ask(name, Turn("user", "CancelledError"))
+
+
+@pytest.mark.parametrize("name", ["raises", "raises_later"])
+def test_ctrl_c_is_for_all_of_us(name: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        ask(name, Turn("user", "KeyboardInterrupt"))
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ("'5'", 5.0),
+        ("2", 2.0),
+        ("'soon'", None),
+        ("[]", None),
+        ("-1", None),
+        ("float('nan')", None),
+        ("float('inf')", None),
+        ("10**400", None),
+    ],
+)
+def test_how_long_to_wait_is_seconds_or_unknown(given: str, seconds: float | None) -> None:
+    with pytest.raises(RateLimited) as caught:
+        ask("waits", Turn("user", given))
+    assert caught.value.retry_after == seconds
+
+
+def test_a_text_of_another_class_is_the_text_it_holds() -> None:
+    reply = ask("says")
+    assert (reply.text, type(reply.text)) == ("hi", str)
+
+
+def test_no_key_of_the_environment_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "sk-of-the-environment"
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    monkeypatch.setenv("COMPATIBLE_API_KEY", "a word")
+    turn = Turn("user", f"it is {key}, a word")
+    with pytest.raises(KeyInAnswer, match="held a key of the environment, and no key is ever stored"):
+        ask("hang", turn)
+    with pytest.raises(ProviderError, match=r"leaks raised ValueError: it is \[key\], a word$"):
+        ask("leaks", turn)
+    with pytest.raises(RateLimited, match=r"^it is \[key\], a word$"):
+        ask("leaks_ours", turn)
+    assert ask("hang", Turn("user", "a word")).text == "a word"
+
+
+def test_a_function_may_speak_our_errors() -> None:
+    with pytest.raises(RateLimited, match="slow down") as caught:
+        ask("limited")
+    assert caught.value.retry_after == 2.0
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("no_such_module:f", "cannot be loaded: ModuleNotFoundError"),
+        ("broken_module:f", "cannot be loaded: RuntimeError: at import"),
+        ("leaving_module:f", "cannot be loaded: SystemExit: no GPU"),
+        ("my_functions:constant", 'is "int", which cannot be called'),
+        ("my_functions", "names no function"),
+        (":f", "names no function"),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_so_at_once(path: str, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        Function(path)
+
+
+def test_a_builtin_that_says_nothing_of_itself_is_called_with_the_text() -> None:
+    provider = Function("builtins:str")
+    reply = asyncio.run(provider.ask(Request("x", (Turn("user", "hi"),))))
+    asyncio.run(provider.close())
+    assert reply.text == "hi"
+    assert asyncio.run(provider.models()) == ["builtins:str"]
+
+
+def test_closing_does_not_wait_for_a_function_that_hangs() -> None:
+    released = threading.Event()
+    sys.modules["my_functions"] = module = type(sys)("my_functions")
+    module.hang = lambda _: released.wait(30) and "late"  # type: ignore[attr-defined]
+
+    async def go() -> float:
+        provider = Function("my_functions:hang")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(provider.ask(Request("x", (Turn("user", "hi"),))), 0.1)
+        start = time.perf_counter()
+        await provider.close()
+        return time.perf_counter() - start
+
+    assert asyncio.run(go()) < 5
+    released.set()
+
+
+@pytest.mark.parametrize("name", ["hang", "never_ends"])
+def test_calls_that_were_given_up_take_nobodys_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(function, "THREADS", 2)
+
+    async def go() -> str:
+        provider = Function(f"my_functions:{name}")
+        for _ in range(5):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(provider.ask(Request("x", (Turn("user", "hang"),))), 0.05)
+        try:
+            return (await asyncio.wait_for(provider.ask(Request("x", (Turn("user", "hi"),))), 10)).text
+        finally:
+            await provider.close()
+
+    assert asyncio.run(go()) == "hi"
+
+
+def test_a_coroutine_that_blocks_holds_up_nobody_else() -> None:
+    async def go() -> float:
+        provider = Function("my_functions:blocks")
+        asked = asyncio.ensure_future(provider.ask(Request("x", (Turn("user", "hi"),))))
+        longest, before = 0.0, time.perf_counter()
+        while not asked.done():
+            await asyncio.sleep(0.001)
+            now = time.perf_counter()
+            longest, before = max(longest, now - before), now
+        await provider.close()
+        assert asked.result().text == "hi"
+        return longest
+
+    assert asyncio.run(go()) < 0.8
+
+
+@pytest.mark.parametrize("name", ["hang", "never_ends"])
+def test_a_function_that_hangs_does_not_keep_the_process(name: str, tmp_path: Path) -> None:
+    suite = tmp_path / "mine.jsonl"
+    cases = [
+        {
+            "id": f"coding-{number:03}",
+            "category": "coding",
+            "input": text,
+            "ideal": "hi",
+            "assertion": {"type": "contains"},
+            "metadata": {"difficulty": "easy", "tokens_est": 1},
+        }
+        for number, text in enumerate(["hang", "hi"])
+    ]
+    suite.write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
+    command = [sys.executable, "-m", "pramana", "run", str(suite), "--model", f"python:my_functions:{name}"]
+    done = subprocess.run(
+        [*command, "--timeout", "1", "--deadline", "1"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 3, done.stderr
+    assert "deadline of 1 s has passed" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,95 @@
+"""A caller for tests: speaks into a channel, falls silent, and writes down what it hears."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pramana.loopback.voice import Agent, Script, VoiceLoopback
+from pramana.providers.voice.socket import SocketChannel
+from pramana.providers.voice.vocabulary import Event, Heard
+
+T = TypeVar("T")
+QUICK_FIELDS: Any = {
+    "first_byte_s": 0.02,
+    "hangover_s": 0.1,
+    "answer_s": 0.4,
+    "leading_silence_s": 0.05,
+    "speed": 50.0,
+    "late_s": 0.05,
+}
+QUICK = Script(**QUICK_FIELDS)
+
+
+def quick(**changed: Any) -> Script:
+    """Return a script that does not keep a test waiting."""
+    return Script(**{**QUICK_FIELDS, **changed})
+
+
+def tone(seconds: float, rate: int) -> bytes:
+    """Return PCM that is taken for speech."""
+    at = np.arange(round(seconds * rate)) / rate
+    return (8000 * np.sin(2 * np.pi * 300 * at)).astype("<i2").tobytes()
+
+
+def frames(sound: bytes, rate: int) -> list[bytes]:
+    """Return PCM in frames of 20 ms."""
+    size = rate // 50 * 2
+    return [sound[begin : begin + size] for begin in range(0, len(sound), size)]
+
+
+def serve(agent: type[Agent], use: Callable[[VoiceLoopback], Awaitable[T]], script: Script, key: str) -> T:
+    """Serve while a function uses it."""
+
+    async def go() -> T:
+        async with asyncio.timeout(20), VoiceLoopback(agent, script, key=key) as server:
+            return await use(server)
+
+    return asyncio.run(go())
+
+
+async def turn(
+    channel: SocketChannel, *, last: str = "turn_done", linger_s: float = 0.0, pace_s: float = 0.002
+) -> list[Heard]:
+    """Speak, then send silence until the event comes that is named, and for as long as is asked beyond it."""
+    rate = channel.uplink.rate
+    speech, silence = frames(tone(0.3, rate), rate), bytes(rate // 50 * 2)
+    heard: list[Heard] = []
+
+    async def talk() -> None:
+        for frame in speech:
+            await channel.send(frame)
+            await asyncio.sleep(pace_s)
+        while True:
+            await channel.send(silence)
+            await asyncio.sleep(pace_s)
+
+    async def listen(until: str) -> None:
+        while True:
+            heard.append(await channel.receive())
+            if any(event.kind in (until, "closed") for event in heard[-1].events):
+                return
+
+    talking = asyncio.create_task(talk())
+    try:
+        await listen(last)
+        if linger_s:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(linger_s):
+                    await listen("closed")
+    finally:
+        talking.cancel()
+        await asyncio.wait([talking])
+    return heard
+
+
+def events(heard: list[Heard], *kinds: str) -> list[Event]:
+    """Return what was heard, or only what is of these kinds."""
+    return [event for each in heard for event in each.events if not kinds or event.kind in kinds]
+
+
+def sound(heard: list[Heard]) -> bytes:
+    """Return all of the agent's sound."""
+    return b"".join(event.audio for event in events(heard))

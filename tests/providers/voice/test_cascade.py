@@ -1,0 +1,406 @@
+"""A voice agent of three parts: whose ears hear, what its mind is sent, how it yields, and how its parts fail."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pramana import audio
+from pramana.embedded.voice import speak
+from pramana.errors import InvalidInput, ProviderError, RateLimited, Unavailable
+from pramana.model import Line, Turn, Utterance
+from pramana.providers.http import Account
+from pramana.providers.names import resolve
+from pramana.providers.text.fake import Fake
+from pramana.providers.text.fake import parse as parse_fake
+from pramana.providers.voice import cascade
+from pramana.providers.voice.cascade import (
+    SPOKEN,
+    Cascade,
+    CascadeChannel,
+    EmbeddedEars,
+    EmbeddedMouth,
+    Hearing,
+    Machine,
+    Place,
+    around,
+)
+from pramana.providers.voice.vocabulary import Dial
+from pramana.run.call import Conversation, Held, Patience
+
+from ...loopback.openai import OpenAIWire
+from ...loopback.server import Fault, Loopback, Say
+from ...loopback.speech import SpeechLoopback
+from ...virtual_time import real_time, virtual_time
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
+ASKED = "When do you open?"
+LONG = "It takes a while to tell when all of us open."
+HISTORY = (Turn("user", "Hello."), Turn("assistant", "Good day."))
+
+
+class Broken(Fake):
+    """A mind with a defect."""
+
+    async def ask(self, request: Any) -> Any:
+        raise ZeroDivisionError(request.model)
+
+
+class Slow(Fake):
+    """A mind that takes its time, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(**parse_fake("latency=1,fixed=It is so."))
+        self.asked: list[list[str]] = []
+
+    async def ask(self, request: Any) -> Any:
+        self.asked.append([turn.text for turn in request.turns])
+        return await super().ask(request)
+
+
+def said(text: str = ASKED, barge_in_s: float | None = None) -> Utterance:
+    return Utterance(Line(text, barge_in_s=barge_in_s), speak(text, "en"), "sha256:x")
+
+
+def paused(text: str, pause_s: float, more: str) -> Utterance:
+    silence = np.zeros(round(16000 * pause_s), np.int16)
+    samples = np.concatenate([speak(text, "en"), silence, speak(more, "en")])
+    return Utterance(Line(f"{text} {more}"), samples, "sha256:x")
+
+
+@dataclass
+class Scene:
+    """What was said in a call, and what came of it."""
+
+    spoken: Sequence[Utterance] = field(default_factory=lambda: [said()])
+    says: str | Say = "It is so."
+    heard: str = ASKED
+    status: int | None = None
+    faults: dict[int, Fault] = field(default_factory=dict)
+    mind: Fake | None = None
+    failed: list[Exception] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
+    asked: list[Any] = field(default_factory=list)
+    _held: Held | None = None
+
+    @property
+    def held(self) -> Held:
+        assert self._held is not None, self.failed
+        return self._held
+
+    async def play(self) -> None:
+        """Serve a model, ears and a mouth, and call the agent made of them, as often as it raises, twice at most."""
+        async with AsyncExitStack() as stack:
+            chat = await stack.enter_async_context(Loopback(OpenAIWire(self.says), script=self.faults))
+            sound = await stack.enter_async_context(SpeechLoopback(self.heard, status=self.status))
+            parts = f"cascade:stt={sound.url}#ears,chat={chat.url}#mind,tts={sound.url}#mouth"
+            opened = Cascade.open(resolve(parts), Account(sound.url))
+            stack.push_async_callback(opened.close)
+            agent = Cascade(opened.ears, self.mind or opened.mind, opened.mouth, silence_s=0.3)
+            self.requests, self.asked = chat.requests, sound.asked
+            for _ in range(2):
+                channel = await agent.dial(Dial("x", "Be kind.", parameters={"temperature": 0}, history=HISTORY))
+                call = Conversation(channel, self.spoken, {"rate": 24000}, Patience(answer_within_s=4))
+                try:
+                    self._held = await call.hold()
+                except ProviderError as error:
+                    self.failed.append(error)
+                else:
+                    return
+
+
+@pytest.fixture(scope="module")
+def scenes() -> dict[str, Scene]:
+    """Hold every call of this file, at once, for many tests each."""
+    found = {
+        "two lines": Scene([said(), said("And close?")]),
+        "talked into": Scene(  # in one breath: where there is a pause, it is talked into twice
+            [said(), said("Stop that right now.", barge_in_s=0.6)], lambda turns: LONG if len(turns) < 5 else "So."
+        ),
+        "paused": Scene([paused(ASKED, 0.6, "And close?")], mind=Slow()),
+        "a noise": Scene(heard=" "),
+        "nothing to say": Scene(says=""),
+        "rate limited": Scene(faults={0: Fault("rate_limited")}),
+        "deaf": Scene(status=500),
+        "broken": Scene(mind=Broken(**parse_fake("echo"))),
+    }
+
+    async def play() -> None:
+        async with asyncio.timeout(30):
+            await asyncio.gather(*(each.play() for each in found.values()))
+
+    with virtual_time():
+        asyncio.run(play())
+    return found
+
+
+def events(of: Held, kind: str) -> list[dict[str, Any]]:
+    return [each for each in map(json.loads, of.log.splitlines()) if each["event"] == kind]
+
+
+# ── Ears ──
+
+
+class Knows:
+    """Ears that know languages."""
+
+    def __init__(self, name: str, *languages: str) -> None:
+        self.name, self.languages = name, languages
+
+    def covers(self, language: str) -> bool:
+        return language in self.languages
+
+    async def transcribe(self, _samples: Any, language: str) -> str:
+        return f"{self.name} {language}"
+
+
+def test_of_several_ears_the_first_that_knows_the_language_hears() -> None:
+    ears = Hearing(Knows("first", "de"), Knows("second", "de", "en"))
+    heard = [asyncio.run(ears.transcribe(np.zeros(1, np.int16), each)) for each in ("de", "en")]
+    assert heard == ["first de", "second en"]
+    assert [ears.covers(each) for each in ("de", "en", "fr")] == [True, True, False]
+    with pytest.raises(InvalidInput, match="no STT for fr"):
+        asyncio.run(ears.transcribe(np.zeros(1, np.int16), "fr"))
+
+
+@pytest.mark.parametrize(("language", "covered"), [("en", True), ("en-GB", True), ("EN", True), ("de", False)])
+def test_the_embedded_ears_know_english_alone(language: str, covered: bool) -> None:
+    assert EmbeddedEars().covers(language) is covered
+    assert around(Fake()).covers(language) is covered
+
+
+# ── A conversation ──
+
+
+def test_the_mind_is_sent_what_went_before_and_what_was_heard(scenes: dict[str, Scene]) -> None:
+    scene = scenes["two lines"]
+    assert scene.held.answers == ("It is so.", "It is so.")
+    first, second = (each.body for each in scene.requests)
+    assert (first["model"], first["temperature"]) == ("mind", 0)
+    assert [(each["role"], each["content"]) for each in first["messages"]] == [
+        ("system", f"Be kind.\n\n{SPOKEN}"),
+        ("user", "Hello."),
+        ("assistant", "Good day."),
+        ("user", ASKED),
+    ]
+    assert [each["content"] for each in second["messages"][-3:]] == [ASKED, "It is so.", ASKED]
+    heard, _ = audio.read_wav(scene.asked[0][2]["file"][2])
+    whole = len(said().samples)
+    assert whole * 0.9 < len(heard) < whole + 16000  # all of the line, with the silence that ended it
+
+
+def test_talked_into_it_stops_and_answers_what_was_said_then(scenes: dict[str, Scene]) -> None:
+    call = scenes["talked into"].held
+    (cut,) = events(call, "interrupted")
+    _, second = events(call, "line")
+    assert second["start"] < cut["t"] < second["end"]
+    assert cut["dropped_s"] > 0.5
+    assert call.answers[1] == "So."
+    samples, rate = audio.read_wav(call.recording)
+    quiet = samples[round((cut["t"] + 0.05) * rate) : round(second["end"] * rate), 1]
+    assert audio.level_dbfs(quiet) < -60
+
+
+def test_who_pauses_and_goes_on_before_a_sound_is_answered_once_and_heard_whole(scenes: dict[str, Scene]) -> None:
+    scene, (line,) = scenes["paused"], scenes["paused"].spoken
+    assert scene.held.answers == ("It is so.",)
+    assert [each["text"] for each in events(scene.held, "agent_text")] == ["It is so."]
+    assert len([each for each in events(scene.held, "user_text") if each["final"]]) == 1
+    first, second = (audio.read_wav(fields["file"][2])[0] for path, _, fields in scene.asked if "file" in fields)
+    assert len(first) < len(line.samples) / 2 + 16000
+    assert len(second) > len(line.samples) * 0.85  # all that was said, but for the middle of the pause
+    assert isinstance(scene.mind, Slow)
+    assert scene.mind.asked[-1][1:] == ["Hello.", "Good day.", ASKED]  # the question that was dropped left no trace
+    assert not events(scene.held, "interrupted")
+
+
+def test_a_noise_is_no_question(scenes: dict[str, Scene]) -> None:
+    scene = scenes["a noise"]
+    assert (scene.held.reason, scene.requests) == ("no_answer", [])
+    assert [each["text"] for each in events(scene.held, "user_text")] == [""]
+
+
+def test_a_mind_with_nothing_to_say_is_waited_for_no_longer_than_any_other(scenes: dict[str, Scene]) -> None:
+    call = scenes["nothing to say"].held
+    assert call.reason == "no_answer"
+    assert [each["text"] for each in events(call, "turn_done")] == ["empty"]
+
+
+# ── Failures ──
+
+
+def test_what_its_mind_raises_leaves_the_call_so_that_it_can_be_asked_again(scenes: dict[str, Scene]) -> None:
+    scene = scenes["rate limited"]
+    assert [type(each) for each in scene.failed] == [RateLimited]
+    assert (scene.held.answers, scene.held.reason, len(scene.requests)) == (("It is so.",), "done", 2)
+
+
+def test_what_its_ears_raise_leaves_the_call_too(scenes: dict[str, Scene]) -> None:
+    assert [type(each) for each in scenes["deaf"].failed] == [Unavailable] * 2
+    assert scenes["deaf"].requests == []
+
+
+def test_a_part_that_breaks_is_an_error_that_says_so(scenes: dict[str, Scene]) -> None:
+    assert [str(each) for each in scenes["broken"].failed] == ["the agent failed: ZeroDivisionError: x"] * 2
+
+
+def test_an_answer_that_its_voice_cannot_say_is_an_error_of_the_agent() -> None:
+    with pytest.raises(ProviderError, match=r"the agent's voice cannot say its answer: .*a picture"):
+        asyncio.run(EmbeddedMouth().say("🙂", "en", lambda _: None))
+
+
+def test_a_turn_beyond_its_memory_is_an_error_and_never_half_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pramana.providers.voice.cascade.LONGEST_TURN_S", 0.8)
+    scene = Scene([said("I would like to know when all of you open tomorrow.")])
+    asyncio.run(scene.play())
+    assert [str(each) for each in scene.failed] == ["the agent hears no turn of more than 0.8 s without a pause"] * 2
+    assert scene.requests == []
+
+
+# ── One machine ──
+
+
+def test_whoever_measures_has_ears_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pramana.embedded.ears.Ears.open", object)
+    cascade._whisper.cache_clear()
+    try:
+        assert cascade._whisper("agent") is cascade._whisper("agent")
+        assert cascade._whisper("agent") is not cascade._whisper("bench")
+    finally:
+        cascade._whisper.cache_clear()
+
+
+def test_an_agent_of_embedded_parts_says_so() -> None:
+    assert around(Fake()).embedded
+    parts = "cascade:stt=a,chat=b,tts=c"
+    assert not Cascade.open(resolve(parts), Account("http://127.0.0.1:1")).embedded
+
+
+class Busy:
+    """Whoever wants a place, in the order in which they got one."""
+
+    def __init__(self) -> None:
+        self.began: list[str] = []
+        self.most = self.now = 0
+
+    async def take(self, place: Place, name: str, seconds: float = 0.02) -> None:
+        async with place:
+            self.began.append(name)
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await asyncio.sleep(seconds)
+            self.now -= 1
+
+
+def test_no_more_calls_are_held_at_once_than_the_clock_is_proven_with() -> None:
+    machine, busy = Machine(8), Busy()
+
+    async def go() -> None:
+        places = [machine.call if number % 4 else machine.alone for number in range(24)]
+        await asyncio.gather(*(busy.take(place, str(number)) for number, place in enumerate(places)))
+
+    asyncio.run(go())
+    assert busy.most == 8
+    assert len(busy.began) == 24
+
+
+def test_beside_an_embedded_agent_nothing_embedded_works_and_both_take_turns() -> None:
+    machine, busy = Machine(), Busy()
+
+    async def go() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(3):
+                group.create_task(busy.take(machine.alone, f"call {number}"))
+            await asyncio.sleep(0)
+            for number in range(2):  # while the first call is held
+                group.create_task(busy.take(machine.work, f"work {number}"))
+            await asyncio.sleep(0.03)  # they go on by now
+            assert busy.began == ["call 0", "work 0", "work 1"]
+            group.create_task(busy.take(machine.work, "later"))
+
+    asyncio.run(go())
+    assert busy.began == ["call 0", "work 0", "work 1", "call 1", "later", "call 2"]
+    assert busy.most == 2  # of work, beside each other
+
+
+def test_who_gives_up_waiting_keeps_nobody_waiting() -> None:
+    machine, busy = Machine(), Busy()
+
+    async def go() -> None:
+        async with machine.work:
+            impatient = asyncio.create_task(busy.take(machine.alone, "impatient"))
+            await asyncio.sleep(0)
+            patient = asyncio.create_task(busy.take(machine.work, "patient"))
+            await asyncio.sleep(0)
+            assert busy.began == []
+            impatient.cancel()
+            await patient
+        admitted = asyncio.create_task(busy.take(machine.alone, "never"))
+        async with machine.work:
+            await asyncio.sleep(0)
+        admitted.cancel()  # admitted by now, though it does not know it yet
+        await asyncio.gather(admitted, impatient, return_exceptions=True)
+        await busy.take(machine.alone, "last")
+
+    asyncio.run(asyncio.wait_for(go(), 5))
+    assert busy.began == ["patient", "last"]
+
+
+@real_time()
+def test_two_event_loops_of_one_process_share_the_machine() -> None:
+    machine, busy = Machine(), Busy()
+    both = [
+        threading.Thread(target=lambda name=name: asyncio.run(busy.take(machine.alone, name, 0.1)))
+        for name in ("one", "two")
+    ]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join(5)
+    assert (sorted(busy.began), busy.most) == (["one", "two"], 1)
+
+
+def test_it_has_no_clock_and_says_interrupted_whenever_it_is_talked_into() -> None:
+    async def go() -> list[list[str]]:
+        channel = CascadeChannel(around(Fake()), Dial("x"))
+        await channel.receive()  # ready
+
+        async def told() -> list[str]:
+            channel._caller_speaks()
+            found: list[str] = [(await channel.receive()).events[0].kind]
+            while not channel._events.empty():
+                found.append((await channel.receive()).events[0].kind)
+            return found
+
+        try:
+            before = await told()  # nothing was said
+            channel._play(bytes(32))  # a millisecond, which is over at once: whether it was heard, the call knows
+            await channel.receive()
+            await asyncio.sleep(0.02)
+            sent = await told()
+            again = await told()
+            channel._answering = asyncio.create_task(asyncio.sleep(60))
+            await asyncio.sleep(0)
+            produced = await told()
+            await asyncio.wait([channel._answering])
+            assert channel._answering.cancelled()
+            return [before, sent, again, produced]
+        finally:
+            await channel.close()
+
+    start, stops = ["user_speech_start"], ["user_speech_start", "interrupted"]
+    assert asyncio.run(go()) == [start, stops, start, stops]
+
+
+def test_an_interruption_of_what_was_heard_to_its_end_is_none(scenes: dict[str, Scene]) -> None:
+    scene = scenes["two lines"]
+    assert not events(scene.held, "interrupted")
+    ignored = [each["detail"] for each in events(scene.held, "unknown")]
+    assert [each["event"] for each in ignored] == ["interrupted"]
+    assert scene.held.cut == (False, False)

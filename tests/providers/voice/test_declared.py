@@ -1,0 +1,682 @@
+"""The declarative adapter: what a description can say, one at a time, and what happens to keys, odd answers and odd data."""
+
+import asyncio
+import base64
+import json
+import typing
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from pramana.errors import AuthenticationFailed, BrokenReply, InvalidInput, Rejected, Unavailable
+from pramana.loopback.voice import Agent, Got, VoiceLoopback
+from pramana.model import Target
+from pramana.providers.http import Account
+from pramana.providers.voice.declared import Declared, described, shipped
+from pramana.providers.voice.declared_wire import DeclaredWire
+from pramana.providers.voice.templates import BadTemplate, Missing, fill, fill_url, find, parts_of, path_of
+from pramana.providers.voice.vocabulary import Dial, Event, Format, Message
+
+from . import callers
+from .callers import QUICK
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
+KEY = "sk-test-0123456789abcdef"
+T = typing.TypeVar("T")
+SOUND: dict[str, Any] = {"match": {"type": "sound"}, "event": ["agent_audio"], "audio": "data"}
+DESK: dict[str, Any] = {
+    "name": "Desk",
+    "url": "{base_url}/talk/{model}",
+    "uplink": {},
+    "downlink": {"rules": [SOUND]},
+    "turn_end": {"silence_ms": 800},
+}
+VALUES = {"model": "m", "base_url": "", "key": KEY, "language": "en", "call_id": "c" * 32, "parameters": {}}
+
+
+def desk(*rules: Any, downlink: Any = None, **changed: Any) -> dict[str, Any]:
+    return {**DESK, "downlink": {"rules": [*rules, SOUND], **(downlink or {})}, **changed}
+
+
+def wire(*rules: Any, values: Any = None, answer: Any = None, **changed: Any) -> DeclaredWire:
+    return DeclaredWire(described(desk(*rules, **changed)), {**VALUES, **(values or {})}, answer)
+
+
+def rule(kind: str, *events: str, **more: Any) -> dict[str, Any]:
+    return {"match": {"type": kind}, "event": [*events], **more}
+
+
+def said(kind: str, **more: Any) -> str:
+    return json.dumps({"type": kind, **more})
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+# Templates
+
+
+@pytest.mark.parametrize(
+    ("template", "filled"),
+    [
+        ("plain", "plain"),
+        ("{rate}", 16000),
+        ("{rate:text}", "16000"),
+        ("at {rate} Hz", "at 16000 Hz"),
+        ("{who}", {"a": [1]}),
+        ("{who.a[0]}", 1),
+        ("is {who}", 'is {"a":[1]}'),
+        ("{{rate}} {{", "{rate} {"),
+        ("{none|calm}", "calm"),
+        ("{none|0.5}", 0.5),
+        ("{none|true}", True),
+        ("{none|}", ""),
+        ("{none|a|b}", "a|b"),
+        ("{null|x}", "x"),
+        ({"a?": "{none}", "b?": "{rate}", "c": {"d?": {"e": ["{none}"]}}}, {"b": 16000, "c": {}}),
+        ([1, None, True, "{rate}"], [1, None, True, 16000]),
+    ],
+)
+def test_a_template_is_filled(template: Any, filled: Any) -> None:
+    values = {"rate": 16000, "who": {"a": [1]}, "null": None}
+    made = fill(template, values)
+    assert made == filled
+    assert type(made) is type(filled)
+
+
+def test_a_value_nobody_gave_is_missing_and_named() -> None:
+    with pytest.raises(Missing, match=r"who\.b"):
+        fill({"a": "{who.b}"}, {"who": {"a": 1}})
+
+
+@pytest.mark.parametrize("text", ["{", "}", "{a", "a}", "{a b}", "{}", "{1}", "{a.}", "{a..b}", "{a[x]}", "{a{b}}"])
+def test_a_hole_that_is_none_is_no_template(text: str) -> None:
+    with pytest.raises(BadTemplate):
+        parts_of(text)
+
+
+@pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "a[", "a[b]", "a[-1]", "[0]b", "a[0]b"])
+def test_a_path_that_is_none_is_no_path(text: str) -> None:
+    with pytest.raises(BadTemplate):
+        path_of(text)
+
+
+def test_a_path_leads_to_what_is_there_and_nowhere_else() -> None:
+    data = {"a": [{"b": None}], "": 1, "x-y": {"ü": 2}}
+    assert find(data, path_of("a[0].b")) is None
+    assert find(data, path_of("x-y.ü")) == 2
+    missing = find(data, path_of("a[1].b"))
+    for path in ("b", "a.b", "a[0][0]", "a[0].b.c", "x-y[0]"):
+        assert find(data, path_of(path)) is missing
+
+
+def test_values_in_an_address_are_encoded_and_cannot_lead_elsewhere() -> None:
+    values = {"base_url": "https://host/a", "model": "../x?y=&z#é/@evil"}
+    assert fill_url("{base_url}/t/{model}", values) == "https://host/a/t/..%2Fx%3Fy%3D%26z%23%C3%A9%2F%40evil"
+    assert fill_url("{model}", {"model": "wss://host/p?q=1"}) == "wss://host/p?q=1"
+
+
+# What goes out
+
+
+def test_a_handshake_waits_and_sends_in_order() -> None:
+    steps = [
+        {"send": [{"n": 1}, "HELLO {model}"]},
+        {"wait": {"type": "welcome"}, "send": [{"n": 2}]},
+        {"send": [{"n": 3}]},
+        {"wait": {"type": "ready"}},
+    ]
+    call = wire(handshake=steps)
+    assert not call.at_once
+    assert call.hello() == ['{"n":1}', "HELLO m"]
+    assert [event.kind for event in call.read(said("ready"))] == ["unknown"]  # it is not its turn yet
+    [event] = call.read(said("welcome"))
+    assert (event.kind, event.send) == ("unknown", ('{"n":2}', '{"n":3}'))
+    assert [event.kind for event in call.read(said("ready"))] == ["ready"]
+    assert [event.kind for event in call.read(said("ready"))] == ["unknown"]
+
+
+def test_an_error_before_the_call_is_ready_is_told() -> None:
+    call = wire(rule("no", "error", text="why", error="quota"), handshake=[{"wait": {"type": "ready"}}])
+    assert [(event.kind, event.error, event.text) for event in call.read(said("no", why="spent"))] == [
+        ("error", "quota", "spent")
+    ]
+
+
+def test_frames_are_counted_and_numbered() -> None:
+    template = {"a": "{audio}", "f": "{frame}", "ms": "{milliseconds:text}", "s": "{sequence}", "r": "{uplink.rate}"}
+    call = wire(
+        uplink={"send": template, "codec": "mulaw", "rate": 8000},
+        handshake=[{"send": [{"s": "{sequence}"}, {"t": 1}]}],
+        bye=[{"s": "{sequence}"}],
+    )
+    assert call.hello() == ['{"s":1}', '{"t":1}']
+    [first], [second] = call.speak(bytes(160)), call.speak(bytes(160))
+    assert isinstance(first, str)
+    assert json.loads(first) == {"a": b64(bytes(160)), "f": 1, "ms": "0", "s": 2, "r": 8000}
+    assert isinstance(second, str)
+    assert json.loads(second) == {"a": b64(bytes(160)), "f": 2, "ms": "20", "s": 3, "r": 8000}
+    assert call.bye() == ['{"s":4}']
+    assert wire().speak(b"ab") == [b"ab"]
+
+
+def test_who_was_talked_into_is_told_how_much_was_heard() -> None:
+    call = wire(interrupt=[{"cut": "{played_ms}"}])
+    assert [call.interrupted(seconds) for seconds in (0.1234, -1.0, 2)] == [
+        ['{"cut":123}'],
+        ['{"cut":0}'],
+        ['{"cut":2000}'],
+    ]
+    assert wire().interrupted(1.0) == []
+
+
+def test_what_json_cannot_say_is_an_error_of_ours() -> None:
+    for odd in (float("nan"), object(), {1, 2}):
+        call = wire(values={"parameters": {"x": odd}}, bye=[{"x?": "{parameters.x}"}])
+        with pytest.raises(Rejected, match="cannot be written as JSON"):
+            call.bye()
+    assert wire(values={"parameters": {"x": "\ud800"}}, bye=["{parameters.x|}"]).bye() == ["?"]
+
+
+# What comes in
+
+
+@pytest.mark.parametrize(
+    ("match", "message", "holds"),
+    [
+        ({"a": 1}, {"a": 1}, True),
+        ({"a": 1}, {"a": True}, False),
+        ({"a": True}, {"a": 1}, False),
+        ({"a": None}, {"a": None}, True),
+        ({"a": None}, {}, False),
+        ({"a": "1"}, {"a": 1}, False),
+        ({"a.b[0]": "x"}, {"a": {"b": ["x"]}}, True),
+        ({"a": 1, "b": 2}, {"a": 1}, False),
+        ({"a": {"one_of": [1, "x"]}}, {"a": "x"}, True),
+        ({"a": {"one_of": [1, "x"]}}, {"a": "y"}, False),
+        ({"a": {"present": True}}, {"a": None}, True),
+        ({"a": {"present": False}}, {"a": None}, False),
+        ({"a": {"present": False}}, {}, True),
+        ({"[0].a": 1}, [{"a": 1}], True),
+        ({"a": {"present": False}}, 7, True),
+    ],
+)
+def test_a_message_matches_or_not(match: Any, message: Any, *, holds: bool) -> None:
+    call = wire({"match": match, "event": ["user_speech_start"]})
+    kind = "user_speech_start" if holds else "unknown"
+    assert [event.kind for event in call.read(json.dumps(message))] == [kind]
+
+
+def test_of_all_rules_that_match_the_first_counts_and_may_give_several_events() -> None:
+    call = wire(rule("x", "user_speech_start", "interrupted"), rule("x", "error"))
+    assert [event.kind for event in call.read(said("x"))] == ["user_speech_start", "interrupted"]
+
+
+def test_a_rule_without_an_event_says_nothing() -> None:
+    assert wire(rule("x")).read(said("x")) == []
+
+
+def test_words_are_read_and_final_where_a_path_says_so() -> None:
+    call = wire(rule("w", "agent_text", text="t.w", final="t.done"))
+    assert call.read(said("w", t={"w": "a", "done": True})) == [Event("agent_text", "a", final=True)]
+    assert call.read(said("w", t={"w": "a", "done": "yes"})) == [Event("agent_text", "a")]
+    assert call.read(said("w")) == [Event("agent_text")]
+    assert call.read('{"type":"w","t":{"w":"\\ud800!"}}') == [Event("agent_text", "?!")]
+    with pytest.raises(BrokenReply, match=r"t\.w is a int, expected text"):
+        call.read(said("w", t={"w": 7}))
+
+
+def test_half_a_sample_waits_for_its_other_half() -> None:
+    call = wire()
+    heard = [call.read(said("sound", data=b64(part))) for part in (b"abc", b"d", b"", b"ef", b"g")]
+    assert [event.audio for events in heard for event in events] == [b"ab", b"cd", b"ef"]
+    spoilt = wire(rule("stop", "interrupted"))
+    spoilt.read(said("sound", data=b64(b"abc")))
+    spoilt.read(said("stop"))
+    assert spoilt.read(said("sound", data=b64(b"de")))[0].audio == b"de"
+    law = wire(downlink={"codec": "alaw", "rate": 8000})
+    assert law.read(said("sound", data=b64(b"abc")))[0].audio == b"abc"
+
+
+def test_sound_that_is_no_base64_or_no_text_is_a_broken_reply() -> None:
+    for data in ("a", "äöü", 7, {"a": 1}, "AAAA\nAAAA", "_-__"):
+        with pytest.raises(BrokenReply):
+            wire().read(said("sound", data=data))
+    assert wire().read(said("sound")) == []
+
+
+def test_sound_not_newer_than_the_last_interruption_is_dropped() -> None:
+    call = wire(rule("stop", "interrupted", id="n"), {**SOUND, "match": {"type": "s"}, "id": "n"})
+    assert call.read(said("s", data=b64(b"ab"), n=-1))[0].kind == "agent_audio"
+    call.read(said("stop", n="7"))
+    kinds = [call.read(said("s", data=b64(b"ab"), n=number))[0].kind for number in (6, "7", 8)]
+    assert kinds == ["unknown", "unknown", "agent_audio"]
+    for number in (None, 1.5, "x", "9" * 99, True, [1]):
+        with pytest.raises(BrokenReply, match="expected a number"):
+            call.read(said("s", data=b64(b"ab"), n=number))
+
+
+def test_a_reply_that_cannot_be_made_is_a_broken_reply() -> None:
+    call = wire(rule("ping", reply=[{"pong": "{message.id}"}]))
+    [event] = call.read(said("ping", id=[1]))
+    assert event.send == ('{"pong":[1]}',)
+    with pytest.raises(BrokenReply, match=r"has no message\.id"):
+        call.read(said("ping"))
+
+
+def test_a_reply_is_owed_once_the_sound_before_it_was_played() -> None:
+    call = wire(rule("mark", reply=[{"mark": "{message.n}"}], when="played"), downlink={"rate": 16000})
+    assert call.read(said("mark", n=0))[0].send == ('{"mark":0}',)
+    call.speak(bytes(640))
+    call.read(said("sound", data=b64(bytes(1280))))  # 40 ms
+    assert call.read(said("mark", n=1)) == []
+    call.read(said("sound", data=b64(bytes(640))))
+    assert call.read(said("mark", n=2)) == []
+    sent = [call.speak(bytes(640))[:-1] for _ in range(5)]
+    assert sent == [[], [], ['{"mark":1}'], ['{"mark":2}'], []]
+
+
+def test_a_wire_has_no_clock_and_says_interrupted_whenever_the_agent_does() -> None:
+    call = wire(rule("talk", "user_speech_start", "interrupted"), downlink={"rate": 16000})
+    kinds = [event.kind for event in call.read(said("talk"))]
+    call.read(said("sound", data=b64(bytes(1280))))
+    assert [event.kind for event in call.read(said("talk"))] == kinds == ["user_speech_start", "interrupted"]
+    assert call.says_interrupted
+    assert not wire(rule("talk", "user_speech_start")).says_interrupted
+
+
+def test_a_turn_ends_by_a_message_by_silence_or_by_both() -> None:
+    both = wire(
+        rule("over", "usage", detail={"output_tokens": "n"}), turn_end={"match": {"type": "over"}, "silence_ms": 600}
+    )
+    assert [event.kind for event in both.read(said("over", n=3))] == ["usage", "turn_done"]
+    assert both.quiet_s == 0.6
+    assert wire(turn_end={"match": {"type": "over"}}).quiet_s is None
+
+
+def test_details_are_bounded_and_can_be_written() -> None:
+    call = wire(rule("t", "tool_call", detail={"a": "a", "b": "b"}))
+    deep: Any = "x"
+    for _ in range(50):
+        deep = [deep]
+    [event] = call.read(said("t", a={"n": 10**400, "deep": deep, "many": list(range(1000)), "odd": "\ud800"}))
+    detail: Any = event.detail
+    assert "b" not in detail
+    assert (detail["a"]["n"], len(detail["a"]["many"]), detail["a"]["odd"]) == (str(10**400), 100, "?")
+    assert "…" in json.dumps(detail["a"]["deep"], ensure_ascii=False)
+
+
+def test_an_error_says_what_came_where_no_path_is_known() -> None:
+    [event] = wire(rule("bad", "error")).read(said("bad", why="so"))
+    assert (event.text, event.error) == ('{"type": "bad", "why": "so"}', "provider")
+
+
+def test_what_is_unknown_is_named_as_far_as_it_names_itself() -> None:
+    call = wire(rule("a"), rule("b"))
+    assert call.read(said("c" * 999, x=1))[0].detail == {"type": "(999 characters)"}  # cut off, a key in it would pass
+    assert call.read('{"y":1}')[0].detail == {"keys": ["y"]}
+    assert call.read("7")[0].detail == {}
+    assert call.read("null")[0].kind == "unknown"
+    both = wire({"binary": True, "event": []})
+    assert both.read(b"\x00\x01") == []
+
+
+def test_json_may_come_as_a_binary_message_where_sound_does_not() -> None:
+    assert wire().read(said("sound", data=b64(b"ab")).encode())[0].audio == b"ab"
+    with pytest.raises(BrokenReply, match="is not JSON"):
+        wire().read(b"\xff\xfe")
+
+
+def test_an_envelope_is_opened_where_there_is_one() -> None:
+    call = wire(rule("x", "user_speech_start"), downlink={"envelope": "message"})
+    for message in ({"message": {"type": "x"}}, {"type": "x"}, {"type": "x", "message": "words"}):
+        assert call.read(json.dumps(message))[0].kind == "user_speech_start"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"a":' * 5000, "\x00", "pong", "'"])
+def test_what_is_no_json_is_a_broken_reply_that_shows_it_whole_or_not_at_all(text: str) -> None:
+    with pytest.raises(BrokenReply, match="a message of Desk is not JSON: ") as caught:
+        wire().read(text)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (1000, None),
+        (1001, None),
+        (1005, None),
+        (1006, "network"),
+        (1011, "provider"),
+        (1007, "bad_request"),
+        (4001, "auth"),
+        (4444, "provider"),
+    ],
+)
+def test_the_end_of_a_connection_has_its_class(code: int, kind: str | None) -> None:
+    event = wire(close={"4001": "auth"}).closed(code, "why")
+    assert (event.kind, event.text, event.error) == ("closed", f"closed with {code}: why", kind)
+    assert wire().closed(1000, "\ud800").text == "closed with 1000: ?"
+
+
+# How sound travels
+
+
+@pytest.mark.parametrize(
+    ("announced", "form"),
+    [
+        ("pcm_16000", Format("pcm", 16000)),
+        ("ulaw_8000", Format("mulaw", 8000)),
+        ("ALAW_8000", Format("alaw", 8000)),
+        ("pcm_s16le_44100", Format("pcm", 44100)),
+    ],
+)
+def test_a_format_that_is_announced_is_taken(announced: str, form: Format) -> None:
+    told = {"match": {"type": "ready"}, "format": "sound"}
+    call = wire(downlink={"announced": told}, uplink={"announced": told}, handshake=[{"wait": {"type": "ready"}}])
+    assert [event.kind for event in call.read(said("ready", sound=announced))] == ["ready"]
+    assert call.uplink == call.downlink == form
+
+
+@pytest.mark.parametrize(
+    "announced", ["opus_48000", "pcm", "pcm_", "pcm_0", "pcm_999999999", "pcm_x", 16000, None, "", {"a": 1}]
+)
+def test_a_format_that_nobody_knows_is_an_error(announced: Any) -> None:
+    told = {"match": {"type": "ready"}, "format": "sound"}
+    call = wire(downlink={"announced": told}, handshake=[{"wait": {"type": "ready"}}])
+    [event] = call.read(said("ready", sound=announced))
+    assert (event.kind, event.error) == ("error", "unsupported_format")
+    assert call.downlink == Format("pcm", 16000)
+    [event] = call.read(said("ready"))
+    assert event.text == "nothing stands at sound, where the format of the sound is announced"
+
+
+def test_codec_and_rate_may_be_announced_apart_and_by_the_answer_before_the_call() -> None:
+    dial = {"path": "/call", "socket": "url", "method": "POST"}
+    told = {"codec": "as.codec", "rate": "as.rate"}
+    call = wire(dial=dial, downlink={"announced": told}, answer={"as": {"codec": "PCMU", "rate": "8000"}})
+    assert (call.uplink, call.downlink) == (Format("pcm", 16000), Format("mulaw", 8000))
+    with pytest.raises(Rejected, match=r"what is known here is pcm, mulaw and alaw"):
+        wire(dial=dial, downlink={"announced": told}, answer={"as": {"codec": "mp3", "rate": 8000}})
+
+
+def test_another_pattern_and_a_parameter_may_give_the_rate() -> None:
+    told = {"match": {"type": "ready"}, "format": "sound", "pattern": "{rate} Hz, mono"}
+    call = wire(downlink={"announced": told, "codec": "alaw"}, handshake=[{"wait": {"type": "ready"}}])
+    call.read(said("ready", sound="8000 Hz, mono"))
+    assert call.downlink == Format("alaw", 8000)
+    assert wire(uplink={"rate": "{parameters.rate|8000}"}).uplink.rate == 8000
+    assert wire(uplink={"rate": "{parameters.rate|8000}"}, values={"parameters": {"rate": 48000}}).uplink.rate == 48000
+    for odd in ("fast", 0, 1.5, True, None, [8000]):
+        values = {"parameters": {"rate": odd}}
+        if odd is None:
+            assert wire(uplink={"rate": "{parameters.rate|8000}"}, values=values).uplink.rate == 8000
+            continue
+        with pytest.raises(Rejected, match="a rate of sound is"):
+            wire(uplink={"rate": "{parameters.rate|8000}"}, values=values)
+
+
+def test_a_format_that_changes_in_mid_call_is_an_error() -> None:
+    call = wire(downlink={"announced": {"match": {"type": "sound"}, "rate": "rate"}})
+    assert call.read(said("sound", data=b64(b"ab"), rate=16000))[0].kind == "agent_audio"
+    [event] = call.read(said("sound", data=b64(b"ab"), rate=24000))
+    assert (event.error, call.downlink.rate) == ("unsupported_format", 16000)
+    assert event.text.endswith("let the description say downlink.rate: 24000")
+
+
+# Bare RTVI, which has no frames of protobuf
+
+
+def test_rtvi_can_be_described_without_its_frames() -> None:
+    bare = {
+        "name": "Bot",
+        "url": "{model}",
+        "handshake": [
+            {"send": [{"label": "rtvi-ai", "type": "client-ready", "id": "1", "data": {"version": "1.0.0"}}]},
+            {"wait": {"type": "bot-ready"}},
+        ],
+        "uplink": {
+            "send": {
+                "label": "rtvi-ai",
+                "type": "raw-audio",
+                "id": "{frame:text}",
+                "data": {"base64Audio": "{audio}", "sampleRate": "{uplink.rate}", "numChannels": 1},
+            }
+        },
+        "downlink": {
+            "rate": 24000,
+            "announced": {"match": {"type": "bot-tts-audio"}, "rate": "data.sample_rate"},
+            "rules": [{"match": {"type": "bot-tts-audio"}, "event": ["agent_audio"], "audio": "data.audio"}],
+        },
+        "turn_end": {"match": {"type": "bot-stopped-speaking"}},
+    }
+    call = DeclaredWire(described(bare), {**VALUES, "model": "ws://bot"})
+    assert json.loads(str(call.hello()[0]))["type"] == "client-ready"
+    assert call.read(said("bot-ready"))[0].kind == "ready"
+    assert json.loads(str(call.speak(b"ab")[0]))["data"] == {
+        "base64Audio": "YWI=",
+        "sampleRate": 16000,
+        "numChannels": 1,
+    }
+    audio = {"audio": b64(b"abcd"), "sample_rate": 24000, "num_channels": 1}
+    assert call.read(said("bot-tts-audio", data=audio))[0].audio == b"abcd"
+    assert call.read(said("bot-stopped-speaking"))[0].kind == "turn_done"
+
+
+# Calls
+
+
+class Desk(Agent):
+    """A server that answers a request by whatever the test says, and any call by nothing."""
+
+    path = r"/.*"
+    answer: typing.ClassVar[Any] = {}
+    status: typing.ClassVar[int] = 200
+
+    @classmethod
+    def http(cls, got: Got, key: str | None) -> web.Response:  # noqa: ARG003
+        told = json.dumps(cls.answer).replace("HOST", got.headers["Host"].replace("127.0.0.1", "localhost"))
+        return web.Response(
+            text=told.replace("HERE", got.headers["Host"]), content_type="application/json", status=cls.status
+        )
+
+    def take(self, message: Message) -> list[Message]:  # noqa: ARG002
+        return []
+
+
+@pytest.fixture(autouse=True)
+def _silent_desk() -> Iterator[None]:
+    yield
+    Desk.answer, Desk.status = {}, 200
+
+
+def opened(plain: Any, url: str, key: str | None = KEY, **more: Any) -> Declared:
+    return Declared.open(
+        Target("websocket:a.yaml", "websocket", "m x", {"description": plain}), Account(url, key, **more)
+    )
+
+
+def calling(plain: Any, key: str | None = KEY, dial: Dial | None = None, **more: Any) -> list[Got]:
+    async def use(server: VoiceLoopback) -> list[Got]:
+        voice = opened(plain, server.url, key, **more)
+        try:
+            channel = await voice.dial(dial or Dial("m x"))
+            await channel.close()
+        finally:
+            await voice.close()
+        return server.asked
+
+    return serve(use)
+
+
+def serve(use: Callable[[VoiceLoopback], Awaitable[T]]) -> T:
+    return callers.serve(Desk, use, QUICK, KEY)
+
+
+def test_the_address_and_the_headers_are_filled() -> None:
+    [got] = calling(desk(headers={"X-Key": "Key {key}", "X-Language": "{language}"}), dial=Dial("m x", language="no"))
+    assert (got.path, got.headers["X-Key"], got.headers["X-Language"]) == ("/talk/m x", f"Key {KEY}", "no")
+    [got] = calling(desk(headers={"X-Key": "Key {key}"}), key=None)
+    assert "X-Key" not in got.headers
+
+
+def test_a_key_may_stand_in_the_address_and_is_never_shown() -> None:
+    [got] = calling(desk(url="{base_url}/talk?token={key|}"))
+    assert got.query["token"] == KEY
+    voice = opened(desk(url="{base_url}/talk?token={key|}"), "http://127.0.0.1:1")
+    with pytest.raises(Unavailable) as caught:
+        asyncio.run(voice.dial(Dial("m")))
+    assert KEY not in str(caught.value)
+    assert KEY not in repr(voice._http.account)
+
+
+def test_a_key_with_a_line_break_is_refused_before_anyone_is_called() -> None:
+    voice = opened(desk(headers={"X": "{key}"}), "http://127.0.0.1:1", key="sk\nX-Evil: 1")
+    with pytest.raises(AuthenticationFailed, match="a line break") as caught:
+        asyncio.run(voice.dial(Dial("m")))
+    assert "Evil" not in str(caught.value)
+    voice = opened(desk(headers={"X": "{model}"}), "http://127.0.0.1:1")
+    with pytest.raises(Rejected, match="the header X for Desk has a line break"):
+        asyncio.run(voice.dial(Dial("m\r\nX-Evil: 1")))
+
+
+@pytest.mark.parametrize("url", ["", "desk", "ftp://desk", "wss://", "wss:///a", "ws://[", "ws://" + "a" * 70 + ".b"])
+def test_what_is_no_address_is_refused_where_it_is_the_model(url: str) -> None:
+    async def use() -> None:
+        await Declared.open(Target("", "twilio", url), None).dial(Dial(url))
+
+    with pytest.raises((InvalidInput, Rejected)):
+        asyncio.run(use())
+
+
+DIAL = {"path": "/calls/{model}", "socket": "at.url", "headers": {"X-Key": "{key}"}}
+
+
+def test_a_call_is_where_the_answer_says() -> None:
+    Desk.answer = {"at": {"url": "ws://HERE/elsewhere?s=1"}}
+    asked, call = calling(desk(dial=DIAL, headers={"X-Key": "{key}"}))
+    assert (asked.method, asked.path, asked.headers["X-Key"]) == ("GET", "/calls/m x", KEY)
+    assert (call.path, call.query["s"], call.headers["X-Key"]) == ("/elsewhere", "1", KEY)
+
+
+def test_a_request_may_have_a_body() -> None:
+    Desk.answer = {"at": {"url": "ws://HERE/elsewhere"}}
+    body = {"who": "{model}", "note?": "{voice}", "say?": "{system_prompt}", "n": 1}
+    dial = Dial("m x", "Be brief.")
+    asked, _ = calling(desk(dial={**DIAL, "method": "POST", "body": body}), dial=dial)
+    assert (asked.method, asked.body) == ("POST", {"who": "m x", "say": "Be brief.", "n": 1})
+
+
+def test_neither_key_nor_headers_go_to_a_stranger_that_an_answer_names() -> None:
+    Desk.answer = {"at": {"url": "ws://HOST/elsewhere"}}  # by another name
+    headers = {"X-Key": "{key}", "X-Open": "yes"}
+    asked, call = calling(desk(dial=DIAL, headers=headers), headers={"X-Own": "secret"})
+    assert (asked.headers["X-Key"], asked.headers["X-Own"]) == (KEY, "secret")
+    assert call.headers["X-Open"] == "yes"
+    assert "X-Key" not in call.headers
+    assert "X-Own" not in call.headers
+
+
+@pytest.mark.parametrize("answer", [{}, [], None, 7, {"at": 1}, {"at": {"url": None}}, {"at": {"url": {}}}])
+def test_an_answer_without_an_address_is_a_broken_reply(answer: Any) -> None:
+    Desk.answer = answer
+    for method in ("GET", "POST"):
+        with pytest.raises(BrokenReply, match=r"names no address of a call at at\.url"):
+            calling(desk(dial={**DIAL, "method": method}))
+
+
+@pytest.mark.parametrize("url", ["", "elsewhere", "ftp://a/b", "javascript:1", "ws://"])
+def test_an_answer_with_another_address_is_refused(url: str) -> None:
+    Desk.answer = {"at": {"url": url}}
+    with pytest.raises(Rejected, match="expected an address as in wss://host/path"):
+        calling(desk(dial=DIAL))
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_request_that_is_refused_is_the_error_its_status_says(status: int) -> None:
+    Desk.answer, Desk.status = {"message": f"no {KEY}"}, status
+    with pytest.raises(AuthenticationFailed, match="refused the key") as caught:
+        calling(desk(dial=DIAL))
+    assert KEY not in str(caught.value)
+
+
+def test_a_request_may_be_made_only_where_there_is_a_key() -> None:
+    Desk.answer = {"at": {"url": "ws://HERE/elsewhere"}}
+    plain = desk(dial={**DIAL, "when": "key"})
+    assert [got.path for got in calling(plain)] == ["/calls/m x", "/elsewhere"]
+    assert [got.path for got in calling(plain, key=None)] == ["/talk/m x"]
+
+
+def test_a_description_that_does_not_fit_is_refused_when_it_is_opened() -> None:
+    deep: Any = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    odd: list[Any] = [
+        7,
+        {},
+        [],
+        {**DESK, "colour": 1},
+        {**DESK, "url": "{x}"},
+        {**DESK, "uplink": 7},
+        {**DESK, "bye": [deep]},
+    ]
+    for plain in odd:
+        with pytest.raises(InvalidInput, match="the agent's description does not fit"):
+            opened(plain, "http://127.0.0.1:1")
+    with pytest.raises(InvalidInput, match='no description of "nobody" was given'):
+        Declared.open(Target("", "nobody", "m"), None)
+    with pytest.raises(InvalidInput, match="cannot be called without a base_url"):
+        Declared.open(Target("", "websocket", "m", {"description": DESK}), None)
+
+
+def test_an_address_of_its_own_needs_no_base_url() -> None:
+    voice = Declared.open(
+        Target("", "websocket", "m", {"description": desk(url="wss://desk.example/{model}?k={key|}")}), None
+    )
+    assert voice._http.host == "desk.example"
+    assert shipped("twilio").base_url == ""
+    named = Declared.open(Target("", "twilio", "wss://user:secret-word@desk.example/a?token=0123456789abcdefgh"), None)
+    assert named._http.blank("secret-word 0123456789abcdefgh") == "[key] [key]"
+
+
+def test_a_greeting_that_cannot_be_written_ends_the_call_before_it_began() -> None:
+    plain = desk(handshake=[{"send": [{"x?": "{parameters.x}"}]}])
+    with pytest.raises(Rejected, match="cannot be written as JSON"):
+        calling(plain, dial=Dial("m x", parameters={"x": float("nan")}))
+
+
+def test_nobody_knows_which_agents_there_are() -> None:
+    assert asyncio.run(opened(DESK, "http://127.0.0.1:1").models()) == []
+
+
+def test_replies_that_wait_for_sound_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = rule("mark", reply=[{"mark": "{message.n}"}], when="played")
+    call = wire(mark, rule("stop", "interrupted"), downlink={"rate": 16000})
+    call.read(said("sound", data=b64(bytes(64000))))
+    monkeypatch.setattr("pramana.providers.voice.declared_wire.MOST_OWED_BYTES", 10_000)
+    for _ in range(2):
+        assert call.read(said("mark", n="x" * 4000)) == []
+    with pytest.raises(BrokenReply, match="Desk asks for more replies than any call owes"):
+        call.read(said("mark", n="x" * 4000))
+    stopped, replies = call.read(said("stop"))
+    assert (stopped.kind, len(replies.send), call._owed_bytes) == ("interrupted", 2, 0)
+    call = wire(mark, downlink={"rate": 16000})
+    for number in range(30):  # paid as they fall due, they are owed no more
+        call.read(said("sound", data=b64(bytes(640))))
+        assert call.read(said("mark", n=f"{number}{'x' * 4000}")) == []
+        assert len(call.speak(bytes(640))) == (1 if number == 0 else 2)
+    monkeypatch.setattr("pramana.providers.voice.declared_wire.MOST_OWED", 5)
+    call = wire(mark, downlink={"rate": 16000})
+    call.read(said("sound", data=b64(bytes(64000))))
+    for _ in range(5):
+        call.read(said("mark", n=1))
+    with pytest.raises(BrokenReply, match="more replies"):
+        call.read(said("mark", n=1))
+
+
+def test_a_header_may_name_a_protocol_of_the_socket() -> None:
+    [got] = calling(desk(headers={"Sec-WebSocket-Protocol": "desk"}))
+    assert got.headers["Sec-WebSocket-Protocol"] == "desk"

@@ -1,0 +1,178 @@
+"""The fake voice agent: what can be written, what it says, when it goes wrong, and how it yields."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pramana import audio
+from pramana.errors import InvalidInput
+from pramana.providers.names import Accounts, is_called, open_provider, resolve
+from pramana.providers.text.fake import WORDS
+from pramana.providers.voice.fake import FAULTS, FakeVoice, parse
+from pramana.providers.voice.vocabulary import FRAME_S, Dial, Event
+
+from ...virtual_time import virtual_time
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
+SPEECH = (9000 * np.sin(np.arange(320) / 8)).astype("<i2").tobytes()
+SILENCE = bytes(640)
+
+
+SCENES: Mapping[str, tuple[str, int, Dial]] = {
+    **{name: (f"seed={name[-1]},tokens=2", 2, Dial("x")) for name in ("seed 1", "again 1", "seed 2")},
+    **{name: (f"{name}=1,fixed=Yes.", 1, Dial("x")) for name in FAULTS},
+    "leading": ("leading=0.25,fixed=Yes.", 1, Dial("x")),
+    "whole tone": ("tone", 1, Dial("x")),
+    "half a tone": ("cut=1,tone", 1, Dial("x")),
+    "talked into": ("fixed=This takes a while to say.", 2, Dial("x")),
+    "Japanese": ("fixed=Good morning.", 1, Dial("x", language="ja")),
+}
+"""What is written, how many turns are taken, and who is called how."""
+
+
+async def conversation(written: str, turns: int, dial: Dial) -> list[list[Event]]:
+    """Say something until an answer comes, into that the next thing, and so on; return what came in each turn."""
+    channel = await FakeVoice(**parse(written)).dial(dial)
+    try:
+        return [await turn(channel) for _ in range(turns)]
+    finally:
+        await channel.close()
+
+
+async def turn(channel: Any) -> list[Event]:
+    events: list[Event] = []
+
+    async def listen() -> None:
+        while not {"turn_done", "closed", "error"} & {event.kind for event in events}:
+            events.extend((await channel.receive()).events)
+
+    for _ in range(5):
+        await channel.send(SPEECH)
+        await asyncio.sleep(FRAME_S)
+    listening = asyncio.create_task(listen())
+    for _ in range(100):
+        await channel.send(SILENCE)
+        await asyncio.sleep(FRAME_S)
+        if listening.done():
+            break
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+    return events
+
+
+@pytest.fixture(scope="module")
+def heard() -> dict[str, list[list[Event]]]:
+    """Hold all conversations at once, for all tests of this file."""
+
+    async def main() -> list[list[list[Event]]]:
+        return await asyncio.gather(*(conversation(*each) for each in SCENES.values()))
+
+    with virtual_time():
+        return dict(zip(SCENES, asyncio.run(main()), strict=True))
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [event.kind for event in events]
+
+
+def words(events: list[Event]) -> str:
+    return "".join(event.text for event in events if event.kind == "agent_text")
+
+
+def sound(events: list[Event]) -> Any:
+    return audio.decode("pcm", b"".join(event.audio for event in events))
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("latncy=1", 'did you mean "latency"'),
+        ("latency=fast", "latency is .fast.; expected a number between 0 and 60"),
+        ("latency=-1", "expected a number between 0 and 60"),
+        ("latency=nan", "expected a number between 0 and 60"),
+        ("latency=inf", "expected a number between 0 and 60"),
+        ("tokens=1.5", "expected a whole number between 0 and 1,000"),
+        ("seed=", "expected a whole number"),
+        ("silent=2", "silent is .2.; expected a number between 0 and 1"),
+        ("silent=0.6,cut=0.6", "the shares of faults add up to 1.2; at most 1 is possible"),
+        ("tone=1", "is no option"),
+        ("fixed", "is no option"),
+        (",", "is no option"),
+        ("silent", "is no option"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_can(written: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        parse(written)
+    with pytest.raises(InvalidInput, match=r"^fake-voice: "):
+        resolve(f"fake-voice:{written}")
+
+
+def test_what_is_written_is_what_is_opened() -> None:
+    target = resolve("fake-voice:latency=0.5,seed=3,cut=0.25,fixed=Yes, surely.")
+    assert is_called(target)
+    assert (target.provider, target.model) == ("fake-voice", "fixed")
+    agent: Any = open_provider(target, Accounts(lambda _: None))
+    assert agent == FakeVoice("fixed", "Yes, surely.", seed=3, latency=0.5, faults={"cut": 0.25})
+    assert asyncio.run(agent.models()) == ["fixed", "tone", "words"]
+
+
+Scenes = dict[str, list[list[Event]]]
+
+
+def test_words_depend_on_seed_and_turn_alone(heard: Scenes) -> None:
+    first, again, other = heard["seed 1"], heard["again 1"], heard["seed 2"]
+    said = [words(each) for each in first]
+    assert said == [words(each) for each in again]
+    assert said != [words(each) for each in other]
+    assert said[0] != said[1]
+    assert all(word in WORDS for word in " ".join(said).split())
+    assert np.array_equal(sound(first[0]), sound(again[0]))
+
+
+def test_an_answer_is_its_silence_its_sound_and_its_words(heard: Scenes) -> None:
+    (events,) = heard["leading"]
+    assert kinds(events) == ["ready", "user_speech_start", "user_speech_stop", "agent_audio", "agent_text", "turn_done"]
+    assert words(events) == "Yes."
+    first = audio.first_audible(sound(events), 16000)
+    assert first is not None
+    assert 0.25 <= first / 16000 < 0.4
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        ("silent", []),
+        ("cut", ["agent_audio", "closed"]),
+        ("wordless", ["agent_audio", "turn_done"]),
+        ("garbled", ["agent_audio", "agent_text", "turn_done"]),
+    ],
+)
+def test_each_fault_goes_wrong_in_its_own_way(heard: Scenes, fault: str, expected: list[str]) -> None:
+    (events,) = heard[fault]
+    assert kinds(events)[3:] == expected
+    assert words(events) != "Yes."
+    if fault == "garbled":
+        assert re.fullmatch(f"({'|'.join(WORDS)})( ({'|'.join(WORDS)})){{5}}", words(events))
+
+
+def test_a_call_that_is_cut_off_has_half_an_answer(heard: Scenes) -> None:
+    (whole,), (half,) = heard["whole tone"], heard["half a tone"]
+    assert len(sound(half)) == len(sound(whole)) // 2
+    assert (half[-1].text, half[-1].error) == ("cut off on purpose", "network")
+
+
+def test_talked_into_it_falls_silent(heard: Scenes) -> None:
+    _, second = heard["talked into"]
+    assert kinds(second)[:2] == ["user_speech_start", "interrupted"]
+    assert kinds(second)[-1] == "turn_done"
+
+
+def test_words_that_its_voice_cannot_say_end_the_call_with_the_reason(heard: Scenes) -> None:
+    (events,) = heard["Japanese"]
+    assert kinds(events)[-1] == "error"
+    assert "reads Hiragana and Katakana script" in events[-1].text

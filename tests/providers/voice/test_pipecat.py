@@ -1,0 +1,118 @@
+"""Pipecat's frames against protobuf's own library: what one writes the other reads, and nothing else is read."""
+
+import random
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # type: ignore[import-untyped]
+
+from pramana.providers.voice.pipecat import KINDS, decode, encode
+
+TYPES = {"id": 4, "pts": 4, "sample_rate": 13, "num_channels": 13, "audio": 12}
+"""Of protobuf: 64 and 32 bits without a sign, bytes; all others are text."""
+MESSAGES = {
+    "text": "TextFrame",
+    "audio": "AudioRawFrame",
+    "transcription": "TranscriptionFrame",
+    "message": "MessageFrame",
+    "interruption": "InterruptionFrame",
+}
+
+
+def referee() -> Any:
+    """Return protobuf's own class of a frame, as `frames.proto` of Pipecat describes it."""
+    file = descriptor_pb2.FileDescriptorProto(name="frames.proto", package="pipecat", syntax="proto3")
+    frame = descriptor_pb2.DescriptorProto(name="Frame")
+    frame.oneof_decl.add(name="frame")
+    for kind, (number, fields) in KINDS.items():
+        message = file.message_type.add(name=MESSAGES[kind])
+        for name, (place, _) in fields.items():
+            message.field.add(name=name, number=place, type=TYPES.get(name, 9), label=1)
+        frame.field.add(
+            name=kind, number=number, type=11, label=1, type_name=f".pipecat.{MESSAGES[kind]}", oneof_index=0
+        )
+    file.message_type.add().CopyFrom(frame)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("pipecat.Frame"))
+
+
+FRAME = referee()
+
+
+def values(kind: str, chance: random.Random) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, (_, of) in KINDS[kind][1].items():
+        if chance.random() < 0.2:
+            continue
+        most = 2**63 if name in ("id", "pts") else 2**32 - 1
+        if of is int:
+            made[name] = chance.choice([1, 127, 128, 16000, most])
+        elif of is bytes:
+            made[name] = chance.randbytes(chance.randrange(1, 300))
+        else:
+            made[name] = chance.choice(["a", "wörter — 🙂", "x" * 300])
+    return made
+
+
+def test_what_we_write_the_referee_reads_and_writes_alike() -> None:
+    chance = random.Random(7)
+    for _ in range(300):
+        for kind in KINDS:
+            given = values(kind, chance)
+            theirs = FRAME()
+            getattr(theirs, kind).SetInParent()
+            for name, value in given.items():
+                setattr(getattr(theirs, kind), name, value)
+            assert encode(kind, given) == theirs.SerializeToString(deterministic=True)
+            assert decode(theirs.SerializeToString()) == (kind, given)
+
+
+def test_fields_of_a_newer_version_are_passed_over() -> None:
+    newer = b"\x48\x01" + encode("audio", {"audio": b"ab"}) + b"\x7d\x01\x02\x03\x04"
+    assert decode(newer) == ("audio", {"audio": b"ab"})
+    assert FRAME.FromString(newer).audio.audio == b"ab"
+
+
+def test_of_several_frames_the_last_counts() -> None:
+    both = encode("text", {"text": "a"}) + encode("message", {"data": "{}"})
+    assert decode(both) == ("message", {"data": "{}"})
+    assert FRAME.FromString(both).WhichOneof("frame") == "message"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x12",
+        b"\x12\x05ab",
+        b"\x10\x01",
+        b"\xff" * 11,
+        b"\x13\x14",
+        b"\x00\x01",
+        b"\x12\x02\x1a\x05",
+        b"\x22\x03\x0a\x01\xff",
+        b"\x12\x02\x18\x01",
+        b"\x12\x03\x22\x01a",
+    ],
+)
+def test_what_is_no_frame_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode(data)
+
+
+def test_what_is_broken_is_refused_or_read_as_the_referee_reads_it() -> None:
+    chance = random.Random(11)
+    for _ in range(3000):
+        kind = chance.choice(list(KINDS))
+        spoilt = bytearray(encode(kind, {**values(kind, chance), "id": 1} if kind != "message" else {"data": "{}"}))
+        spoilt[chance.randrange(len(spoilt))] = chance.randrange(256)
+        try:
+            found, fields = decode(bytes(spoilt))
+        except ValueError:
+            continue
+        theirs = FRAME.FromString(bytes(spoilt))
+        assert theirs.WhichOneof("frame") == found
+        for name, value in fields.items():
+            expected = getattr(getattr(theirs, found), name)
+            assert value == expected or (isinstance(value, int) and value & 0xFFFF_FFFF == expected)

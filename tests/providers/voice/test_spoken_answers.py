@@ -1,0 +1,257 @@
+"""What the embedded agent says: plain sentences, within limits, an apology where there is nothing else to say."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from pramana.embedded import language
+from pramana.embedded.speakable import ended, has_break, repeats, shortened, speakable, without_repetition
+from pramana.embedded.voice import speak
+from pramana.errors import ProviderError
+from pramana.model import Line, Provider, Reply, Request, Target, Turn, Utterance
+from pramana.providers.text.fake import Fake
+from pramana.providers.text.fake import parse as parse_fake
+from pramana.providers.text.local import GENERATION_S, SPOKEN_SAMPLING, SPOKEN_TOKENS, Local
+from pramana.providers.voice.cascade import (
+    ANSWER_S,
+    HEARING_S,
+    NO_ANSWER,
+    NOT_UNDERSTOOD,
+    THINKING_S,
+    WORDING_S,
+    Cascade,
+    EmbeddedMouth,
+    Manner,
+    around,
+)
+from pramana.providers.voice.vocabulary import Dial, Ears
+from pramana.run.call import Conversation, Held, Patience
+
+from ...embedded_faults import FaultyServer, installed, loads
+
+ASKED = "When do you open?"
+GREEDY = {"temperature": 0, "seed": 42}
+
+
+# ── Text ──
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("We open at nine.", "We open at nine."),
+        ("**Nine** or _ten_, `maybe`.", "Nine or ten, maybe."),
+        ("# Hours\n\n1. Nine\n2. Ten\n", "Hours. Nine. Ten."),
+        ("* one\n* two", "one. two."),
+        ("See [the page](https://a.b/c) 🙂", "See the page"),
+        ("```python\nx\n```", "x"),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", "a b. 1 2."),
+        ("<b>Yes</b>,\x00 sir", "Yes , sir"),
+        ("snake_case and 2 * 3", "snake_case and 2 3"),
+        ("---", ""),
+        ("🙂 ***", ""),
+        ("", ""),
+    ],
+)
+def test_markup_lists_and_pictures_are_not_spoken(written: str, said: str) -> None:
+    assert speakable(written) == said
+    assert speakable(said) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("The answer is: The answer is: The answer is: The", "The answer is:"),
+        ("It is the knight. It is the knight. It is the knight.", "It is the knight."),
+        ("no no no no no no", "no"),
+        ("I like the sea and the sky. I like the sea and the sky. Yes.", "I like the sea and the sky."),
+        ("One cat is here now. A dog. One cat is here too. A bird. One cat is here again.", None),
+        ("It is very, very big.", None),
+        ("No, no, no!", None),
+        ("", None),
+    ],
+)
+def test_a_repetition_is_cut_away(text: str, kept: str | None) -> None:
+    if kept is None and text.startswith("One cat"):
+        kept = "One cat is here now. A dog."  # the same four words, a third time
+    assert repeats(text) is (kept is not None)
+    assert without_repetition(text) == (text if kept is None else kept)
+
+
+def test_what_is_too_long_ends_at_a_sentence_a_clause_or_a_word() -> None:
+    text = "It is big. It is blue, they say, and deep and wide and cold and old."
+    assert shortened(text, 100) == text
+    assert shortened(text, 9) == "It is big."
+    assert shortened(text.removeprefix("It is big. "), 8) == "It is blue, they say."
+    assert shortened("one two three four", 2) == "one two."
+    assert shortened("one two", 0) == ""
+    assert ended("It costs 3.5 euros") == "It costs 3.5 euros."
+    assert ended("It is Dr. Smith, the") == "It is Dr. Smith."
+    assert not has_break("The answer is:")
+
+
+# ── The model ──
+
+
+def ask(provider: Provider, **parameters: Any) -> Reply:
+    return asyncio.run(provider.ask(Request("local", (Turn("user", ASKED),), {**GREEDY, **parameters})))
+
+
+def spoken_model() -> Local:
+    return Local.open(Target("local", "local", "local", {}), None).for_speech()
+
+
+class Noting(FaultyServer):
+    """A model that notes what it is asked with."""
+
+    def handle_chat_completions(self, body: Any, take: Any) -> None:
+        self.body = body
+        super().handle_chat_completions(body, take)
+
+
+def test_a_spoken_answer_has_its_own_limits_and_sampling() -> None:
+    server = Noting("empty")
+    with patch.object(language.Engine, "_loaded", loads(server)):
+        ask(spoken_model())
+        assert server.body["max_tokens"] == SPOKEN_TOKENS
+        assert SPOKEN_SAMPLING.items() <= server.body.items()
+        ask(spoken_model(), max_tokens=5, dry_multiplier=0)
+        assert (server.body["max_tokens"], server.body["dry_multiplier"]) == (5, 0)
+        ask(spoken_model(), max_tokens=500)
+        assert server.body["max_tokens"] == SPOKEN_TOKENS
+        ask(Local.open(Target("local", "local", "local", {}), None))
+        assert server.body["max_tokens"] == language.REPLY_CAP
+        assert not SPOKEN_SAMPLING.keys() & server.body.keys()
+
+
+@pytest.mark.usefixtures("real_models")
+def test_the_runtime_takes_the_sampling_of_a_spoken_answer() -> None:
+    reply = ask(spoken_model(), max_tokens=4)
+    assert reply.usage.output_tokens is not None
+    assert reply.usage.output_tokens <= 4
+
+
+def test_a_loop_is_stopped_and_said_to_be_one() -> None:
+    with installed("loop"):
+        reply = ask(spoken_model())
+    assert (reply.finish_reason, reply.text) == ("repetition", "")  # half a sentence is no answer
+    assert len(reply.response()["choices"][0]["message"]["content"].split()) < SPOKEN_TOKENS  # what it did say is kept
+
+
+@pytest.mark.usefixtures("virtual_time")
+def test_a_slow_model_is_stopped_and_what_it_said_is_kept() -> None:
+    with patch.object(language.Engine, "_loaded", loads(FaultyServer("long", GENERATION_S / 4))):
+        reply = ask(spoken_model())
+    assert reply.finish_reason == "time"
+    assert reply.text.startswith("word1, word2")
+    assert reply.text.endswith(".")
+
+
+# ── The call ──
+
+
+class Deaf:
+    """Ears that hear nothing, after a while."""
+
+    def __init__(self, words: str = "", seconds: float = 0.0) -> None:
+        self.words, self.seconds = words, seconds
+
+    def covers(self, _language: str) -> bool:
+        return True
+
+    async def transcribe(self, _samples: Any, _language: str) -> str:
+        await asyncio.sleep(self.seconds)
+        return self.words
+
+
+def held(ears: Ears, mind: str, manner: Manner) -> Held:
+    agent = Cascade(ears, Fake(**parse_fake(mind)), EmbeddedMouth(), manner=manner)
+    said = [Utterance(Line(ASKED), speak(ASKED, "en"), "sha256:x")]
+
+    async def call() -> Held:
+        channel = await agent.dial(Dial("x"))
+        return await Conversation(channel, said, {"rate": 24000}, Patience()).hold()
+
+    return asyncio.run(call())
+
+
+def texts(of: Held, kind: str) -> Sequence[str]:
+    return [each["text"] for each in map(json.loads, of.log.splitlines()) if each["event"] == kind]
+
+
+EMBEDDED = Manner(apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, wording_s=WORDING_S, answer_s=ANSWER_S)
+
+
+@pytest.mark.usefixtures("virtual_time")
+@pytest.mark.parametrize(
+    ("ears", "mind", "answer"),
+    [
+        (Deaf(), "fixed=Nine.", NOT_UNDERSTOOD),
+        (Deaf(ASKED, seconds=60), "fixed=Nine.", NOT_UNDERSTOOD),
+        (Deaf(ASKED), "fixed=", NO_ANSWER),
+        (Deaf(ASKED), "fixed=***", NO_ANSWER),
+        (Deaf(ASKED), "fixed=日本", NO_ANSWER),
+        (Deaf(ASKED), "latency=60,fixed=Nine.", NO_ANSWER),
+        (Deaf(ASKED), "rejected=1,fixed=Nine.", NO_ANSWER),
+        (Deaf(ASKED), "fixed=**Nine**.", "Nine."),
+    ],
+)
+def test_an_agent_that_apologises_is_never_silent(ears: Ears, mind: str, answer: str) -> None:
+    call = held(ears, mind, EMBEDDED)
+    assert (call.reason, call.answers) == ("done", (answer,))
+    assert texts(call, "turn_done") == ["completed"]
+
+
+@pytest.mark.usefixtures("virtual_time")
+def test_the_limits_of_an_answer_leave_a_caller_enough_patience() -> None:
+    call = held(Deaf(ASKED, seconds=HEARING_S - 0.1), f"latency={THINKING_S - 0.1},fixed=Nine.", EMBEDDED)
+    assert (call.reason, call.answers) == ("done", ("Nine.",))
+    endpointing_s, voice_s = 0.5, 1.5
+    assert Patience().answer_within_s > endpointing_s + HEARING_S + THINKING_S + WORDING_S + voice_s
+
+
+@pytest.mark.usefixtures("virtual_time")
+def test_without_that_manner_a_foreign_model_is_waited_for_and_speaks_as_long_as_it_likes() -> None:
+    long = "This is a long answer, and nobody cuts it short, however long it is going to take to say all of it. " * 3
+    call = held(Deaf(ASKED), f"latency={THINKING_S + 2},fixed={long}", Manner())
+    assert call.answers == (" ".join(long.split()),)
+
+
+@pytest.mark.usefixtures("virtual_time")
+@pytest.mark.parametrize("answer", ["12. That is seven plus five.", "C# is > Java and 2*3*4 is 2^3 * 3.", "1. Tea"])
+def test_what_a_foreign_model_answers_is_said_word_for_word(answer: str) -> None:
+    assert held(Deaf(ASKED), f"fixed={answer}", around(Fake()).manner).answers == (answer,)
+
+
+@pytest.mark.usefixtures("virtual_time")
+def test_a_foreign_model_without_an_answer_is_given_none() -> None:
+    call = held(Deaf(ASKED), "fixed=", around(Fake()).manner)
+    assert NO_ANSWER not in call.answers
+    assert texts(call, "turn_done") == ["empty"]
+
+
+def test_only_the_embedded_model_is_limited() -> None:
+    assert around(Local.open(Target("local", "local", "local", {}), None)).manner == EMBEDDED
+    assert around(Fake()).manner == Manner(apologises=True)
+
+
+def test_an_answer_is_as_long_as_it_may_be() -> None:
+    text = "The sea is deep and the sky is wide, and so it goes. " * 20
+    words = asyncio.run(EmbeddedMouth().wording(text, "en", 6.0))
+    assert 3.0 < len(speak(words, "en")) / 16000 <= 6.0
+    assert text.startswith(words)
+    assert asyncio.run(EmbeddedMouth().wording("Nine.", "en", 6.0)) == "Nine."
+    assert asyncio.run(EmbeddedMouth().wording(text, "en", 0.05)) == ""
+
+
+def test_a_timeout_of_a_part_itself_is_an_error_of_the_agent() -> None:
+    class Late(Deaf):
+        async def transcribe(self, _samples: Any, _language: str) -> str:
+            raise TimeoutError("no answer")
+
+    with pytest.raises(ProviderError, match="the agent failed: TimeoutError: no answer"):
+        held(Late(), "fixed=Nine.", EMBEDDED)
