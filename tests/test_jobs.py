@@ -15,7 +15,7 @@ from sqlalchemy import update
 from pramana.bench import HANDED_ON
 from pramana.errors import Conflict, InvalidInput
 from pramana.jobs import Jobs
-from pramana.model import Run
+from pramana.model import Run, Scenario
 from pramana.planning import create_run, estimate
 from pramana.request import Limits, RunRequest, Selection
 from pramana.run.accounts import Reach
@@ -258,13 +258,7 @@ def test_a_recording_is_read_only_where_a_server_may(store: Store) -> None:
 
     secret = Path(os.environ["PRAMANA_HOME"]).parent / "secret.wav"  # noqa: TID251 - set by the tests
     secret.write_bytes(b"RIFF")
-    store.scenarios.create(
-        {
-            "id": "named-path", "name": "n", "type": "task-completion", "prompt": "p", "expectedOutcome": "o",
-            "promptAudioUrl": str(secret), "tags": [], "language": "en", "difficulty": "easy", "assert": None,
-            "reference": None, "turns": None, "conditions": None,
-        }
-    )  # fmt: skip
+    store.scenarios.create(Scenario("named-path", "n", "task-completion", "p", "o", prompt_audio_url=str(secret)))
     wanted = RunRequest(models=("fake-voice",), scenarios=Selection(ids=("named-path",)))
     run = create_run(store, wanted, REACH)
     with working(store):

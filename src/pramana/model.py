@@ -115,6 +115,45 @@ class Case(Struct, frozen=True, eq=False):
         return astuple(self)[:-1]
 
 
+class StatedAssertion(Struct, frozen=True, omit_defaults=True):
+    """An assertion as a scenario states it; as JSON, only what differs from the defaults."""
+
+    type: str
+    case_sensitive: bool = True
+    threshold: float | None = None
+    judge_prompt: str | None = None
+    schema: Any = None
+    ideal: str | tuple[str, ...] | None = None
+
+
+class ScenarioTurn(Struct, frozen=True):
+    """What the caller says after the prompt."""
+
+    say: str
+    audio_url: str | None = None
+    barge_in: float | None = None
+    assert_: tuple[StatedAssertion, ...] | None = field(default=None, name="assert")
+    reference: str | None = None
+
+
+class Scenario(Struct, frozen=True):
+    """A voice scenario as it is stored, in the names of files; `load.scenario` has the rules and makes cases."""
+
+    id: str
+    name: str
+    type: str
+    prompt: str
+    expected_outcome: str
+    prompt_audio_url: str | None = None
+    tags: tuple[str, ...] = ()
+    language: str = "en"
+    difficulty: str = "medium"
+    assert_: tuple[StatedAssertion, ...] | None = field(default=None, name="assert")
+    reference: str | None = None
+    turns: tuple[ScenarioTurn, ...] | None = None
+    conditions: str | None = None
+
+
 class Check(Struct, frozen=True):
     """One judgement of one reply."""
 

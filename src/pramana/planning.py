@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from pramana import settings
@@ -149,11 +150,11 @@ class ChosenCases:
 
     def _stored(self, selection: Selection) -> Iterator[Case]:
         for chunk in self.store.scenarios.chunks(selection):
-            for values in chunk:
-                scenario, problems = check_scenario(values)
+            for each in chunk:
+                scenario, problems = check_scenario(msgspec.to_builtins(each))
                 if scenario is None:
                     path, message = problems[0]
-                    raise InvalidInput(f"the scenario {quote(str(values.get('id')))} is not valid: {path}: {message}")
+                    raise InvalidInput(f"the scenario {quote(each.id)} is not valid: {path}: {message}")
                 yield scenario.to_case()
 
 

@@ -1,17 +1,20 @@
 """Scenarios in a store, on both engines: pages, filters, imports, what is deleted and brought back."""
 
-import json
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from sqlalchemy import delete, update
 
 from pramana.errors import AlreadyExists, NotFound
 from pramana.load.scenario import check_scenario
+from pramana.model import Scenario
 from pramana.request import Selection
 from pramana.store import open_store
 from pramana.store.engine import Lock
@@ -20,24 +23,15 @@ from pramana.store.scenarios import IdsExist
 from pramana.store.schema import deleted_scenarios, scenarios
 
 
-def plain(scenario_id: str, **fields: Any) -> dict[str, Any]:
-    return {
-        "id": scenario_id,
-        "name": "A name",
-        "type": "task-completion",
-        "prompt": "p",
-        "expectedOutcome": "o",
-        "tags": [],
-        "language": "en",
-        "difficulty": "medium",
-        **fields,
-    }
+def plain(scenario_id: str, tags: Sequence[str] = (), **fields: Any) -> Scenario:
+    required = {"name": "A name", "type": "task-completion", "prompt": "p", "expected_outcome": "o"}
+    return Scenario(id=scenario_id, tags=tuple(tags), **{**required, **fields})
 
 
 def found(store: Store, **wanted: Any) -> list[str]:
-    page = store.scenarios.page(Selection(**wanted), 0, 100)
-    ids = [each["id"] for each in json.loads(page.text)]
-    assert page.total == len(ids)
+    page, total = store.scenarios.page(Selection(**wanted), 0, 100)
+    ids = [each.id for each in page]
+    assert total == len(ids)
     return ids
 
 
@@ -45,18 +39,17 @@ def test_pages_are_in_the_order_of_ids_whatever_the_locale(store: Store) -> None
     ids = ["b", "a-b", "ab", "a", "a-a", "0", "-", "a0", "b-1"]
     store.scenarios.import_([plain(each) for each in ids], "skip")
     assert found(store) == sorted(ids)
-    page = store.scenarios.page(Selection(), 2, 3)
-    assert ([each["id"] for each in json.loads(page.text)], page.total) == (sorted(ids)[2:5], 9)
-    beyond = store.scenarios.page(Selection(), 50, 10)
-    assert (beyond.text, beyond.total) == ("[]", 9)
-    assert [each["id"] for some in store.scenarios.chunks(Selection()) for each in some] == sorted(ids)
+    page, total = store.scenarios.page(Selection(), 2, 3)
+    assert ([each.id for each in page], total) == (sorted(ids)[2:5], 9)
+    assert store.scenarios.page(Selection(), 50, 10) == ([], 9)
+    assert [each.id for some in store.scenarios.chunks(Selection()) for each in some] == sorted(ids)
 
 
 TAGGED = [
     plain("a", tags=["domain:travel", "task:booking"], prompt="Two TICKETS"),
     plain("b", tags=["domain:health"], difficulty="hard", name="Tickets"),
     plain("c", tags=["domainless", "task:booking", 'quo"te'], language="de"),
-    plain("d", type="conversation-flow", expectedOutcome="A ticket is sold"),
+    plain("d", type="conversation-flow", expected_outcome="A ticket is sold"),
     plain("e", tags=["domain:", "Domain:travel"]),
 ]
 
@@ -73,11 +66,11 @@ TAGGED = [
 )  # fmt: skip
 def test_a_selection_means_the_same_in_a_store_and_in_files(store: Store, filters: dict[str, Any]) -> None:
     store.scenarios.import_(TAGGED, "skip")
-    cases = [scenario.to_case() for each in TAGGED if (scenario := check_scenario(each)[0])]
+    cases = [scenario.to_case() for each in TAGGED if (scenario := check_scenario(msgspec.to_builtins(each))[0])]
     assert len(cases) == len(TAGGED)
     assert found(store, **filters) == [each.id for each in cases if Selection(**filters).matches(each)]
     chunks = store.scenarios.chunks(Selection(**filters, limit=1))
-    assert [each["id"] for some in chunks for each in some] == found(store, **filters)[:1]
+    assert [each.id for some in chunks for each in some] == found(store, **filters)[:1]
 
 
 def test_filters_join(store: Store) -> None:
@@ -85,7 +78,7 @@ def test_filters_join(store: Store) -> None:
         [
             plain("a", type="conversation-flow", tags=["x", "y"], language="de"),
             plain("b", difficulty="hard", tags=["x"], prompt="Grüße aus KÖLN"),
-            plain("c", difficulty="hard", tags=["y"], name="Straße", expectedOutcome="100%_sure"),
+            plain("c", difficulty="hard", tags=["y"], name="Straße", expected_outcome="100%_sure"),
         ],
         "skip",
     )
@@ -128,24 +121,25 @@ def test_odd_text_comes_back_as_it_was(store: Store) -> None:
         "x" * 1_000_000,
     ]
     for n, text in enumerate(odd):
-        store.scenarios.create(plain(f"s{n}", name=text, prompt=text, expectedOutcome=text, tags=[text], language=text))
-        kept = json.loads(store.scenarios.read(f"s{n}"))
-        assert {kept["name"], kept["prompt"], kept["expectedOutcome"], kept["language"], *kept["tags"]} == {text}
+        store.scenarios.create(
+            plain(f"s{n}", name=text, prompt=text, expected_outcome=text, tags=[text], language=text)
+        )
+        kept = store.scenarios.read(f"s{n}")
+        assert {kept.name, kept.prompt, kept.expected_outcome, kept.language, *kept.tags} == {text}
         assert found(store, text=text[:20], ids=(f"s{n}",)) == [f"s{n}"]
-    (page,) = [json.loads(store.scenarios.page(Selection(), 0, 20).text)]
-    assert [each["prompt"] for each in page] == odd
-    assert [each["prompt"] for some in store.scenarios.chunks(Selection()) for each in some] == odd
+    assert [each.prompt for each in store.scenarios.page(Selection(), 0, 20)[0]] == odd
+    assert [each.prompt for some in store.scenarios.chunks(Selection()) for each in some] == odd
 
 
 def test_an_import_does_as_its_mode_says(store: Store) -> None:
     first = store.scenarios.import_([plain("a"), plain("b", tags=["t"])], "fail")
     assert (first.imported, first.updated, first.skipped) == (["a", "b"], [], [])
-    before = json.loads(store.scenarios.read("b"))
+    before = store.scenarios.read("b")
 
     skipped = store.scenarios.import_([plain("c"), plain("b", name="new")], "skip")
     assert (skipped.imported, skipped.updated, skipped.skipped) == (["c"], [], ["b"])
-    assert [json.loads(each)["id"] for each in skipped.texts] == ["c"]
-    assert json.loads(store.scenarios.read("b")) == before
+    assert [each.id for each in skipped.scenarios] == ["c"]
+    assert store.scenarios.read("b") == before
 
     with pytest.raises(IdsExist, match="2 scenarios exist already") as caught:
         store.scenarios.import_([plain("d"), plain("b"), plain("a")], "fail")
@@ -154,15 +148,15 @@ def test_an_import_does_as_its_mode_says(store: Store) -> None:
 
     tried = store.scenarios.import_([plain("e"), plain("b", name="new")], "update", dry_run=True)
     assert (tried.imported, tried.updated) == (["e"], ["b"])
-    assert json.loads(store.scenarios.read("b")) == before
+    assert store.scenarios.read("b") == before
     assert found(store) == ["a", "b", "c"]
 
     done = store.scenarios.import_([plain("e"), plain("b", name="new")], "update")
     assert (done.imported, done.updated, done.skipped) == (["e"], ["b"], [])
-    after = json.loads(store.scenarios.read("b"))
-    assert (after["name"], after["tags"], after["createdAt"]) == ("new", [], before["createdAt"])
-    assert after["updatedAt"] >= before["updatedAt"]
-    assert [json.loads(each) for each in done.texts] == [json.loads(store.scenarios.read("e")), after]
+    after = store.scenarios.read("b")
+    assert (after.name, after.tags, after.created_at) == ("new", (), before.created_at)
+    assert after.updated_at >= before.updated_at
+    assert done.scenarios == [store.scenarios.read("e"), after]
     assert found(store, tags=("t",)) == []
 
 
@@ -170,14 +164,14 @@ def test_an_import_of_thousands_is_one_change(store: Store) -> None:
     some = [plain(f"s{n:05}") for n in range(3_001)]
     assert len(store.scenarios.import_(some, "skip").imported) == 3_001
     assert len(store.scenarios.import_(some, "update").updated) == 3_001
-    assert store.scenarios.page(Selection(), 3_000, 10).total == 3_001
+    assert store.scenarios.page(Selection(), 3_000, 10)[1] == 3_001
     assert [(each.subject, each.action) for each in store.changes.after(0)] == [("3001", "imported")] * 2
     assert sum(len(each) for each in store.scenarios.chunks(Selection())) == 3_001
 
 
 def test_every_change_is_told(store: Store) -> None:
     store.scenarios.create(plain("a"))
-    store.scenarios.change("a", lambda before: {**before, "name": "other"})
+    store.scenarios.change("a", lambda before: replace(before, name="other"))
     store.scenarios.delete("a")
     store.scenarios.restore("a")
     store.scenarios.import_([plain("a")], "skip")
@@ -187,7 +181,7 @@ def test_every_change_is_told(store: Store) -> None:
 
 
 def test_an_id_that_is_only_a_wish_is_made_another_one(store: Store) -> None:
-    ids = [json.loads(store.scenarios.create(plain("order"), wish=True))["id"] for _ in range(3)]
+    ids = [store.scenarios.create(plain("order"), wish=True).id for _ in range(3)]
     assert ids == ["order", "order-2", "order-3"]
     with pytest.raises(AlreadyExists, match="choose another id"):
         store.scenarios.create(plain("order-2"))
@@ -196,7 +190,7 @@ def test_an_id_that_is_only_a_wish_is_made_another_one(store: Store) -> None:
 def test_what_was_deleted_can_be_restored_for_a_day(store: Store) -> None:
     before = store.scenarios.create(plain("a", tags=["t"]))
     gone = store.scenarios.delete("a")
-    assert (gone.text, gone.until > gone.deleted) == (before, True)
+    assert (gone.scenario, gone.until > gone.deleted) == (before, True)
     with pytest.raises(NotFound, match=r"it was deleted at .* can be restored for a day"):
         store.scenarios.read("a")
     assert store.scenarios.deleted(0, 10) == ([gone], 1)
@@ -210,7 +204,7 @@ def test_what_was_deleted_can_be_restored_for_a_day(store: Store) -> None:
     with pytest.raises(AlreadyExists, match="again"):
         store.scenarios.restore("a")
     store.scenarios.delete("a")
-    assert json.loads(store.scenarios.restore("a"))["name"] == "another"
+    assert store.scenarios.restore("a").name == "another"
 
     store.scenarios.delete("a")
     yesterday = (datetime.now(UTC) - timedelta(days=1, seconds=1)).isoformat(timespec="milliseconds")
@@ -257,7 +251,7 @@ def test_nobody_comes_between_imports_and_changes(url: str, store: Store) -> Non
     for each in threads:
         each.join()
     assert failed == []
-    assert sums["imported"] == store.scenarios.page(Selection(), 0, 1).total == 70
+    assert sums["imported"] == store.scenarios.page(Selection(), 0, 1)[1] == 70
     assert sums["refused"] > 0
 
 

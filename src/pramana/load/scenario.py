@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
+import msgspec
 import yaml
 from pydantic import (
     AfterValidator,
@@ -24,7 +25,7 @@ from pydantic import (
 )
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from pramana import jsonl
+from pramana import jsonl, model
 from pramana.assertions import MAX_SCHEMA
 from pramana.errors import Problem, Severity, did_you_mean, visible
 from pramana.load.conversation import (
@@ -166,6 +167,10 @@ class Scenario(BaseModel):
             conditions="" if self.conditions in (None, "clean") else self.conditions,
             source=source,
         )
+
+    def plain(self) -> model.Scenario:
+        """Return it as a store keeps it."""
+        return msgspec.convert(self.model_dump(by_alias=True), model.Scenario)
 
     def _script(self) -> tuple[Line, ...]:
         if not (self.assert_ or self.reference or self.turns):
@@ -515,10 +520,29 @@ def _represent_text(dumper: _Dumper, text: str) -> ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 
 
-def write_scenarios(scenarios: Iterable[Scenario], *, version: str = "1.0") -> str:
+def write_scenarios(scenarios: Iterable[Scenario]) -> str:
     """Return YAML text that reads back to the same scenarios."""
-    entries_ = [scenario.model_dump(mode="json", by_alias=True, exclude_none=True) for scenario in scenarios]
-    return dumped({"version": version, "scenarios": entries_})
+    return "".join(write_yaml([[each.plain() for each in scenarios]]))
+
+
+def write_yaml(chunks: Iterable[Iterable[model.Scenario]]) -> Iterator[str]:
+    """Yield, by the chunk, YAML text that reads back to the same scenarios."""
+    yield dumped({"version": "1.0"}) + "scenarios:"
+    some = False
+    for chunk in chunks:
+        if entries_ := [_entry(msgspec.to_builtins(each)) for each in chunk]:
+            yield ("" if some else "\n") + dumped(entries_)
+            some = True
+    if not some:
+        yield " []\n"
+
+
+def _entry(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a scenario or a turn as files have it: what is null is not written."""
+    entry = {name: value for name, value in values.items() if value is not None}
+    if "turns" in entry:
+        entry["turns"] = [_entry(each) for each in entry["turns"]]
+    return entry
 
 
 def dumped(value: Any) -> str:

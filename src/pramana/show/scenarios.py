@@ -1,7 +1,7 @@
 """Scenarios on their way into a store: documents read, requests checked, the built-in library offered.
 
-The API and the command line share this, so that they refuse the same in the same words. What comes out is plain data,
-as the API writes it and a store keeps it.
+The API and the command line share this, so that they refuse the same in the same words. What comes out are scenarios as
+a store keeps them.
 """
 
 import re
@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pramana import model
 from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, quote
 from pramana.load import LIBRARY
-from pramana.load.api_scenario import to_api
 from pramana.load.problems import Problems
 from pramana.load.scenario import (
     Located,
@@ -80,9 +80,9 @@ def read_files(paths: Iterable[Path], problems: Problems) -> list[Placed]:
     return list(first.values())
 
 
-def plain(placed: Sequence[Placed]) -> list[dict[str, Any]]:
+def plain(placed: Sequence[Placed]) -> list[model.Scenario]:
     """Return scenarios as a store keeps them."""
-    return [to_api(each.located.scenario) for each in placed]
+    return [each.located.scenario.plain() for each in placed]
 
 
 def existing(placed: Sequence[Placed], ids: Iterable[str]) -> list[Problem]:
@@ -91,7 +91,7 @@ def existing(placed: Sequence[Placed], ids: Iterable[str]) -> list[Problem]:
     return [each.problem(f"id {quote(each.id)} exists already") for each in placed if each.id in there]
 
 
-def checked(values: Mapping[str, Any]) -> dict[str, Any]:
+def checked(values: Mapping[str, Any]) -> model.Scenario:
     """Return one scenario as a store keeps it, from a request; `InvalidInput` with everything that is wrong."""
     scenario, findings = examine({name: value for name, value in values.items() if name not in _SET_HERE})
     wrong = [Problem(each.message, spelled(each.path)) for each in findings if each.severity == "error"]
@@ -100,7 +100,7 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     if scenario is None or wrong:
         raise InvalidInput.of(wrong)
     _refuse_what_no_file_holds(scenario)
-    return to_api(scenario)
+    return scenario.plain()
 
 
 def _refuse_what_no_file_holds(scenario: Scenario) -> None:

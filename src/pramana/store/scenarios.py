@@ -1,24 +1,26 @@
-"""Scenarios that a server keeps: plain values in, JSON text as the API writes it out.
+"""Scenarios that a server keeps: `model.Scenario` in, the same out with when it was made and last changed.
 
-A scenario is stored as that text and only given its two times when it is read: a list of them is put together, never
-taken apart. Whoever changes some holds one lock for all, so that an import sees what is there and nobody comes between;
-an import is one transaction. What is deleted can be brought back for a day.
+The body of a row is the struct as JSON, in the struct's own names: how an API spells them is no matter of the store.
+Whoever changes some holds one lock for all, so that an import sees what is there and nobody comes between; an import is
+one transaction. What is deleted can be brought back for a day.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import chain, count, islice
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import asdict, replace
 from sqlalchemy import Connection, delete, func, insert, select
 
 from pramana import clock
 from pramana.errors import AlreadyExists, Conflict, NotFound, quote
+from pramana.model import Scenario
 from pramana.request import Selection, is_branch
 from pramana.store.changes import record
-from pramana.store.engine import CHUNK, Database, Lock
+from pramana.store.engine import CHUNK, Database, Lock, chunks
 from pramana.store.schema import deleted_scenarios, scenarios
 from pramana.store.scoring import timestamp
 from pramana.store.text import restored, stored
@@ -36,12 +38,11 @@ _PUT = (
 _encode = msgspec.json.Encoder().encode
 
 
-class Found(msgspec.Struct, frozen=True):
-    """One page of a list."""
+class StoredScenario(Scenario, frozen=True, kw_only=True):
+    """A scenario, and when it was made and changed."""
 
-    text: str
-    """A list in JSON."""
-    total: int
+    created_at: str
+    updated_at: str
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -50,15 +51,15 @@ class Imported(msgspec.Struct, frozen=True):
     imported: list[str]
     updated: list[str]
     skipped: list[str]
-    texts: list[str]
-    """In JSON, those that were imported or updated."""
+    scenarios: list[StoredScenario]
+    """Those that were imported or updated."""
 
 
 class Deleted(msgspec.Struct, frozen=True):
     """A scenario that can be brought back."""
 
-    text: str
-    """In JSON, as it was."""
+    scenario: StoredScenario
+    """As it was."""
     deleted: str
     until: str
     """When it is gone for good."""
@@ -77,7 +78,7 @@ class IdsExist(AlreadyExists):
         self.ids = tuple(ids)
 
 
-class _Searched(msgspec.Struct, rename="camel"):
+class _Searched(msgspec.Struct):
     id: str
     name: str
     prompt: str
@@ -85,6 +86,9 @@ class _Searched(msgspec.Struct, rename="camel"):
 
 
 _searched = msgspec.json.Decoder(_Searched).decode
+_decode = msgspec.json.Decoder(Scenario).decode
+_decode_stored = msgspec.json.Decoder(StoredScenario).decode
+_decode_page = msgspec.json.Decoder(list[StoredScenario]).decode
 
 
 class Scenarios:
@@ -103,7 +107,7 @@ class Scenarios:
 
     # ── Reading ──
 
-    def page(self, wanted: Selection, offset: int, limit: int) -> Found:
+    def page(self, wanted: Selection, offset: int, limit: int) -> tuple[list[StoredScenario], int]:
         """Return a page of those that are wanted, by id, and how many there are in all."""
         if wanted.text:
             return self._search(wanted, offset, limit)
@@ -116,28 +120,21 @@ class Scenarios:
         )
         with self._database.reading_once() as connection:
             text, total = self._run(connection, query, (*values, *values, limit, offset)).one()
-        return Found(f"[{restored(text or '')}]", total)
+        return _decode_page(f"[{restored(text or '')}]"), total
 
-    def _search(self, wanted: Selection, offset: int, limit: int) -> Found:
+    def _search(self, wanted: Selection, offset: int, limit: int) -> tuple[list[StoredScenario], int]:
         """Look into each: neither engine knows capitals beyond what its locale says."""
-        texts: list[str] = []
+        found: list[StoredScenario] = []
         total = 0
         for row in self._each(wanted):
             if offset <= total < offset + limit:
-                texts.append(_written(*row))
+                found.append(_read(*row))
             total += 1
-        return Found(f"[{','.join(texts)}]", total)
+        return found, total
 
-    def chunks(self, wanted: Selection) -> Iterator[list[dict[str, Any]]]:
-        """Yield those that are wanted, by id and without their times, some at once."""
-        some: list[dict[str, Any]] = []
-        for body, _, _ in islice(self._each(wanted), wanted.limit):
-            some.append(msgspec.json.decode(restored(body)))
-            if len(some) == CHUNK:
-                yield some
-                some = []
-        if some:
-            yield some
+    def chunks(self, wanted: Selection) -> Iterator[list[Scenario]]:
+        """Yield those that are wanted, by id, some at once."""
+        return chunks(_decode(restored(body)) for body, _, _ in islice(self._each(wanted), wanted.limit))
 
     def _each(self, wanted: Selection) -> Iterator[tuple[str, str, str]]:
         where, values = self._where(wanted)
@@ -156,10 +153,10 @@ class Scenarios:
                 return
             last = rows[-1][0]
 
-    def read(self, scenario_id: str) -> str:
+    def read(self, scenario_id: str) -> StoredScenario:
         """Return a scenario."""
         with self._database.reading() as connection:
-            return _written(*self._row(connection, scenario_id))
+            return _read(*self._row(connection, scenario_id))
 
     def which(self, ids: Sequence[str]) -> set[str]:
         """Return those of the ids that are there."""
@@ -183,10 +180,10 @@ class Scenarios:
 
     # ── Changing ──
 
-    def create(self, plain: Mapping[str, Any], *, wish: bool = False) -> str:
+    def create(self, scenario: Scenario, *, wish: bool = False) -> StoredScenario:
         """Add a scenario; when its id is only a wish and taken, under the next that is free."""
         with self._changing() as connection:
-            found = plain["id"]
+            found = scenario.id
             if wish:
                 found = _next(found, connection)
             elif self._existing(connection, [found]):
@@ -194,13 +191,13 @@ class Scenarios:
                     f"there is a scenario {quote(found)} already; choose another id, or change that one"
                 )
             now = timestamp()
-            body = self._put(connection, {**plain, "id": found}, now, now)
+            made = self._put(connection, replace(scenario, id=found), now, now)
             record(connection, "scenario", found, "created")
-        return _written(body, now, now)
+        return made
 
     def change(
-        self, scenario_id: str, alter: Callable[[dict[str, Any]], Mapping[str, Any]], *, seen: str | None = None
-    ) -> str:
+        self, scenario_id: str, alter: Callable[[Scenario], Scenario], *, seen: str | None = None
+    ) -> StoredScenario:
         """Replace a scenario by what is made of it; of one that was `seen` as of a time, only if it is still that."""
         with self._changing() as connection:
             body, created, updated = self._row(connection, scenario_id)
@@ -208,35 +205,32 @@ class Scenarios:
                 raise Conflict(
                     f"scenario {quote(scenario_id)} was changed at {updated} by somebody else; read it again first"
                 )
-            now = timestamp()
-            body = self._put(connection, alter(msgspec.json.decode(restored(body))), created, now)
+            made = self._put(connection, alter(_decode(restored(body))), created, timestamp())
             record(connection, "scenario", scenario_id, "updated")
-        return _written(body, created, now)
+        return made
 
-    def _put(self, connection: Connection, plain: Mapping[str, Any], created: str, updated: str) -> str:
-        row = _row(plain, created, updated)
-        self._database.run_many(connection, _PUT, [row])
-        return str(row[6])
+    def _put(self, connection: Connection, scenario: Scenario, created: str, updated: str) -> StoredScenario:
+        self._database.run_many(connection, _PUT, [_row(scenario, created, updated)])
+        return _stored(scenario, created, updated)
 
-    def import_(self, plains: Sequence[Mapping[str, Any]], mode: Mode, *, dry_run: bool = False) -> Imported:
+    def import_(self, given: Sequence[Scenario], mode: Mode, *, dry_run: bool = False) -> Imported:
         """Add scenarios, each id once, all or none; `IdsExist` when one is there that must not be."""
         now = timestamp()
-        rows = [_row(plain, now, now) for plain in plains]
-        ids = [row[0] for row in rows]
+        ids = [each.id for each in given]
         with self._database.reading() if dry_run else self._changing() as connection:
             existing = self._existing(connection, ids)
             there = [each for each in ids if each in existing]
             if there and mode == "fail":
                 raise IdsExist(there)
-            taken = rows if mode == "update" else [row for row in rows if row[0] not in existing]
+            taken = given if mode == "update" else [each for each in given if each.id not in existing]
             if taken and not dry_run:
-                self._database.run_many(connection, _PUT, taken)
-                record(connection, "scenario", taken[0][0] if len(taken) == 1 else str(len(taken)), "imported")
+                self._database.run_many(connection, _PUT, [_row(each, now, now) for each in taken])
+                record(connection, "scenario", taken[0].id if len(taken) == 1 else str(len(taken)), "imported")
         return Imported(
             [each for each in ids if each not in existing],
             there if mode == "update" else [],
             there if mode == "skip" else [],
-            [_written(row[6], existing.get(row[0], now), now) for row in taken],
+            [_stored(each, existing.get(each.id, now), now) for each in taken],
         )
 
     # ── Deleting, and bringing back ──
@@ -254,7 +248,7 @@ class Scenarios:
             record(connection, "scenario", scenario_id, "deleted")
         return _deleted(body, created, updated, now)
 
-    def restore(self, scenario_id: str) -> str:
+    def restore(self, scenario_id: str) -> StoredScenario:
         """Bring back what was deleted."""
         mine = deleted_scenarios.c.id == stored(scenario_id)
         columns = deleted_scenarios.c
@@ -270,11 +264,10 @@ class Scenarios:
                     f"there is a scenario {quote(scenario_id)} again, which would be lost; delete or rename that one "
                     "first"
                 )
-            plain = msgspec.json.decode(restored(row.body))
-            self._put(connection, plain, row.created, row.updated)
+            made = self._put(connection, _decode(restored(row.body)), row.created, row.updated)
             connection.execute(delete(deleted_scenarios).where(mine))
             record(connection, "scenario", scenario_id, "restored")
-        return _written(row.body, row.created, row.updated)
+        return made
 
     def deleted(self, offset: int, limit: int) -> tuple[Sequence[Deleted], int]:
         """Return a page of what can be brought back, what was deleted last first, and how many there are in all."""
@@ -333,19 +326,22 @@ class Scenarios:
         return connection.exec_driver_sql(query if self._database.is_sqlite else query.replace("?", "%s"), values)
 
 
-_TIMES = """|| ',"createdAt":"' || created || '","updatedAt":"' || updated || '"}', ','"""
+_TIMES = """|| ',"created_at":"' || created || '","updated_at":"' || updated || '"}', ','"""
 _TEXT = (scenarios.c.body, scenarios.c.created, scenarios.c.updated)
 
 
-def _written(body: str, created: str, updated: str) -> str:
-    """Return a scenario with its times."""
-    return f'{restored(body)[:-1]},"createdAt":"{created}","updatedAt":"{updated}"}}'
+def _read(body: str, created: str, updated: str) -> StoredScenario:
+    return _decode_stored(f'{restored(body)[:-1]},"created_at":"{created}","updated_at":"{updated}"}}')
 
 
-def _row(plain: Mapping[str, Any], created: str, updated: str) -> tuple[str, ...]:
-    tags = "[" + ",".join(map(_tag, plain["tags"])) + "]"
-    texts = (plain["name"], plain["type"], plain["difficulty"], plain["language"], tags, _encode(plain).decode())
-    return (plain["id"], *map(stored, texts), created, updated)
+def _stored(scenario: Scenario, created: str, updated: str) -> StoredScenario:
+    return StoredScenario(**asdict(scenario), created_at=created, updated_at=updated)
+
+
+def _row(scenario: Scenario, created: str, updated: str) -> tuple[str, ...]:
+    tags = "[" + ",".join(map(_tag, scenario.tags)) + "]"
+    texts = (scenario.name, scenario.type, scenario.difficulty, scenario.language, tags, _encode(scenario).decode())
+    return (scenario.id, *map(stored, texts), created, updated)
 
 
 def _tag(tag: str) -> str:
@@ -369,7 +365,7 @@ def _expired() -> str:
 
 def _deleted(body: str, created: str, updated: str, deleted: str) -> Deleted:
     until = datetime.fromisoformat(deleted) + RESTORABLE
-    return Deleted(_written(body, created, updated), deleted, until.isoformat(timespec="milliseconds"))
+    return Deleted(_read(body, created, updated), deleted, until.isoformat(timespec="milliseconds"))
 
 
 def _next(wish: str, connection: Connection) -> str:

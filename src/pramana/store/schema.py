@@ -23,7 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-HEAD = "0004"
+HEAD = "0005"
 """The migration that makes the tables below; a store that has it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -160,7 +160,7 @@ scenarios = Table(
     Column("difficulty", Text, nullable=False),
     Column("language", Text, nullable=False),
     Column("tags", Text, nullable=False),  # a list in JSON
-    Column("body", Text, nullable=False),  # all of it, in JSON as the API writes it
+    Column("body", Text, nullable=False),  # all of it: a `model.Scenario` in JSON
     Column("created", Text, nullable=False),
     Column("updated", Text, nullable=False),
     sqlite_autoincrement=True,

@@ -23,7 +23,7 @@ from pramana.show.api.gate import Gate
 from pramana.show.api.serving import THREADS
 from pramana.show.cli import pramana
 from pramana.store import open_store
-from pramana.store.scenarios import Scenarios
+from pramana.store.scenarios import Scenarios, StoredScenario
 from pramana.store.tokens import Token, Tokens, hashed
 
 from .served import Answer, Client, program, serve
@@ -407,7 +407,7 @@ def test_health_and_tokens_work_while_every_thread_waits_for_a_writer(
         database = found.store._database
         create, waiting = Scenarios.create, []
 
-        def counted(self: Scenarios, plain: Any, *, wish: bool) -> str:
+        def counted(self: Scenarios, plain: Any, *, wish: bool) -> StoredScenario:
             waiting.append(plain)
             return create(self, plain, wish=wish)
 

@@ -11,11 +11,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from pydantic import Field, ValidationError
 
+from pramana import model
 from pramana.app import App
+from pramana.app.views import ScenarioFieldsView, ScenarioView
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote
-from pramana.load.api_scenario import api_names, write_api_scenarios
 from pramana.load.problems import Problems, one_of
-from pramana.load.scenario import CAMEL_CASE, Scenario, ScenarioType, collector_paused
+from pramana.load.scenario import CAMEL_CASE, Scenario, ScenarioType, collector_paused, write_yaml
 from pramana.model import Difficulty
 from pramana.request import Selection
 from pramana.show import scenarios as keeping
@@ -32,7 +33,7 @@ from pramana.show.api.envelope import (
     refuse,
 )
 from pramana.show.api.serving import Editor, Here, Viewer
-from pramana.store.scenarios import Deleted, IdsExist, Imported, Mode
+from pramana.store.scenarios import Deleted, IdsExist, Imported, Mode, StoredScenario
 
 router = APIRouter(tags=["scenarios"])
 
@@ -272,8 +273,8 @@ def list_scenarios(request: Request, _: Viewer) -> Response:
     """Return a page of the scenarios that match, by id. Within one filter any value matches, but for `allTags`."""
     serving: App = request.app.state.serving
     page, size = _whole(request, "page"), _whole(request, "pageSize")
-    found = serving.store.scenarios.page(_wanted(request), (page - 1) * size, size)
-    return answer(msgspec.Raw(found.text), page_meta(page, size, found.total))
+    found, total = serving.store.scenarios.page(_wanted(request), (page - 1) * size, size)
+    return answer(_views(found), page_meta(page, size, total))
 
 
 def _whole(request: Request, name: str) -> int:
@@ -306,7 +307,7 @@ def validate_scenarios(
     placed = keeping.read(data, problems)
     details = [as_detail(each) for each in _sorted(problems)]
     found = {"valid": problems.errors == 0, "scenarios": len(placed), "problems": details}
-    return answer({**found, "read": keeping.plain(placed)} if read else found)
+    return answer({**found, "read": _read(keeping.plain(placed))} if read else found)
 
 
 @router.post(
@@ -354,7 +355,7 @@ def _imported(done: Imported, *, dry_run: bool) -> Response:
         "imported": done.imported,
         "updated": done.updated,
         "skipped": done.skipped,
-        "scenarios": msgspec.Raw(f"[{','.join(done.texts)}]"),
+        "scenarios": _views(done.scenarios),
     }
     meta = {
         "totalParsed": len(done.imported) + len(done.updated) + len(done.skipped),
@@ -381,7 +382,7 @@ def _exporting() -> dict[str, Any]:
 @router.get("/api/scenarios/export", summary="Export as YAML", openapi_extra=_filtered(), **_exporting())
 def export_scenarios(request: Request, here: Here, _: Viewer) -> Response:
     """Return the scenarios that are wanted as one YAML document, which imports to the same."""
-    pieces = write_api_scenarios(here.store.scenarios.chunks(_wanted(request)))
+    pieces = write_yaml(here.store.scenarios.chunks(_wanted(request)))
     begun = [next(pieces), next(pieces)]  # a store that cannot be read says so before anything is out
     disposition = {"Content-Disposition": 'attachment; filename="scenarios.yaml"'}
     return StreamingResponse(chain(begun, pieces), headers=disposition, media_type=_YAML)
@@ -400,13 +401,13 @@ def create_scenario(body: _Fields, here: Here, _: Editor) -> Response:
     """Keep a new scenario; an id that is left out is made from the name."""
     wish = body.get("id") is None
     plain = keeping.checked({**body, "id": keeping.made_id(body.get("name"))} if wish else body)
-    return answer(msgspec.Raw(here.store.scenarios.create(plain, wish=wish)), status=201)
+    return answer(_view(here.store.scenarios.create(plain, wish=wish)), status=201)
 
 
 @router.get("/api/scenarios/{scenario_id}", summary="Read a scenario", **documented(ScenarioShape, 404))
 def read_scenario(scenario_id: str, here: Here, _: Viewer) -> Response:
     """Return a scenario."""
-    return answer(msgspec.Raw(here.store.scenarios.read(scenario_id)))
+    return answer(_view(here.store.scenarios.read(scenario_id)))
 
 
 @router.put(
@@ -430,15 +431,17 @@ def replace_scenario(scenario_id: str, body: _Fields, here: Here, _: Editor, see
 def change_scenario(scenario_id: str, body: _Fields, here: Here, _: Editor, seen: _Seen = None) -> Response:
     """Change the fields that are named; null gives a field its default."""
     _same_id(scenario_id, body)
-    return _changed(here, scenario_id, api_names({**body, "id": scenario_id}), seen, whole=False)
+    return _changed(here, scenario_id, {**body, "id": scenario_id}, seen, whole=False)
 
 
-def _changed(here: App, scenario_id: str, fields: Mapping[str, Any], seen: str | None, *, whole: bool) -> Response:
-    def alter(before: dict[str, Any]) -> dict[str, Any]:
-        return keeping.checked(fields if whole else {**before, **fields})
+def _changed(here: App, scenario_id: str, fields: dict[str, Any], seen: str | None, *, whole: bool) -> Response:
+    def alter(before: model.Scenario) -> model.Scenario:
+        named = {CAMEL_CASE.get(name, name) for name in fields}
+        rest = {} if whole else msgspec.to_builtins(before)
+        return keeping.checked({name: value for name, value in rest.items() if name not in named} | fields)
 
     as_written = seen and seen.replace(" ", "+")  # what a plus becomes in an address that nobody quoted
-    return answer(msgspec.Raw(here.store.scenarios.change(scenario_id, alter, seen=as_written)))
+    return answer(_view(here.store.scenarios.change(scenario_id, alter, seen=as_written)))
 
 
 def _same_id(scenario_id: str, body: Mapping[str, Any]) -> None:
@@ -459,7 +462,7 @@ def delete_scenario(scenario_id: str, here: Here, _: Editor) -> Response:
 )
 def restore_scenario(scenario_id: str, here: Here, _: Editor) -> Response:
     """Bring back a scenario that was deleted within the last day."""
-    return answer(msgspec.Raw(here.store.scenarios.restore(scenario_id)))
+    return answer(_view(here.store.scenarios.restore(scenario_id)))
 
 
 @router.get("/api/deleted-scenarios", summary="List deleted scenarios", **documented(list[DeletedShape]))
@@ -509,8 +512,20 @@ def import_library(body: LibraryBody, here: Here, _: Editor) -> Response:
 # ── Parts of answers ──
 
 
+def _view(scenario: StoredScenario) -> ScenarioView:
+    return msgspec.convert(scenario, ScenarioView, from_attributes=True)
+
+
+def _views(scenarios: list[StoredScenario]) -> list[ScenarioView]:
+    return msgspec.convert(scenarios, list[ScenarioView], from_attributes=True)
+
+
+def _read(scenarios: list[model.Scenario]) -> list[ScenarioFieldsView]:
+    return msgspec.convert(scenarios, list[ScenarioFieldsView], from_attributes=True)
+
+
 def _deleted(found: Deleted) -> dict[str, Any]:
-    return {"scenario": msgspec.Raw(found.text), "deletedAt": found.deleted, "restorableUntil": found.until}
+    return {"scenario": _view(found.scenario), "deletedAt": found.deleted, "restorableUntil": found.until}
 
 
 def _sorted(problems: Problems) -> list[Any]:

@@ -131,11 +131,11 @@ def _send(
     dry_run: bool,
 ) -> "Imported | list[Problem]":
     """Send everything by one request, which is one transaction there: a file as it is, several as one document."""
-    from pramana.load.api_scenario import write_api_scenarios
+    from pramana.load.scenario import write_yaml
     from pramana.show.scenarios import plain
     from pramana.store.scenarios import Imported
 
-    one = files[0].read_bytes() if len(files) == 1 else "".join(write_api_scenarios([plain(placed)])).encode()
+    one = files[0].read_bytes() if len(files) == 1 else "".join(write_yaml([plain(placed)])).encode()
     query = {"mode": mode, "dryRun": "true" if dry_run else "false"}
     said = remote.ask("POST", "/api/scenarios/import", query, body=one, kind="application/yaml")
     answer = said.json
@@ -205,11 +205,11 @@ def export(path: Path | None, *, url: str | None, token: str | None, **wanted: A
 
 
 def _written(wanted: "Selection") -> str:
-    from pramana.load.api_scenario import write_api_scenarios
+    from pramana.load.scenario import write_yaml
 
-    with local_store() as store, _told("Writing", "scenario", store.scenarios.page(wanted, 0, 1).total) as passing:
+    with local_store() as store, _told("Writing", "scenario", store.scenarios.page(wanted, 0, 1)[1]) as passing:
         chunks = store.scenarios.chunks(wanted)
-        return "".join(write_api_scenarios(passing(chunks, len)))
+        return "".join(write_yaml(passing(chunks, len)))
 
 
 def _fetched(remote: "Remote", wanted: "Selection") -> str:

@@ -8,7 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pramana.load.api_scenario import write_api_scenarios
+import msgspec
+
+from pramana.app.views import ScenarioFieldsView
+from pramana.load.scenario import write_yaml
+from pramana.model import Scenario
 from pramana.show.web.kit.yaml_editor import Checked, as_lines
 
 Place = tuple[int, int]
@@ -50,7 +54,10 @@ async def joined(documents: Sequence[Document]) -> str:
 
 
 def _joined(documents: Sequence[Document]) -> str:
-    return "".join(write_api_scenarios([[scenario for each in documents for scenario in each.checked.read]]))
+    views = msgspec.convert(
+        [scenario for each in documents for scenario in each.checked.read], list[ScenarioFieldsView]
+    )
+    return "".join(write_yaml([msgspec.convert(views, list[Scenario], from_attributes=True)]))
 
 
 async def looked_through(documents: Sequence[Document]) -> Found:

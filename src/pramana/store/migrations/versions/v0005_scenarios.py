@@ -1,0 +1,41 @@
+"""Scenarios in the names of the model: before, their JSON had the names of the API."""
+
+import json
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+
+_NAMES = {
+    "expectedOutcome": "expected_outcome",
+    "promptAudioUrl": "prompt_audio_url",
+    "audioUrl": "audio_url",
+    "bargeIn": "barge_in",
+}
+
+
+def upgrade() -> None:
+    """Rename the fields of every scenario that is kept, and of those that can be restored."""
+    connection = op.get_bind()
+    for table in ("scenarios", "deleted_scenarios"):
+        rows = sa.table(table, sa.column("id"), sa.column("body"))
+        body = sa.update(rows).where(rows.c.id == sa.bindparam("which")).values(body=sa.bindparam("renamed"))
+        last = ""
+        order = rows.c.id.collate("C") if connection.dialect.name == "postgresql" else rows.c.id
+        while found := connection.execute(sa.select(rows).where(order > last).order_by(order).limit(500)).all():
+            connection.execute(body, [{"which": each.id, "renamed": _renamed(each.body)} for each in found])
+            last = found[-1].id
+
+
+def _renamed(body: str) -> str:
+    scenario = _fields(json.loads(body))
+    if scenario.get("turns"):
+        scenario["turns"] = [_fields(turn) for turn in scenario["turns"]]
+    return json.dumps(scenario, ensure_ascii=False, separators=(",", ":"))
+
+
+def _fields(values: dict[str, Any]) -> dict[str, Any]:
+    return {_NAMES.get(name, name): value for name, value in values.items()}
