@@ -25,10 +25,10 @@ from pramana.embedded import ears, language
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.planning import create_run
 from pramana.providers.voice.cascade import ANSWER_S, NO_ANSWER, NOT_UNDERSTOOD
+from pramana.report.summary import summary_of
 from pramana.request import Limits, RunRequest
 from pramana.run.stages import STAGES
 from pramana.score.evidence import SYNTHESISED
-from pramana.show.summary import summary_of
 from pramana.show.web.pages.welcome import FILE, SCENARIO
 from pramana.store import open_store
 from pramana.store.runs import Store

@@ -13,10 +13,10 @@ from pramana.bench import execute, judge_again
 from pramana.errors import AuthenticationFailed, BudgetSpent, InvalidInput, OutOfCredit
 from pramana.model import Check, Outcome, Run
 from pramana.planning import create_run
+from pramana.report.summary import summary_of
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.stop import Stop
-from pramana.show.summary import summary_of
 from pramana.store import open_store
 from pramana.store.runs import Store
 

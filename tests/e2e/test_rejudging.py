@@ -11,8 +11,8 @@ from pramana import settings
 from pramana.bench import execute, judge_again
 from pramana.errors import BudgetSpent
 from pramana.planning import create_run
+from pramana.report.summary import summary_of
 from pramana.request import Limits, RunRequest
-from pramana.show.summary import summary_of
 from pramana.store import open_store
 
 from ..loopback.openai import OpenAIWire

@@ -23,7 +23,7 @@ from pramana.model import (
     Run,
     Target,
 )
-from pramana.show.exports import write_json
+from pramana.report.exports import write_json
 
 OLD: dict[str, Any] = {
     "suite_version": "v1.0-cheap",

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from pramana import settings
 from pramana.errors import NotFound, Problem
-from pramana.show import terminal
+from pramana.report import terminal
 from pramana.show.cli import COMMANDS, main
 from pramana.show.cli.run import run
 

@@ -30,9 +30,9 @@ from pramana.model import (
     Target,
     Turn,
 )
+from pramana.report.exports import write_json
+from pramana.report.terminal import width
 from pramana.show.cli import pramana
-from pramana.show.exports import write_json
-from pramana.show.terminal import width
 from pramana.store import open_store
 
 P, F, E = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED

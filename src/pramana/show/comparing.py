@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pramana.analyse.judges import judge_name
 from pramana.errors import InvalidInput, quote
 from pramana.model import Check, Outcome
-from pramana.show import figures
+from pramana.report import figures
 
 if TYPE_CHECKING:
     from pramana.analyse.changes import Change, Taken

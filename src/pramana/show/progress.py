@@ -17,7 +17,7 @@ import click
 from pramana import clock
 from pramana.errors import visible
 from pramana.model import Outcome, Plan, Result
-from pramana.show import figures, terminal
+from pramana.report import figures, terminal
 
 if TYPE_CHECKING:
     from pramana.bench import Progress

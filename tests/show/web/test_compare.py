@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
 from pramana.app.views import RunView
-from pramana.show.figures import later
+from pramana.report.figures import later
 from pramana.show.web.pages import contrast
 
 from ...views import made

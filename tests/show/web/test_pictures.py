@@ -30,10 +30,11 @@ from pramana.app.views import (
     TurnView,
 )
 from pramana.model import Outcome
-from pramana.show.web.kit import pictures, waveform
+from pramana.report import pictures
+from pramana.report.markup import LEAST_CUT, LONGEST
+from pramana.report.pictures import Mark, along, distribution, position, rates, short, ticks
+from pramana.show.web.kit import waveform
 from pramana.show.web.kit.files import Pick, Picked
-from pramana.show.web.kit.markup import LEAST_CUT, LONGEST
-from pramana.show.web.kit.pictures import Mark, along, distribution, position, rates, short, ticks
 from pramana.show.web.pages import contrast, home, result, run, run_summary, suites
 from pramana.show.web.pages.run_results import again, pretty
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Page, expect
 
-from pramana.show.figures import duration
-from pramana.show.web.kit.pictures import along
+from pramana.report.figures import duration
+from pramana.report.pictures import along
 
 from .conftest import NARROW, WIDE, Bench, no_sideways
 

@@ -16,11 +16,11 @@ from pramana.analyse.voice import CALL
 from pramana.app import App
 from pramana.errors import EngineMissing, NotFound, PramanaError, StoreFailed
 from pramana.model import Call, Result
+from pramana.report.conversation import Said, transcript
 from pramana.score.log import Log
 from pramana.show.api.envelope import Shape, answer, documented
 from pramana.show.api.runs import Named
 from pramana.show.api.serving import Here, Viewer
-from pramana.show.conversation import Said, transcript
 
 if TYPE_CHECKING:
     from pramana.audio import Samples

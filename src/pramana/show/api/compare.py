@@ -11,10 +11,10 @@ from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from pramana.errors import InvalidInput, Problem
+from pramana.report.measured import measured, proven
 from pramana.show.api.envelope import PageNumber, PageSize, Shape, answer, camel, documented, page_of
 from pramana.show.api.serving import Here, Viewer
 from pramana.show.comparing import ModelUnclear, OtherCases, Source, as_data, compared, of_run
-from pramana.show.measured import measured, proven
 from pramana.store.runs import Store
 
 router = APIRouter(tags=["compare"])

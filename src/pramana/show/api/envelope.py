@@ -194,7 +194,7 @@ def _json(value: Any, status: int, headers: Mapping[str, str] | None = None) -> 
     try:
         body = _encode(value)
     except (UnicodeEncodeError, ValueError, TypeError, OverflowError):  # half of a surrogate pair; a model may say so
-        from pramana.show.terminal import as_json
+        from pramana.report.terminal import as_json
 
         body = as_json(msgspec.to_builtins(value)).encode()
     return Response(body, status, headers, "application/json")

@@ -14,7 +14,7 @@ from pramana.app import App
 from pramana.errors import visible
 from pramana.jsonl import canonical
 from pramana.model import Outcome, Plan, Run, Target
-from pramana.show import figures
+from pramana.report import figures
 from pramana.show.api.envelope import Shape, answer, documented
 from pramana.show.api.providers import reach_of
 from pramana.show.api.serving import Here, Viewer

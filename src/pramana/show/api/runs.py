@@ -23,11 +23,11 @@ from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDet
 from pramana.errors import InvalidInput, NotFound
 from pramana.load.scenario import ScenarioType
 from pramana.model import Difficulty, Outcome, Run, RunStatus
+from pramana.report.exports import Format, export
 from pramana.request import MAX_NAME_CHARS, Limits, RunRequest, Selection
 from pramana.show.api.envelope import Body, PageNumber, PageSize, answer, body_of, documented, page_meta
 from pramana.show.api.run_shapes import of_summary
 from pramana.show.api.serving import Here, Viewer, caller_of
-from pramana.show.exports import Format, export
 
 router = APIRouter(tags=["runs"])
 RunId = Annotated[str, Path(description="Its id, the beginning of one, or latest")]

@@ -47,7 +47,7 @@ def event(name: str, data: Any, number: int | None = None) -> bytes:
     try:
         body = msgspec.json.encode(data)
     except (UnicodeEncodeError, ValueError, TypeError, OverflowError):  # half of a surrogate pair: a model may say so
-        from pramana.show.terminal import as_json
+        from pramana.report.terminal import as_json
 
         body = as_json(msgspec.to_builtins(data)).replace("\n", " ").encode()
     numbered = b"" if number is None else b"id: %d\n" % number

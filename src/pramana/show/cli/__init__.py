@@ -122,7 +122,7 @@ def _wants_json() -> bool:
 
 
 def _print_json_error(message: str, code: str, details: list[dict[str, object]]) -> None:
-    from pramana.show import terminal
+    from pramana.report import terminal
 
     terminal.print_json({"error": message, "code": code, "details": details})
 
@@ -159,7 +159,7 @@ def _say(sentence: str, code: str) -> None:
 
 
 def _explain(error: PramanaError) -> None:
-    from pramana.show import terminal
+    from pramana.report import terminal
 
     if _wants_json():
         details = [terminal.as_data(problem) for problem in error.problems] if isinstance(error, InvalidInput) else []

@@ -12,9 +12,9 @@ import click
 
 from pramana import settings
 from pramana.errors import InvalidInput
-from pramana.show import terminal
+from pramana.report import terminal
+from pramana.report.measured import measured, proven
 from pramana.show.comparing import Source, as_data, compared, of_file, of_run, tally
-from pramana.show.measured import measured, proven
 
 if TYPE_CHECKING:
     from pramana.analyse.changes import Limit

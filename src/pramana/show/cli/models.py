@@ -8,7 +8,7 @@ from click.termui import progressbar
 
 from pramana import settings
 from pramana.errors import visible
-from pramana.show import terminal
+from pramana.report import terminal
 
 
 @click.group(invoke_without_command=True)

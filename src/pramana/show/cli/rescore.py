@@ -6,7 +6,7 @@ import click
 
 from pramana import settings
 from pramana.errors import PramanaError
-from pramana.show import terminal
+from pramana.report import terminal
 from pramana.show.cli.options import POSITIVE, selecting
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ def rescore(
     import asyncio
 
     from pramana.bench import judge_again
+    from pramana.report.selection import select
+    from pramana.report.summary import decide, print_summary, summary_of_results
     from pramana.request import Limits
     from pramana.run.stop import Stop
     from pramana.show.progress import Interruptible, Live
-    from pramana.show.selection import select
-    from pramana.show.summary import decide, print_summary, summary_of_results
     from pramana.store import open_store
 
     store = open_store(settings.database_url())

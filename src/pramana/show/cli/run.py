@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from pramana import settings
 from pramana.errors import InvalidInput, NotFound, PramanaError, Problem
 from pramana.model import Run
-from pramana.show import terminal
+from pramana.report import terminal
 from pramana.show.cli.options import POSITIVE, Finite, selecting
 from pramana.show.cli.outputs import Output
 
@@ -332,7 +332,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> int:
-    from pramana.show.summary import decide, print_summary, summary_of
+    from pramana.report.summary import decide, print_summary, summary_of
 
     summary = summary_of(store, ended)
     decision = decide(ended, summary, given["fail_under"])
@@ -347,7 +347,7 @@ def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> 
     if ended.stored < ended.expected:
         click.echo(f"Go on with: pramana run --resume {ended.id}", err=True)
     if given["output"]:  # last: what was paid for is said first, whatever becomes of the file
-        from pramana.show.exports import export
+        from pramana.report.exports import export
 
         with given["output"].open("w", encoding="utf-8", newline="") as out:
             export("json", ended, store.pairs(ended.id), out)

@@ -13,11 +13,11 @@ import click
 
 from pramana.errors import PramanaError, StoreFailed
 from pramana.model import Case, Result, Run
-from pramana.show import terminal
+from pramana.report import terminal
+from pramana.report.exports import FORMATS, Format, recording_name
 from pramana.show.cli.options import selecting
 from pramana.show.cli.outputs import Output
 from pramana.show.cli.stores import local_store
-from pramana.show.exports import FORMATS, Format, recording_name
 
 if TYPE_CHECKING:
     from pramana.request import Selection
@@ -76,9 +76,9 @@ def show(run: str, *, selection: "Selection", as_json: bool) -> None:
     """
     from itertools import islice
 
-    from pramana.show import conversation
-    from pramana.show.selection import select
-    from pramana.show.summary import decide, print_summary, summary_of_results
+    from pramana.report import conversation
+    from pramana.report.selection import select
+    from pramana.report.summary import decide, print_summary, summary_of_results
 
     with local_store() as store:
         selected = select(store, store.run(run), selection)
@@ -115,8 +115,8 @@ def show(run: str, *, selection: "Selection", as_json: bool) -> None:
 )
 def export(run: str, *, format_: Format, selection: "Selection", output: Path | None, audio: Path | None) -> None:
     """Write the results of RUN as JSON, CSV, JUnit, Markdown or one HTML page; all of them, or of a selection."""
-    from pramana.show.exports import export as write
-    from pramana.show.selection import select
+    from pramana.report.exports import export as write
+    from pramana.report.selection import select
 
     damaged: list[str] = []
     if audio is not None:

@@ -10,7 +10,7 @@ import click
 
 from pramana import clock, settings
 from pramana.errors import InvalidInput, NotFound, Problem
-from pramana.show import terminal
+from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
 from pramana.show.cli.outputs import Output
 from pramana.show.cli.stores import local_store

@@ -2,7 +2,7 @@
 
 import click
 
-from pramana.show import terminal
+from pramana.report import terminal
 
 
 @click.command()
@@ -20,7 +20,7 @@ def schema(format_: str) -> None:
     `pramana validate` is the way, and the schema is for programs that write suites.
     """
     if format_ == "results":
-        from pramana.show.exports import results_schema
+        from pramana.report.exports import results_schema
 
         terminal.print_json(results_schema())
         return

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from pramana.show import terminal
+from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
 
 

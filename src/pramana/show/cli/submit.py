@@ -17,7 +17,7 @@ import click
 from pramana import clock, settings
 from pramana.errors import InvalidInput, PramanaError, visible
 from pramana.model import Outcome, Result, Run
-from pramana.show import terminal
+from pramana.report import terminal
 from pramana.show.cli.stores import local_store
 from pramana.show.remote import Remote, Said, ServerFailed
 
@@ -175,7 +175,7 @@ def _of_run(store: "Store", run: Run) -> _Parcel:
     others = {name: plan.parameters[name] for name in ("top_p", "max_tokens", "stop") if name in plan.parameters}
 
     def results(parcel: _Parcel) -> Iterator[dict[str, Any]]:
-        from pramana.show.exports import score_of
+        from pramana.report.exports import score_of
 
         for case, result in store.pairs(run.id):
             reply, target = result.reply, models[result.key.model]

@@ -8,7 +8,7 @@ from pramana.errors import Problem, visible
 from pramana.hash import hash_suite
 from pramana.load import manifest
 from pramana.load.problems import MAX_ERRORS
-from pramana.show import terminal
+from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -2,7 +2,7 @@
 
 import click
 
-from pramana.show import terminal
+from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
 from pramana.show.cli.stores import local_store
 

@@ -6,7 +6,7 @@ import click
 
 from pramana import load
 from pramana.load.manifest import BUILT_IN
-from pramana.show import terminal
+from pramana.report import terminal
 
 
 @click.command()

@@ -7,9 +7,9 @@ from nicegui import ui
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from pramana.report.markup import Child, Safe, foreign, join, link, tag
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Desk, Refused
-from pramana.show.web.kit.markup import Child, Safe, foreign, join, link, tag
 from pramana.show.web.kit.plain import THEME, plain
 
 NAVIGATION = (

@@ -5,9 +5,9 @@ from typing import Any
 
 from nicegui import ui
 
-from pramana.show.figures import printable
+from pramana.report.figures import printable
+from pramana.report.markup import foreign
 from pramana.show.web.kit import parts
-from pramana.show.web.kit.markup import foreign
 
 
 def suggest(made: Any, known: Iterable[str]) -> ui.element:

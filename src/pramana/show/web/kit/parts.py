@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from nicegui import ui
 
+from pramana.report.markup import Safe, foreign, join, tag
 from pramana.show.web.kit.desk import Refused, sign_in
-from pramana.show.web.kit.markup import Safe, foreign, join, tag
 
 Kind = Literal["", "primary", "danger", "plain"]
 Act = Callable[[], Awaitable[None] | None]

@@ -7,9 +7,9 @@ nobody knows.
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from pramana.show.look import DARK, LIGHT, variables
+from pramana.report.look import DARK, LIGHT, variables
+from pramana.report.markup import Child, Safe, join, tag
 from pramana.show.web.kit import style
-from pramana.show.web.kit.markup import Child, Safe, join, tag
 
 THEME = "pramana_theme"
 """The cookie that says light or dark; without it, as the system has it."""

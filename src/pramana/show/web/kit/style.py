@@ -1,4 +1,4 @@
-"""How pages look: the shared colours (`show.look`) in both themes, and the classes of `workbench.css`.
+"""How pages look: the shared colours (`report.look`) in both themes, and the classes of `workbench.css`.
 
 Text is set in the system's own fonts: nothing is fetched. Pages use these classes and none of a framework's.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nicegui import app, ui
 
-from pramana.show.look import DARK, LIGHT, variables
+from pramana.report.look import DARK, LIGHT, variables
 
 FAVICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#1d5f8a"/>'

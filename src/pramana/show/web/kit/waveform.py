@@ -10,10 +10,10 @@ from typing import Any
 
 from nicegui import ui
 
-from pramana.show.figures import duration
+from pramana.report.figures import duration
+from pramana.report.markup import Safe, foreign, join, tag
+from pramana.report.pictures import along
 from pramana.show.web.kit import parts
-from pramana.show.web.kit.markup import Safe, foreign, join, tag
-from pramana.show.web.kit.pictures import along
 
 SOUND, PLACE, TOLD = "call-sound", "call-place", "call-told"
 """Ids in the page: the player, the picture, and what was said."""

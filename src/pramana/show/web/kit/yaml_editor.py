@@ -13,9 +13,9 @@ from typing import Any
 
 from nicegui import ui
 
+from pramana.report.markup import Safe, foreign, join, tag
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Desk, Refused
-from pramana.show.web.kit.markup import Safe, foreign, join, tag
 
 SETTLED_S = 0.3
 """How long nothing is typed before it is checked."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pramana.show.web.kit.markup import Child, Safe, foreign, join, tag, text
+from pramana.report.markup import Child, Safe, foreign, join, tag, text
 
 LONGEST = 20_000
 _RULES = {

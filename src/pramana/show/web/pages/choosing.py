@@ -9,7 +9,7 @@ from nicegui import ui
 
 from pramana.app.runs import RunFilter, list_runs, read_run
 from pramana.app.views import RunView
-from pramana.show.figures import percent, printable
+from pramana.report.figures import percent, printable
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Desk, Refused, address
 from pramana.store.queue import UNDER_WAY

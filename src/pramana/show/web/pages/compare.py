@@ -10,9 +10,9 @@ from nicegui import ui
 
 from pramana.app.results import read_result
 from pramana.app.views import RunView
+from pramana.report.markup import foreign, pager, tag
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused
-from pramana.show.web.kit.markup import foreign, pager, tag
 from pramana.show.web.pages.choosing import chooser, one_run
 from pramana.show.web.pages.contrast import (
     Data,

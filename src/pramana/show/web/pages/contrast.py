@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pramana.app.views import CaseView, ResultDetailView, RunView
-from pramana.show.figures import duration, later, percent, points, rate
-from pramana.show.web.kit.desk import address
-from pramana.show.web.kit.markup import (
+from pramana.report.figures import duration, later, percent, points, rate
+from pramana.report.markup import (
     Child,
     Column,
     Safe,
@@ -20,7 +19,8 @@ from pramana.show.web.kit.markup import (
     tiles,
     when,
 )
-from pramana.show.web.kit.trends import difference_line
+from pramana.report.trends import difference_line
+from pramana.show.web.kit.desk import address
 from pramana.show.web.pages.result import said_to
 
 VERDICTS = {

@@ -11,9 +11,9 @@ from typing import Any
 
 from nicegui import ui
 
+from pramana.report.markup import Safe, foreign, link, tag, when
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address
-from pramana.show.web.kit.markup import Safe, foreign, link, tag, when
 from pramana.show.web.kit.yaml_editor import Checked, YamlEditor
 from pramana.show.web.pages import asking
 from pramana.show.web.pages.scenarios import api_of, duplicate, page_of, read

@@ -5,11 +5,11 @@ from typing import Any
 
 from pramana.analyse.summary import Total
 from pramana.app.views import EstimateView, ShareView
+from pramana.report.figures import money
+from pramana.report.markup import Safe, foreign, join, link, tag, tiles
 from pramana.request import RunRequest
-from pramana.show.figures import money
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Refused
-from pramana.show.web.kit.markup import Safe, foreign, join, link, tag, tiles
 
 ALWAYS = ("local", "local-voice", "fake")
 """Models that are there whatever is set up; first of all the one that anybody can ask."""

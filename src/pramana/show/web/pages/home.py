@@ -12,11 +12,11 @@ from nicegui import ui
 from pramana.app.runs import RunFilter, list_runs
 from pramana.app.views import RunView, WeightsView
 from pramana.app.weights import list_weights
-from pramana.show.figures import duration, percent
+from pramana.report.figures import duration, percent
+from pramana.report.markup import Safe, foreign, interval_text, join, link, tag, when
+from pramana.report.trends import Point, rate_trend, time_trend
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, address
-from pramana.show.web.kit.markup import Safe, foreign, interval_text, join, link, tag, when
-from pramana.show.web.kit.trends import Point, rate_trend, time_trend
 from pramana.show.web.pages import welcome
 from pramana.show.web.pages.runs import Table, passed, status
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from nicegui import ui
 
+from pramana.report.markup import Child, Safe, foreign, join, link, tag
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Answer, Desk, Refused
 from pramana.show.web.kit.files import MOST_BYTES, Pick, picker
-from pramana.show.web.kit.markup import Child, Safe, foreign, join, link, tag
 from pramana.show.web.kit.yaml_editor import LONGEST, Checked, YamlEditor, check, counted, is_error, listed
 from pramana.show.web.pages.documents import Document, Found, decoded, joined, looked_through
 from pramana.show.web.pages.library import library

@@ -15,13 +15,13 @@ from msgspec.structs import fields
 from nicegui import background_tasks, ui
 
 from pramana.app.runs import create_run, estimate_run
+from pramana.report.figures import printable
+from pramana.report.markup import Safe, link, tag
 from pramana.request import SAMPLING, Limits, RunRequest, Selection, is_number, metadata
 from pramana.show.api.envelope import sent_as
 from pramana.show.api.runs import USUAL
-from pramana.show.figures import printable
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address
-from pramana.show.web.kit.markup import Safe, link, tag
 from pramana.show.web.kit.names import Names, suggest
 from pramana.show.web.pages import estimates
 

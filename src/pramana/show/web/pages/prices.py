@@ -7,10 +7,10 @@ from nicegui import ui
 from pramana.app import prices as price_cases
 from pramana.app.prices import NewPrice, PriceList
 from pramana.app.views import PriceView
+from pramana.report.markup import Child, Column, Safe, foreign, join, tag, when
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk
 from pramana.show.web.kit.forms import Form, number
-from pramana.show.web.kit.markup import Child, Column, Safe, foreign, join, tag, when
 from pramana.show.web.pages.settings import section, table_to_act_on
 
 _FIELDS = {

@@ -6,10 +6,10 @@ from typing import Any
 
 from nicegui import ui
 
+from pramana.report.markup import Safe, foreign, join, tag
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, part
 from pramana.show.web.kit.forms import Field, Form, Secret
-from pramana.show.web.kit.markup import Safe, foreign, join, tag
 from pramana.show.web.kit.yaml_editor import Checked, YamlEditor
 from pramana.show.web.pages.provider_kinds import GROUPS, KINDS, TEMPLATE, Kind, of_kind
 

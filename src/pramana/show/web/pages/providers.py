@@ -4,9 +4,9 @@ from typing import Any
 
 from nicegui import ui
 
+from pramana.report.markup import Column, Safe, foreign, join, table, tag
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address
-from pramana.show.web.kit.markup import Column, Safe, foreign, join, table, tag
 from pramana.show.web.pages.provider_kinds import of_kind
 from pramana.show.web.pages.settings import section
 

@@ -12,10 +12,10 @@ from pramana.app.runs import read_run
 from pramana.app.views import AssertionView, CaseView, CheckView, ReplyView, ResultDetailView, RunDetailView, TurnView
 from pramana.errors import InvalidInput
 from pramana.model import Outcome
-from pramana.show import figures
+from pramana.report import figures
+from pramana.report.markup import Child, Safe, block, foreign, join, link, outcome, tag, tiles
 from pramana.show.web.kit import frame, parts, waveform
 from pramana.show.web.kit.desk import Desk, Refused, address
-from pramana.show.web.kit.markup import Child, Safe, block, foreign, join, link, outcome, tag, tiles
 from pramana.show.web.pages.run_results import cost, pretty, took, which
 from pramana.show.web.pages.run_summary import waited
 

@@ -19,11 +19,11 @@ from pramana.app.results import ResultFilter, Results, list_results
 from pramana.app.runs import cancel_run, delete_run, read_run, resume_run
 from pramana.app.views import ResultView, RunDetailView, RunView
 from pramana.model import Outcome
-from pramana.show import figures
+from pramana.report import figures
+from pramana.report.markup import Safe, foreign, join, link, tag, when
 from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address
-from pramana.show.web.kit.markup import Safe, foreign, join, link, tag, when
 from pramana.show.web.pages.run_results import PAGE_SIZE, again, filters, pages, plan, rows, table_of
 from pramana.show.web.pages.run_summary import amounts, ended_so, told_apart
 from pramana.show.web.pages.runs import standing

@@ -9,14 +9,14 @@ from nicegui import ui
 
 from pramana.analyse.summary import Total
 from pramana.app.views import LimitsView, PlanView, ResultView, RunDetailView, TargetView
+from pramana.report import figures, markup
+from pramana.report.markup import Child, Column, Safe, block, foreign, join, link, outcome, pager, table, tag
+from pramana.report.selection import MARK
 from pramana.request import SAMPLING
-from pramana.show import figures
 from pramana.show.api.envelope import sent_as
 from pramana.show.api.runs import USUAL
-from pramana.show.selection import MARK
-from pramana.show.web.kit import markup, parts
+from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Desk, address
-from pramana.show.web.kit.markup import Child, Column, Safe, block, foreign, join, link, outcome, pager, table, tag
 from pramana.store.queue import UNDER_WAY
 
 PAGE_SIZE = 50

@@ -13,9 +13,8 @@ from pramana.analyse.spread import ModelTimes, RunTimes
 from pramana.analyse.summary import NAMED_CASES, Dimension, Rate, Reason, Summary, Total
 from pramana.analyse.voice import Latency
 from pramana.app.views import RunDetailView
-from pramana.show import figures
-from pramana.show.web.kit import pictures
-from pramana.show.web.kit.markup import (
+from pramana.report import figures, pictures
+from pramana.report.markup import (
     Child,
     Column,
     Safe,

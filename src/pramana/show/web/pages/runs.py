@@ -12,11 +12,11 @@ from nicegui import ui
 
 from pramana.app.runs import RunFilter, Runs, list_runs
 from pramana.app.views import RunView
+from pramana.report.figures import selection
+from pramana.report.markup import Safe, foreign, join, link, outcome, pager, rate_bar, rate_text, tag, when
 from pramana.show.api.envelope import page_meta
-from pramana.show.figures import selection
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address
-from pramana.show.web.kit.markup import Safe, foreign, join, link, outcome, pager, rate_bar, rate_text, tag, when
 from pramana.show.web.kit.names import suggest
 from pramana.show.web.pages.run_summary import told_apart
 from pramana.store.queue import UNDER_WAY

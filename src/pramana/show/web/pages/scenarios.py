@@ -4,9 +4,9 @@ from typing import Any
 
 from nicegui import events, ui
 
+from pramana.report.markup import Column, Safe, foreign, join, link, pager, table, tag, when
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address, part
-from pramana.show.web.kit.markup import Column, Safe, foreign, join, link, pager, table, tag, when
 from pramana.show.web.pages import asking
 from pramana.show.web.pages.library import library
 

@@ -8,10 +8,10 @@ from nicegui import ui
 
 from pramana.app import server as server_cases
 from pramana.app.tokens import list_tokens
+from pramana.report.markup import Child, Column, Safe, join, link, tag, tiles
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused
 from pramana.show.web.kit.forms import Form, number
-from pramana.show.web.kit.markup import Child, Column, Safe, join, link, tag, tiles
 from pramana.show.web.kit.plain import THEME
 
 SECTIONS = (

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from pramana.app import server
+from pramana.report.markup import tag
 from pramana.show.api.gate import COOKIE
 from pramana.show.api.serving import user_of
 from pramana.show.web.kit.desk import Desk, Refused, address
-from pramana.show.web.kit.markup import tag
 from pramana.show.web.kit.plain import plain
 
 LASTS_S = 30 * 24 * 3600

@@ -7,10 +7,10 @@ from typing import Any
 
 from nicegui import ui
 
+from pramana.report.markup import Column, Safe, foreign, join, link, pager, table, tag, when
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address, part
 from pramana.show.web.kit.files import Pick, picker
-from pramana.show.web.kit.markup import Column, Safe, foreign, join, link, pager, table, tag, when
 from pramana.show.web.pages import asking
 
 PAGE_SIZE = 25

@@ -5,10 +5,10 @@ from nicegui import ui
 from pramana.app import server
 from pramana.app import tokens as token_cases
 from pramana.app.views import NewTokenView, TokenView
+from pramana.report.markup import Child, Column, Safe, foreign, join, tag, when
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused
 from pramana.show.web.kit.forms import Form
-from pramana.show.web.kit.markup import Child, Column, Safe, foreign, join, tag, when
 from pramana.show.web.pages.settings import section, table_to_act_on
 
 ROLES = {"viewer": "Viewer", "editor": "Editor", "admin": "Administrator"}

@@ -14,11 +14,11 @@ from pramana.app.results import ResultFilter, list_results
 from pramana.app.runs import create_run, read_run
 from pramana.app.views import RunView, WeightsView
 from pramana.app.weights import list_weights, pull_weights
+from pramana.report import figures
+from pramana.report.markup import Safe, foreign, link, tag
 from pramana.request import RunRequest, Selection
-from pramana.show import figures
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Desk, Refused
-from pramana.show.web.kit.markup import Safe, foreign, link, tag
 from pramana.show.web.kit.waveform import play_at
 
 FILE, SCENARIO = "information-retrieval/first-call.yaml", "first-call-largest-ocean"

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from pramana import settings
 from pramana.bench import run_sync
 from pramana.planning import create_run
+from pramana.report.selection import select
 from pramana.request import Limits, RunRequest, Selection
 from pramana.run.stop import Stop
 from pramana.show.cli import pramana
-from pramana.show.selection import select
 from pramana.store import open_store
 from pramana.store.runs import Store
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from pramana.errors import StoreFailed
 from pramana.model import Call, Case, Check, Facets, Failure, Key, Line, Outcome, Plan, Reply, Result, Run, Target, Turn
-from pramana.show.conversation import as_data, print_conversation, transcript
-from pramana.show.terminal import width
+from pramana.report.conversation import as_data, print_conversation, transcript
+from pramana.report.terminal import width
 
 EVENTS: list[dict[str, Any]] = [
     {"t": 0.0, "event": "call", "version": 2},

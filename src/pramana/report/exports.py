@@ -19,8 +19,8 @@ from pramana.analyse.judges import Judges, judge_name, judged_by
 from pramana.analyse.summary import why
 from pramana.hash import hash_result
 from pramana.model import Case, Outcome, Result, Run, RunStatus
-from pramana.show.figures import printable
-from pramana.show.terminal import as_json
+from pramana.report.figures import printable
+from pramana.report.terminal import as_json
 
 Format = Literal["json", "csv", "junit", "markdown", "html"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -44,11 +44,11 @@ def export(kind: Format, run: Run, results: Results, out: TextIO, recordings: Re
         case "junit":
             write_junit(run, results, out)
         case "markdown":
-            from pramana.show.report_markdown import write_markdown
+            from pramana.report.markdown import write_markdown
 
             write_markdown(run, results, out)
         case "html":
-            from pramana.show.report_html import write_html
+            from pramana.report.html import write_html
 
             write_html(run, results, out, recordings)
 

@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, Tally, why
 from pramana.model import Case, Outcome, Result, Run
-from pramana.show.exports import Recordings, Results, pour, spools
-from pramana.show.figures import (
+from pramana.report.exports import Recordings, Results, pour, spools
+from pramana.report.figures import (
     asked_aloud,
     bound,
     by_ear,
@@ -33,7 +33,7 @@ from pramana.show.figures import (
     voice,
     whole,
 )
-from pramana.show.look import DARK, LIGHT, SIGNS, variables
+from pramana.report.look import DARK, LIGHT, SIGNS, variables
 
 SHOWN_RESULTS = 500
 """Of each outcome; a page of more is slow to open and read by nobody."""

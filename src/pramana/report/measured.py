@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from pramana.analyse.changes import FEWEST, NOTICED_S, TIMES, Change
-from pramana.show import figures, terminal
+from pramana.report import figures, terminal
 
 
 def proven(change: Change) -> str:

@@ -6,8 +6,8 @@ Every drawing is said in words for who cannot see it, and the numbers that matte
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pramana.show.figures import duration, percent
-from pramana.show.web.kit.markup import Safe, join, tag
+from pramana.report.figures import duration, percent
+from pramana.report.markup import Safe, join, tag
 
 WIDTH = 320
 _LEFT, _RIGHT, _PAD = 44, 6, 8

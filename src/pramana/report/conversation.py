@@ -15,9 +15,9 @@ import click
 from pramana.analyse.voice import CALL, Line, lines_of
 from pramana.errors import PramanaError
 from pramana.model import Case, Reply, Result, Run
+from pramana.report import figures
+from pramana.report.terminal import fitted, width, wrapped
 from pramana.score.log import Log
-from pramana.show import figures
-from pramana.show.terminal import fitted, width, wrapped
 
 COLUMNS = 80
 TEXT_SHOWN = 2_000

@@ -9,8 +9,8 @@ from html import escape
 from typing import Any
 
 from pramana.model import Outcome
-from pramana.show.figures import between, percent, printable
-from pramana.show.look import SIGNS
+from pramana.report.figures import between, percent, printable
+from pramana.report.look import SIGNS
 
 LONGEST = 20_000
 """Characters of a text that are shown; more makes no page better, and the API has them all."""

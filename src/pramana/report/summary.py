@@ -8,10 +8,10 @@ import click
 from pramana.analyse.gate import Decision, exit_code
 from pramana.analyse.summary import Rate, Summary, Tally
 from pramana.model import Run
-from pramana.show import figures
-from pramana.show.exports import Results, models_of
-from pramana.show.selection import MARK
-from pramana.show.terminal import fitted, padded, width, wrapped
+from pramana.report import figures
+from pramana.report.exports import Results, models_of
+from pramana.report.selection import MARK
+from pramana.report.terminal import fitted, padded, width, wrapped
 
 if TYPE_CHECKING:
     from pramana.store.runs import Store

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from pramana.analyse.spread import Bin, Spread
 from pramana.analyse.summary import Rate
-from pramana.show.figures import duration
-from pramana.show.web.kit.markup import Child, Column, Safe, foreign, rate_bar, rate_text, table, tag
+from pramana.report.figures import duration
+from pramana.report.markup import Child, Column, Safe, foreign, rate_bar, rate_text, table, tag
 
 MOST_TICKS = 6
 SHOWN_ROWS = 12

@@ -10,8 +10,8 @@ from typing import TextIO
 
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, Tally, why
 from pramana.model import Case, Outcome, Result, Run
-from pramana.show.exports import Results
-from pramana.show.figures import asked_aloud, by_ear, engines, percent, printable, span, spent, title_of, units, voice
+from pramana.report.exports import Results
+from pramana.report.figures import asked_aloud, by_ear, engines, percent, printable, span, spent, title_of, units, voice
 
 LIMIT = 60_000
 """Characters of a page, as UTF-16 counts them; a comment on GitHub may have 65,536."""
