@@ -1,10 +1,15 @@
-"""The only reader of the environment and of the configuration file: where data is kept, how providers are reached."""
+"""The only reader of the environment and of the configuration file: where data is kept, how providers are reached.
+
+What is kept is for its owner alone: folders are made with mode 0700, files with 0600.
+"""
 
 import os
+import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote
 
@@ -24,6 +29,52 @@ def home() -> Path:
     from platformdirs import user_data_path
 
     return user_data_path("pramana", appauthor=False)
+
+
+_CONTENTS = ("pramana.sqlite3*", "blobs", "audio", "cache", "suites", "weights", "*.toml", "defect.txt")
+"""What the data folder holds; a key file that others can read is not mended but refused, since they may have."""
+
+
+def close_home() -> None:
+    """Close the data folder to other accounts where an earlier version has left it open, with all that it holds."""
+    folder = home()
+    try:
+        found = folder.stat()
+        shared = found.st_mode & stat.S_ISVTX or folder.resolve() in (Path.home(), Path(folder.anchor))
+        if os.name != "posix" or not found.st_mode & 0o077 or shared or found.st_uid != os.getuid():
+            return
+        for each in _contents(folder):
+            with suppress(FileNotFoundError):
+                each.chmod(each.stat().st_mode & 0o700)
+        folder.chmod(0o700)  # last: it tells that all of this is done
+    except (OSError, RuntimeError):
+        return  # it is missing, or on a disk that knows no modes
+
+
+def _contents(folder: Path) -> Iterator[Path]:
+    for name in _CONTENTS:
+        for each in folder.glob(name):
+            yield from (inner for inner in (each, *each.rglob("*")) if not inner.is_symlink())
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for their owner alone."""
+    for each in (*reversed(folder.parents), folder):
+        if not each.exists():
+            each.mkdir(0o700, exist_ok=True)
+
+
+def create_private(path: Path) -> BinaryIO:
+    """Open a new file for writing, for its owner alone."""
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file, for its owner alone, over the last one and with the folders above it."""
+    make_private(path.parent)
+    path.unlink(missing_ok=True)
+    with create_private(path) as file:
+        file.write(text.encode("utf-8", "backslashreplace"))
 
 
 def published_suites() -> Path:

@@ -104,9 +104,9 @@ def _make(path: Path) -> None:
 
     staged = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        settings.make_private(path.parent)
         try:
-            with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            with settings.create_private(staged) as file:
                 file.write(Fernet.generate_key() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())

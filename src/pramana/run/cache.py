@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 
 from pramana.jsonl import canonical
 from pramana.model import Reply, Request, Target, Usage, counted, misfit
+from pramana.settings import make_private
 
 _UNUSABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 """What a file of any content at any place may raise."""
@@ -45,7 +46,7 @@ class FileCache:
             path = self._path(target, where, request)
             raw = None if reply.raw is None else reply.raw.decode("utf-8", "surrogatepass")
             content = json.dumps({**asdict(reply), "usage": asdict(reply.usage), "raw": raw, "call": None})
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path.parent)
             handle, name = tempfile.mkstemp(dir=path.parent)
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:

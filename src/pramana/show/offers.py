@@ -32,8 +32,7 @@ def offers(reach: Reach, registered: Iterable[str], *, refresh: bool) -> Offers:
     }
     if kept != said:
         with suppress(OSError):  # a folder that cannot be written to costs only the asking
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(kept), encoding="utf-8")
+            settings.write_private(path, json.dumps(kept))
     return found
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from pramana import settings
 from pramana.errors import StoreFailed
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def open_store(url: str) -> "Store":
     from pramana.store.engine import open_database
     from pramana.store.runs import Store
 
+    settings.close_home()
     if not url.startswith(_SQLITE):
         return Store(open_database(url))
     # Taken apart here: SQLAlchemy 2.0 does not undo the escapes of a path, 2.1 does.

@@ -14,7 +14,7 @@ from errno import EINVAL
 from pathlib import Path
 from secrets import token_hex
 
-from pramana import clock
+from pramana import clock, settings
 from pramana.errors import InvalidInput, StoreFailed, quote
 from pramana.hash import PREFIX
 
@@ -52,7 +52,8 @@ class Blobs:
                 return digest
             self._make(path.parent)
             if not _holds(path, data):  # a damaged one is written again: the right bytes are at hand
-                self._write(path, data)
+                with written_beside(path, data) as unfinished:
+                    unfinished.replace(path)
             make_durable(path.parent)  # also when another process has just renamed it there
         self._whole.add(digest)
         return digest
@@ -82,7 +83,7 @@ class Blobs:
         if folder in self._made and folder.is_dir():
             return
         holders = {self.folder, *(each.parent for each in folder.parents if not each.exists())}
-        folder.mkdir(parents=True, exist_ok=True)
+        settings.make_private(folder)
         for holder in holders:
             make_durable(holder)
         long_ago = clock.timestamp() - ABANDONED_S
@@ -92,18 +93,20 @@ class Blobs:
                     left.unlink()
         self._made.add(folder)
 
-    def _write(self, path: Path, data: bytes) -> None:
-        unfinished = path.with_name(f"{path.name[:16]}-{token_hex(8)}{UNFINISHED}")
-        try:
-            with unfinished.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                unfinished.unlink()
-            raise
+
+@contextmanager
+def written_beside(path: Path, data: bytes) -> Iterator[Path]:
+    """Give a file beside a path that has the data, on the disk; removed afterwards unless it was renamed."""
+    unfinished = path.with_name(f".{token_hex(8)}{UNFINISHED}")
+    try:
+        with settings.create_private(unfinished) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield unfinished
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
 
 
 def _holds(path: Path, data: bytes) -> bool:

@@ -7,7 +7,7 @@ stage: what the database says becomes a `StoreFailed`.
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import IntEnum, auto
 from functools import cache
 from itertools import chain, islice
@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from pramana import clock
+from pramana import clock, settings
 from pramana.errors import InvalidInput, StoreFailed
 from pramana.store.schema import HEAD
 
@@ -203,9 +203,11 @@ def _sqlite(url: URL) -> Engine:
         raise InvalidInput("a store needs a file that processes can share: sqlite:////path/to/file")
     path = Path(url.database)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        settings.make_private(path.parent)
     except OSError as error:
         raise StoreFailed(f"the folder {path.parent} cannot be made: {error.strerror}") from error
+    with suppress(OSError):  # it is there, or SQLite says why it cannot be; its log gets the mode of the file
+        settings.create_private(path).close()
     kept, more = SQLITE_POOL
     engine = create_engine(
         url.set(drivername="sqlite+pysqlite"),

@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from secrets import token_hex
 
 import msgspec
 
+from pramana import settings
 from pramana.errors import AlreadyExists, InvalidInput, NotFound, StoreFailed, quote, visible
 from pramana.hash import PREFIX
-from pramana.store.blobs import Blobs, make_durable
+from pramana.store.blobs import Blobs, make_durable, written_beside
 
 LONGEST_NAME = 200
 ENDINGS = (".wav", ".flac", ".ogg", ".mp3")
@@ -53,7 +53,7 @@ class Sounds:
             if self._is_there(path, data, replace=replace):
                 return self._kept(path), False
             new_folders = [each.parent for each in path.parents if not each.exists()]
-            path.parent.mkdir(parents=True, exist_ok=True)
+            settings.make_private(path.parent)
             new = self._write(path, data, replace=replace)
             for folder in (path.parent, *new_folders):
                 make_durable(folder)
@@ -63,12 +63,7 @@ class Sounds:
 
     def _write(self, path: Path, data: bytes, *, replace: bool) -> bool:
         """Write a file and tell whether it is new: of several who bring one at once, the first has the name."""
-        unfinished = path.with_name(f".{token_hex(8)}.part")
-        try:
-            with unfinished.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+        with written_beside(path, data) as unfinished:
             if replace:
                 unfinished.replace(path)
                 return True
@@ -80,8 +75,6 @@ class Sounds:
                         return False  # else it has just been removed
                 else:
                     return True
-        finally:
-            unfinished.unlink(missing_ok=True)
 
     def _is_there(self, path: Path, data: bytes, *, replace: bool = False) -> bool:
         """Tell whether a file has this content; one with another is refused, unless it is to be replaced."""

@@ -138,8 +138,7 @@ def _admit(error: Exception) -> None:
         click.echo(trace, err=True)
     try:
         kept = settings.home() / "defect.txt"  # over the last one
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(trace, encoding="utf-8", errors="backslashreplace")
+        settings.write_private(kept, trace)
         where = f"the traceback is in {kept}"
     except (OSError, InvalidInput):
         where = "PRAMANA_DEBUG=1 shows the traceback"

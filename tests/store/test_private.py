@@ -1,0 +1,101 @@
+"""What is kept is for its owner alone, whatever the umask, and what an earlier version left open is closed."""
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pramana import settings
+from pramana.model import Reply, Request, Target
+from pramana.run.cache import FileCache
+from pramana.store import open_store
+from pramana.vault import open_vault
+
+from .. import old_stores
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="other systems have no modes")
+
+
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "a new" / "home"
+    monkeypatch.setenv("PRAMANA_HOME", str(folder))
+    return folder
+
+
+def open_to_others(folder: Path) -> list[str]:
+    every = (folder, *folder.rglob("*"))
+    return [f"{each} {each.stat().st_mode & 0o777:o}" for each in every if each.stat().st_mode & 0o077]
+
+
+def use(home: Path) -> None:
+    store = open_store(settings.database_url())
+    store.tokens.create("somebody", "admin")
+    store.blobs.put(b"a call")
+    store.sounds.put("desk/hello.wav", b"RIFF")
+    assert (home / "pramana.sqlite3-wal").exists()
+    store.close()
+    open_vault().lock("a key")
+    FileCache(home / "cache").put(Target("a", "fake", "a"), "", Request("a", ()), Reply("hello"))
+    settings.write_private(home / "cache" / "models.json", "{}")
+
+
+def test_a_new_data_folder_is_for_its_owner_alone(home: Path) -> None:
+    use(home)
+    assert {each.name for each in home.iterdir()} == {"pramana.sqlite3", "blobs", "audio", "cache", "secret.key"}
+    assert open_to_others(home) == []
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert stat.S_IMODE((home / "pramana.sqlite3").stat().st_mode) == 0o600
+    assert stat.S_IMODE(home.parent.stat().st_mode) == 0o700  # it was made on the way
+
+
+def test_a_data_folder_of_an_earlier_version_is_closed_when_it_is_opened(home: Path) -> None:
+    url = old_stores.unpack(old_stores.NOVEMBER, home)
+    (home / "config.toml").write_text("")
+    elsewhere = home.parent / "elsewhere.wav"
+    elsewhere.write_bytes(b"RIFF")
+    (home / "audio").mkdir(exist_ok=True)
+    (home / "audio" / "linked.wav").symlink_to(elsewhere)
+    (home / "notes.txt").write_text("not ours")
+    (home / "pramana.sqlite3-shm").touch()
+    before = {Path(each.rpartition(" ")[0]).name for each in open_to_others(home)}
+    assert before >= {"home", "pramana.sqlite3", "pramana.sqlite3-shm", "blobs", "config.toml"}
+    open_store(url).close()
+    assert open_to_others(home) == [f"{home}/notes.txt 644", f"{home}/audio/linked.wav 644"]
+    assert elsewhere.stat().st_mode & 0o777 == 0o644
+    assert home.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("kind", ["sticky", "own", "missing"])
+def test_a_folder_that_is_not_ours_alone_is_left_as_it_is(
+    home: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.mkdir(0o755, parents=True)
+    if kind == "sticky":
+        home.chmod(0o1777)
+    elif kind == "own":
+        monkeypatch.setenv("HOME", str(home))
+    else:
+        shutil.rmtree(home)
+    before = home.stat().st_mode if home.exists() else None
+    settings.close_home()
+    assert (home.stat().st_mode if home.exists() else None) == before
+
+
+def test_a_key_file_that_others_can_read_is_still_refused(home: Path) -> None:
+    """Mending it silently would hide that the keys may be known."""
+    use(home)
+    (home / "secret.key").chmod(0o644)
+    home.chmod(0o755)
+    open_store(settings.database_url()).close()
+    assert open_to_others(home) == [f"{home}/secret.key 644"]
