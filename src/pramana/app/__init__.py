@@ -16,6 +16,7 @@ import anyio.to_thread
 from pramana import clock
 from pramana.app.access import FRESH_S, Access
 from pramana.app.findings import Findings
+from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Pulls
 from pramana.errors import PramanaError
 from pramana.run.stages import Stage
@@ -36,6 +37,13 @@ class Busy(PramanaError):
     code = "busy"
     http_status = 503
     retry_after_s = 5
+
+
+class TooLarge(PramanaError):
+    """More was sent at once than an administrator allows."""
+
+    code = "too_large"
+    http_status = 413
 
 
 @dataclass(slots=True)
@@ -85,12 +93,14 @@ class App:
     access: Access = field(init=False)
     findings: Findings = field(init=False)
     """What each run amounts to, kept while it grows."""
+    known_suites: KnownSuites = field(init=False)
 
     pulls: Pulls = field(default_factory=Pulls)
     """Downloads of weights by this process."""
 
     def __post_init__(self) -> None:
         self.access, self.findings = Access(self), Findings(self.store)
+        self.known_suites = KnownSuites(self.store)
 
     # ── What was decided ──
 
@@ -157,6 +167,13 @@ class App:
     async def outside(self, work: Callable[[], _Made]) -> _Made:
         """Do what waits for others, whom we do not know to be quick; in threads of its own too."""
         return await self._outside.work(work)
+
+    def check_size(self, *sent: str | bytes) -> None:
+        """Raise `TooLarge` for documents that have more bytes together than one request may have."""
+        most = self.preferences().largest_body_mb
+        sizes = (len(each if isinstance(each, bytes) else each.encode(errors="surrogatepass")) for each in sent)
+        if sum(sizes) > most << 20:
+            raise TooLarge(f"a request may have {most} MB at most; send less at once")
 
     # ── Who can reach it ──
 

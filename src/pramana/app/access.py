@@ -150,7 +150,7 @@ class Access:
         now = clock.monotonic()
         token = await anyio.to_thread.run_sync(self._app.store.tokens.holder, secret, limiter=self._lookups)
         found = None if token is None else User(token.name, token.role, token.id)
-        _remember(self._known, secret, (now + FRESH_S, found))
+        remember(self._known, secret, (now + FRESH_S, found))
         if token and token.used != timestamp()[:10] and token.id not in self._noting:
             self._noting[token.id] = asyncio.create_task(self._note(token.id))
         return found
@@ -175,7 +175,7 @@ class Access:
         left = min(float(limit), left + (now - at) * limit / 60)
         enough = left >= 1
         left -= enough  # who is refused has not been served, and who waits as told is
-        _remember(self._buckets, key, (left, now))
+        remember(self._buckets, key, (left, now))
         return Bucket(limit, int(left), (limit - left) * 60 / limit, 0.0 if enough else (1 - left) * 60 / limit)
 
 
@@ -218,8 +218,9 @@ def _name_of(use_case: Callable[..., Awaitable[object]]) -> str:
     return f"{use_case.__module__.rpartition('.')[2]}.{use_case.__name__}"
 
 
-def _remember(kept: OrderedDict[str, _Value], key: str, value: _Value) -> None:
+def remember(kept: OrderedDict[str, _Value], key: str, value: _Value, most: int = MAX_REMEMBERED) -> None:
+    """Keep a value, and forget the one that was used longest ago when there are too many."""
     kept[key] = value
     kept.move_to_end(key)
-    if len(kept) > MAX_REMEMBERED:
+    if len(kept) > most:
         kept.popitem(last=False)

@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import event
 
+from pramana.app import App, known_suites
+from pramana.app.suites import HashView, ListedView, SuiteView, TierHashView
 from pramana.bench import run_sync
 from pramana.errors import HashMismatch, NotFound
 from pramana.hash import hash_suite
@@ -17,9 +19,7 @@ from pramana.load.manifest import BUILT_IN, Version, check_upload, publish, vers
 from pramana.load.sources import Sources
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest, Selection
-from pramana.show.api import known_suites
-from pramana.show.api.known_suites import prompts_of, prompts_of_many
-from pramana.show.api.suites import HashShape, ListedShape, SuiteShape, TierHashShape
+from pramana.show.api.envelope import shape_of
 from pramana.show.cli import pramana
 
 from .served import Client, serve
@@ -37,6 +37,11 @@ def line(number: int, **changed: Any) -> str:
     return json.dumps({**case, **changed})
 
 
+def prompts_of(serving: App, suite_hash: str) -> frozenset[str] | None:
+    found = serving.known_suites.facts_of([suite_hash]).get(suite_hash)
+    return found.prompts if found else None
+
+
 def jsonl(count: int) -> str:
     return "".join(line(number) + "\n" for number in range(count))
 
@@ -47,7 +52,7 @@ MINE: dict[str, Any] = {"version": "team-1", "tiers": {"smoke": jsonl(3), "full"
 def test_a_suite_is_uploaded_once_and_read_back(either: Client) -> None:
     made = either.post("/api/suites", MINE)
     assert made.status == 201
-    SuiteShape.model_validate(made.data)
+    shape_of(SuiteView).model_validate(made.data)
     assert (made.data["origin"], made.data["categories"], made.data["assertionTypes"]) == (
         "uploaded", ["factual"], ["contains"],
     )  # fmt: skip
@@ -119,7 +124,7 @@ def test_all_suites_are_listed_built_in_ones_first(client: Client, tmp_path: Pat
     client.post("/api/suites", MINE)
     found = client.get("/api/suites").data
     for each in found:
-        ListedShape.model_validate(each)
+        shape_of(ListedView).model_validate(each)
     assert [(each["version"], each["origin"]) for each in found] == [
         ("v1.0", "built-in"), ("mine-1", "published"), ("team-1", "uploaded"),
     ]  # fmt: skip
@@ -160,9 +165,9 @@ def test_hashes_are_those_that_everybody_computes(client: Client, tmp_path: Path
     client.post("/api/suites", MINE)
     (tmp_path / "smoke.jsonl").write_text(jsonl(3), encoding="utf-8")
     all_of_them = client.get("/api/suites/team-1/hash").data
-    HashShape.model_validate(all_of_them)
+    shape_of(HashView).model_validate(all_of_them)
     one = client.get("/api/suites/team-1/smoke/hash").data
-    TierHashShape.model_validate(one)
+    shape_of(TierHashView).model_validate(one)
     assert one["hash"] == all_of_them["tiers"]["smoke"] == hash_suite(tmp_path / "smoke.jsonl")
 
 
@@ -238,13 +243,12 @@ def test_a_thousand_invented_hashes_are_looked_for_once(either: Client, monkeypa
         return versions()
 
     monkeypatch.setattr(known_suites, "versions", counted)
-    monkeypatch.setattr(known_suites, "_pins", ((), {}))
     monkeypatch.setattr(known_suites, "FRESH_S", 60)
     invented = [f"sha256:{number:064x}" for number in range(1_000)]
     cheap = either.get("/api/suites/v1.0/cheap/hash").data["hash"]
     for _ in range(3):
-        assert list(prompts_of_many(either.serving, [cheap, *invented])) == [cheap]
-    assert prompts_of_many(either.serving, [f"sha256:{number:064x}" for number in range(1_000, 1_100)]) == {}
+        assert list(either.serving.known_suites.facts_of([cheap, *invented])) == [cheap]
+    assert either.serving.known_suites.facts_of(f"sha256:{number:064x}" for number in range(1_000, 1_100)) == {}
     assert len(read) == 1, "manifests are read again only when one has changed"
     assert 1 <= len([each for each in asked if "suite_tiers" in each]) <= 8
 
@@ -285,8 +289,8 @@ def test_cases_are_known_by_the_hash_of_their_suite_on_every_server(
             len(prompts_of(one.serving, cheap) or ()) == one.get("/api/suites/v1.0").data["tiers"]["cheap"]["testCount"]
         )
         monkeypatch.setattr(known_suites, "KNOWN", 2)
-        known_suites._known.clear()
+        one.serving.known_suites._known.clear()
         smoke, full = hashes["smoke"]["hash"], hashes["full"]["hash"]
         for each in (smoke, full, smoke, cheap):
             assert prompts_of(one.serving, each)
-        assert list(known_suites._known[one.serving.store]) == [smoke, cheap], "what was used last is kept"
+        assert list(one.serving.known_suites._known) == [smoke, cheap], "what was used last is kept"

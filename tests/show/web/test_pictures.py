@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from pramana.analyse.spread import Bin, Histogram, ModelTimes, RunTimes, Spread, histogram
 from pramana.analyse.summary import Rate, Reason, Summary, Times, Total
+from pramana.app.suites import ListedView, TierView
 from pramana.app.views import (
     AssertionView,
     AudioView,
@@ -185,8 +186,8 @@ def stored(changed: dict[str, Any]) -> RunDetailView:
 
 
 SUITES = [
-    {"version": "team-1", "tiers": {"smoke": {"hash": "sha256:1"}}},
-    {"version": "v1.0", "tiers": {"cheap": {"hash": "sha256:2"}}},
+    made(ListedView, version="team-1", tiers={"smoke": made(TierView, hash="sha256:1")}),
+    made(ListedView, version="v1.0", tiers={"cheap": made(TierView, hash="sha256:2")}),
 ]
 KEPT = {"suite": "scenarios (selection)", "suite_hash": None}
 OF_TIER = {"owner": "cli", "suite": "v1.0-cheap (selection)", "suite_hash": None}

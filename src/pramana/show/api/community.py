@@ -20,7 +20,6 @@ from pramana.app import App
 from pramana.app.access import Unauthorized, User
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote, visible
 from pramana.show.api.envelope import Answered, Shape, answer, documented
-from pramana.show.api.known_suites import prompts_of_many
 from pramana.show.api.serving import Here, Viewer, user_of
 from pramana.store.submissions import ANONYMOUS, MOST_PROBLEMS, MOST_RESULTS, Batch, Submission
 
@@ -260,21 +259,22 @@ def _word(verified: bool) -> _Verification:
 
 def _verified(here: App, batch: Batch) -> list[bool | str]:
     """Return of each result whether its suite is known here; or why it cannot be taken."""
-    suites = prompts_of_many(here, {suite for suite in map(batch.suite_of, batch.results) if _HASH.fullmatch(suite)})
+    named = {suite for suite in map(batch.suite_of, batch.results) if _HASH.fullmatch(suite)}
+    suites = here.known_suites.facts_of(named)
     strict = here.preferences().refuse_unverified
     found: list[bool | str] = []
     hinted = False
     for each in batch.results:
         suite = batch.suite_of(each)
-        prompts = suites.get(suite)
-        if prompts is None:
+        facts = suites.get(suite)
+        if facts is None:
             what = f"the suite {quote(suite, 80)} is" if suite else "without a suite_hash the suite is"
             found.append(f"{what} not known here, and only results of known suites are taken" if strict else False)
-        elif each.prompt_id in prompts:
+        elif each.prompt_id in facts.prompts:
             found.append(True)
         else:
             # Once: to compare a thousand names with a suite's thousands takes minutes.
-            hint = "" if hinted or len(prompts) > HINTED else did_you_mean(each.prompt_id, prompts)
+            hint = "" if hinted or len(facts.prompts) > HINTED else did_you_mean(each.prompt_id, facts.prompts)
             hinted = True
             found.append(f"the suite {suite} has no prompt {quote(each.prompt_id)}{hint}")
     return found

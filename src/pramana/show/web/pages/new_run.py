@@ -15,6 +15,7 @@ from msgspec.structs import fields
 from nicegui import background_tasks, ui
 
 from pramana.app.runs import create_run, estimate_run
+from pramana.app.suites import ListedView, list_suites
 from pramana.report.figures import printable
 from pramana.report.markup import Safe, link, tag
 from pramana.request import SAMPLING, Limits, RunRequest, Selection, is_number, metadata
@@ -55,7 +56,7 @@ NONE = "none"
 @frame.page("/runs/new", "New run")
 async def new_run(desk: Desk) -> None:
     """Let somebody put a run together, and start it."""
-    suites = (await desk.get("/api/suites")).data
+    suites = await desk.call(list_suites)
     facets = (await desk.get("/api/scenario-facets")).data
     frame.head("New run", "Choose what is asked of whom. Nobody is asked before you start it.", (("/runs", "Runs"),))
     await _Form(desk, suites, facets).draw()
@@ -64,11 +65,9 @@ async def new_run(desk: Desk) -> None:
 class _Form:
     """What somebody chooses, as it stands on the page."""
 
-    def __init__(
-        self, desk: Desk, suites: Sequence[Mapping[str, Any]], facets: Mapping[str, Mapping[str, int]]
-    ) -> None:
+    def __init__(self, desk: Desk, suites: Sequence[ListedView], facets: Mapping[str, Mapping[str, int]]) -> None:
         self._desk, self._facets, self._query = desk, facets, desk.query
-        self._suites = {suite["version"]: suite for suite in suites}
+        self._suites = {suite.version: suite for suite in suites}
         self._kept = sum(facets["type"].values())
         self._by_scenario = any(name in desk.query for name in ("scenario", "text", *FACETS))
         self._fields: dict[str, Any] = {}
@@ -107,7 +106,7 @@ class _Form:
     def _draw_suite(self) -> None:
         first = None if self._by_scenario and "tier" not in self._query else next(iter(self._suites), None)
         version = self._query.get("suite") or first
-        options = {name: f"{name}, {suite['origin']}" for name, suite in self._suites.items()}
+        options = {name: f"{name}, {suite.origin}" for name, suite in self._suites.items()}
         if version:
             options.setdefault(version, printable(version))
         with parts.box("fields"):
@@ -117,15 +116,15 @@ class _Form:
 
     def _offer_tiers(self, wanted: str | None) -> None:
         version, made = self._fields["suite"].value, self._fields["tier"]
-        tiers = self._suites[version]["tiers"] if version in self._suites else {}
-        options = {name: f"{name}, {tier['testCount']:,} cases" for name, tier in tiers.items()}
+        tiers = self._suites[version].tiers if version in self._suites else {}
+        options = {name: f"{name}, {tier.test_count:,} cases" for name, tier in tiers.items()}
         if version and wanted:
             options.setdefault(wanted, printable(wanted))
         made.set_options(options, value=wanted if wanted in options else next(iter(options), None))
         made.set_visibility(bool(options))
 
     async def _change_suite(self, version: Any) -> None:
-        tiers = self._suites[version]["tiers"] if version in self._suites else {}
+        tiers = self._suites[version].tiers if version in self._suites else {}
         now = self._fields["tier"].value
         self._offer_tiers(now if now in tiers else None)
         await self._changed()

@@ -17,6 +17,7 @@ from nicegui import background_tasks, ui
 from pramana import clock
 from pramana.app.results import ResultFilter, Results, list_results
 from pramana.app.runs import cancel_run, delete_run, read_run, resume_run
+from pramana.app.suites import ListedView, list_suites
 from pramana.app.views import ResultView, RunDetailView, RunView
 from pramana.model import Outcome
 from pramana.report import figures
@@ -42,14 +43,13 @@ RATED_S = 15.0
 async def run(desk: Desk) -> None:
     """Show a run, and follow it until it ends."""
     found = await desk.call(read_run, desk.path["run_id"], summary=False)
-    suites = (await desk.get("/api/suites")).data
-    await _Shown(desk, found, suites).build()
+    await _Shown(desk, found, await desk.call(list_suites)).build()
 
 
 class _Shown:
     """A run that somebody looks at."""
 
-    def __init__(self, desk: Desk, data: RunDetailView, suites: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, desk: Desk, data: RunDetailView, suites: Sequence[ListedView]) -> None:
         self._desk, self._run, self._suites = desk, data, suites
         self._id: str = data.id
         self._failures: dict[int, ResultView] = {}

@@ -8,6 +8,7 @@ import msgspec
 from nicegui import ui
 
 from pramana.analyse.summary import Total
+from pramana.app.suites import ListedView
 from pramana.app.views import LimitsView, PlanView, ResultView, RunDetailView, TargetView
 from pramana.report import figures, markup
 from pramana.report.markup import Child, Column, Safe, block, foreign, join, link, outcome, pager, table, tag
@@ -207,7 +208,7 @@ LONGEST_PROMPT, MOST_IDS, LONGEST = 1_500, 50, 16_000
 """Characters of a system prompt, ids of scenarios, and characters in all, that an address can hold."""
 
 
-def again(run: RunDetailView, suites: Iterable[Mapping[str, Any]]) -> str | None:
+def again(run: RunDetailView, suites: Iterable[ListedView]) -> str | None:
     """Return the address of a new run like this one, on a server of these suites.
 
     None where an address cannot say all of it: a run that only resembles this one is not this one again.
@@ -222,7 +223,7 @@ def again(run: RunDetailView, suites: Iterable[Mapping[str, Any]]) -> str | None
     return made if len(made) <= LONGEST else None
 
 
-def _asked(run: RunDetailView, suites: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+def _asked(run: RunDetailView, suites: Iterable[ListedView]) -> dict[str, Any] | None:
     """Return the tier and the scenarios that are asked; None where they are files, or a part of a tier."""
     named, selection = run.suite, dict(run.selection)
     found: dict[str, Any] = {}
@@ -235,13 +236,13 @@ def _asked(run: RunDetailView, suites: Iterable[Mapping[str, Any]]) -> dict[str,
         found["scenario"] = ids if run.selection else "all"
         if not named:
             return None if selection else found
-    tiers = {f"{each['version']}-{name}": (each, name) for each in suites for name in each["tiers"]}
+    tiers = {f"{each.version}-{name}": (each, name) for each in suites for name in each.tiers}
     if selection or named not in tiers:
         return None
     suite, tier = tiers[named]
-    pinned = suite["tiers"][tier]["hash"]
+    pinned = suite.tiers[tier].hash
     is_it = run.suite_hash == pinned or (run.suite_hash is None and run.owner == "server")
-    return {"suite": suite["version"], "tier": tier, **found} if is_it else None
+    return {"suite": suite.version, "tier": tier, **found} if is_it else None
 
 
 def _spoken(run: RunDetailView) -> dict[str, Any] | None:

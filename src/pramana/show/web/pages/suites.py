@@ -7,7 +7,9 @@ from typing import Any
 
 from nicegui import ui
 
+from pramana.app.suites import CaseFilter, ListedView, TierView, list_cases, list_suites, read_suite, upload_suite
 from pramana.report.markup import Column, Safe, foreign, join, link, pager, table, tag, when
+from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address, part
 from pramana.show.web.kit.files import Pick, picker
@@ -25,25 +27,24 @@ async def suites(desk: Desk) -> None:
     listed.on("click", js_handler=parts.COPY)
 
     async def again() -> None:
-        found = (await desk.get("/api/suites")).data
-        listed.set_content(join(_version(each) for each in found))
+        listed.set_content(join(_version(each) for each in await desk.call(list_suites)))
 
     await again()
     _Uploading(desk).begin()
     desk.when_new({"suite"}, again)
 
 
-def _version(suite: dict[str, Any]) -> Safe:
-    version = suite["version"]
+def _version(suite: ListedView) -> Safe:
+    version = suite.version
     return tag(
         "section",
         tag("h2", link(_page_of(version), foreign(version))),
-        tag("p", ORIGINS[suite["origin"]], class_="quiet"),
-        _tiers(version, suite["tiers"]),
+        tag("p", ORIGINS[suite.origin], class_="quiet"),
+        _tiers(version, suite.tiers),
     )
 
 
-def _tiers(version: str, tiers: dict[str, Any]) -> Safe:
+def _tiers(version: str, tiers: Mapping[str, TierView]) -> Safe:
     columns = (
         Column("Tier", head=True),
         Column("Cases", number=True),
@@ -55,10 +56,10 @@ def _tiers(version: str, tiers: dict[str, Any]) -> Safe:
     rows = [
         (
             link(address(_page_of(version), tier=name), foreign(name)),
-            f"{tier['testCount']:,}",
-            f"{tier['estimatedTokens']:,}",
-            foreign(tier["useCase"]) if tier["useCase"] else "–",
-            _hash(tier["hash"], f"{version} {name}"),
+            f"{tier.test_count:,}",
+            f"{tier.estimated_tokens:,}",
+            foreign(tier.use_case) if tier.use_case else "–",
+            _hash(tier.hash, f"{version} {name}"),
             tag(
                 "a", "Run this tier", href=address("/runs/new", suite=version, tier=name), class_="act",
                 aria_label=f"Run tier {name} of {version}",
@@ -86,19 +87,18 @@ def _page_of(version: str) -> str:
 @frame.page("/suites/{version}", "Suite")
 async def suite(desk: Desk) -> None:
     """Show what a version holds, and the cases of one of its tiers."""
-    found = (await desk.get(f"/api/suites/{part(desk.path['version'])}")).data
-    version, tiers = found["version"], found["tiers"]
+    found = await desk.call(read_suite, desk.path["version"])
+    version, tiers = found.version, found.tiers
     frame.titled(f"Suite {version}")
-    about = tag("span", ORIGINS[found["origin"]], *([", ", when(found["createdAt"])] if found["createdAt"] else []))
+    about = tag("span", ORIGINS[found.origin], *([", ", when(found.created_at)] if found.created_at else []))
     frame.head(foreign(version), about, crumbs=(("/suites", "Suites"),))
     parts.show(_tiers(version, tiers)).on("click", js_handler=parts.COPY)
-    kinds = (("Categories", ", ".join(found["categories"])), ("Assertions", ", ".join(found["assertionTypes"])))
+    kinds = (("Categories", ", ".join(found.categories)), ("Assertions", ", ".join(found.assertion_types)))
     parts.show(asking.facts_of(kinds))
     tier = desk.query.get("tier") or next(iter(tiers))
     parts.heading(f"Cases of {tier}")
     with parts.box("search row"):
-        wanted = desk.query.get("text", "")
-        text = parts.field("Search", wanted, hint="id or what is asked")
+        text = parts.field("Search", desk.query.get("text", ""), hint="id or what is asked")
 
         def search() -> None:
             ui.navigate.to(address(_page_of(version), tier=tier, text=text.value))
@@ -106,13 +106,13 @@ async def suite(desk: Desk) -> None:
         text.on("keydown.enter", search)
         parts.button("Search", search)
         parts.link_button("Download the file", address(f"/api/suites/{part(version)}/{part(tier)}", format="jsonl"))
-    parts.show(await _cases(desk, version, tier, wanted))
+    parts.show(await _cases(desk, version, tier))
 
 
-async def _cases(desk: Desk, version: str, tier: str, text: str) -> Safe:
-    page = desk.query.get("page", 1)
-    found = await desk.get(f"/api/suites/{part(version)}/{part(tier)}", page=page, pageSize=PAGE_SIZE, text=text)
-    if not found.data:
+async def _cases(desk: Desk, version: str, tier: str) -> Safe:
+    wanted = desk.asked(CaseFilter, page_size=PAGE_SIZE)
+    found = await desk.call(list_cases, version, tier, wanted)
+    if not found.items:
         return tag(
             "p",
             "No case has this in its id or in what it asks. ",
@@ -120,8 +120,10 @@ async def _cases(desk: Desk, version: str, tier: str, text: str) -> Safe:
         )
     return join(
         [
-            tag("div", map(_case, found.data), class_="cases"),
-            pager(found.meta, lambda page: desk.here(tier=tier, page=page), "cases"),
+            tag("div", map(_case, found.items), class_="cases"),
+            pager(
+                page_meta(wanted.page, PAGE_SIZE, found.total), lambda page: desk.here(tier=tier, page=page), "cases"
+            ),
         ]
     )
 
@@ -197,11 +199,11 @@ class _Uploading:
             return
         tiers = {name: data.decode() for name, data in self._tiers.items()}
         try:
-            done = await self._desk.post("/api/suites", {"version": self._version.value, "tiers": tiers})
+            done = await self._desk.call(upload_suite, self._version.value, tiers)
         except Refused as error:
             self._said.set_content(_refused(error))
             return
-        ui.navigate.to(_page_of(done.data["version"]))
+        ui.navigate.to(_page_of(done.suite.version))
 
 
 def _refused(error: Refused) -> Safe:

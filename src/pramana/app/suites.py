@@ -1,0 +1,273 @@
+"""Suites: their versions listed, their tiers read, and a way to add one; a version never changes.
+
+Versions are built in, published into the server's data folder, or uploaded into its store; they are looked up in this
+order, and no two are called the same.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
+
+from pramana.app import App
+from pramana.app.access import User, use_case
+from pramana.app.known_suites import lines_of
+from pramana.app.views import View
+from pramana.errors import AlreadyExists, InvalidInput
+from pramana.load.manifest import (
+    Uploaded,
+    Version,
+    built_in_or_published,
+    check_upload,
+    find_version,
+    no_tier,
+    no_version,
+    versions,
+)
+from pramana.request import PageNumber, PageSize
+from pramana.store.suites import Tier, Upload
+
+MAX_TIERS = 50
+MAX_TEXT_CHARS = 1_000
+_HASH = "hash"
+"""What no tier may be called: its address is taken."""
+
+
+# ── Views ──
+
+
+class TierView(View, frozen=True, kw_only=True):
+    """A tier, as its manifest has it."""
+
+    file: str
+    hash: str
+    test_count: int
+    estimated_tokens: int
+    estimated_cost_usd: float | None
+    use_case: str | None
+
+
+class ListedView(View, frozen=True, kw_only=True):
+    """A suite version in a list."""
+
+    version: str
+    origin: Literal["built-in", "published", "uploaded"]
+    tiers: Mapping[str, TierView]
+
+
+class SuiteView(ListedView, frozen=True, kw_only=True):
+    """A suite version."""
+
+    categories: tuple[str, ...]
+    assertion_types: tuple[str, ...]
+    created_at: Annotated[str | None, Meta(description="Of one that was uploaded")]
+
+
+class HashView(View, frozen=True, kw_only=True):
+    """The hashes of a version's tiers."""
+
+    version: str
+    tiers: Mapping[str, str]
+
+
+class TierHashView(View, frozen=True, kw_only=True):
+    """The hash of a tier."""
+
+    version: str
+    tier: str
+    hash: str
+
+
+# ── Use cases ──
+
+
+class CaseFilter(Struct, frozen=True, kw_only=True):
+    """Which cases of a tier, in the order of its file."""
+
+    text: Annotated[str, Meta(max_length=MAX_TEXT_CHARS)] = ""
+    """In their id or input, in capitals or not."""
+    page: PageNumber = 1
+    page_size: PageSize = 50
+
+
+class Cases(NamedTuple):
+    """One page of the cases of a tier, each as its file has it."""
+
+    items: list[dict[str, Any]]
+    total: int
+
+
+class UploadedSuite(NamedTuple):
+    """A version that was uploaded, now or before."""
+
+    suite: SuiteView
+    new: bool
+
+
+@use_case("viewer")
+async def list_suites(app: App, _: User) -> list[ListedView]:
+    """Return every version: built in, published, uploaded."""
+    return await app.work(lambda: list(_all_suites(app)))
+
+
+@use_case("viewer")
+async def read_suite(app: App, _: User, version: str) -> SuiteView:
+    """Return what a version's manifest says."""
+    return await app.work(lambda: _read_suite(app, version))
+
+
+@use_case("viewer")
+async def read_hashes(app: App, _: User, version: str) -> HashView:
+    """Return the hash of each tier."""
+    return await app.work(lambda: _hashes(app, version))
+
+
+@use_case("viewer")
+async def read_tier_hash(app: App, _: User, version: str, tier: str) -> TierHashView:
+    """Return the hash by which everybody knows a tier."""
+    found = await app.work(lambda: _hashes(app, version))
+    if tier not in found.tiers:
+        raise no_tier(version, tier, found.tiers)
+    return TierHashView(version=version, tier=tier, hash=found.tiers[tier])
+
+
+@use_case("viewer")
+async def list_cases(app: App, _: User, version: str, tier: str, wanted: CaseFilter) -> Cases:
+    """Return the cases of a tier, in the names of the file, by the page."""
+    return await app.work(lambda: _list_cases(app, version, tier, wanted))
+
+
+@use_case("viewer")
+async def read_file(app: App, _: User, version: str, tier: str) -> bytes:
+    """Return the JSONL of a tier, byte by byte; a file that differs from its pin is refused."""
+    return await app.work(lambda: _content(app, version, tier))
+
+
+@use_case("editor")
+async def upload_suite(app: App, _: User, version: str, tiers: Mapping[str, str]) -> UploadedSuite:
+    """Keep a version, from JSONL text by the name of its tier; its name with other content is refused."""
+    return await app.work(lambda: _upload(app, version, tiers))
+
+
+# ── What is known of them ──
+
+
+def _all_suites(app: App) -> Iterator[ListedView]:
+    names = set()
+    for version in versions():
+        names.add(version.manifest.version)
+        yield _of_files(version)
+    uploaded: dict[str, list[Tier]] = {}
+    for tier in app.store.suites.list():
+        if tier.version not in names:  # published under the same name afterwards: files come first
+            uploaded.setdefault(tier.version, []).append(tier)
+    for tiers in uploaded.values():
+        yield _of_store(tiers)
+
+
+def _of_files(version: Version) -> ListedView:
+    return ListedView(
+        version=version.manifest.version,
+        origin="built-in" if version.built_in else "published",
+        tiers={name: TierView(**tier.model_dump()) for name, tier in version.manifest.tiers.items()},
+    )
+
+
+def _of_store(tiers: Sequence[Tier]) -> ListedView:
+    found = {
+        each.tier: TierView(
+            file=f"{each.tier}.jsonl",
+            hash=each.hash,
+            test_count=each.test_count,
+            estimated_tokens=each.estimated_tokens,
+            estimated_cost_usd=None,
+            use_case=None,
+        )
+        for each in tiers
+    }
+    return ListedView(version=tiers[0].version, origin="uploaded", tiers=found)
+
+
+def _uploaded(app: App, version: str) -> list[Tier]:
+    found = list(app.store.suites.tiers(version).values())
+    if not found:
+        raise no_version(version)
+    return found
+
+
+def _read_suite(app: App, version: str) -> SuiteView:
+    if built_in_or_published(version):
+        files = find_version(version)
+        stated = files.manifest
+        return SuiteView(
+            **asdict(_of_files(files)),
+            categories=stated.categories,
+            assertion_types=stated.assertion_types,
+            created_at=None,
+        )
+    tiers = _uploaded(app, version)
+    facts = app.known_suites.facts_of(each.hash for each in tiers).values()
+    return SuiteView(
+        **asdict(_of_store(tiers)),
+        categories=tuple(sorted({each for fact in facts for each in fact.categories})),
+        assertion_types=tuple(sorted({each for fact in facts for each in fact.assertion_types})),
+        created_at=tiers[0].created,
+    )
+
+
+def _hashes(app: App, version: str) -> HashView:
+    in_files = built_in_or_published(version)
+    found = _of_files(find_version(version)) if in_files else _of_store(_uploaded(app, version))
+    return HashView(version=version, tiers={name: tier.hash for name, tier in found.tiers.items()})
+
+
+def _content(app: App, version: str, tier: str) -> bytes:
+    if built_in_or_published(version):
+        return find_version(version).path(tier).read_bytes()
+    known = [each.tier for each in _uploaded(app, version)]
+    if tier not in known:
+        raise no_tier(version, tier, known)
+    return app.store.suites.content(version, tier)
+
+
+def _list_cases(app: App, version: str, tier: str, wanted: CaseFilter) -> Cases:
+    lines = list(lines_of(_content(app, version, tier)))
+    if wanted.text:
+        folded = wanted.text.casefold()
+        lines = [each for each in lines if _has_text(json.loads(each), folded)]
+    page = lines[(wanted.page - 1) * wanted.page_size : wanted.page * wanted.page_size]
+    return Cases([json.loads(line) for line in page], len(lines))
+
+
+def _has_text(case: Mapping[str, Any], folded: str) -> bool:
+    stated = case["input"]
+    texts = [stated] if isinstance(stated, str) else [turn["content"] for turn in stated]
+    return any(folded in each.casefold() for each in (case["id"], *texts))
+
+
+def _upload(app: App, version: str, tiers: Mapping[str, str]) -> UploadedSuite:
+    app.check_size(*tiers.values())
+    if _HASH in tiers:
+        raise InvalidInput(f'no tier can be called "{_HASH}"; choose another name')
+    if len(tiers) > MAX_TIERS:
+        raise InvalidInput(f"a version has at most {MAX_TIERS} tiers, found {len(tiers):,}")
+    uploaded = check_upload(version, tiers)
+    if not built_in_or_published(version):
+        new = app.store.suites.upload(version, _stored(uploaded))
+        app.known_suites.forget_unknown()
+        return UploadedSuite(_read_suite(app, version), new)
+    there = _read_suite(app, version)
+    if {name: tier.hash for name, tier in there.tiers.items()} != {
+        name: tier.hash for name, tier in uploaded.tiers.items()
+    }:
+        raise AlreadyExists(f"{version} is {there.origin} with other content, and never changes; choose a new version")
+    return UploadedSuite(there, new=False)
+
+
+def _stored(uploaded: Uploaded) -> dict[str, Upload]:
+    return {
+        name: Upload(uploaded.content[name], str(found.hash), found.cases, found.tokens_est)
+        for name, found in uploaded.tiers.items()
+    }
