@@ -30,7 +30,7 @@ SHORT_SUMMARY = "short test summary info"
 """After this line pytest names what failed; before it, tests may have printed anything."""
 STOP_S, KILL_S = 30, 10
 """For stages to end by themselves after Ctrl-C, and after they were told to."""
-WAKE_S = 0.5
+WAKE_S = 0.2
 
 
 @dataclass
@@ -66,6 +66,8 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM: what runs is ended at once."""
 
 
+received: list[int] = []
+"""Signals so far. Their handler only notes them: an exception out of a handler could lose a process just started."""
 stopping = threading.Event()
 running: list["subprocess.Popen[str]"] = []
 
@@ -118,14 +120,27 @@ def run_rest(expect: dict[str, float]) -> None:
         wait_for(checked)
     except KeyboardInterrupt as interrupt:
         stop(at_once=isinstance(interrupt, Terminated))
-        wait_for(checked)
+        wait_for(checked, known=len(received))
         raise
 
 
-def wait_for(event: threading.Event) -> None:
-    """Wait, and wake now and then: a signal may reach another thread, and this one sees it only when it wakes."""
+def wait_for(event: threading.Event, *, known: int = 0) -> None:
+    """Wait, and wake now and then to see whether there are more signals than those that are known."""
     while not event.wait(WAKE_S):
-        pass
+        check_signals(known)
+
+
+def wait_for_exit(process: "subprocess.Popen[str]", *, known: int = 0) -> None:
+    """Wait until a process has ended."""
+    while process.poll() is None:
+        check_signals(known)
+        time.sleep(0.01)
+
+
+def check_signals(known: int) -> None:
+    """Raise when there are more signals than those that are known. Only the main thread is interrupted."""
+    if len(received) > known and threading.current_thread() is threading.main_thread():
+        raise Terminated if received[-1] == signal.SIGTERM else KeyboardInterrupt
 
 
 def make_flags() -> str:
@@ -156,15 +171,16 @@ def run(stage: Stage, expected: float) -> None:
         start_new_session=True,  # so that a signal reaches all that it has started: make does not pass every one on
     )  # fmt: skip
     running.append(process)
+    if stopping.is_set():  # `stop` was called while it started, and may not have seen it
+        send(signal.SIGTERM)
     printed = threading.Event()
     threading.Thread(target=pass_on, args=(stage, process, printed), daemon=True).start()
     try:
         wait_for(printed)
-        while process.poll() is None:  # it has closed its output, and runs on
-            time.sleep(0.01)
+        wait_for_exit(process)  # it has closed its output, and may run on
     except KeyboardInterrupt as interrupt:
         stop(at_once=isinstance(interrupt, Terminated))  # now, since it is waited for here
-        process.wait()
+        wait_for_exit(process, known=len(received))
         printed.wait(KILL_S)  # what it may have left behind holds the same output open
         raise
     finally:
@@ -244,13 +260,14 @@ def minutes(seconds: float) -> str:
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60} s"
 
 
-def terminated(*_: object) -> None:
-    """Take SIGTERM as an interrupt."""
-    raise Terminated
+def receive(number: int, _frame: object) -> None:
+    """Note a signal; whoever waits looks."""
+    received.append(number)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, terminated)
+    signal.signal(signal.SIGTERM, receive)
+    signal.signal(signal.SIGINT, receive)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # a terminal may know ASCII alone
     try:
         sys.exit(main())

@@ -163,3 +163,26 @@ def test_what_runs_is_ended_and_nothing_more_begun_when_it_is_stopped(tmp_path: 
         assert "layers" not in said
     else:
         assert "ended" in said
+
+
+def test_a_stage_that_starts_while_everything_is_stopped_is_ended_too(tmp_path: Path) -> None:
+    """`stop()` between the start of a process and its place in the list used to leave it running for ever."""
+    slow = tmp_path / "slow.py"
+    slow.write_text(f"""
+import importlib.util, subprocess, sys
+spec = importlib.util.spec_from_file_location("stages", {str(STAGES)!r})
+stages = sys.modules["stages"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(stages)
+start = subprocess.Popen
+def popen(*args, **kwargs):
+    process = start(*args, **kwargs)
+    stages.stop(at_once=True)
+    return process
+subprocess.Popen = popen
+stages.run(next(stage for stage in stages.STAGES if stage.target == "types"), 1.0)
+print(stages.running)
+""")
+    given = environment(tmp_path, HANGS="types")
+    made = subprocess.run([sys.executable, slow], env=given, capture_output=True, text=True, timeout=60, check=False)
+    assert "types: FAILED" in made.stdout, made
+    assert made.stdout.endswith("[]\n")
