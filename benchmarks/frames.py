@@ -22,8 +22,8 @@ from pramana.errors import ProviderError
 from pramana.loopback.__main__ import agent_of
 from pramana.loopback.voice import Script, VoiceLoopback
 from pramana.model import Line, Target, Utterance
-from pramana.providers.http import Account
-from pramana.providers.names import providers
+from pramana.providers.account import Account
+from pramana.providers.kinds import providers
 from pramana.providers.voice.declared import shipped
 from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.live import LiveWire

@@ -22,7 +22,8 @@ import numpy as np
 
 import pramana
 from pramana.audio import CALLER_RATE, Samples
-from pramana.audio.conditions import apply, parse
+from pramana.audio.conditions import parse
+from pramana.audio.effects import apply
 from pramana.embedded import ears, piper, voice
 from pramana.load import cases_of, find_files
 from pramana.load.manifest import find_version

@@ -27,7 +27,8 @@ from pramana.hash import case_digest
 from pramana.load.scenario import check_scenario
 from pramana.load.sources import Sources
 from pramana.model import Case, Plan, Run, Target, Usage
-from pramana.providers.names import VARIABLES, is_called, resolve, resolve_embedder
+from pramana.providers.kinds import VARIABLES
+from pramana.providers.names import is_called, resolve, resolve_embedder
 from pramana.providers.prices import Prices
 from pramana.request import LOCAL_ONLY, RunRequest, Selection
 from pramana.run.accounts import Reach, accounts_of, commands

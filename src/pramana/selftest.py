@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from pramana.errors import InvalidInput, Unavailable, did_you_mean, quote
 from pramana.loopback.ticker import TICK_S, WAITED_BEFORE_S, Ticker
 from pramana.model import Call, Case, Facets, Line, Outcome, Reply, Target, Utterance
-from pramana.providers.http import Account
-from pramana.providers.names import providers
+from pramana.providers.account import Account
+from pramana.providers.kinds import providers
 from pramana.providers.voice.cascade import EmbeddedEars
 from pramana.providers.voice.vocabulary import FRAME_S, Dial, Voice
 from pramana.run.call import LOG_VERSION, Conversation, Held, Patience

@@ -9,7 +9,8 @@ import pytest
 
 from pramana import audio
 from pramana.audio import BadAudio, Samples
-from pramana.audio.conditions import NOISES, Conditions, apply, digest, parse
+from pramana.audio.conditions import NOISES, Conditions, digest, parse
+from pramana.audio.effects import apply
 from pramana.audio.noises import Dice, babble, music, street
 from pramana.errors import InvalidInput
 
@@ -242,7 +243,7 @@ def test_more_noise_is_louder_and_silence_gets_none() -> None:
 
 def test_another_process_gives_the_same_bytes() -> None:
     code = (
-        "import numpy as np; from pramana import audio; from pramana.audio.conditions import apply, parse\n"
+        "import numpy as np; from pramana import audio; from pramana.audio.conditions import parse; apply = audio.apply\n"
         "x = (np.arange(32000) * 77 % 9001 - 4500).astype(np.int16)\n"
         f"print(audio.digest(apply(parse({EVERY[-1]!r}), x, 9), 16000))"
     )

@@ -176,7 +176,7 @@ def test_every_option_of_the_fake_provider_is_documented() -> None:
 
 def test_every_environment_variable_is_documented() -> None:
     from pramana import settings
-    from pramana.providers.names import VARIABLES
+    from pramana.providers.kinds import VARIABLES
 
     page = (DOCS / "configuration.md").read_text(encoding="utf-8")
     source = Path(settings.__file__).read_text(encoding="utf-8")

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from pramana import audio
-from pramana.audio.conditions import apply, parse
+from pramana.audio.conditions import parse
+from pramana.audio.effects import apply
 from pramana.audio.noises import Dice, street
 from pramana.embedded import ears
 from pramana.embedded.ears import Ears
@@ -33,7 +34,7 @@ def test_what_the_voice_says_is_heard(whisper: Ears) -> None:
 def test_threads_and_processes_change_no_word(whisper: Ears) -> None:
     noisy = apply(parse("noise=10dB"), speak(SENTENCE, "en"), seed=1)
     code = (
-        "from pramana.audio.conditions import apply, parse; from pramana.embedded.voice import speak\n"
+        "from pramana.audio.conditions import parse; from pramana.audio.effects import apply; from pramana.embedded.voice import speak\n"
         "from pramana.embedded.ears import Ears\n"
         f"print(Ears.open(threads=2).transcribe(apply(parse('noise=10dB'), speak({SENTENCE!r}, 'en'), seed=1)))"
     )

@@ -9,7 +9,8 @@ import pytest
 
 from pramana import audio
 from pramana.audio import BadAudio, Samples
-from pramana.audio.conditions import apply, parse
+from pramana.audio.conditions import parse
+from pramana.audio.effects import apply
 from pramana.embedded import quality
 from pramana.embedded.quality import estimate
 from pramana.embedded.voice import speak

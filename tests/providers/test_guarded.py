@@ -13,8 +13,10 @@ from pramana.loopback.pipecat import PipecatAgent
 from pramana.loopback.realtime import RealtimeAgent
 from pramana.loopback.voice import VoiceLoopback
 from pramana.model import Request, Target, Turn
-from pramana.providers.http import Account, Http
-from pramana.providers.names import Accounts, Registered, open_provider, resolve
+from pramana.providers.account import Account
+from pramana.providers.accounts import Accounts, Registered
+from pramana.providers.http import Http
+from pramana.providers.names import open_provider, resolve
 from pramana.providers.voice.realtime import Realtime
 from pramana.providers.voice.vocabulary import Dial
 

@@ -24,8 +24,9 @@ from pramana.errors import (
     Unavailable,
     UnknownModel,
 )
+from pramana.providers.account import Account
 from pramana.providers.events import Events
-from pramana.providers.http import REPLY_LIMIT, Account, Http
+from pramana.providers.http import REPLY_LIMIT, Http
 from pramana.providers.reading import Reading
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -93,7 +94,7 @@ class Collected(Reading):
     """Keeps every event it is given."""
 
     def __init__(self, http: Http) -> None:
-        super().__init__(http)
+        super().__init__(http.failures)
         self.events: list[Received] = []
 
     def take(self, event: str | None, data: Any) -> None:
@@ -453,7 +454,7 @@ def test_the_key_shows_nowhere() -> None:
     )
     assert str(own).endswith("[key]?")
     http = Http("OpenAI", Account("https://host/v1?key=in-the-address&api-version=7"))
-    assert http.blank("in-the-address at version 7") == "[key] at version 7"
+    assert http.failures.secrets.blank_message("in-the-address at version 7") == "[key] at version 7"
 
 
 @pytest.mark.parametrize("key", ["sk-line\n", "sk-two words ", "sk-ключ", "sk-\x00"])

@@ -13,17 +13,10 @@ import pytest
 from pramana.errors import AuthenticationFailed, InvalidInput
 from pramana.model import Provider, Request, Target, Turn
 from pramana.plugins import Registry
-from pramana.providers import names
-from pramana.providers.names import (
-    CALLED,
-    VARIABLES,
-    Accounts,
-    CommandLine,
-    open_provider,
-    providers,
-    resolve,
-    resolve_embedder,
-)
+from pramana.providers import accounts, kinds, names
+from pramana.providers.accounts import Accounts, CommandLine
+from pramana.providers.kinds import CALLED, VARIABLES, providers
+from pramana.providers.names import open_provider, resolve, resolve_embedder
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.command import Command
 from pramana.providers.text.fake import Fake
@@ -292,7 +285,9 @@ def test_resolving_a_name_imports_no_http_library() -> None:
 def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The extension as an installation leaves it: its module and its metadata on the path."""
     monkeypatch.syspath_prepend(str(EXTENSION))
-    monkeypatch.setattr(names, "providers", Registry("provider", "pramana.providers", providers.builtin))
+    fresh = Registry("provider", "pramana.providers", providers.builtin)
+    for module in (accounts, kinds, names):
+        monkeypatch.setattr(module, "providers", fresh)
     yield
     sys.modules.pop("parrot", None)
 
@@ -323,7 +318,7 @@ def test_a_third_party_may_embed_too() -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_a_third_party_is_listed_and_one_without_open_is_refused() -> None:
-    assert names.providers.names()[-2:] == ["parrot", "shapeless"]
+    assert kinds.providers.names()[-2:] == ["parrot", "shapeless"]
     with pytest.raises(InvalidInput, match=r'the provider "shapeless" has no open\(target, account\)'):
         open_provider(resolve("shapeless:x"), environment())
     with pytest.raises(InvalidInput, match=r'did you mean "parrot"\?'):

@@ -10,7 +10,7 @@ import pytest
 from pramana.errors import ProviderError
 from pramana.loopback.voice import Got
 from pramana.model import Provider, Reply, Request, Target, Turn, counted, misfit
-from pramana.providers.http import Account
+from pramana.providers.account import Account
 from pramana.providers.prices import Prices
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.google import Google

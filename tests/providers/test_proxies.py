@@ -12,8 +12,10 @@ import pytest
 from pramana import settings
 from pramana.errors import AuthenticationFailed, InvalidInput, ProviderError, Unavailable
 from pramana.model import Request, Turn
-from pramana.providers.http import Account, Http
-from pramana.providers.names import Accounts, open_provider, resolve
+from pramana.providers.account import Account
+from pramana.providers.accounts import Accounts
+from pramana.providers.http import Http
+from pramana.providers.names import open_provider, resolve
 
 from ..loopback.openai import OpenAIWire
 from ..loopback.server import Loopback
@@ -198,7 +200,7 @@ def test_neither_an_account_nor_a_refusal_shows_the_proxys_password() -> None:
     account = Account(ELSEWHERE, proxy=f"http://me:{PASSWORD}@proxy:3128")
     accounts = Accounts(lambda _: None, proxy_for=lambda _: account.proxy)
     http = Http("the server", account)
-    said = http.refusal(400, {"error": f"bad gateway http://me:{PASSWORD}@proxy:3128/ {PASSWORD}"})
+    said = http.failures.refusal(400, {"error": f"bad gateway http://me:{PASSWORD}@proxy:3128/ {PASSWORD}"})
     assert PASSWORD not in f"{account!r} {http!r} {accounts!r} {said}"
     with pytest.raises(InvalidInput) as caught:
         Http("the server", Account(ELSEWHERE, proxy=f"http://me:{PASSWORD}@"))

@@ -15,8 +15,8 @@ from pramana.loopback.script import Script
 from pramana.loopback.twilio import TwilioAgent
 from pramana.loopback.voice import VoiceLoopback
 from pramana.model import Line, Outcome, Target, Utterance
-from pramana.providers.http import Account
-from pramana.providers.names import providers
+from pramana.providers.account import Account
+from pramana.providers.kinds import providers
 from pramana.providers.voice.fake import FakeVoice, parse
 from pramana.providers.voice.vocabulary import FRAME_S, Dial, Event, Format, Heard
 from pramana.run import call, playout

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from pramana import settings
 from pramana.errors import AlreadyExists, Locked, NotFound
-from pramana.providers.names import Registered
+from pramana.providers.accounts import Registered
 from pramana.store import open_store
 from pramana.store.providers import Known
 from pramana.store.runs import Store

@@ -16,7 +16,8 @@ from pramana.app.access import User, use_case
 from pramana.app.views import PriceView, StepView
 from pramana.errors import InvalidInput, Problem, visible
 from pramana.model import Target
-from pramana.providers.names import RUNS_CODE, resolve
+from pramana.providers.kinds import RUNS_CODE
+from pramana.providers.names import resolve
 from pramana.providers.prices import DEAREST, FREE, Prices, Rates
 from pramana.providers.registered import LONGEST
 from pramana.request import check_values

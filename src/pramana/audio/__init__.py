@@ -13,6 +13,7 @@ from pramana.audio.faults import BadAudio, needed
 
 if TYPE_CHECKING:
     from pramana.audio import conditions
+    from pramana.audio.effects import apply
     from pramana.audio.files import Sound, read, read_wav, write_wav
     from pramana.audio.pcm import (
         AUDIBLE_DBFS,
@@ -45,6 +46,7 @@ _WHERE = {
     "Samples": "pcm",
     "Sound": "files",
     "active_level_dbfs": "pcm",
+    "apply": "effects",
     "clipped_share": "pcm",
     "decode": "pcm",
     "digest": "pcm",
@@ -70,6 +72,7 @@ __all__ = [
     "Samples",
     "Sound",
     "active_level_dbfs",
+    "apply",
     "clipped_share",
     "conditions",
     "decode",

@@ -9,13 +9,9 @@ A sound keeps its length and its speech its place, so that where the clean speec
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from pramana.audio.faults import needed
 from pramana.errors import InvalidInput, did_you_mean, quote
-
-if TYPE_CHECKING:
-    from pramana.audio.pcm import Samples
 
 VERSION = 1
 """Of the sounds that are made here: another one disturbs otherwise."""
@@ -115,13 +111,6 @@ def _number(part: str, value: str, rule: Part) -> float:
             f"{rule.least:g}{rule.unit} to {rule.most:g}{rule.unit} are allowed"
         )
     return number
-
-
-def apply(conditions: Conditions, samples: "Samples", seed: int) -> "Samples":
-    """Return the sound, at the caller's rate, under the conditions; what is spoken stays where it is."""
-    with needed("a condition"):
-        from pramana.audio.effects import applied
-    return applied(conditions, samples, seed)
 
 
 def digest(conditions: Conditions, seed: int) -> str:

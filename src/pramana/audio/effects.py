@@ -24,8 +24,8 @@ _PEAK = FULL_SCALE - 1
 _MAKERS = {"babble": babble, "street": street, "music": music}
 
 
-def applied(conditions: Conditions, samples: Samples, seed: int) -> Samples:
-    """Return the sound under the conditions."""
+def apply(conditions: Conditions, samples: Samples, seed: int) -> Samples:
+    """Return the sound, at the caller's rate, under the conditions; what is spoken stays where it is."""
     if not samples.size or not conditions:
         return samples.astype(np.int16)
 

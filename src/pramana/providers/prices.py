@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pramana import clock
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote
 from pramana.model import Target, Usage
-from pramana.providers.names import CALLED
+from pramana.providers.kinds import CALLED
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice

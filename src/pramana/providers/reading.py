@@ -1,21 +1,19 @@
 """An answer as it is read: events in, understood by their wire format; a reply with times and raw bytes out."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pramana import clock
 from pramana.model import Reply, Usage
-
-if TYPE_CHECKING:
-    from pramana.providers.http import Http
+from pramana.providers.failures import Failures
 
 
 class Reading:
     """One answer as it is read. Each wire format adds what an event of it means; its `take` is called for every one."""
 
-    __slots__ = ("_beside", "_http", "_parts", "_raw", "_start", "at", "first", "whole")
+    __slots__ = ("_beside", "_parts", "_raw", "_start", "at", "failures", "first", "whole")
 
-    def __init__(self, http: "Http") -> None:
-        self._http = http
+    def __init__(self, failures: Failures) -> None:
+        self.failures = failures
         self._start = clock.monotonic()
         self._parts: list[str] = []
         self._beside: dict[str, list[str]] = {}
@@ -41,7 +39,7 @@ class Reading:
 
         What stands at one place in each of several pieces belongs together.
         """
-        if not self._http.secrets.long:
+        if not self.failures.secrets.long:
             return
         if isinstance(said, str):
             self._beside.setdefault(where, []).append(said)
@@ -72,10 +70,10 @@ class Reading:
         served_model = served_model if isinstance(served_model, str) else None
         finish_reason = finish_reason if isinstance(finish_reason, str) else None
         fingerprint = fingerprint if isinstance(fingerprint, str) else None
-        if (secrets := self._http.secrets).long:
+        if (secrets := self.failures.secrets).long:
             if secrets.held_in(text) or any(secrets.held_in("".join(parts)) for parts in self._beside.values()):
-                raise self._http.key_in_answer()
-            whole = self._http.without_key(whole)
+                raise self.failures.key_in_answer()
+            whole = self.failures.storable(whole)
             if secrets.held_in(f"{served_model} {finish_reason} {fingerprint}"):
                 served_model, finish_reason, fingerprint = (
                     each and secrets.blank(each) for each in (served_model, finish_reason, fingerprint)

@@ -9,19 +9,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote
+from pramana.providers.accounts import Registered
 from pramana.providers.destination import AT_THE_MODEL, said_by_callers
-from pramana.providers.names import (
+from pramana.providers.kinds import (
     ALIASES,
     BEGINNINGS,
     ID,
     RUNS_CODE,
     VARIABLES,
     WITHOUT_ACCOUNT,
-    Registered,
     checked_url,
     providers,
-    resolve,
 )
+from pramana.providers.names import resolve
 
 KINDS = tuple(name for name in providers.builtin if name not in RUNS_CODE)
 LONGEST = 2_000

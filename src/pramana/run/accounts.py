@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from pramana import settings
 from pramana.errors import InvalidInput, quote
 from pramana.model import Embeds, Provider, Target
-from pramana.providers.names import Accounts, CommandLine, Lookup, is_called, open_provider
+from pramana.providers.accounts import Accounts, CommandLine, Lookup
+from pramana.providers.names import is_called, open_provider
 from pramana.providers.voice.cascade import CALLS_AT_ONCE, EmbeddedEars, Hearing, PatientEars, around, machine
 from pramana.providers.voice.vocabulary import Voice
 from pramana.request import Limits

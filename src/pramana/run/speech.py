@@ -136,7 +136,7 @@ def _disturbed(samples: "Samples", conditions: str) -> "Samples":
     words = samples[first : last + 1]
     clean = audio.digest(words, audio.CALLER_RATE)
     seed = int.from_bytes(hashlib.sha256(f"{clean}|{conditions}|{LAID}".encode()).digest()[:4])
-    disturbed = audio.conditions.apply(audio.conditions.parse(conditions), words, seed)
+    disturbed = audio.apply(audio.conditions.parse(conditions), words, seed)
     return np.pad(disturbed, (first, len(samples) - last - 1))
 
 

@@ -52,7 +52,8 @@ def _recent(path: Path) -> dict[str, Any]:
 async def _ask_all(reach: Reach, registered: list[str], said: Mapping[str, Any]) -> tuple[Offers, dict[str, Any]]:
     """Return the offers by provider, and of those asked now what each said, by provider and base URL; None: nothing."""
     from pramana.model import Target
-    from pramana.providers.names import CALLED, WITHOUT_ACCOUNT, open_provider, providers, resolve
+    from pramana.providers.kinds import CALLED, WITHOUT_ACCOUNT, providers
+    from pramana.providers.names import open_provider, resolve
 
     accounts = accounts_of(reach, ASKED_S)
     heard: dict[str, Any] = {}

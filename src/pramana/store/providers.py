@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import RowMapping, delete, select, text, update
 
 from pramana.errors import AlreadyExists, NotFound, did_you_mean, quote
-from pramana.providers.names import Registered
+from pramana.providers.accounts import Registered
 from pramana.store import records
 from pramana.store.changes import record
 from pramana.store.engine import Database

@@ -29,7 +29,7 @@ from pramana.errors import (
 )
 from pramana.loopback.voice import Got
 from pramana.model import Provider, Reply, Request, Turn, Usage
-from pramana.providers.http import Account
+from pramana.providers.account import Account
 from pramana.providers.text.openai import OpenAI
 from pramana.providers.text.responses import Responses
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from pramana.errors import BrokenReply, RateLimited, Rejected, Unavailable
 from pramana.loopback.voice import Got
 from pramana.model import Reply, Request, Turn, Usage
-from pramana.providers.http import Account
+from pramana.providers.account import Account
 from pramana.providers.text.responses import Responses
 
 from ...loopback.openai import OpenAIWire

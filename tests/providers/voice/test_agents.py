@@ -28,7 +28,7 @@ from pramana.loopback.twilio import TwilioAgent
 from pramana.loopback.vapi import VapiAgent
 from pramana.loopback.voice import Agent, Call, Got, Script, VoiceLoopback
 from pramana.model import Target
-from pramana.providers.http import Account
+from pramana.providers.account import Account
 from pramana.providers.voice import pipecat
 from pramana.providers.voice import socket as seam
 from pramana.providers.voice.declared import Declared, shipped

@@ -13,7 +13,7 @@ from aiohttp import web
 from pramana.errors import AuthenticationFailed, BrokenReply, InvalidInput, Rejected, Unavailable
 from pramana.loopback.voice import Agent, Got, VoiceLoopback
 from pramana.model import Target
-from pramana.providers.http import Account
+from pramana.providers.account import Account
 from pramana.providers.voice.declared import Declared, described, shipped
 from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.templates import BadTemplate, Missing, fill, fill_url, find, parts_of, path_of
@@ -636,10 +636,10 @@ def test_an_address_of_its_own_needs_no_base_url() -> None:
     voice = Declared.open(
         Target("", "websocket", "m", {"description": desk(url="wss://desk.example/{model}?k={key|}")}), None
     )
-    assert voice._http.host == "desk.example"
+    assert voice._http.failures.who.endswith(" (desk.example)")
     assert shipped("twilio").base_url == ""
     named = Declared.open(Target("", "twilio", "wss://user:secret-word@desk.example/a?token=0123456789abcdefgh"), None)
-    assert named._http.blank("secret-word 0123456789abcdefgh") == "[key] [key]"
+    assert named._http.failures.secrets.blank_message("secret-word 0123456789abcdefgh") == "[key] [key]"
 
 
 def test_a_greeting_that_cannot_be_written_ends_the_call_before_it_began() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from pramana import audio
 from pramana.errors import InvalidInput
-from pramana.providers.names import Accounts, is_called, open_provider, resolve
+from pramana.providers.accounts import Accounts
+from pramana.providers.names import is_called, open_provider, resolve
 from pramana.providers.text.fake import WORDS
 from pramana.providers.voice.fake import FAULTS, FakeVoice, parse
 from pramana.providers.voice.vocabulary import FRAME_S, Dial, Event

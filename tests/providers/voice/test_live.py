@@ -27,7 +27,7 @@ from pramana.loopback.live import MESSAGES, SETUP, LiveAgent, camel
 from pramana.loopback.script import answer
 from pramana.loopback.voice import Got, Script, VoiceLoopback
 from pramana.model import Line, Target, Utterance
-from pramana.providers.http import Account
+from pramana.providers.account import Account
 from pramana.providers.voice.live import BESIDE, Live, LiveWire
 from pramana.providers.voice.socket import SocketChannel
 from pramana.providers.voice.vocabulary import Dial, Event, Format, Heard, Message

@@ -31,7 +31,7 @@ from pramana.loopback.realtime import EVENTS, RealtimeAgent
 from pramana.loopback.script import answer
 from pramana.loopback.voice import Got, Script, VoiceLoopback
 from pramana.model import Line, Target, Utterance
-from pramana.providers.http import Account
+from pramana.providers.account import Account
 from pramana.providers.voice.realtime import Realtime, RealtimeWire
 from pramana.providers.voice.socket import SocketChannel
 from pramana.providers.voice.vocabulary import Dial, Event, Format, Heard, Message

@@ -10,11 +10,11 @@ from itertools import takewhile
 from typing import Any
 from urllib.parse import quote as quoted
 
-from pramana.errors import Rejected
-from pramana.model import Reply, Request, Target, Usage, count
-from pramana.providers.http import ENDLESS, MAX_PAGES, Account, Http
+from pramana.model import Reply, Request, Usage, count
+from pramana.providers.account import Account
+from pramana.providers.failures import Failures
 from pramana.providers.reading import Reading
-from pramana.providers.text.openai import MISFITS, in_our_words
+from pramana.providers.vendor import Vendor
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2026-10-21"
@@ -37,62 +37,44 @@ _STATUS: Mapping[str, int] = {
 }
 
 
-class Anthropic:
+class Anthropic(Vendor):
     """An account at Anthropic."""
 
+    vendor, base_url = "Anthropic", BASE_URL
+
     def __init__(self, account: Account) -> None:
-        self._http = Http("Anthropic", account)
+        super().__init__(account)
         self._headers = {"Accept": "application/json", "anthropic-version": VERSION}
         if account.key:
             self._headers["Authorization"] = f"Bearer {account.key}"
         self._posting = {**self._headers, "Content-Type": "application/json"}
 
-    @classmethod
-    def open(cls, target: Target, account: Account | None) -> "Anthropic":  # noqa: ARG003 - every factory is called alike
-        """Return the provider for the target."""
-        return cls(account or Account(BASE_URL))
-
     async def ask(self, request: Request) -> Reply:
         """Put the conversation to the model and return its reply."""
-        message = _Message(self._http)
-        try:
+        message = _Message(self._http.failures)
+        with self._http.failures.reading("does not fit the format of messages", _RENAMED):
             await self._http.post(
                 "/v1/messages", headers=self._posting, body=_body(request), reading=message, last=_ENDS
             )
             return message.done(request)
-        except Rejected as refused:
-            raise in_our_words(refused, _RENAMED) from None
-        except MISFITS:
-            raise self._http.broken("does not fit the format of messages") from None
 
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
         names: list[str] = []
-        after, seen = "", {""}
-        for _ in range(MAX_PAGES):
-            page = await self._http.get(f"/v1/models?limit=1000{after}", headers=self._headers)
-            try:
-                names += [str(each["id"]) for each in page["data"]]
-                if not page["has_more"] or not page["data"]:
-                    return sorted(names)
-                after = f"&after_id={quoted(page['last_id'], safe='')}"
-            except MISFITS:
-                raise self._http.broken("is no list of models") from None
-            if after in seen:
-                break
-            seen.add(after)
-        raise self._http.broken(ENDLESS)
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.close()
+        def take(page: Any) -> str | None:
+            names.extend(str(each["id"]) for each in page["data"])
+            return f"&after_id={quoted(page['last_id'], safe='')}" if page["has_more"] and page["data"] else None
+
+        await self._http.pages("/v1/models?limit=1000", headers=self._headers, take=take)
+        return sorted(names)
 
 
 class _Message(Reading):
     __slots__ = ("_complete", "_counted", "_finish", "_served")
 
-    def __init__(self, http: Http) -> None:
-        super().__init__(http)
+    def __init__(self, failures: Failures) -> None:
+        super().__init__(failures)
         self._counted: dict[str, Any] = {}
         self._served: Any = None
         self._finish: Any = None
@@ -117,7 +99,7 @@ class _Message(Reading):
             self._finish = data["delta"].get("stop_reason") or self._finish
             self._count(data["usage"])
         elif kind == "error":
-            raise self._http.refusal(_STATUS.get(data["error"]["type"], 500), data)
+            raise self.failures.refusal(_STATUS.get(data["error"]["type"], 500), data)
         elif kind == "message_stop":
             self._complete = True
 
@@ -128,7 +110,7 @@ class _Message(Reading):
 
     def done(self, request: Request) -> Reply:
         if not self._complete or self._served is None:
-            raise self._http.broken()
+            raise self.failures.broken()
         return self.reply(
             self.text(),
             _usage(self._counted),

@@ -18,7 +18,7 @@ from pathlib import Path
 from pramana import clock
 from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable, quote, visible
 from pramana.model import Reply, Request, Target, raw_json
-from pramana.providers import keys
+from pramana.providers import redaction
 from pramana.providers.text.function import prompt_text
 
 DEFAULT_TIMEOUT_S = 120.0
@@ -36,7 +36,7 @@ class Command:
             raise InvalidInput('a command is a list of texts: ["my-model", "--quiet"]')
         self._argv, self._timeout_s = tuple(argv), float(timeout_s)
         self._name = Path(argv[0]).name
-        self._keys = keys.of_environment()
+        self._keys = redaction.of_environment()
         if shutil.which(argv[0]) is None:
             raise InvalidInput(f"the command {quote(argv[0])} is not found or not executable; give its full path")
 
@@ -61,7 +61,7 @@ class Command:
             raise ProviderError(f"the command {self._name} {_ended(status)}{self._last_line(complained)}")
         text = printed.decode("utf-8", "replace").rstrip("\r\n")
         if self._keys.held_in(text):
-            raise KeyInAnswer(keys.held(f"the answer of the command {self._name}"))
+            raise KeyInAnswer(redaction.held(f"the answer of the command {self._name}"))
         return Reply(
             text,
             served_model=self._name,

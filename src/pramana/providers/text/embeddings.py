@@ -13,30 +13,28 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from pramana.model import Reply, Request, Usage, count
+from pramana.providers.failures import Failures
 from pramana.providers.http import Http
 from pramana.providers.reading import Reading
 
 Encoding = Literal["base64", "float"]
-_MISFITS = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 
 
 async def embed(http: Http, headers: Mapping[str, str], request: Request, encoding: Encoding) -> Reply:
     """Send the text of every turn in one request; the reply has their vectors, in order, and no text."""
-    reading = _Vectors(http)
+    reading = _Vectors(http.failures)
     texts = [turn.text for turn in request.turns]
     body = {**request.parameters, "model": request.model, "input": texts, "encoding_format": encoding}
-    try:
+    with http.failures.reading("does not fit the format of embeddings"):
         await http.post("/embeddings", headers=headers, body=body, reading=reading)
         return reading.done(len(request.turns))
-    except _MISFITS:
-        raise http.broken("does not fit the format of embeddings") from None
 
 
 class _Vectors(Reading):
     __slots__ = ("_answer",)
 
-    def __init__(self, http: Http) -> None:
-        super().__init__(http)
+    def __init__(self, failures: Failures) -> None:
+        super().__init__(failures)
         self._answer: Any = {}
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - it comes in one piece

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from pramana import clock
 from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, quote, told
 from pramana.model import Reply, Request, Target, Turn, raw_json
-from pramana.providers import keys
+from pramana.providers import redaction
 from pramana.providers.text.threads import Coroutines, Threads
 
 THREADS = 64
@@ -37,7 +37,7 @@ class Function:
         called = self._function if inspect.isroutine(self._function) else getattr(self._function, "__call__", None)  # noqa: B004
         self._asynchronous = inspect.iscoroutinefunction(called)
         self._threads, self._coroutines = Threads(THREADS), Coroutines()
-        self._keys = keys.of_environment()
+        self._keys = redaction.of_environment()
 
     @classmethod
     def open(cls, target: Target, account: object = None) -> "Function":  # noqa: ARG003 - it has no account
@@ -58,7 +58,7 @@ class Function:
             raise ProviderError(f"{self._path} returned {type(said).__name__}; expected text (str)")
         said = str.__str__(said)  # of a class of its own, it would be no plain data
         if self._keys.held_in(said):
-            raise KeyInAnswer(keys.held(f"the answer of {self._path}"))
+            raise KeyInAnswer(redaction.held(f"the answer of {self._path}"))
         dropped = (
             () if self._parameters else tuple(name for name, value in request.parameters.items() if value is not None)
         )
@@ -117,7 +117,7 @@ def _find(path: str) -> Callable[..., Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        why = keys.of_environment().blank(told(error))[:MESSAGE_LIMIT]
+        why = redaction.of_environment().blank(told(error))[:MESSAGE_LIMIT]
         raise InvalidInput(
             f"python:{path} cannot be loaded: {why}; check the name, and that the module is installed or in the "
             "current folder"

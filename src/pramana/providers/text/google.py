@@ -5,15 +5,19 @@ Parameters go into `generationConfig`, but for those the format has beside it. A
 with an empty text and the reason. An answer that Google hands out in several hops is asked for to its end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote as quoted
 
-from pramana.errors import AuthenticationFailed, ProviderError, Rejected
-from pramana.model import Reply, Request, Target, Usage, count
-from pramana.providers.http import ENDLESS, MAX_PAGES, Account, Http
+from pramana.errors import AuthenticationFailed, Rejected
+from pramana.model import Reply, Request, Usage, count
+from pramana.providers.account import Account
+from pramana.providers.failures import Failures
+from pramana.providers.http import Http
 from pramana.providers.reading import Reading
-from pramana.providers.text.openai import MISFITS, in_our_words, refused_midway
+from pramana.providers.text.openai import refused_midway
+from pramana.providers.vendor import Vendor
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 BESIDE = ("safetySettings", "tools", "toolConfig", "cachedContent", "serviceTier", "store", "labels")
@@ -24,19 +28,16 @@ _ROLES = {"user": "user", "assistant": "model"}
 _BAD_KEY = ("API key not valid", "API key expired", "API_KEY_INVALID")
 
 
-class Google:
+class Google(Vendor):
     """An account at Google's Gemini API."""
 
+    vendor, base_url = "Google", BASE_URL
+
     def __init__(self, account: Account) -> None:
-        self._http = Http("Google", account)
+        super().__init__(account)
         self._headers = {"Content-Type": "application/json"}
         if account.key:
             self._headers["x-goog-api-key"] = account.key
-
-    @classmethod
-    def open(cls, target: Target, account: Account | None) -> "Google":  # noqa: ARG003 - every factory is called alike
-        """Return the provider for the target."""
-        return cls(account or Account(BASE_URL))
 
     async def ask(self, request: Request) -> Reply:
         """Put the conversation to the model and return its reply."""
@@ -44,59 +45,48 @@ class Google:
         model = request.model if "/" in request.model else f"models/{request.model}"
         how = "generateContent" if whole else "streamGenerateContent?alt=sse"
         path, body = f"/v1/{quoted(model)}:{how}", _body(request)
-        content = _Content(self._http)
-        try:
+        content = _Content(self._http.failures)
+        failures = self._http.failures
+        with failures.reading("does not fit the format of generateContent", _RENAMED), _bad_key(failures):
             for _ in range(MAX_HOPS):
                 await self._http.post(path, headers=self._headers, body=body, reading=content)
                 if (token := content.more()) is None:
                     break
                 body = {**body, "continuationToken": token}
             return content.done()
-        except Rejected as refused:
-            raise _in_our_words(self._http, refused) from None
-        except MISFITS:
-            raise self._http.broken("does not fit the format of generateContent") from None
 
     async def models(self) -> list[str]:
         """Return the names of the models that answer a prompt."""
         return await models_for(self._http, self._headers, "generateContent")
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.close()
-
 
 async def models_for(http: Http, headers: Mapping[str, str], method: str) -> list[str]:
     """Return the names of the models that can be asked in a way, from every page; one that names no way can be."""
     names: list[str] = []
-    more, seen = "", {""}
-    for _ in range(MAX_PAGES):
-        try:
-            page = await http.get(f"/v1/models?pageSize=1000{more}", headers=headers)
-        except Rejected as refused:
-            raise _in_our_words(http, refused) from None
-        try:
-            names += [
-                each["name"].removeprefix("models/")
-                for each in page.get("models") or ()
-                if method in each.get("supportedGenerationMethods", ("generateContent",))
-            ]
-            if not (after := page.get("nextPageToken")):
-                return sorted(names)
-            more = f"&pageToken={quoted(after, safe='')}"
-        except MISFITS:
-            raise http.broken("is no list of models") from None
-        if more in seen:
-            break
-        seen.add(more)
-    raise http.broken(ENDLESS)
+
+    def take(page: Any) -> str | None:
+        names.extend(
+            each["name"].removeprefix("models/")
+            for each in page.get("models") or ()
+            if method in each.get("supportedGenerationMethods", ("generateContent",))
+        )
+        after = page.get("nextPageToken")
+        return f"&pageToken={quoted(after, safe='')}" if after else None
+
+    with _bad_key(http.failures):
+        await http.pages("/v1/models?pageSize=1000", headers=headers, take=take)
+    return sorted(names)
 
 
-def _in_our_words(http: Http, refused: Rejected) -> ProviderError:
-    said = str(refused)
-    if any(each in said for each in _BAD_KEY):  # with status 400, where others say 401
-        return AuthenticationFailed(f"{said}; set {http.variable}", status=refused.status)
-    return in_our_words(refused, _RENAMED)
+@contextmanager
+def _bad_key(failures: Failures) -> Iterator[None]:
+    """Raise a refused key as one: Google answers it with status 400, where others say 401."""
+    try:
+        yield
+    except Rejected as refused:
+        if any(each in str(refused) for each in _BAD_KEY):
+            raise AuthenticationFailed(f"{refused}; set {failures.variable}", status=refused.status) from None
+        raise
 
 
 class _Content(Reading):
@@ -104,8 +94,8 @@ class _Content(Reading):
 
     __slots__ = ("_asked_with", "_counted", "_finish", "_served", "_token", "_used")
 
-    def __init__(self, http: Http) -> None:
-        super().__init__(http)
+    def __init__(self, failures: Failures) -> None:
+        super().__init__(failures)
         self._served: Any = None
         self._finish: Any = None
         self._token: str | None = None
@@ -115,7 +105,7 @@ class _Content(Reading):
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
         if data.get("error"):
-            raise refused_midway(self._http, data)
+            raise refused_midway(self.failures, data)
         self._served = data.get("modelVersion") or self._served
         self._counted = data.get("usageMetadata") or self._counted
         if reason := (data.get("promptFeedback") or {}).get("blockReason"):
@@ -143,7 +133,7 @@ class _Content(Reading):
 
     def done(self) -> Reply:
         if self._finish is None:
-            raise self._http.broken()
+            raise self.failures.broken()
         return self.reply(self.text(), self._used, served_model=self._served, finish_reason=self._finish)
 
 

@@ -9,20 +9,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pramana.errors import ProviderError, Rejected
+from pramana.errors import ProviderError
 from pramana.model import Reply, Request, Target, Usage, count
-from pramana.providers.http import Account, Http
+from pramana.providers.account import Account
+from pramana.providers.failures import Failures
+from pramana.providers.http import Http
 from pramana.providers.reading import Reading
 from pramana.providers.text.embeddings import Encoding, embed
+from pramana.providers.vendor import Vendor
 
 BASE_URL = "https://api.openai.com/v1"
-MISFITS = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
-"""What reading an answer of another shape raises."""
 _TEXT = frozenset(("content", "refusal", "role"))
 """Of a message; whatever else it has is said beside the answer."""
 
 
-class OpenAI:
+class OpenAI(Vendor):
     """An account at OpenAI, or with `compatible` at whoever speaks its chat completions."""
 
     def __init__(self, account: Account, *, compatible: bool = False) -> None:
@@ -41,16 +42,12 @@ class OpenAI:
 
     async def ask(self, request: Request) -> Reply:
         """Put the conversation to the model and return its reply."""
-        completion = _Completion(self._http)
-        try:
+        completion = _Completion(self._http.failures)
+        with self._http.failures.reading("does not fit the format of chat completions", self._renamed):
             await self._http.post(
                 "/chat/completions", headers=self._posting, body=self._body(request), reading=completion
             )
             return completion.done()
-        except Rejected as refused:
-            raise in_our_words(refused, self._renamed) from None
-        except MISFITS:
-            raise self._http.broken("does not fit the format of chat completions") from None
 
     async def embed(self, request: Request) -> Reply:
         """Turn the text of every turn into a vector."""
@@ -59,10 +56,6 @@ class OpenAI:
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
         return await models_of(self._http, self._headers)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.close()
 
     def _body(self, request: Request) -> dict[str, Any]:
         named = {self._renamed.get(name, name): value for name, value in request.parameters.items()}
@@ -81,8 +74,8 @@ class OpenAI:
 class _Completion(Reading):
     __slots__ = ("_choices", "_fingerprint", "_finish", "_served", "_usage")
 
-    def __init__(self, http: Http) -> None:
-        super().__init__(http)
+    def __init__(self, failures: Failures) -> None:
+        super().__init__(failures)
         self._served: Any = None
         self._fingerprint: Any = None
         self._finish: Any = None
@@ -92,7 +85,7 @@ class _Completion(Reading):
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
         get = data.get
         if get("error"):
-            raise refused_midway(self._http, data)
+            raise refused_midway(self.failures, data)
         self._served = get("model") or self._served
         self._fingerprint = get("system_fingerprint") or self._fingerprint
         self._usage = get("usage") or self._usage
@@ -110,7 +103,7 @@ class _Completion(Reading):
 
     def done(self) -> Reply:
         if self._finish is None and not (self.whole and self._choices):
-            raise self._http.broken()
+            raise self.failures.broken()
         return self.reply(
             self.text(),
             usage_of(self._usage, "prompt_tokens", "completion_tokens"),
@@ -129,10 +122,8 @@ def headers_of(account: Account) -> dict[str, str]:
 async def models_of(http: Http, headers: Mapping[str, str]) -> list[str]:
     """Return the names at `/models`."""
     answer = await http.get("/models", headers=headers)
-    try:
+    with http.failures.reading("is no list of models"):
         return sorted(str(each["id"]) for each in answer["data"])
-    except MISFITS:
-        raise http.broken("is no list of models") from None
 
 
 def usage_of(counted: Any, asked: str, answered: str) -> Usage:
@@ -144,15 +135,7 @@ def usage_of(counted: Any, asked: str, answered: str) -> Usage:
     return Usage(count(counted.get(asked)), count(counted.get(answered)), cached)
 
 
-def in_our_words(refused: Rejected, renamed: Mapping[str, str]) -> Rejected:
-    """Return the refusal with its parameter under the name the request had for it."""
-    for ours, theirs in renamed.items():
-        if refused.parameter == theirs:
-            return Rejected(str(refused), status=refused.status, parameter=ours)
-    return refused
-
-
-def refused_midway(http: Http, body: Any) -> ProviderError:
+def refused_midway(failures: Failures, body: Any) -> ProviderError:
     """Return the error for one that came after the status had said that all is well."""
     error = body["error"] if isinstance(body.get("error"), dict) else body
     code = error.get("code")
@@ -165,4 +148,4 @@ def refused_midway(http: Http, body: Any) -> ProviderError:
         status = 400
     else:
         status = 500
-    return http.refusal(status, body)
+    return failures.refusal(status, body)

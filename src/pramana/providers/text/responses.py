@@ -8,18 +8,18 @@ naming the parameter, so that the engine asks without it and says so.
 from typing import Any
 
 from pramana.errors import Rejected
-from pramana.model import Reply, Request, Target
-from pramana.providers.http import Account, Http
+from pramana.model import Reply, Request
+from pramana.providers.account import Account
+from pramana.providers.failures import Failures
 from pramana.providers.reading import Reading
 from pramana.providers.text.openai import (
     BASE_URL,
-    MISFITS,
     headers_of,
-    in_our_words,
     models_of,
     refused_midway,
     usage_of,
 )
+from pramana.providers.vendor import Vendor
 
 _RENAMED = {"max_tokens": "max_output_tokens"}
 _ABSENT = ("seed", "stop")
@@ -27,39 +27,28 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed", "error"
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 
 
-class Responses:
+class Responses(Vendor):
     """An account at OpenAI, asked by the responses API."""
 
+    vendor, base_url = "OpenAI", BASE_URL
+
     def __init__(self, account: Account) -> None:
-        self._http = Http("OpenAI", account)
+        super().__init__(account)
         self._headers = headers_of(account)
         self._posting = {**self._headers, "Content-Type": "application/json"}
 
-    @classmethod
-    def open(cls, target: Target, account: Account | None) -> "Responses":  # noqa: ARG003 - every factory is called alike
-        """Return the provider for the target."""
-        return cls(account or Account(BASE_URL))
-
     async def ask(self, request: Request) -> Reply:
         """Put the conversation to the model and return its reply."""
-        response = _Response(self._http)
-        try:
+        response = _Response(self._http.failures)
+        with self._http.failures.reading("does not fit the format of responses", _RENAMED):
             await self._http.post(
                 "/responses", headers=self._posting, body=self._body(request), reading=response, last=_ENDS
             )
             return response.done()
-        except Rejected as refused:
-            raise in_our_words(refused, _RENAMED) from None
-        except MISFITS:
-            raise self._http.broken("does not fit the format of responses") from None
 
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
         return await models_of(self._http, self._headers)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.close()
 
     def _body(self, request: Request) -> dict[str, Any]:
         named = {_RENAMED.get(name, name): value for name, value in request.parameters.items() if value is not None}
@@ -77,8 +66,8 @@ class Responses:
 class _Response(Reading):
     __slots__ = ("_answer",)
 
-    def __init__(self, http: Http) -> None:
-        super().__init__(http)
+    def __init__(self, failures: Failures) -> None:
+        super().__init__(failures)
         self._answer: Any = None
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
@@ -89,14 +78,14 @@ class _Response(Reading):
         elif kind in _ENDS or self.whole:
             self._answer = answer = data if self.whole else data.get("response")
             if kind == "error" or data.get("error") or answer.get("error"):
-                raise refused_midway(self._http, data if kind == "error" else answer)
+                raise refused_midway(self.failures, data if kind == "error" else answer)
         elif "delta" in data:
             self.aside(data["delta"], str(kind))
 
     def done(self) -> Reply:
         answer = self._answer
         if answer is None:
-            raise self._http.broken()
+            raise self.failures.broken()
         cause = (answer.get("incomplete_details") or {}).get("reason")
         return self.reply(
             self.text() or _text(answer["output"]),

@@ -29,7 +29,7 @@ from pramana.providers.voice.vocabulary import FRAME_S, Dial, Ears, Event, Forma
 if TYPE_CHECKING:
     from pramana.audio import Samples
     from pramana.embedded.ears import Ears as Whisper
-    from pramana.providers.http import Account
+    from pramana.providers.account import Account
 
 _Made = TypeVar("_Made")
 PREROLL_S = 0.3
@@ -154,7 +154,7 @@ def parse(written: str) -> dict[str, Any]:
 
 def _check_address(name: str, value: str) -> None:
     """Refuse an address that may hold a secret, or that is none of a server: addresses are stored."""
-    from pramana.providers.names import checked_url
+    from pramana.providers.kinds import checked_url
 
     address, _, model = value.rpartition("#")
     if "://" not in value and (name == "voice" or not address):
@@ -171,7 +171,7 @@ _CASCADE = (
 
 def _of_endpoints(parts: Mapping[str, Any], account: "Account | None") -> Cascade:
     """Return the agent whose parts are OpenAI's endpoints, or those of compatible servers."""
-    from pramana.providers.http import Account
+    from pramana.providers.account import Account
     from pramana.providers.text.openai import OpenAI
     from pramana.providers.voice.speech import VOICE, Recognition, Speech
 

@@ -18,7 +18,9 @@ from yarl import URL
 
 from pramana.errors import AuthenticationFailed, InvalidInput, Rejected, quote, visible
 from pramana.model import Target
-from pramana.providers.http import MESSAGE_LIMIT, Account, Http
+from pramana.providers.account import Account
+from pramana.providers.failures import MESSAGE_LIMIT, Failures
+from pramana.providers.http import Http
 from pramana.providers.reading import Reading
 from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.description import Before, Description, wrongs
@@ -71,7 +73,7 @@ class Declared:
             answer = await self._ask(given.dial, values)
             named = find(answer, path_of(given.dial.socket))
             if not isinstance(named, str):
-                raise self._http.broken(f"names no address of a call at {given.dial.socket}")
+                raise self._http.failures.broken(f"names no address of a call at {given.dial.socket}")
             url = self._address(named)
         else:
             url = self._address(fill_url(given.url, values))
@@ -79,7 +81,7 @@ class Declared:
         if answer is not None and url.origin() != URL(re.sub("^http", "ws", account.base_url)).origin():
             # Whoever an answer names is a stranger: neither the key nor the account's own headers go there.
             http = Http(given.name, replace(account, base_url=_as_http(url), headers={}, ours=False))
-            http.secrets = self._http.secrets
+            http.failures.secrets = self._http.failures.secrets
             open_to_all = {name: value for name, value in given.headers.items() if "key" not in names_in(value)}
             headers = self._headers(open_to_all, values)
         wire = DeclaredWire(given, values, answer)
@@ -97,7 +99,7 @@ class Declared:
         path, headers = fill_url(before.path, values), self._headers(before.headers, values)
         if before.method == "GET":
             return await self._http.get(path, headers=headers)
-        body, answer = fill(before.body or {}, values), _Answer(self._http)
+        body, answer = fill(before.body or {}, values), _Answer(self._http.failures)
         headers = {**headers, "Content-Type": "application/json"}
         await self._http.post(path, headers=headers, body=body, reading=answer)
         return answer.data
@@ -114,7 +116,7 @@ class Declared:
                     f"the header {name} for {self._given.name} has a line break, a blank at its end or a letter that"
                 )
                 if "key" in names_in(value):
-                    raise AuthenticationFailed(f"{wrong} no key has; set {self._http.variable} again")
+                    raise AuthenticationFailed(f"{wrong} no key has; set {self._http.failures.variable} again")
                 raise Rejected(f"{wrong} no header has")
             made[name] = text
         return made
@@ -127,15 +129,15 @@ class Declared:
                 return url
         except ValueError:
             pass
-        shown = quote(self._http.blank(text.partition("?")[0]))
+        shown = quote(self._http.failures.secrets.blank_message(text.partition("?")[0]))
         raise Rejected(f"{self._given.name} would be called at {shown}, expected an address as in wss://host/path")
 
 
 class _Answer(Reading):
     __slots__ = ("data",)
 
-    def __init__(self, http: Http) -> None:
-        super().__init__(http)
+    def __init__(self, failures: Failures) -> None:
+        super().__init__(failures)
         self.data: Any = None
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - it is one answer

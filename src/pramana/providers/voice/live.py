@@ -11,10 +11,11 @@ from binascii import b2a_base64
 from collections.abc import Mapping, Sized
 from typing import Any, Literal, TypeVar
 
-from pramana.model import Target, count
-from pramana.providers.http import Account, Http
+from pramana.model import count
+from pramana.providers.account import Account
+from pramana.providers.failures import MALFORMED_RESPONSE_ERRORS
 from pramana.providers.text.google import BASE_URL, models_for
-from pramana.providers.text.openai import MISFITS
+from pramana.providers.vendor import Vendor
 from pramana.providers.voice.frames import closing, misfit, parse, socket_url, sound, unknown
 from pramana.providers.voice.socket import SocketChannel, connect
 from pramana.providers.voice.vocabulary import Dial, Event, Format, Message
@@ -53,17 +54,14 @@ _ACTIVITY = {
 }
 
 
-class Live:
+class Live(Vendor):
     """An account at Google's Gemini API."""
 
-    def __init__(self, account: Account) -> None:
-        self._http = Http(VENDOR, account)
-        self._headers = {"x-goog-api-key": account.key} if account.key else {}
+    vendor, base_url = VENDOR, BASE_URL
 
-    @classmethod
-    def open(cls, target: Target, account: Account | None) -> "Live":  # noqa: ARG003 - every factory is called alike
-        """Return the provider for the target."""
-        return cls(account or Account(BASE_URL))
+    def __init__(self, account: Account) -> None:
+        super().__init__(account)
+        self._headers = {"x-goog-api-key": account.key} if account.key else {}
 
     async def dial(self, dial: Dial) -> SocketChannel:
         """Open a call."""
@@ -74,10 +72,6 @@ class Live:
     async def models(self) -> list[str]:
         """Return the names of the models that can be called."""
         return await models_for(self._http, self._headers, METHOD)
-
-    async def close(self) -> None:
-        """Close the connections; a call has one of its own."""
-        await self._http.close()
 
 
 class LiveWire:
@@ -112,7 +106,7 @@ class LiveWire:
         try:
             for name, body in _few(data).items():
                 events += self._read(name, body)
-        except (*MISFITS, OverflowError):
+        except MALFORMED_RESPONSE_ERRORS:
             raise misfit(VENDOR, "does not fit the format of the Live API") from None
         # The last of a turn comes with its tokens: they are counted before it is over.
         return sorted(events, key=lambda event: event.kind == "turn_done")

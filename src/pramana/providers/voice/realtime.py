@@ -11,9 +11,11 @@ from binascii import b2a_base64
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from pramana.model import Target, count
-from pramana.providers.http import Account, Http
-from pramana.providers.text.openai import BASE_URL, MISFITS, headers_of, models_of
+from pramana.model import count
+from pramana.providers.account import Account
+from pramana.providers.failures import MALFORMED_RESPONSE_ERRORS
+from pramana.providers.text.openai import BASE_URL, headers_of, models_of
+from pramana.providers.vendor import Vendor
 from pramana.providers.voice.frames import (
     LONGEST_NAME,
     closing,
@@ -52,19 +54,16 @@ NEVER_TAKES = frozenset({"temperature", "top_p", "seed", "stop"})
 """What a session has no place for, though a text model of the same vendor does."""
 
 
-class Realtime:
+class Realtime(Vendor):
     """An account at OpenAI, or at whoever speaks its Realtime API."""
 
     never_takes = NEVER_TAKES
 
-    def __init__(self, account: Account) -> None:
-        self._http = Http(VENDOR, account)
-        self._headers = headers_of(account)
+    vendor, base_url = VENDOR, BASE_URL
 
-    @classmethod
-    def open(cls, target: Target, account: Account | None) -> "Realtime":  # noqa: ARG003 - every factory is called alike
-        """Return the provider for the target."""
-        return cls(account or Account(BASE_URL))
+    def __init__(self, account: Account) -> None:
+        super().__init__(account)
+        self._headers = headers_of(account)
 
     async def dial(self, dial: Dial) -> SocketChannel:
         """Open a call."""
@@ -77,10 +76,6 @@ class Realtime:
         names = await models_of(self._http, self._headers)
         others = ("transcribe", "whisper", "translate")
         return [name for name in names if "realtime" in name and not any(other in name for other in others)]
-
-    async def close(self) -> None:
-        """Close the connections; a call has one of its own."""
-        await self._http.close()
 
 
 class RealtimeWire:
@@ -127,7 +122,7 @@ class RealtimeWire:
                     return []
                 if take := self._READERS.get(name):
                     return take(self, data)
-        except (*MISFITS, OverflowError):
+        except MALFORMED_RESPONSE_ERRORS:
             raise misfit(VENDOR, f"does not fit the format of {name}") from None
         return [unknown(name)]
 

@@ -24,10 +24,10 @@ from pramana.errors import (
     Rejected,
     Unavailable,
     Unreachable,
-    visible,
 )
-from pramana.providers.http import CONNECT_S, MESSAGE_LIMIT, Http
-from pramana.providers.keys import BLANK, Secrets
+from pramana.providers.account import CONNECT_S
+from pramana.providers.http import Http
+from pramana.providers.redaction import BLANK, Secrets
 from pramana.providers.voice.vocabulary import ErrorClass, Event, Format, Heard, Message, Wire
 
 LARGEST_MESSAGE = 16 << 20
@@ -53,9 +53,9 @@ _ERRORS: Mapping[ErrorClass, Callable[[str], ProviderError]] = {
 def as_error(http: Http, event: Event) -> ProviderError:
     """Return what an `error` or `closed` event means where there is no call yet."""
     kind = event.error or "provider"
-    said = http.blank(visible(event.text))[:MESSAGE_LIMIT]
-    hint = f"; set {http.variable}" if kind == "auth" else ""
-    return _ERRORS[kind](f"{http.vendor} ({http.host}) refused the call{': ' + said if said else ''}{hint}")
+    said = http.failures.quoted(event.text)
+    hint = f"; set {http.failures.variable}" if kind == "auth" else ""
+    return _ERRORS[kind](f"{http.failures.who} refused the call{': ' + said if said else ''}{hint}")
 
 
 class SocketChannel:
@@ -93,7 +93,7 @@ class SocketChannel:
 
     def holds_key(self, text: str) -> bool:
         """Tell whether a text holds a key, as when one was said in pieces."""
-        return self._http.secrets.held_in(text)
+        return self._http.failures.secrets.held_in(text)
 
     async def send(self, frame: bytes) -> None:
         """Send one frame of sound."""
@@ -133,7 +133,7 @@ class SocketChannel:
             heard = await self._next()
             self._early.append(heard)
             if len(self._early) > MOST_EARLY or self._early_bytes > MOST_EARLY_BYTES:
-                raise BrokenReply(f"{self._http.vendor} ({self._http.host}) talks without end before the call stands")
+                raise BrokenReply(f"{self._http.failures.who} talks without end before the call stands")
             for event in heard.events:
                 await self._send(event.send)
                 if event.kind in ("error", "closed"):
@@ -169,7 +169,7 @@ class SocketChannel:
                 return  # the end of the connection is told by what is received
 
     def _safe(self, event: Event) -> Event:
-        secrets = self._http.secrets
+        secrets = self._http.failures.secrets
         if not secrets.long:
             return event
         detail = _blanked(dict(event.detail), secrets) if event.detail else event.detail
@@ -203,18 +203,15 @@ async def connect(http: Http, url: str, headers: Mapping[str, str], wire: Wire) 
                 async with asyncio.timeout(CLOSE_S):
                     await socket.close()
         await session.close()
-        who = f"{http.vendor} ({http.host})"
         if isinstance(error, aiohttp.WSServerHandshakeError):
-            raise http.refusal(error.status, "") from None
+            raise http.failures.refusal(error.status, "") from None
         if isinstance(error, TimeoutError):
             # Its cause tells it from other trouble: who has never been ready for anyone is not waited for again.
-            raise Unavailable(f"{who} was not ready for a call within {READY_S:g} s") from error
+            raise Unavailable(f"{http.failures.who} was not ready for a call within {READY_S:g} s") from error
         if isinstance(error, aiohttp.InvalidURL):
             raise _no_address(http, url) from None
         if isinstance(error, aiohttp.ClientError | OSError):
-            if stopped := http.stopped_by(guard):
-                raise stopped from None
-            raise Unreachable(f"cannot reach {who}: {http.why(error)}") from None
+            raise http.failures.unreached(error, guard) from None
         raise
     return channel
 
@@ -227,18 +224,15 @@ def _address(http: Http, url: str) -> URL:
 
 
 def _no_address(http: Http, url: str) -> Rejected:
-    return Rejected(f"{http.vendor} ({http.host}): {http.blank(url.partition('?')[0])} is no address of a WebSocket")
+    shown = http.failures.secrets.blank_message(url.partition("?")[0])
+    return Rejected(f"{http.failures.who}: {shown} is no address of a WebSocket")
 
 
 def _refused_redirect(http: Http) -> Callable[[Any, Any, aiohttp.TraceRequestRedirectParams], Awaitable[None]]:
     # aiohttp has no other way to not follow one from `ws_connect`, and it would send the key's header along.
     async def refuse(_session: Any, _context: Any, params: aiohttp.TraceRequestRedirectParams) -> None:
         params.response.close()
-        raise Rejected(
-            f"{http.vendor} ({http.host}) redirects to another address, and a key is never sent along; "
-            "give the final address as the base URL",
-            status=params.response.status,
-        )
+        raise http.failures.redirected(params.response.status)
 
     return refuse
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from pramana.providers.http import Account, Http
+from pramana.providers.account import Account
+from pramana.providers.http import Http
 from pramana.providers.text.openai import headers_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Recognition:
         form.add_field("file", wav, filename="speech.wav", content_type="audio/wav")
         answer = await self._http.upload("/audio/transcriptions", headers=self._headers, form=form)
         if not isinstance(answer, dict) or not isinstance(answer.get("text"), str):
-            raise self._http.broken("does not fit the format of transcriptions")
+            raise self._http.failures.broken("does not fit the format of transcriptions")
         return str(answer["text"]).strip()
 
     async def close(self) -> None:
@@ -84,7 +85,7 @@ class Speech:
 
         await self._http.download("/audio/speech", headers=self._headers, body=body, take=received)
         if not some:
-            raise self._http.broken("has no sound")
+            raise self._http.failures.broken("has no sound")
 
     async def close(self) -> None:
         """Close the connections."""

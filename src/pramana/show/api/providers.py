@@ -14,8 +14,10 @@ from pramana.errors import InvalidInput, PramanaError, Problem, Unavailable, vis
 from pramana.load.agent import parse_agent, plain
 from pramana.load.problems import Problems
 from pramana.model import Target
+from pramana.providers.accounts import Accounts, Registered
 from pramana.providers.destination import destination
-from pramana.providers.names import CALLED, VARIABLES, WITHOUT_ACCOUNT, Accounts, Registered, open_provider, resolve
+from pramana.providers.kinds import CALLED, VARIABLES, WITHOUT_ACCOUNT
+from pramana.providers.names import open_provider, resolve
 from pramana.providers.registered import KINDS, LONGEST, checked
 from pramana.providers.voice.description import Description
 from pramana.providers.voice.vocabulary import Dial

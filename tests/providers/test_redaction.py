@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pramana.errors import KeyInAnswer
 from pramana.loopback.voice import Got
 from pramana.model import Provider, Reply, Request, Turn
-from pramana.providers.http import Account
-from pramana.providers.keys import Secrets
+from pramana.providers.account import Account
+from pramana.providers.redaction import Secrets
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.google import Google
 from pramana.providers.text.openai import OpenAI

@@ -17,7 +17,9 @@ KEY_LENGTH = 16
 class Secrets:
     """What must never be shown nor stored of one account."""
 
-    def __init__(self, secrets: Iterable[str | None]) -> None:
+    def __init__(self, secrets: Iterable[str | None], passwords: Iterable[str | None] = ()) -> None:
+        """`passwords` are blanked in messages of ours only: they are short words, and replies may hold the same."""
+        self._passwords = [each for each in passwords if each]
         self.all = sorted({each for each in secrets if each}, key=len, reverse=True)  # one may be part of another
         self.long = tuple(each for each in self.all if len(each) >= KEY_LENGTH)
         """Those that no answer may hold."""
@@ -37,8 +39,24 @@ class Secrets:
             text = text.replace(secret, BLANK)
         return self._anyhow.sub(BLANK, text) if self.all and "\\" in text else text
 
+    def blank_message(self, text: str) -> str:
+        """Return a message of ours without any of them, without passwords and without users in addresses."""
+        text = self.blank(text)
+        for password in self._passwords:
+            text = text.replace(password, BLANK)
+        return _USER_IN_URL.sub("//", text)
+
     def blank_json(self, data: bytes) -> bytes:
-        """Return JSON without those that no answer may hold."""
+        """Return JSON without those that no answer may hold; raises `ValueError` where it would be JSON no longer."""
+        kept = self._blank_bytes(data)
+        if kept is not data:
+            try:
+                json.loads(kept.decode("utf-8", "surrogatepass"))
+            except RecursionError:
+                raise ValueError("nested too deeply") from None
+        return kept
+
+    def _blank_bytes(self, data: bytes) -> bytes:
         if self.long and b"\\" in data and self._may_hide_one(data):
             data = self._anyhow_in_json.sub(BLANK.encode(), data)
         for secret in self._bytes:
@@ -64,7 +82,7 @@ class Secrets:
 def of_environment() -> Secrets:
     """Return the vendors' keys of this machine: what a user's own code runs beside, and may say by mistake."""
     from pramana import settings
-    from pramana.providers.names import VARIABLES
+    from pramana.providers.kinds import VARIABLES
 
     names = {name for known in VARIABLES.values() for name in known.keys}
     return Secrets(key for name in names if (key := settings.variable(name)) and len(key) >= KEY_LENGTH)
@@ -78,6 +96,16 @@ def held(what: str) -> str:
     )
 
 
+def without_secrets(url: str) -> str:
+    """Return an address without what may be secret in it: user, password, query.
+
+    >>> without_secrets("https://me:secret@host/v1?key=secret")
+    'https://host/v1'
+    """
+    return _USER_IN_URL.sub("//", url.partition("?")[0])
+
+
+_USER_IN_URL = re.compile(r"//[^/@\s]*@")
 _ESCAPED = re.compile(rb"\\(?:/|u00([2-7][0-9a-fA-F]))")
 """A printable letter of ASCII, and so of nearly every key, that JSON writes otherwise than it is."""
 

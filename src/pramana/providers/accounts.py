@@ -1,0 +1,155 @@
+"""Where keys, base URLs and commands come from: a target comes in, the account that it is reached by goes out.
+
+A registered provider's key goes only where it was given for. Nothing here reads the environment or opens a store: both
+are handed in as functions.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pramana.errors import AuthenticationFailed, InvalidInput, quote
+from pramana.model import Target
+from pramana.providers.account import Account
+from pramana.providers.destination import AT_THE_MODEL, destination
+from pramana.providers.kinds import CALLED, VARIABLES, WITHOUT_ACCOUNT, Variables, providers
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """A command of the local configuration."""
+
+    argv: tuple[str, ...]
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A provider that somebody registered: one of a kind, under a name, at an address and with a key of its own.
+
+    Under the name of its kind it is the one that every model of that kind is asked at.
+    """
+
+    id: str
+    kind: str
+    base_url: str | None = None
+    """None: the vendor's own."""
+    model: str | None = None
+    """The one that is meant where the id stands alone."""
+    description: Mapping[str, Any] | None = None
+    """Of a WebSocket agent."""
+    unlock: Callable[[], str | None] = field(default=lambda: None, repr=False, compare=False)
+    """Returns the key; called when an account is opened, and by nobody else."""
+
+
+Lookup = Callable[[str], Registered | None]
+"""Returns the provider that is registered under an id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """Where keys, base URLs and commands come from."""
+
+    lookup: Callable[[str], str | None] = field(repr=False)
+    """Returns an environment variable. Never shown: what is looked into may hold every key there is."""
+    timeout_s: float | None = 120.0
+    commands: Mapping[str, CommandLine] = field(default_factory=dict)
+    code: bool = True
+    """Whether providers that run code of this machine may be opened; a server says no."""
+    proxy_for: Callable[[str], str | None] = field(default=lambda _: None, repr=False)
+    """Returns the proxy that leads to a URL; None: none does. Never shown: proxies have passwords too."""
+    registered: Lookup = field(default=lambda _: None, repr=False)
+    allow_private: bool = True
+    """Whether addresses that were named by others than this machine's user may be private ones."""
+    for_others: bool = False
+    """Whether others than this machine's user say who is asked: a key of the environment then goes to its vendor, or
+    to where the environment says, and never to an address that was typed."""
+
+    def account(self, target: Target) -> Account | None:
+        """Return how the target's provider is reached; None for one that needs no account."""
+        name = target.provider
+        if name in WITHOUT_ACCOUNT:
+            return None
+        if (account_id := target.arguments.get("account")) is not None:
+            return self._registered(target, str(account_id))
+        known = VARIABLES.get(name)
+        if known is None:
+            stem = re.sub(r"\W+", "_", name.upper())
+            known = Variables((f"{stem}_API_KEY",), (f"{stem}_BASE_URL",), "", key_required=False)
+        variable = next((each for each in known.keys if self.lookup(each)), None)
+        if variable is None and known.key_required:
+            raise AuthenticationFailed(f"{name} needs a key, and none is set; set {' or '.join(known.keys)}")
+        typed = target.arguments.get("base_url") if name == "compatible" else None
+        stated = next((url for each in known.base_urls if (url := self.lookup(each))), known.base_url)
+        base_url = typed or stated
+        if base_url is None:
+            raise InvalidInput(
+                f"{quote(target.typed)} does not say which server is meant; write http://HOST:PORT/v1#{target.model}, "
+                f"or set {known.base_urls[0]}"
+            )
+        from pramana.providers.account import Account
+
+        ours = not (name in (*AT_THE_MODEL, "websocket") or (typed and typed != (stated or "").rstrip("/")))
+        key = self.lookup(variable) if variable and (ours or not self.for_others) else None
+        return Account(
+            base_url,
+            key,
+            self.timeout_s,
+            variable=variable or known.keys[0],
+            proxy=self.proxy_for(base_url),
+            ours=ours,
+            allow_private=self.allow_private,
+            elsewhere=None if self.for_others else self.lookup("COMPATIBLE_API_KEY"),
+        )
+
+    def _registered(self, target: Target, account_id: str) -> Account:
+        """Return how a registered provider is reached: with its own key, and only where that was meant to go."""
+        found, described = self.registered(account_id), target.arguments.get("description")
+        if found is None:
+            raise InvalidInput(f"no provider {quote(account_id)} is registered any more; register it, or ask another")
+        now, then = (
+            (found.base_url, _address(found.description)),
+            (target.arguments.get("base_url"), _address(described)),
+        )
+        if now != then or VARIABLES[found.kind] != VARIABLES.get(target.provider):
+            raise InvalidInput(
+                f"the provider {quote(account_id)} is now at another address than recorded, and its key goes to no "
+                "other; start a new run with it"
+            )
+        from pramana.providers.account import Account
+
+        known = VARIABLES[found.kind]
+        meant = destination(found.kind, found.base_url, found.description, found.model)
+        asked = destination(found.kind, found.base_url, found.description, target.model)
+        key = found.unlock() if asked is not None and asked == meant else None
+        if known.key_required and not key:
+            raise AuthenticationFailed(f"{account_id} needs a key, and none is set; give the provider one: apiKey")
+        base_url = found.base_url or known.base_url or ""
+        return Account(
+            base_url,
+            key,
+            self.timeout_s,
+            variable=f"the key of the provider {account_id}",
+            proxy=self.proxy_for(base_url),
+            ours=not (found.base_url or found.kind in (*AT_THE_MODEL, "websocket")),
+            allow_private=self.allow_private,
+        )
+
+    def configured(self) -> list[str]:
+        """Return the providers that can be asked as things are: key or server are set, or not needed.
+
+        Those of other packages come after the built-in ones; what they need besides is theirs to say.
+        """
+        found = [
+            name
+            for name, known in VARIABLES.items()
+            if name not in CALLED
+            if any(map(self.lookup, known.keys if known.key_required else known.base_urls))
+        ]
+        return [*found, "local", *(name for name in providers.names() if name not in providers.builtin)]
+
+
+def _address(description: Mapping[str, Any] | None) -> tuple[Any, ...]:
+    """Return where a described agent is called, and so where its key goes."""
+    return (description.get("base_url"), description.get("url")) if description else ()

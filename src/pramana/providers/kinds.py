@@ -1,0 +1,120 @@
+"""Which kinds of providers there are: the registry, and what is known of each kind before one is opened.
+
+Plain tables, so that whoever needs only a name imports nothing else. Nothing here asks anyone or reads the environment.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pramana.errors import InvalidInput
+from pramana.plugins import Registry
+
+providers = Registry(
+    "provider",
+    "pramana.providers",
+    {
+        "openai": "pramana.providers.text.openai:OpenAI",
+        "openai-responses": "pramana.providers.text.responses:Responses",
+        "anthropic": "pramana.providers.text.anthropic:Anthropic",
+        "google": "pramana.providers.text.google:Google",
+        "compatible": "pramana.providers.text.openai:OpenAI",
+        "local": "pramana.providers.text.local:Local",
+        "fake": "pramana.providers.text.fake:Fake",
+        "cascade": "pramana.providers.voice.cascade:Cascade",
+        "local-voice": "pramana.providers.voice.cascade:Cascade",
+        "fake-voice": "pramana.providers.voice.fake:FakeVoice",
+        "openai-realtime": "pramana.providers.voice.realtime:Realtime",
+        "gemini-live": "pramana.providers.voice.live:Live",
+        "elevenlabs": "pramana.providers.voice.declared:Declared",
+        "deepgram": "pramana.providers.voice.declared:Declared",
+        "vapi": "pramana.providers.voice.declared:Declared",
+        "twilio": "pramana.providers.voice.declared:Declared",
+        "pipecat": "pramana.providers.voice.declared:Declared",
+        "websocket": "pramana.providers.voice.declared:Declared",
+        "python": "pramana.providers.text.function:Function",
+        "command": "pramana.providers.text.command:Command",
+    },
+)
+ALIASES: Mapping[str, str] = {
+    "opus": "claude-opus-4-6",
+    "sonnet": "claude-sonnet-4-6",
+    "haiku": "claude-haiku-4-5",
+}
+ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+"""What a registered provider may be called: it is typed before a colon."""
+BEGINNINGS: Mapping[str, re.Pattern[str]] = {
+    "openai": re.compile(r"gpt-|chatgpt-|o[134](-|$)|ft:(gpt-|o[134]-)|text-embedding-"),
+    "anthropic": re.compile(r"claude-"),
+    "google": re.compile(r"gemini-|gemma-"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """Which environment variables tell how a provider is reached; of several, the first that is set."""
+
+    keys: tuple[str, ...]
+    base_urls: tuple[str, ...]
+    base_url: str | None = None
+    """The vendor's own; None: there is none to fall back on."""
+    key_required: bool = True
+
+
+VARIABLES: Mapping[str, Variables] = {
+    "openai": Variables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), "https://api.openai.com/v1"),
+    "openai-responses": Variables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), "https://api.openai.com/v1"),
+    "anthropic": Variables(
+        ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), ("ANTHROPIC_BASE_URL",), "https://api.anthropic.com"
+    ),
+    "google": Variables(
+        ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        ("GOOGLE_GEMINI_BASE_URL",),
+        "https://generativelanguage.googleapis.com",
+    ),
+    "cascade": Variables(
+        ("CASCADE_API_KEY", "OPENAI_API_KEY"),
+        ("CASCADE_BASE_URL", "OPENAI_BASE_URL"),
+        "https://api.openai.com/v1",
+        key_required=False,
+    ),
+    "openai-realtime": Variables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), "https://api.openai.com/v1"),
+    "gemini-live": Variables(
+        ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        ("GOOGLE_GEMINI_BASE_URL",),
+        "https://generativelanguage.googleapis.com",
+    ),
+    # Where they are reached stands in their descriptions; a public agent of ElevenLabs needs no key.
+    "elevenlabs": Variables(("ELEVENLABS_API_KEY",), ("ELEVENLABS_BASE_URL",), "", key_required=False),
+    "deepgram": Variables(("DEEPGRAM_API_KEY",), ("DEEPGRAM_BASE_URL",), ""),
+    "vapi": Variables(("VAPI_API_KEY",), ("VAPI_BASE_URL",), ""),
+    "twilio": Variables(("TWILIO_AGENT_API_KEY",), ("TWILIO_AGENT_BASE_URL",), "", key_required=False),
+    "pipecat": Variables(("PIPECAT_API_KEY",), ("PIPECAT_BASE_URL",), "", key_required=False),
+    "websocket": Variables(("WEBSOCKET_API_KEY",), ("WEBSOCKET_BASE_URL",), "", key_required=False),
+    # Its own variable: a key of OpenAI's must not travel to whichever server was named.
+    "compatible": Variables(("COMPATIBLE_API_KEY",), ("COMPATIBLE_BASE_URL",), key_required=False),
+}
+CALLED = (
+    "cascade", "openai-realtime", "gemini-live", "elevenlabs", "deepgram", "vapi", "twilio", "pipecat", "websocket",
+)  # fmt: skip
+"""Voice agents that need an account: which there are of them is not asked for."""
+WITHOUT_ACCOUNT = ("local", "local-voice", "fake", "fake-voice", "python", "command")
+RUNS_CODE = ("python", "command")
+
+
+def checked_url(address: str, write: str, instead: str) -> str:
+    """Return the address of a server that may be stored; raises `InvalidInput` for one that may hold a secret."""
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        parts = urlsplit("")
+    if not parts.hostname:
+        raise InvalidInput(f"the address of the server is no URL; {write}")
+    if parts.username or parts.password or parts.query:
+        raise InvalidInput(
+            f"the address of {parts.hostname} holds a user, a password or a query, and addresses are stored; "
+            f"leave them out and {instead}"
+        )
+    return address.rstrip("/")
