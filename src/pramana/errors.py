@@ -32,7 +32,6 @@ Problems are values (`Problem`): loaders collect them, and only a stage's border
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import ClassVar, Literal
 
 Severity = Literal["error", "warning"]
@@ -293,6 +292,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("contians", ["contains", "is_json"])
     '; did you mean "contains"?'
     """
+    from difflib import get_close_matches
+
     near = get_close_matches(word[:100], list(known), n=1, cutoff=0.6)
     return f'; did you mean "{near[0]}"?' if near else ""
 

@@ -5,7 +5,6 @@ What is kept is for its owner alone: folders are made with mode 0700, files with
 
 import os
 import stat
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -182,6 +181,8 @@ def commands() -> Mapping[str, Mapping[str, Any]]:
     Only this file of this machine can name a command: nothing that arrives from elsewhere makes a machine run one. The
     whole file is checked, whichever command is wanted; every problem is told with the key it is at.
     """
+    import tomllib
+
     path = home() / "config.toml"
     try:
         stated = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from pramana.model import Call
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
 from pramana.show.cli import pramana
-from pramana.show.cli.runs import _write_whole
+from pramana.show.cli.export import _write_whole
 from pramana.store import open_store
 from pramana.store.runs import Store
 

@@ -34,7 +34,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from pramana import clock, settings
 from pramana.errors import InvalidInput, StoreFailed
-from pramana.store.schema import HEAD
+from pramana.store.schema import HEAD, metadata
 
 _Each = TypeVar("_Each")
 
@@ -72,6 +72,11 @@ looks after it, so that nobody waits for one. PostgreSQL takes a hundred of all 
 CONNECT_SECONDS = 10
 
 
+_VERSION_TABLE = (
+    "CREATE TABLE alembic_version"
+    " (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
+"""As Alembic creates it."""
 _TAKE_LOCK = text("SELECT pg_advisory_xact_lock(:key)")
 TOGETHER = (100, 20, 4)
 """Rows of one statement in SQLite: at 25 values a row, well under its limit of 32,766; what is left goes by fewer."""
@@ -171,7 +176,9 @@ class Database:
                 return
         with self.writing() as connection:
             self.lock(connection, Lock.MIGRATING)
-            if _version(connection) != HEAD:
+            if (version := _version(connection)) is None:
+                _create(connection)
+            elif version != HEAD:
                 _upgrade(connection)
 
     def close(self) -> None:
@@ -271,6 +278,13 @@ def _version(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+
+
+def _create(connection: Connection) -> None:
+    """Create the newest schema in an empty database, as all migrations together would, without importing Alembic."""
+    metadata.create_all(connection, checkfirst=False)
+    connection.execute(text(_VERSION_TABLE))
+    connection.execute(text("INSERT INTO alembic_version (version_num) VALUES (:head)"), {"head": HEAD})
 
 
 def _upgrade(connection: Connection) -> None:

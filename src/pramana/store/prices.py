@@ -3,17 +3,21 @@
 They are preferences like others, a row each, so that two who set two prices at once do not undo each other.
 """
 
+from typing import TYPE_CHECKING
+
 import msgspec
 from sqlalchemy import delete, select
 
 from pramana.errors import NotFound, did_you_mean, quote
-from pramana.providers.prices import Rates
 from pramana.store.changes import record
 from pramana.store.engine import Database
 from pramana.store.preferences import PUT
 from pramana.store.schema import preferences
 from pramana.store.scoring import timestamp
 from pramana.store.text import restored, stored
+
+if TYPE_CHECKING:
+    from pramana.providers.prices import Rates
 
 _BEGINNING = "price:"
 """Of the name of a row; no decision is called so."""
@@ -23,7 +27,7 @@ class SetPrice(msgspec.Struct, frozen=True):
     """What somebody has set."""
 
     model: str
-    rates: Rates
+    rates: "Rates"
     updated: str
 
 
@@ -42,11 +46,11 @@ class SetPrices:
                 for name, value, updated in connection.execute(rows)
             ]
 
-    def rates(self) -> dict[str, Rates]:
+    def rates(self) -> "dict[str, Rates]":
         """Return what a run is counted by."""
         return {each.model: each.rates for each in self.list()}
 
-    def put(self, model: str, rates: Rates) -> None:
+    def put(self, model: str, rates: "Rates") -> None:
         """Set a price; runs that begin or go on from now on are counted by it."""
         value = {"input": rates.input, "output": rates.output, "cached": rates.cached}
         row = (_BEGINNING + stored(model), msgspec.json.encode(value).decode(), timestamp())
@@ -65,6 +69,8 @@ class SetPrices:
         return every[model]
 
 
-def _rates(value: str) -> Rates:
+def _rates(value: str) -> "Rates":
+    from pramana.providers.prices import Rates
+
     said = msgspec.json.decode(value)
     return Rates(0, said["input"], said["output"], said["cached"])

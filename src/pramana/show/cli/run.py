@@ -159,7 +159,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             suite = terminal.fitted(begun.plan.suite, 40)
             click.echo(f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask", err=True)
         stop, counts = Stop(), store.counts(begun.id) if begun.stored else None
-        with Live(begun.expected, counts, quiet=quiet) as live, Interruptible(stop), _garbage_left_lying():
+        with Live(begun.expected, counts, quiet=quiet) as live, Interruptible(stop):
             try:
                 ended = run_sync(store, begun, request.limits, live, stop, cache=cache)
             except PramanaError:
@@ -200,22 +200,6 @@ def _forget(store: "Store", begun: Run, id_file: Path | None) -> None:
     except NotFound:
         if id_file:
             id_file.unlink(missing_ok=True)
-
-
-@contextmanager
-def _garbage_left_lying() -> Iterator[None]:
-    """Spare a run what the collector of cycles would cost it: it makes few, and what reads results makes many."""
-    import gc
-
-    usual = gc.get_threshold()
-    gc.collect()
-    gc.freeze()  # what was imported and loaded until now stays anyway
-    gc.set_threshold(50_000, 20, 50)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
-        gc.unfreeze()
 
 
 def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path, ...], given: dict[str, Any]) -> None:
