@@ -18,7 +18,7 @@ from pramana.analyse.comparison import compare
 from pramana.analyse.intervals import wilson
 from pramana.analyse.pairing import SCORED
 from pramana.errors import InvalidInput
-from pramana.model import Outcome, Result
+from pramana.model import Outcome, Plan, Result
 
 LEAST_EVENTS = 10
 """Of fewer no rate is given: one event more or less would turn it over."""
@@ -28,6 +28,13 @@ TEXT: Final = "text"
 """The variant of a question that was typed."""
 TRIPPED: Final = frozenset({"silent", "clipped", "contradicts"})
 """What the evidence guard says of sound that does not bear out its transcript."""
+OUR_EAR: Final = "Whisper tiny.en"
+
+
+def ear(plan: Plan) -> str:
+    """Return who hears the recordings of a run."""
+    return plan.stt.typed if plan.stt else OUR_EAR
+
 
 # ── How long ──
 

@@ -11,6 +11,7 @@ from pramana.analyse.estimate import Estimate
 from pramana.analyse.summary import Rate
 from pramana.app import App
 from pramana.app.access import User, use_case
+from pramana.app.providers import reach_of
 from pramana.app.views import (
     EstimateView,
     LimitsView,
@@ -24,7 +25,6 @@ from pramana.app.views import (
 )
 from pramana.model import Outcome, Run, RunStatus, Target
 from pramana.request import Limits, PageNumber, PageSize, RunRequest, Searched, published_name
-from pramana.run.accounts import Reach
 from pramana.store.history import Ended
 from pramana.store.lease import shown
 
@@ -63,7 +63,7 @@ class Runs(NamedTuple):
 @use_case("editor")
 async def create_run(app: App, user: User, request: RunRequest) -> RunView:
     """Queue a run: a server carries it out."""
-    reach = Reach(for_others=True, allow_private=app.private_addresses_allowed())
+    reach = reach_of(app)
     made = await app.work(lambda: planning.create_run(app.store, request, reach, user.name))
     app.on_queued()
     return _run_view(made)
@@ -72,7 +72,7 @@ async def create_run(app: App, user: User, request: RunRequest) -> RunView:
 @use_case("editor")
 async def estimate_run(app: App, _: User, request: RunRequest) -> EstimateView:
     """Return what a run would take; nothing is stored, and no model is asked."""
-    reach = Reach(for_others=True, allow_private=app.private_addresses_allowed())
+    reach = reach_of(app)
     missing = await app.work(lambda: planning.providers_missing_keys(app.store, request, reach))
     return _estimate_view(await app.work(lambda: planning.estimate(app.store, request, reach)), missing)
 

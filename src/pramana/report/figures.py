@@ -12,11 +12,9 @@ from typing import Any
 from pramana.analyse import comparison
 from pramana.analyse.calls import Pooled, Voice
 from pramana.analyse.summary import Failed, Rate, Summary, Total
-from pramana.analyse.voice import TEXT, Latency, Seconds, TurnTaking
+from pramana.analyse.voice import TEXT, Latency, Seconds, TurnTaking, ear
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Key, Plan, Run
-
-OUR_EAR = "Whisper tiny.en"
 
 _NOT_SHOWN = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd"
@@ -272,11 +270,6 @@ def wrong(counted: Pooled) -> str:
     """
     errors = f"{counted.errors:,} error{'' if counted.errors == 1 else 's'}"
     return f"{rate(counted.rate)} ({errors} in {counted.words:,} word{'' if counted.words == 1 else 's'})"
-
-
-def ear(plan: Plan) -> str:
-    """Return who hears the recordings of a run."""
-    return plan.stt.typed if plan.stt else OUR_EAR
 
 
 def by_ear(run: Run, found: Voice) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana.analyse.judges import judge_name
+from pramana.analyse.voice import ear
 from pramana.errors import InvalidInput, quote
 from pramana.model import Check, Outcome
-from pramana.report import figures
 
 if TYPE_CHECKING:
     from pramana.analyse.changes import Change, Taken
@@ -389,7 +389,7 @@ def of_run(store: "Store", reference: str, model: str | None) -> Source:
         repeats=run.plan.repeats,
         variants=frozenset(run.plan.variants),
         voice=run.plan.voice if spoken else None,
-        stt=figures.ear(run.plan) if spoken else None,
+        stt=ear(run.plan) if spoken else None,
         provider=target.provider,
     )
 

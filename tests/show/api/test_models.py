@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from pramana.analyse.intervals import wilson
+from pramana.app.models import HistoryView
+from pramana.app.offers import OfferView
 from pramana.hash import case_digest
 from pramana.model import Case, Check, Failure, Key, Outcome, Plan, Reply, Result, Target, Usage
-from pramana.show.api.models import HistoryShape, OfferShape
+from pramana.show.api.envelope import shape_of
 from pramana.store.runs import Store
 
 from .served import Client
@@ -60,7 +62,7 @@ def add_run(
 
 def history(client: Client, model: str = "fake") -> Any:
     found = client.get(f"/api/models/history?model={model}").data
-    HistoryShape.model_validate(found)
+    shape_of(HistoryView).model_validate(found)
     return found
 
 
@@ -200,7 +202,7 @@ def test_what_can_be_asked_is_listed_registered_ones_first(client: Client, monke
     client.post("/api/providers", {"id": "gone", "kind": "compatible", "baseUrl": "http://127.0.0.1:9/v1"})
     found = client.get("/api/models").data
     for each in found:
-        OfferShape.model_validate(each)
+        shape_of(OfferView).model_validate(each)
     assert [each["provider"] for each in found] == ["gone", "my-bot", "my-fake", "local"]
     by_name = {each["provider"]: each for each in found}
     assert "cannot reach" in by_name["gone"]["problem"]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from pramana.app.providers import ProviderView, reach_of
 from pramana.bench import run_sync
 from pramana.errors import InvalidInput
 from pramana.loopback.pipecat import PipecatAgent
@@ -20,7 +21,8 @@ from pramana.loopback.voice import VoiceLoopback
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest, Selection
 from pramana.run.accounts import Reach
-from pramana.show.api.providers import ProviderShape, WorthShape, reach_of
+from pramana.show.api.envelope import shape_of
+from pramana.show.api.providers import WorthShape
 from pramana.show.cli import pramana
 
 from ...loopback.openai import OpenAIWire
@@ -64,7 +66,7 @@ def openai() -> Iterator[Loopback]:
 def test_a_provider_is_registered_read_changed_and_deleted(either: Client) -> None:
     made = either.post("/api/providers", MINE)
     assert made.status == 201
-    ProviderShape.model_validate(made.data)
+    shape_of(ProviderView).model_validate(made.data)
     said = {name: made.data[name] for name in ("id", "kind", "baseUrl", "arguments", "keySet")}
     assert said == {
         "id": "my-vllm",
@@ -279,7 +281,7 @@ def test_one_that_does_not_is_told_with_the_reason_and_the_time(client: Client, 
 
 
 def test_one_that_never_answers_is_given_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pramana.show.api.providers.PROBE_S", 0.3)
+    monkeypatch.setattr("pramana.app.providers.PROBE_S", 0.3)
     with running(lambda: Loopback(OpenAIWire(), faults=[Fault("hang")])) as slow:
         client.post("/api/providers", {**MINE, "baseUrl": slow.url})
         found = client.post("/api/providers/my-vllm/test")

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from pramana.analyse.spread import Bin, Histogram, ModelTimes, RunTimes, Spread, histogram
 from pramana.analyse.summary import Rate, Reason, Summary, Times, Total
+from pramana.app.models import HistoryView, LatencyView, RunPointView
 from pramana.app.suites import ListedView, TierView
 from pramana.app.views import (
     AssertionView,
@@ -419,19 +420,25 @@ def test_a_call_has_its_wait_first_and_no_first_token() -> None:
 
 
 def test_runs_that_did_not_finish_are_no_part_of_a_trend() -> None:
-    def point(status: str, rate: float) -> dict[str, Any]:
-        return {"run": "r", "status": status, "suite": "mine", "variant": "text", "casesDigest": "sha256:1", "setupDigest": "0",
-                "passRate": rate, "interval": [0.1, 1.0], "latencyMs": {"count": 4, "median": 20.0}}  # fmt: skip
+    def point(status: str, rate: float) -> RunPointView:
+        times = LatencyView(count=4, median=20.0, p95=None)
+        return made(
+            RunPointView, run="r", status=status, suite="mine", variant="text", cases_digest="sha256:1",
+            setup_digest="0", pass_rate=rate, interval=(0.1, 1.0), latency_ms=times,
+        )  # fmt: skip
+
+    def card(*points: RunPointView) -> str:
+        return home._card(HistoryView(model="m", runs=points, days=()))
 
     unfinished = [point(each, 1.0) for each in ("stopped", "cancelled", "interrupted", "running")]
-    shown = home._card({"model": "m", "runs": [point("finished", 0.5), *unfinished]})
+    shown = card(point("finished", 0.5), *unfinished)
     assert "Pass rate in the last runs, oldest first: 50.0 %" in shown
     assert '<strong class="number">50.0 %</strong>' in shown
     assert "mine</bdi>, one run" in shown
-    none = home._card({"model": "m", "runs": unfinished})
+    none = card(*unfinished)
     assert "No run has finished yet." in none
     assert "%" not in none
-    assert '<strong class="number">100 %</strong>' in home._card({"model": "m", "runs": [point("finished", 1.0)]})
+    assert '<strong class="number">100 %</strong>' in card(point("finished", 1.0))
 
 
 def test_whoever_judged_is_named_beside_the_rate() -> None:

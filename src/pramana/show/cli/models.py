@@ -18,8 +18,8 @@ from pramana.report import terminal
 def models(context: click.Context, *, refresh: bool, as_json: bool) -> None:
     """List the models that each configured provider offers."""
     if context.invoked_subcommand is None:
+        from pramana.app.offers import offers as asked
         from pramana.run.accounts import Reach
-        from pramana.show.offers import offers as asked
         from pramana.store import open_store
 
         store = open_store(settings.database_url())
@@ -29,13 +29,11 @@ def models(context: click.Context, *, refresh: bool, as_json: bool) -> None:
         finally:
             store.close()
         if as_json:
-            terminal.print_json(offers)
+            terminal.print_json({each.provider: {"models": each.models, "problem": each.problem} for each in offers})
             return
-        for provider, offer in offers.items():
-            click.echo(
-                click.style(provider, bold=True) + (f"  {visible(offer['problem'])}" if offer["problem"] else "")
-            )
-            for name in offer["models"]:
+        for each in offers:
+            click.echo(click.style(each.provider, bold=True) + (f"  {each.problem}" if each.problem else ""))
+            for name in each.models:
                 click.echo(f"  {visible(name)}")
         always = "Always there: local-voice (an embedded voice agent), fake:… and fake-voice:… (stand-ins)."
         click.echo(always, err=True)

@@ -1,9 +1,9 @@
 """What a run will take, before it starts, and whom one can ask: answers of the API in, markup out."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from pramana.analyse.summary import Total
+from pramana.app.offers import OfferView
 from pramana.app.views import EstimateView, ShareView
 from pramana.report.figures import money
 from pramana.report.markup import Safe, foreign, join, link, tag, tiles
@@ -107,23 +107,23 @@ def _uncounted(found: EstimateView) -> Safe | None:
 # ── Whom one can ask ──
 
 
-def typed(offers: Sequence[Mapping[str, Any]], registered: Mapping[str, str | None]) -> Iterator[str]:
+def typed(offers: Sequence[OfferView], registered: Mapping[str, str | None]) -> Iterator[str]:
     """Yield each model that is offered, as it is typed; `registered` has the model of each provider that has one."""
     for offer in offers:
-        name = offer["provider"]
+        name = offer.provider
         if name in _OWN_NAME or registered.get(name):
             yield name
         else:
-            yield from (f"{name}:{model}" for model in offer["models"])
+            yield from (f"{name}:{model}" for model in offer.models)
 
 
-def problems(offers: Sequence[Mapping[str, Any]]) -> Safe:
+def problems(offers: Sequence[OfferView]) -> Safe:
     """Return why providers could not be asked what they offer; nothing where all could."""
-    wrong = [each for each in offers if each["problem"]]
+    wrong = [each for each in offers if each.problem]
     if not wrong:
         return Safe("")
     many = _many(len(wrong), "provider")
-    rows = (tag("li", foreign(each["provider"]), ": ", foreign(each["problem"], 500)) for each in wrong)
+    rows = (tag("li", foreign(each.provider), ": ", foreign(each.problem, 500)) for each in wrong)
     return tag(
         "details",
         tag("summary", f"{many} could not be asked for models"),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from nicegui import ui
 
+from pramana.app.models import HistoryRequest, HistoryView, RunPointView, model_history
 from pramana.app.runs import RunFilter, list_runs
 from pramana.app.views import RunView, WeightsView
 from pramana.app.weights import list_weights
@@ -27,9 +28,8 @@ MODELS = 6
 """How many models are shown over time: those of the newest runs."""
 PAST = 30
 """Runs of a model that are drawn."""
-SERIES = ("casesDigest", "variant", "setupDigest")
+SERIES = ("cases_digest", "variant", "setup_digest")
 """What points of a trend have in common."""
-Data = dict[str, Any]
 
 
 @frame.page("/", "Home")
@@ -46,7 +46,7 @@ class _Read(NamedTuple):
 
     runs: list[RunView]
     weights: list[WeightsView]
-    pasts: list[Data]
+    pasts: list[HistoryView]
 
 
 class _News:
@@ -63,12 +63,12 @@ class _News:
         self._untried: tuple[str, ...] = ()
 
     async def read(self) -> _Read:
-        get = self._desk.get
         wanted = RunFilter(page_size=LOOKED_AT, outcomes=True)
         found, weights = await asyncio.gather(self._desk.call(list_runs, wanted), self._desk.call(list_weights))
         names = list(dict.fromkeys(model for run in found.items for model in run.models))[:MODELS]
-        pasts = await asyncio.gather(*(get("/api/models/history", model=name, limit=PAST) for name in names))
-        return _Read(found.items, weights, [past.data for past in pasts])
+        wished = (HistoryRequest(model=name, limit=PAST) for name in names)
+        pasts = await asyncio.gather(*(self._desk.call(model_history, each) for each in wished))
+        return _Read(found.items, weights, [past.history for past in pasts])
 
     async def again(self) -> None:
         """Show what is new. What is refused leaves the page as it is, until there is news again."""
@@ -144,9 +144,9 @@ class _Cards:
             self._grid = ui.element("div").classes("grid even")
         self._shown: dict[str, ui.html] = {}
 
-    def put(self, pasts: Sequence[Data]) -> None:
+    def put(self, pasts: Sequence[HistoryView]) -> None:
         self._whole.set_visibility(bool(pasts))
-        cards = {past["model"]: _card(past) for past in pasts}
+        cards = {past.model: _card(past) for past in pasts}
         for gone in self._shown.keys() - cards.keys():
             self._shown.pop(gone).delete()
         for place, (model, card) in enumerate(cards.items()):
@@ -159,52 +159,51 @@ class _Cards:
                 made.move(target_index=place)
 
 
-def _card(past: Data) -> Safe:
+def _card(past: HistoryView) -> Safe:
     """Return how a model did in its newest runs of the same cases, asked in the same way: others are no measure.
 
     Nor are runs that did not finish: the cases they lack may be the hard ones.
     """
-    finished = [each for each in past["runs"] if each["status"] == "finished"]
+    finished = [each for each in past.runs if each.status == "finished"]
     if not finished:
         return _titled(past, [tag("p", "No run has finished yet.", class_="quiet")])
     newest = finished[-1]
     same = [each for each in finished if _series(each) == _series(newest)]
-    rated = [each for each in same if each["passRate"] is not None]
-    timed = [each for each in same if each["latencyMs"]["median"] is not None]
-    way = "" if newest["variant"] == "text" else f", {newest['variant']}"
+    rated = [Point(each.pass_rate, *(each.interval or (None, None))) for each in same if each.pass_rate is not None]
+    timed = [
+        (each.latency_ms.median / 1000, each.latency_ms.count) for each in same if each.latency_ms.median is not None
+    ]
+    way = "" if newest.variant == "text" else f", {newest.variant}"
     count = "one run" if len(same) == 1 else f"{len(same):,} runs"
     drawn: list[Safe] = []
     if rated:
         last = rated[-1]
-        rate = percent(last["passRate"]), f"95 % interval {interval_text(last['interval'])}"
-        drawn += [
-            _figure("Pass rate", *rate),
-            rate_trend([Point(each["passRate"], *(each["interval"] or (None, None))) for each in rated]),
-        ]
+        ends = None if last.low is None or last.high is None else (last.low, last.high)
+        drawn += [_figure("Pass rate", percent(last.value), f"95 % interval {interval_text(ends)}"), rate_trend(rated)]
     else:
         drawn.append(tag("p", "No result has a verdict yet.", class_="quiet"))
     if timed:
-        last = timed[-1]["latencyMs"]
+        median, of = timed[-1]
         drawn += [
-            _figure("Latency", duration(last["median"] / 1000), f"median of {last['count']:,}"),
-            time_trend([Point(each["latencyMs"]["median"] / 1000) for each in timed]),
+            _figure("Latency", duration(median), f"median of {of:,}"),
+            time_trend([Point(seconds) for seconds, _ in timed]),
         ]
-    about = tag("p", foreign(newest["suite"], 80), f"{way}, {count}", class_="quiet small")
+    about = tag("p", foreign(newest.suite, 80), f"{way}, {count}", class_="quiet small")
     return _titled(past, [about, *drawn])
 
 
-def _titled(past: Data, told: Sequence[Safe]) -> Safe:
+def _titled(past: HistoryView, told: Sequence[Safe]) -> Safe:
     return tag(
         "section",
-        tag("h3", link(address("/runs", model=past["model"]), foreign(past["model"], 80)), class_="card-title"),
+        tag("h3", link(address("/runs", model=past.model), foreign(past.model, 80)), class_="card-title"),
         told,
         class_="card stack",
-        aria_label=past["model"][:80],
+        aria_label=past.model[:80],
     )
 
 
-def _series(point: Data) -> tuple[Any, ...]:
-    return tuple(point[name] for name in SERIES)
+def _series(point: RunPointView) -> tuple[Any, ...]:
+    return tuple(getattr(point, name) for name in SERIES)
 
 
 def _figure(name: str, value: str, note: str) -> Safe:

@@ -14,6 +14,8 @@ from msgspec import Struct
 from msgspec.structs import fields
 from nicegui import background_tasks, ui
 
+from pramana.app.models import list_models
+from pramana.app.providers import list_providers
 from pramana.app.runs import create_run, estimate_run
 from pramana.app.suites import ListedView, list_suites
 from pramana.report.figures import printable
@@ -185,12 +187,12 @@ class _Form:
 
         async def offers() -> None:
             try:
-                said = (await self._desk.get("/api/models")).data
-                registered = (await self._desk.get("/api/providers")).data
+                said = await self._desk.call(list_models)
+                registered = (await self._desk.call(list_providers)).items
             except Refused:
                 return  # names can be typed all the same
             if not problems.is_deleted:
-                own = {each["id"]: (each["arguments"] or {}).get("model") for each in registered}
+                own = {each.id: each.arguments.model for each in registered}
                 names = [*estimates.ALWAYS, *estimates.typed(said, own)]
                 self._models.suggest(names)
                 problems.set_content(estimates.problems(said))

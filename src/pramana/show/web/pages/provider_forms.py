@@ -6,9 +6,19 @@ from typing import Any
 
 from nicegui import ui
 
+from pramana.app.providers import (
+    NewProvider,
+    ProviderView,
+    change_provider,
+    check_description,
+    create_provider,
+    list_providers,
+    read_provider,
+)
 from pramana.report.markup import Safe, foreign, join, tag
+from pramana.show.api.envelope import as_detail
 from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Desk, Refused, part
+from pramana.show.web.kit.desk import Desk, Refused
 from pramana.show.web.kit.forms import Field, Form, Secret
 from pramana.show.web.kit.yaml_editor import Checked, YamlEditor
 from pramana.show.web.pages.provider_kinds import GROUPS, KINDS, TEMPLATE, Kind, of_kind
@@ -26,18 +36,18 @@ async def new(desk: Desk) -> None:
         return
     kind = KINDS[name]
     frame.head(f"Add: {kind.title}", kind.about, (*_CRUMBS, (desk.here(kind=None), "Add a provider")))
-    known = {each["id"] for each in (await desk.get("/api/providers")).data}
+    known = {each.id for each in (await desk.call(list_providers)).items}
     _Form(desk, name, None, known)
 
 
 @frame.page("/settings/providers/{id}", "Change a provider")
 async def change(desk: Desk) -> None:
     """Let everything but id and kind be changed."""
-    found = (await desk.get(f"/api/providers/{part(desk.path['id'])}")).data
-    kind = of_kind(found["kind"])
-    frame.head(foreign(found["id"]), f"{kind.title}. {kind.about}", _CRUMBS)
-    frame.titled(found["id"])
-    _Form(desk, found["kind"], found, set())
+    found = await desk.call(read_provider, desk.path["id"])
+    kind = of_kind(found.kind)
+    frame.head(foreign(found.id), f"{kind.title}. {kind.about}", _CRUMBS)
+    frame.titled(found.id)
+    _Form(desk, found.kind, found, set())
 
 
 _CRUMBS = (("/settings", "Settings"), ("/settings/providers", "Providers"))
@@ -59,23 +69,25 @@ def _group(desk: Desk, title: str, kinds: Mapping[str, Kind]) -> Safe:
 class _Form:
     """The form of one provider, new or registered."""
 
-    def __init__(self, desk: Desk, name: str, now: dict[str, Any] | None, known: set[str]) -> None:
+    def __init__(self, desk: Desk, name: str, now: ProviderView | None, known: set[str]) -> None:
         self._desk, self._name, self._now = desk, name, now
         self._fields: dict[str, Field] = {}
         self._key: Secret | None = None
         self._without: ui.checkbox | None = None
-        kind, was = of_kind(name), now or {"baseUrl": None, "arguments": {"model": None}}
+        kind = of_kind(name)
         with Form(self._save) as self._form:
             if now is None:
                 self._put_id(name, known)
             if kind.url:
                 needed = name == "compatible"
-                self._put("baseUrl", "Address" if needed else "Address (optional)", kind.url, was["baseUrl"])
+                self._put(
+                    "baseUrl", "Address" if needed else "Address (optional)", kind.url, now.base_url if now else None
+                )
             if kind.described:
                 self._editor = self._put_description(now)
             if kind.model:
                 label = kind.model if name in ("twilio", "pipecat") else f"{kind.model} (optional)"
-                self._put("arguments.model", label, kind.model_hint, was["arguments"]["model"])
+                self._put("arguments.model", label, kind.model_hint, now.arguments.model if now else None)
             if kind.key:
                 self._put_key(kind, now)
             with parts.box("row"):
@@ -95,8 +107,8 @@ class _Form:
         made.props("autocomplete=off spellcheck=false autocapitalize=off")
         self._fields[path] = made
 
-    def _put_description(self, now: dict[str, Any] | None) -> "_DescriptionEditor":
-        text = TEMPLATE if now is None else json.dumps(_said(now["arguments"]["description"]), indent=2)
+    def _put_description(self, now: ProviderView | None) -> "_DescriptionEditor":
+        text = TEMPLATE if now is None else json.dumps(_said(now.arguments.description), indent=2)
         parts.show(tag("h2", "Description"))
         parts.paragraph(
             "Where the agent is, how sound travels, what its messages mean. Everybody sees it: write {key} where the "
@@ -105,8 +117,8 @@ class _Form:
         )
         return _DescriptionEditor(self._desk, "Description of the agent, in YAML", text, _nothing)
 
-    def _put_key(self, kind: Kind, now: dict[str, Any] | None) -> None:
-        is_set = bool(now and now["keySet"])
+    def _put_key(self, kind: Kind, now: ProviderView | None) -> None:
+        is_set = bool(now and now.key_set)
         label = "Key" if kind.key_needed and not is_set else "New key (optional)" if is_set else "Key (optional)"
         hint = "a key is set; leave this empty to keep it" if is_set else kind.key
         self._fields["apiKey"] = self._key = Secret(label, f"{hint}. It is stored encrypted, and never shown again")
@@ -114,39 +126,32 @@ class _Form:
             self._without = parts.tick("Remove the key")
 
     async def _save(self) -> None:
-        body = await self._body()
+        stated = await self._stated()
         with self._form.told_at(self._fields):
             try:
                 if self._now is None:
-                    await self._desk.post("/api/providers", body)
+                    new = NewProvider(id=self._said("id") or "", kind=self._name, **stated)
+                    await self._desk.call(create_provider, new)
                 else:
-                    await self._desk.patch(f"/api/providers/{self._now['id']}", body)
+                    await self._desk.call(change_provider, self._now.id, stated)
             except Refused as error:
                 raise self._placed(error) from None
             if of_kind(self._name).described:
                 self._editor.keep(self._editor.text)
             ui.navigate.to("/settings/providers")
 
-    async def _body(self) -> dict[str, Any]:
-        kind, said = of_kind(self._name), {path: self._said(path) for path in self._fields if path != "apiKey"}
-        body: dict[str, Any] = {}
-        if self._now is None:
-            body |= {"id": said["id"] or "", "kind": self._name}
+    async def _stated(self) -> dict[str, Any]:
+        kind, found = of_kind(self._name), dict[str, Any]()
         if kind.url:
-            body["baseUrl"] = said["baseUrl"]
-        arguments: dict[str, Any] = {}
+            found["base_url"] = self._said("baseUrl")
         if kind.model:
-            arguments["model"] = said["arguments.model"]
+            found["model"] = self._said("arguments.model")
         if kind.described:
-            arguments["description"] = self._editor.text
-        if arguments:
-            body["arguments"] = arguments
+            found["description"] = self._editor.text
         key = (await self._key.typed()).strip() if self._key else ""
-        if key:
-            body["apiKey"] = key
-        elif self._without and self._without.value:
-            body["apiKey"] = None
-        return body
+        if key or (self._without and self._without.value):
+            found["api_key"] = key or None
+        return found
 
     def _said(self, path: str) -> str | None:
         value: str | None = getattr(self._fields[path], "value", None)
@@ -169,7 +174,8 @@ class _DescriptionEditor(YamlEditor):
         """Check what stands in it, and mark what is wrong."""
         text = self.text
         try:
-            problems = (await self._desk.post("/api/providers/validate", {"description": text})).data["problems"]
+            found = await self._desk.call(check_description, text)
+            problems = [as_detail(each) for each in found.problems]
         except Refused as error:
             problems = [{"message": str(error)}]
         if text == self.text:

@@ -1,9 +1,19 @@
 """Registered providers: who they are, whether their keys are set, and whether they answer. A key is never shown."""
 
-from typing import Any
+from collections.abc import Sequence
 
 from nicegui import ui
 
+from pramana.app.providers import (
+    Probe,
+    ProviderList,
+    ProviderView,
+    VariableView,
+    delete_provider,
+    list_providers,
+    probe_provider,
+)
+from pramana.errors import visible
 from pramana.report.markup import Column, Safe, foreign, join, table, tag
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address
@@ -19,23 +29,23 @@ async def providers(desk: Desk) -> None:
     listed = ui.element("div")
     environment = parts.show(Safe(""))
 
-    shown: list[Any] = []
+    shown: list[ProviderList] = []
 
     async def again() -> None:
-        found = await desk.get("/api/providers")
-        if shown == [found.data]:
+        found = await desk.call(list_providers)
+        if shown == [found]:
             return
-        shown[:] = [found.data]
+        shown[:] = [found]
         listed.clear()
         with listed:
-            _list(desk, found.data)
-        environment.set_content(_environment(found.meta["environment"]))
+            _list(desk, found.items)
+        environment.set_content(_environment(found.environment))
 
     await again()
     desk.when_new({"provider"}, again)
 
 
-def _list(desk: Desk, found: list[dict[str, Any]]) -> None:
+def _list(desk: Desk, found: Sequence[ProviderView]) -> None:
     if not found:
         words = "A vendor whose key stands below can be asked at once. Register your own server, agent or account here."
         with parts.empty("No provider is registered", words):
@@ -49,8 +59,8 @@ def _list(desk: Desk, found: list[dict[str, Any]]) -> None:
 class _Card:
     """One provider."""
 
-    def __init__(self, desk: Desk, provider: dict[str, Any]) -> None:
-        self._desk, self._id = desk, provider["id"]
+    def __init__(self, desk: Desk, provider: ProviderView) -> None:
+        self._desk, self._id = desk, provider.id
         with parts.box("card stack") as self._card:
             parts.show(tag("h2", self._id, class_="card-title"))
             parts.show(_facts(provider))
@@ -68,63 +78,63 @@ class _Card:
         self._told.set_content(tag("p", "Asking …", class_="quiet"))
         model = (self._model.value or "").strip() if self._model else ""
         try:
-            found = await self._desk.post(f"/api/providers/{self._id}/test", {"model": model} if model else {})
+            found = await self._desk.call(probe_provider, self._id, model or None)
         except Refused as error:
             if error.status == 401:
                 raise
-            self._told.set_content(_failed(error))
+            self._told.set_content(_failed(parts.sentence(error)))
         else:
-            self._told.set_content(_healthy(found.data))
+            self._told.set_content(_tested(found))
 
     async def _delete(self) -> None:
         consequence = "Its key is forgotten. Runs that were made with it stay; those that are unfinished cannot go on."
         if await parts.confirm(f"Delete {self._id}?", consequence, "Delete"):
-            await self._desk.delete(f"/api/providers/{self._id}")
+            await self._desk.call(delete_provider, self._id)
             parts.tell(f"{self._id} is deleted.", "positive")
 
 
-def _facts(provider: dict[str, Any]) -> Safe:
-    kind, arguments = of_kind(provider["kind"]), provider["arguments"]
-    description = arguments["description"] or {}
-    where = provider["baseUrl"] or description.get("base_url") or description.get("url")
+def _facts(provider: ProviderView) -> Safe:
+    kind, arguments = of_kind(provider.kind), provider.arguments
+    description = arguments.description or {}
+    where = provider.base_url or description.get("base_url") or description.get("url")
     facts: list[tuple[str, Safe | str]] = [("Kind", kind.title)]
     if description:
         facts.append(("Agent", foreign(str(description.get("name", "")))))
     if kind.key or where:
         facts.append(("Address", tag("span", foreign(where), class_="mono") if where else "the vendor’s own"))
-    if arguments["model"]:
-        facts.append((kind.model or "Model", tag("span", foreign(arguments["model"]), class_="mono")))
+    if arguments.model:
+        facts.append((kind.model or "Model", tag("span", foreign(arguments.model), class_="mono")))
     if kind.key:
-        facts.append(("Key", _is_set(provider["keySet"])))
+        facts.append(("Key", _is_set(provider.key_set)))
     return tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts")
 
 
-def _is_set(is_set: object) -> Safe:
+def _is_set(is_set: bool) -> Safe:
     return _said("passed", "✓", "set") if is_set else _said("skipped", "–", "not set")
 
 
-def _unsaid(provider: dict[str, Any]) -> bool:
+def _unsaid(provider: ProviderView) -> bool:
     """Tell whether a test needs to be told whom to call."""
-    return of_kind(provider["kind"]).called and not provider["arguments"]["model"]
+    return of_kind(provider.kind).called and not provider.arguments.model
 
 
-def _healthy(found: dict[str, Any]) -> Safe:
-    models = found["models"]
+def _tested(found: Probe) -> Safe:
+    models, took = found.models, _ms(found.latency_ms)
+    if found.failure:
+        return _failed(visible(str(found.failure)), f" after {took}")
     shown = ", ".join(models[:8]) + (" …" if len(models) > 8 else "")
     offered = join([f"It offers {len(models):,} model{'' if len(models) == 1 else 's'}: ", foreign(shown)])
     return join(
         [
-            tag("p", _said("passed", "✓", "healthy"), f", answered in {_ms(found['latencyMs'])}"),
+            tag("p", _said("passed", "✓", "healthy"), f", answered in {took}"),
             tag("p", offered, class_="small quiet") if models else None,
         ]
     )
 
 
-def _failed(error: Refused) -> Safe:
-    took = next((each["latencyMs"] for each in error.details if "latencyMs" in each), None)
-    after = "" if took is None else f" after {_ms(took)}"
-    why = tag("p", foreign(parts.sentence(error)), class_="small")
-    return join([tag("p", _said("failed", "✗", "failed"), after, ":"), why])
+def _failed(why: str, after: str = "") -> Safe:
+    words = foreign(f"{why[:1].upper()}{why[1:]}")
+    return join([tag("p", _said("failed", "✗", "failed"), after, ":"), tag("p", words, class_="small")])
 
 
 def _said(look: str, sign: str, words: str) -> Safe:
@@ -140,15 +150,15 @@ def _ms(taken: float) -> str:
     return f"{taken:,.1f} ms" if taken < 100 else f"{taken:,.0f} ms"
 
 
-def _environment(found: list[dict[str, Any]]) -> Safe:
+def _environment(found: Sequence[VariableView]) -> Safe:
     columns = (Column("Variable", head=True), Column("For"), Column("Key"))
     rows = [
         (
-            tag("span", each["variable"], class_="mono"),
-            ", ".join(of_kind(kind).title for kind in each["kinds"]),
-            _is_set(each["set"]),
+            tag("span", each.variable, class_="mono"),
+            ", ".join(of_kind(kind).title for kind in each.kinds),
+            _is_set(each.set),
         )
-        for each in sorted(found, key=lambda each: not each["set"])
+        for each in sorted(found, key=lambda each: not each.set)
     ]
     words = (
         "What Pramana knows by name needs only a key in the environment of the server. A registered provider brings "

@@ -11,7 +11,7 @@ from typing import TypeVar
 from pramana.analyse.calls import Spoken
 from pramana.analyse.spread import ModelTimes, RunTimes
 from pramana.analyse.summary import NAMED_CASES, Dimension, Rate, Reason, Summary, Total
-from pramana.analyse.voice import Latency
+from pramana.analyse.voice import OUR_EAR, Latency
 from pramana.app.views import RunDetailView
 from pramana.report import figures, pictures
 from pramana.report.markup import (
@@ -325,7 +325,7 @@ def _voice(run: RunDetailView, summary: Summary) -> Safe | None:
     said = [tag("li", foreign(who, 80), f", {how}: ", measured) for who, how, measured in told]
     if count := sum(each.by_ear for each in found.by):
         stt = run.plan.stt
-        ear = foreign(stt.typed) if stt else figures.OUR_EAR
+        ear = foreign(stt.typed) if stt else OUR_EAR
         rests = " rests" if count == 1 else "s rest"
         said.append(tag("li", f"{count:,} verdict{rests} on our ear (", ear, "), for want of a transcript."))
     return tag("section", tag("h3", "Voice"), tag("ul", said, class_="notes")) if said else None

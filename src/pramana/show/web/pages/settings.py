@@ -7,6 +7,8 @@ from msgspec.structs import asdict
 from nicegui import ui
 
 from pramana.app import server as server_cases
+from pramana.app.prices import list_prices
+from pramana.app.providers import list_providers
 from pramana.app.tokens import list_tokens
 from pramana.report.markup import Child, Column, Safe, join, link, tag, tiles
 from pramana.show.web.kit import frame, parts
@@ -90,9 +92,9 @@ async def _told(desk: Desk, told: Callable[[Desk], Any]) -> Safe:
 
 
 async def _of_providers(desk: Desk) -> str:
-    found = await desk.get("/api/providers")
-    keys = sum(each["set"] for each in found.meta["environment"])
-    return f"{_many(len(found.data), 'provider')} registered; {_many(keys, 'key')} set in the server’s environment."
+    found = await desk.call(list_providers)
+    keys = sum(each.set for each in found.environment)
+    return f"{_many(len(found.items), 'provider')} registered; {_many(keys, 'key')} set in the server’s environment."
 
 
 async def _of_tokens(desk: Desk) -> str:
@@ -103,9 +105,9 @@ async def _of_tokens(desk: Desk) -> str:
 
 
 async def _of_prices(desk: Desk) -> str:
-    found = await desk.get("/api/prices")
-    unknown = sum(each["origin"] is None for each in found.data)
-    set_here = sum(each["origin"] == "set" for each in found.data)
+    found = (await desk.call(list_prices)).items
+    unknown = sum(each.origin is None for each in found)
+    set_here = sum(each.origin == "set" for each in found)
     return f"{_many(set_here, 'price')} set here; of {_many(unknown, 'model')} that ran lately no price is known."
 
 

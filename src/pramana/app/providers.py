@@ -1,0 +1,297 @@
+"""Registered providers: listed, added, changed, tested and deleted. Keys go in, and never out."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import Meta, Struct
+
+from pramana import clock, settings
+from pramana.app import App
+from pramana.app.access import User, use_case
+from pramana.app.views import View
+from pramana.errors import InvalidInput, PramanaError, Problem, Unavailable
+from pramana.load.agent import parse_agent, plain
+from pramana.load.problems import Problems
+from pramana.model import Target
+from pramana.providers.accounts import Accounts, Registered
+from pramana.providers.destination import destination
+from pramana.providers.kinds import CALLED, VARIABLES, WITHOUT_ACCOUNT
+from pramana.providers.names import open_provider, resolve
+from pramana.providers.registered import KINDS, checked
+from pramana.providers.voice.description import Description
+from pramana.providers.voice.vocabulary import Dial
+from pramana.run.accounts import Reach, accounts_of
+from pramana.store.providers import Known
+
+PROBE_S = 20.0
+Kind = Literal[KINDS]  # type: ignore[valid-type] # one list for the program and its documentation
+
+
+class NewProvider(Struct, frozen=True, kw_only=True):
+    """A provider to register."""
+
+    id: str
+    kind: str
+    base_url: str | None = None
+    model: str | None = None
+    description: str | Mapping[str, Any] | None = None
+    """Of a WebSocket agent: YAML, JSON, or plain data."""
+    api_key: str | None = None
+
+
+class ArgumentsView(View, frozen=True, kw_only=True):
+    """What else is said of a provider."""
+
+    model: Annotated[str | None, Meta(description="The one that is meant where the id stands alone")]
+    description: Annotated[Mapping[str, Any] | None, Meta(description="Of an agent of the kind websocket")]
+
+
+class ProviderView(View, frozen=True, kw_only=True):
+    """A registered provider. Its key, nobody can show."""
+
+    id: str
+    kind: Kind
+    base_url: Annotated[str | None, Meta(description="None: the vendor's own")]
+    arguments: ArgumentsView
+    key_set: bool
+    created_at: str
+    updated_at: str
+
+
+class VariableView(View, frozen=True, kw_only=True):
+    """A variable of the server's environment that holds a key, and which kinds it is for."""
+
+    variable: str
+    set: bool
+    kinds: tuple[str, ...]
+
+
+class HealthyView(View, frozen=True, kw_only=True):
+    """A provider that answered."""
+
+    status: Literal["healthy"]
+    latency_ms: float
+    models: Annotated[tuple[str, ...], Meta(description="What it offers, where it says so")]
+
+
+class ProviderList(NamedTuple):
+    """Every registered provider, by id, and which keys the environment has."""
+
+    items: list[ProviderView]
+    environment: list[VariableView]
+
+
+class CheckedDescription(NamedTuple):
+    """Whether the description of an agent is valid, and what is wrong with it."""
+
+    valid: bool
+    problems: list[Problem]
+
+
+class Probe(NamedTuple):
+    """What came of testing a provider: what it offers, or why it did not answer."""
+
+    latency_ms: float
+    models: tuple[str, ...]
+    failure: PramanaError | None = None
+
+
+def reach_of(app: App) -> Reach:
+    """Return whom a server may reach for those who use it."""
+    return Reach(app.store.providers.registered, for_others=True, allow_private=app.private_addresses_allowed())
+
+
+@use_case("viewer")
+async def list_providers(app: App, _: User) -> ProviderList:
+    """Return every registered provider, and which keys of the server's environment are set; never a key."""
+    found = await app.work(app.store.providers.list)
+    return ProviderList([_provider_view(each) for each in found], _environment())
+
+
+@use_case("viewer")
+async def read_provider(app: App, _: User, provider_id: str) -> ProviderView:
+    """Return one provider; never its key."""
+    return _provider_view(await app.work(lambda: app.store.providers.read(provider_id)))
+
+
+@use_case("admin")
+async def create_provider(app: App, _: User, new: NewProvider) -> ProviderView:
+    """Register a provider under an id; its key is stored encrypted. Providers that run code cannot be registered."""
+    return _provider_view(await app.work(lambda: _create(app, new)))
+
+
+@use_case("admin")
+async def change_provider(app: App, _: User, provider_id: str, changed: Mapping[str, Any]) -> ProviderView:
+    """Change the fields of `NewProvider` that are named; None takes one away. Runs made with it stay as they are."""
+    return _provider_view(await app.work(lambda: _change(app, provider_id, changed)))
+
+
+@use_case("admin")
+async def delete_provider(app: App, _: User, provider_id: str) -> ProviderView:
+    """Delete a provider and its key; return what it was. Runs that were made with it stay as they are."""
+    found = await app.work(lambda: app.store.providers.read(provider_id))
+    await app.work(lambda: app.store.providers.delete(provider_id))
+    return _provider_view(found)
+
+
+@use_case("admin")
+async def rotate_keys(app: App, _: User) -> int:
+    """Lock every stored key anew by the newest key of PRAMANA_SECRET_KEY; return how many there are."""
+    return await app.work(app.store.providers.rotate)
+
+
+@use_case("viewer")
+async def check_description(app: App, _: User, description: str | Mapping[str, Any]) -> CheckedDescription:
+    """Return what is wrong with the description of an agent, each problem at its line and column; nothing is kept."""
+    problems = Problems()
+    found = await app.work(lambda: _parsed(description, problems))
+    return CheckedDescription(found is not None, problems.kept)
+
+
+@use_case("editor")
+async def probe_provider(app: App, _: User, provider_id: str, model: str | None = None) -> Probe:
+    """Ask a provider what it offers, or call an agent and hang up.
+
+    An agent that is called needs a model, unless the provider has one.
+    """
+    return await app.outside(lambda: _tested(app, provider_id, model))
+
+
+# ── Adding and changing ──
+
+
+def _create(app: App, new: NewProvider) -> Known:
+    made = checked(
+        new.id,
+        new.kind,
+        base_url=new.base_url,
+        model=new.model,
+        description=_described(new.description),
+        has_key=new.api_key is not None,
+    )
+    return app.store.providers.create(made, _checked_key(new.api_key))
+
+
+def _change(app: App, provider_id: str, changed: Mapping[str, Any]) -> Known:
+    if not changed:
+        raise InvalidInput("nothing is named that should change; send baseUrl, arguments or apiKey")
+    said = {**changed, "description": _described(changed.get("description"))}
+    keeps_key = "api_key" not in changed
+
+    def make(known: Known) -> Registered:
+        stays = {name: said[name] if name in changed else getattr(known, name) for name in _CHANGEABLE}
+        has_key = known.key_set if keeps_key else changed["api_key"] is not None
+        made = checked(known.id, known.kind, **stays, has_key=has_key)
+        if known.key_set and keeps_key and _goes_to(made) != _goes_to(known):
+            raise _wrong_key(
+                "its address changes, and a key goes only to the address that it was given for; send apiKey as well, "
+                "the same or a new one, or null for none"
+            )
+        return made
+
+    key = True if keeps_key else _checked_key(changed["api_key"])
+    return app.store.providers.change(provider_id, make, key=key)
+
+
+_CHANGEABLE = ("base_url", "model", "description")
+
+
+def _described(given: str | Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the description of an agent as plain data; raises `InvalidInput` with every problem at its place."""
+    if given is None:
+        return None
+    problems = Problems()
+    found = _parsed(given, problems)
+    if found is None:
+        raise InvalidInput.of(problems.kept or [Problem("it does not fit", "description")], problems.errors)
+    return plain(found)
+
+
+def _parsed(given: str | Mapping[str, Any], problems: Problems) -> Description | None:
+    return parse_agent(given if isinstance(given, str) else json.dumps(given), problems, "description")
+
+
+def _checked_key(key: str | None) -> str | None:
+    if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
+        raise _wrong_key("the key has a line break, a blank at its end or a letter that no key has; copy it again")
+    return key
+
+
+def _wrong_key(message: str) -> InvalidInput:
+    return InvalidInput(message, [Problem(message, "apiKey")])
+
+
+def _goes_to(one: Known | Registered) -> tuple[Any, ...]:
+    """Return where a provider's key goes."""
+    described: Mapping[str, Any] = one.description or {}
+    where = destination(one.kind, one.base_url, one.description, one.model)
+    return one.base_url, described.get("base_url"), described.get("url"), where
+
+
+# ── Testing ──
+
+
+def _tested(app: App, provider_id: str, model: str | None) -> Probe:
+    reach = reach_of(app)
+    target = _target(app.store.providers.read(provider_id), model, reach)
+    began = clock.monotonic()
+    try:
+        models, failure = asyncio.run(_probe(target, accounts_of(reach, PROBE_S))), None
+    except PramanaError as error:
+        models, failure = [], error
+    return Probe(round((clock.monotonic() - began) * 1000, 1), tuple(models), failure)
+
+
+def _target(known: Known, model: str | None, reach: Reach) -> Target:
+    wanted = model or known.model
+    if wanted is None and known.kind in CALLED and known.kind not in ("openai-realtime", "gemini-live", "websocket"):
+        raise InvalidInput("an agent that is called needs a model to be tested with; send model")
+    if known.kind in WITHOUT_ACCOUNT or known.kind == "websocket":
+        typed = f"{known.id}:{wanted}" if wanted else known.id
+    else:
+        typed = f"{known.id}:{wanted or 'any'}"
+    return resolve(typed, registered=reach.registered)
+
+
+async def _probe(target: Target, accounts: Accounts) -> list[str]:
+    provider: Any = open_provider(target, accounts)
+    try:
+        async with asyncio.timeout(PROBE_S):
+            if target.provider in CALLED and target.provider != "cascade" and target.model != "any":
+                channel = await provider.dial(Dial(target.model))
+                await channel.close()
+                return []
+            return sorted(map(str, await provider.models()))
+    except TimeoutError:
+        raise Unavailable(f"no answer within {PROBE_S:g} s") from None
+    finally:
+        await provider.close()
+
+
+# ── Views ──
+
+
+def _environment() -> list[VariableView]:
+    """Return the variables that hold keys of those that need no registering, and whether each is set."""
+    kinds: dict[str, list[str]] = {}
+    for kind, known in VARIABLES.items():
+        for variable in known.keys:
+            kinds.setdefault(variable, []).append(kind)
+    return [
+        VariableView(variable=name, set=settings.variable(name) is not None, kinds=tuple(some))
+        for name, some in kinds.items()
+    ]
+
+
+def _provider_view(known: Known) -> ProviderView:
+    return ProviderView(
+        id=known.id,
+        kind=known.kind,
+        base_url=known.base_url,
+        arguments=ArgumentsView(model=known.model, description=known.description),
+        key_set=known.key_set,
+        created_at=known.created,
+        updated_at=known.updated,
+    )
