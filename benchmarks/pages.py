@@ -95,7 +95,7 @@ def _copy_runs(store: Path, times: int) -> None:
     with sqlite3.connect(store) as connection:
         columns = {
             table: [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-            for table in ("runs", "run_cases", "scorings", "results", "checks")
+            for table in ("runs", "run_models", "run_cases", "scorings", "results", "checks")
         }
         last_run, last_seq = (
             connection.execute(f"SELECT max({column}) FROM {table}").fetchone()[0]  # noqa: S608 - names of ours

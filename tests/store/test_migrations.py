@@ -1,5 +1,6 @@
 """The schema's history leads to the schema, once, whoever opens the store, and never backwards."""
 
+import json
 import re
 import subprocess
 import sys
@@ -9,16 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, make_url, text
+from msgspec.structs import replace
+from sqlalchemy import Connection, event, inspect, make_url, text
 
 from pramana.errors import StoreFailed
+from pramana.model import Plan, ScenarioTurn, StatedAssertion, Target
+from pramana.request import Selection
 from pramana.store import engine as engine_module
-from pramana.store import open_store
+from pramana.store import open_store, records
 from pramana.store.engine import Database, _postgresql, _sqlite, _upgrade
+from pramana.store.runs import Store
+from pramana.store.scenarios import StoredScenario
 from pramana.store.schema import HEAD, metadata
+from pramana.store.scoring import timestamp
 
 from .. import programs
 
@@ -64,7 +73,9 @@ def described(connection: Connection) -> dict[str, Any]:
         query = "SELECT name, sql FROM sqlite_master WHERE sql NOT NULL AND name NOT LIKE 'alembic%' ORDER BY name"
         tables["statements"] = {
             # A column that was added stands on the line of the last one before it.
-            name: sorted(re.split(r",?\s*\n\s*|, (?=(?:conversation|limits|cancelled|creator) TEXT)", sql))
+            name: sorted(
+                re.split(r",?\s*\n\s*|, (?=(?:conversation|limits|cancelled|creator|suite|selection) TEXT)", sql)
+            )
             for name, sql in connection.execute(text(query))
         }
     return tables
@@ -97,6 +108,108 @@ def test_an_upgraded_schema_equals_a_fresh_one(empty_url: str) -> None:
         assert compare_metadata(context, metadata) == []
 
 
+def at_revision(url: str, revision: str) -> None:
+    """Make the tables as an earlier version of the program did."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(engine_module.__file__).parent / "migrations"))
+    with bare(url) as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+def test_scenarios_of_before_are_read_in_the_names_of_the_model(empty_url: str) -> None:
+    at_revision(empty_url, "0004")
+    turn = {"say": "And?", "audioUrl": "a.wav", "bargeIn": 0.5, "assert": None, "reference": None}
+    stated = [
+        {"type": "json_schema", "schema": {"expectedOutcome": {"const": 1.0}}},
+        {"type": "exact", "ideal": ["a", "b"]},
+    ]
+    body = {
+        "id": "a", "name": "N", "type": "task-completion", "prompt": "Grüße \0 \ufdd0fdd0", "expectedOutcome": "o",
+        "promptAudioUrl": "p.wav", "tags": ["t"], "language": "en", "difficulty": "hard", "assert": stated,
+        "reference": None, "turns": [turn], "conditions": "phone",
+    }  # fmt: skip
+    bare_one = {**body, "id": "b", "assert": None, "turns": None, "promptAudioUrl": None, "conditions": None}
+    times = {"created": "2026-11-01T00:00:00.000+00:00", "updated": "2026-11-02T00:00:00.000+00:00"}
+    with bare(empty_url) as connection:
+        for each in (body, bare_one):
+            row = {name: each[name] for name in ("id", "name", "type", "difficulty", "language")} | times
+            row |= {"tags": '[\n"t"\n]', "body": json.dumps(each, ensure_ascii=False, separators=(",", ":"))}
+            names = ", ".join(row)
+            values = ", ".join(f":{name}" for name in row)
+            connection.execute(text(f"INSERT INTO scenarios ({names}) VALUES ({values})"), row)  # noqa: S608
+        gone = {"id": "c", "body": json.dumps({**body, "id": "c"}), "deleted": timestamp()} | times
+        values = ", ".join(f":{name}" for name in gone)
+        connection.execute(text(f"INSERT INTO deleted_scenarios ({', '.join(gone)}) VALUES ({values})"), gone)  # noqa: S608
+    store = open_store(empty_url)
+    page, _ = store.scenarios.page(Selection(), 0, 10)
+    assertions = (
+        StatedAssertion("json_schema", schema={"expectedOutcome": {"const": 1.0}}), StatedAssertion("exact", ideal=("a", "b"))
+    )  # fmt: skip
+    expected = StoredScenario(
+        "a", "N", "task-completion", "Grüße \0 \ufdd0", "o", "p.wav", ("t",), "en", "hard", assertions, None,
+        (ScenarioTurn("And?", "a.wav", 0.5),), "phone", created_at=times["created"], updated_at=times["updated"],
+    )  # fmt: skip
+    plain = replace(expected, id="b", assert_=None, turns=None, prompt_audio_url=None, conditions=None)
+    assert page == [expected, plain]
+    assert store.scenarios.page(Selection(text="o", tags=("t",)), 0, 10)[1] == 2
+    assert store.scenarios.restore("c").turns == (ScenarioTurn("And?", "a.wav", 0.5),)
+    store.close()
+
+
+def test_runs_of_before_are_found_by_suite_selection_and_models(empty_url: str) -> None:
+    at_revision(empty_url, "0005")
+    odd, b, seeded = Target("odd \0 name", "fake", "o"), Target("b", "fake", "b"), Target("b", "fake", "b", {"seed": 1})
+    plans = [
+        Plan("v1.0-cheap", None, (Target("a", "fake", "a"),)),
+        Plan("V1 50%", None, (odd, b), judge=Target("a judge", "fake", "j")),
+        Plan("v2", None, (b, seeded), selection={"tags": ["größe"]}),
+    ]
+    row = {
+        "owner": "cli", "status": "finished", "created": "", "notes": "{}", "plan_digest": "", "expected": 0, "stored": 0,
+        "attempts": 0,
+    }  # fmt: skip
+    columns = ("id", "plan", *row)
+    insert = f"INSERT INTO runs ({', '.join(columns)}) VALUES ({', '.join(f':{name}' for name in columns)})"  # noqa: S608
+    texts = [records.to_json(records.plan_to_plain(each)) for each in plans]
+    with bare(empty_url) as connection:
+        for number, each in enumerate([*texts, "damaged", "[]"]):
+            connection.execute(text(insert), {"id": f"r{number}", "plan": each, **row})
+    store = open_store(empty_url)
+
+    def found(**wanted: Any) -> list[str]:
+        runs, total = store.pages.runs(**wanted)
+        assert total == len(runs)
+        return [run.id for run in runs]
+
+    assert found(suite="v1") == ["r0"]
+    assert (found(suite="v"), found(suite="V1 5"), found(suite="1")) == (["r2", "r0"], ["r1"], [])
+    assert (found(model="b"), found(model="odd \0 name"), found(model="a judge")) == (["r2", "r1"], ["r1"], [])
+    assert (found(text="A JUDGE"), found(text="größe"), found(text="50%"), found(text="5_%")) == (
+        ["r1"],
+        ["r2"],
+        ["r1"],
+        [],
+    )
+    assert store.run("r1").plan == plans[1]
+    store.delete_run("r1")
+    assert found(model="odd \0 name") == []
+    store.close()
+
+
+def test_a_run_is_found_by_an_index(store: Store) -> None:
+    if not store._database.is_sqlite:
+        return  # which has no rows to speak of here, so that PostgreSQL reads them all
+    asked: list[tuple[str, Any]] = []
+    event.listen(store._database._engine, "before_cursor_execute", lambda _, __, *given: asked.append(given[:2]))
+    store.pages.runs(model="a", suite="v1")
+    with store._database.reading() as connection:
+        statement, values = asked[-1]
+        plan = " ".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values))
+    assert "SEARCH run_models USING" in plan
+    assert "SCAN" not in plan
+
+
 def test_the_newest_step_is_the_one_the_program_expects() -> None:
     script = ScriptDirectory(str(Path(engine_module.__file__).parent / "migrations"))
     assert script.get_heads() == [HEAD]
@@ -118,7 +231,7 @@ def test_a_store_of_a_newer_program_is_left_alone(empty_url: str) -> None:
 
 OPEN_WHEN_TOLD = """
 import os, sys, time, warnings
-from pramana.store import open_store
+from pramana.store import open_store, records
 warnings.simplefilter("error")
 while not os.path.exists(sys.argv[2]):
     time.sleep(0.001)

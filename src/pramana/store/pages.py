@@ -9,20 +9,21 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Connection, Select, func, null, or_, select
+from sqlalchemy import Connection, Select, and_, func, null, or_, select
 
 from pramana.errors import NotFound, quote
 from pramana.model import SEVERITY, Case, Outcome, Result, Run, RunStatus
 from pramana.store import records
 from pramana.store.engine import Database
 from pramana.store.row import plan_of, row_of, run_of
-from pramana.store.schema import cases, results, runs
+from pramana.store.schema import cases, results, run_models, runs
 from pramana.store.scoring import finished_scorings, levels, newest_checks
 from pramana.store.text import stored
 
 EXCERPT = 400
 """Characters of an answer that a list shows."""
 _CUT_OFF = re.compile("\ufdd0[0-9a-f]{0,3}$")
+_LAST_CHARACTER = "\U0010ffff"
 _Seqs = Select[Any]
 
 
@@ -62,17 +63,25 @@ class Pages:
         wanted = []
         if status is not None:
             wanted.append(runs.c.status == status)
-        if model is not None:  # in the plan, the targets stand before the repeats, a judge after them
-            typed = _like(f'"typed":{records.to_json(model)}')
-            wanted.append(runs.c.plan.like(f'%"targets":[%{typed}%],"repeats":%', escape="\\"))
-        if suite is not None:
-            wanted.append(runs.c.plan.like(f'{{"suite":"{_like(records.to_json(suite)[1:-1])}%', escape="\\"))
+        if model is not None:
+            of_model = and_(run_models.c.model == stored(model), run_models.c.role == "target")
+            wanted.append(runs.c.run_no.in_(select(run_models.c.run_no).where(of_model)))
+        if suite:
+            begins = stored(suite)
+            wanted.append(and_(runs.c.suite >= begins, runs.c.suite < begins + _LAST_CHARACTER))
         if text is not None:
             in_json, plain = (f"%{_like(each)}%" for each in (records.to_json(text)[1:-1], stored(text)))
-            some = [column.ilike(plain, escape="\\") for column in (runs.c.id, runs.c.reason, runs.c.creator)]
-            wanted.append(or_(runs.c.plan.ilike(in_json, escape="\\"), *some))
-        columns = [column for column in runs.c if column.name != "notes"]
-        page = select(*columns).where(*wanted).order_by(runs.c.run_no.desc()).limit(limit).offset(offset)
+            columns = (runs.c.id, runs.c.suite, runs.c.reason, runs.c.creator)
+            named = select(run_models.c.run_no).where(run_models.c.model.ilike(plain, escape="\\"))
+            some = [column.ilike(plain, escape="\\") for column in columns]
+            wanted.append(or_(runs.c.selection.ilike(in_json, escape="\\"), runs.c.run_no.in_(named), *some))
+        page = (
+            select(*[column for column in runs.c if column.name != "notes"])
+            .where(*wanted)
+            .order_by(runs.c.run_no.desc())
+            .limit(limit)
+            .offset(offset)
+        )
         with self._database.reading() as connection:
             total = connection.execute(select(func.count()).select_from(runs).where(*wanted)).scalar_one()
             return [run_of(row) for row in connection.execute(page).mappings()], int(total)

@@ -32,7 +32,7 @@ from pramana.store.providers import Providers
 from pramana.store.queue import Queue
 from pramana.store.row import plan_of, row_of, run_of
 from pramana.store.scenarios import Scenarios
-from pramana.store.schema import cases, checks, results, run_cases, runs, scorings
+from pramana.store.schema import cases, checks, results, run_cases, run_models, runs, scorings
 from pramana.store.scoring import (
     Rescoring,
     count_outcomes,
@@ -122,10 +122,13 @@ class Store(Queue):
                 "attempts": 0,
                 "creator": stored_or_none(creator),
                 "limits": None if limits is None else records.to_json(dict(limits)),
+                "suite": stored(plan.suite),
+                "selection": records.to_json(dict(plan.selection)) if plan.selection else None,
             }
             (run_no,) = connection.execute(insert(runs), row).inserted_primary_key or (0,)
             first = {"run_no": run_no, "scoring": 0, "label": "run", "created": created, "finished": created}
             connection.execute(insert(scorings), first)
+            connection.execute(insert(run_models), _models(run_no, plan))
             self._add_cases(connection, run_no, prepared)
             digest, count = hashlib.sha256(canonical(records.plan_to_plain(plan))), 0
             for each in _digests(connection, run_no):
@@ -182,7 +185,7 @@ class Store(Queue):
             asked = select(run_cases.c.case_no).where(run_cases.c.run_no == run_no)
             orphans = connection.scalars(asked.where(~shared)).all()
             connection.execute(delete(checks).where(checks.c.seq.in_(mine)))
-            for table in (results, scorings, run_cases, runs):
+            for table in (results, scorings, run_cases, run_models, runs):
                 connection.execute(delete(table).where(table.c.run_no == run_no))
             for some in chunks(orphans):
                 connection.execute(delete(cases).where(cases.c.case_no.in_(some)))
@@ -365,6 +368,14 @@ def _set_down(given: Iterable[Case]) -> Iterator[Iterator[_Prepared]]:
             file.write(json.dumps((case_digest(each), records.case_to_json(each), *read)) + "\n")
         file.seek(0)
         yield (tuple(json.loads(line)) for line in file)
+
+
+def _models(run_no: int, plan: Plan) -> list[dict[str, Any]]:
+    """Return the rows of the models of a plan, each once."""
+    targets = [("target", each) for each in plan.targets]
+    others = [("judge", plan.judge), ("embedder", plan.embedder), ("stt", plan.stt)]
+    named = {(role, stored(each.typed)): None for role, each in (*targets, *others) if each}
+    return [{"run_no": run_no, "role": role, "model": model} for role, model in named]
 
 
 def _digests(connection: Connection, run_no: int) -> Iterator[str]:

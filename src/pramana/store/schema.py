@@ -21,9 +21,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
-HEAD = "0005"
+HEAD = "0006"
 """The migration that makes the tables below; a store that has it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -37,6 +38,9 @@ metadata = MetaData(
 
 _Number = BigInteger().with_variant(Integer, "sqlite")
 """64 bits on both: SQLite counts rows by INTEGER only, which is as wide."""
+
+_Ordered = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text that is looked for by how it begins: in the order of its characters, whatever the locale."""
 
 runs = Table(
     "runs",
@@ -60,7 +64,21 @@ runs = Table(
     Column("limits", Text),  # JSON: what a server's run may spend, whichever server goes on with it
     Column("cancelled", Text),  # when somebody asked that it end
     Column("creator", Text),  # who made it: the name of a token
+    Column("suite", _Ordered, nullable=False, server_default=text("''")),  # of the plan, to be found by
+    Column("selection", Text),  # JSON: the filters of the plan; null where every case is asked
+    Index(None, "suite"),
     sqlite_autoincrement=True,
+)
+
+run_models = Table(  # the models of each plan, as they were typed
+    "run_models",
+    metadata,
+    Column("run_no", _Number, ForeignKey("runs.run_no"), nullable=False),
+    Column("role", Text, nullable=False),  # target, judge, embedder or stt
+    Column("model", Text, nullable=False),
+    PrimaryKeyConstraint("run_no", "role", "model"),
+    Index(None, "model", "role", "run_no"),
+    sqlite_with_rowid=False,
 )
 
 cases = Table(

@@ -58,14 +58,14 @@ def copy_runs(store: Store, number: int) -> None:
     """Store so many more runs like the first, with the same results; in SQLite, by statements of its own."""
     from sqlalchemy import text
 
-    from pramana.store.schema import results, run_cases, runs, scorings
+    from pramana.store.schema import results, run_cases, run_models, runs, scorings
 
     with store._database.writing() as connection:
         first, last = connection.execute(text("SELECT min(run_no), max(run_no) FROM runs")).one()
         places = (
             "WITH RECURSIVE places(place) AS (VALUES(:start) UNION ALL SELECT place + 1 FROM places WHERE place < :end)"
         )
-        for table in (runs, scorings, run_cases, results):
+        for table in (runs, run_models, scorings, run_cases, results):
             new = {"run_no": "place", "id": "printf('copy-%07d', place)"} if table is runs else {"run_no": "place"}
             names = [column.name for column in table.columns if column.name != "seq"]
             values = ", ".join(new.get(name, name) for name in names)
@@ -283,7 +283,7 @@ def test_a_list_of_ten_thousand_runs_takes_hardly_longer_than_one_of_a_hundred(c
                     began = time.perf_counter()
                     assert len(each.get(f"/api/runs?outcomes=true{filters}").data) == 50
                     taken.append(time.perf_counter() - began)
-            # What filters plans reads all of them: some milliseconds more, which no page shows.
+            # What filters counts all that match: some milliseconds more, which no page shows.
             allowed = 1.5 * sorted(few)[4] + (0.01 if filters in ("", "&page=2") else 0.1)
             assert sorted(many)[4] < allowed, (filters, allowed)
 

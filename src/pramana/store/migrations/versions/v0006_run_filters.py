@@ -1,0 +1,70 @@
+"""Suite, selection and models of a run in columns: before, they were looked for in the JSON of its plan."""
+
+import json
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+from pramana.store.text import restored, stored
+
+revision = "0006"
+down_revision = "0005"
+
+_number = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+_ordered = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def upgrade() -> None:
+    """Make the columns and the table, and fill them from the plans."""
+    op.add_column("runs", sa.Column("suite", _ordered, nullable=False, server_default=sa.text("''")))
+    op.add_column("runs", sa.Column("selection", sa.Text))
+    op.create_index("ix_runs_suite", "runs", ["suite"])
+    models = op.create_table(
+        "run_models",
+        sa.Column("run_no", _number, nullable=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("role", "model")),
+        sa.PrimaryKeyConstraint("run_no", "role", "model", name="pk_run_models"),
+        sa.ForeignKeyConstraint(["run_no"], ["runs.run_no"], name="fk_run_models_runs"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_run_models_model_role_run_no", "run_models", ["model", "role", "run_no"])
+    _fill(op.get_bind(), models)
+
+
+def _fill(connection: sa.Connection, models: sa.Table) -> None:
+    runs = sa.table("runs", *map(sa.column, ("run_no", "plan", "suite", "selection")))
+    put = sa.update(runs).where(runs.c.run_no == sa.bindparam("run"))
+    put = put.values(suite=sa.bindparam("its_suite"), selection=sa.bindparam("its_selection"))
+    query, last = sa.select(runs.c.run_no, runs.c.plan).order_by(runs.c.run_no).limit(500), 0
+    while found := connection.execute(query.where(runs.c.run_no > last)).all():
+        last = found[-1].run_no
+        plans = {run_no: _plan(text) for run_no, text in found}
+        named = [
+            {"run_no": run_no, "role": role, "model": model}
+            for run_no in plans
+            for role, model in _models(plans[run_no])
+        ]
+        connection.execute(put, [{"run": run_no, **_columns(plan)} for run_no, plan in plans.items()])
+        if named:
+            connection.execute(sa.insert(models), named)
+
+
+def _plan(text: str) -> dict[str, Any]:
+    try:
+        plan = json.loads(restored(text))
+    except ValueError:  # damaged: whoever reads the run is told so
+        plan = None
+    return plan if isinstance(plan, dict) else {}
+
+
+def _columns(plan: dict[str, Any]) -> dict[str, str | None]:
+    selection = plan.get("selection")
+    as_json = json.dumps(selection, ensure_ascii=False, separators=(",", ":")) if selection else None
+    return {"its_suite": stored(str(plan.get("suite", ""))), "its_selection": as_json and stored(as_json)}
+
+
+def _models(plan: dict[str, Any]) -> set[tuple[str, str]]:
+    targets = [("target", each) for each in plan.get("targets") or ()]
+    others = [(role, plan.get(role)) for role in ("judge", "embedder", "stt")]
+    return {(role, stored(str(each["typed"]))) for role, each in (*targets, *others) if isinstance(each, dict)}
