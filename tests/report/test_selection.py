@@ -114,7 +114,7 @@ def test_a_selection_says_so_wherever_it_is_shown(run_id: str) -> None:
         "&#41;", ")"
     )
     page = said("export", run_id, "--format", "html", *filters)
-    assert "A selection, not the whole suite: <bdi>categories safety; limit 2</bdi>" in page
+    assert 'A selection, not the whole suite: <bdi dir="auto">categories safety; limit 2</bdi>' in page
     summary = json.loads(said("show", run_id, "--json", *filters))
     assert (summary["suite"], summary["suite_hash"]) == ("mine+voice (selection)", None)
     assert summary["selection"] == {"categories": ["safety"], "limit": 2}

@@ -109,10 +109,10 @@ def test_verdicts_of_several_judges_are_said_below_the_rate(capsys: pytest.Captu
 @pytest.mark.parametrize("kind", ["html", "markdown"])
 def test_reports_name_who_judged_and_not_who_was_to(kind: Any) -> None:
     run, out = a_run(), io.StringIO()
-    planned = replace(run, plan=replace(run.plan, judge=Target("first", "fake", "first")))
+    planned = replace(run, plan=replace(run.plan, judge=Target("planned", "fake", "planned")))
     export(kind, planned, [result("a-1", Outcome.PASSED, judge="second")], out)
     assert "Judged by second." in out.getvalue()
-    assert "first" not in out.getvalue()
+    assert "planned" not in out.getvalue()
 
 
 def test_models_that_judge_themselves_are_no_mixture(capsys: pytest.CaptureFixture[str]) -> None:

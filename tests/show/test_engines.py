@@ -20,9 +20,10 @@ from pramana.embedded.engines import EngineInfo
 from pramana.hash import case_digest
 from pramana.load.results import read_results
 from pramana.model import Assertion, Case, Check, Facets, Key, Outcome, Plan, Reply, Result, Target, Turn
+from pramana.report import run_summary
 from pramana.report.exports import export, results_schema
 from pramana.show.cli import pramana
-from pramana.show.web.pages import contrast, run_summary
+from pramana.show.web.pages import contrast
 from pramana.store import open_store
 
 from ..views import made

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pramana.analyse.intervals import percentile
 from pramana.analyse.voice import CALL, lines_of
-from pramana.model import Result
+from pramana.model import Result, Run
 
 
 class Spread(Struct, frozen=True, rename="camel"):
@@ -181,6 +181,11 @@ class SpreadTally:
         self._providers = providers
         self._written: dict[str, _Timed] = {}
         self._spoken: dict[str, _Timed] = {}
+
+    @classmethod
+    def of(cls, run: Run) -> "SpreadTally":
+        """Return an empty tally for the results of a run."""
+        return cls({target.typed: target.provider for target in run.plan.targets})
 
     def add(self, result: Result) -> None:
         """Take the times of one result."""

@@ -40,8 +40,7 @@ class Findings:
         with self._lock:
             sums = self._kept.get(run.id)
             if sums is None or sums.scorings != scorings:
-                providers = {target.typed: target.provider for target in run.plan.targets}
-                sums = _Sums(Tally.of(run), SpreadTally(providers), scorings, threading.Lock())
+                sums = _Sums(Tally.of(run), SpreadTally.of(run), scorings, threading.Lock())
             self._kept[run.id] = sums
             self._kept.move_to_end(run.id)
             if len(self._kept) > KEPT:

@@ -82,7 +82,7 @@ def _read_result(app: App, named: str, seq: int, outcome: Outcome | None) -> Res
     run = app.store.run(named)
     case, result = app.store.pages.result(run.id, seq)
     before, after = app.store.pages.beside(run.id, seq, outcome)
-    return ResultBesides(_detail_view(seq, case, result, run.plan.system_prompt), before, after)
+    return ResultBesides(result_detail_view(seq, case, result, run.plan.system_prompt), before, after)
 
 
 # ── Views ──
@@ -111,7 +111,8 @@ def result_view(seq: int, result: Result) -> ResultView:
     )
 
 
-def _detail_view(seq: int, case: Case, result: Result, system_prompt: str | None) -> ResultDetailView:
+def result_detail_view(seq: int, case: Case, result: Result, system_prompt: str | None = None) -> ResultDetailView:
+    """Return all of a result."""
     reply, failure = result.reply, result.failure
     call = reply.call if reply else None
     return ResultDetailView(

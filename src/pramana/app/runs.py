@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import asdict, fields
+from msgspec.structs import asdict, fields, replace
 
 from pramana import planning
 from pramana.analyse.estimate import Estimate
-from pramana.analyse.summary import Rate
+from pramana.analyse.spread import RunTimes
+from pramana.analyse.summary import Rate, Summary
 from pramana.app import App
 from pramana.app.access import User, use_case
 from pramana.app.providers import reach_of
@@ -133,18 +134,9 @@ def _read_run(app: App, named: str, *, summary: bool) -> RunDetailView:
     run = app.store.pages.run(app.store.run(named).id)
     amounts, times = app.findings.of(run) if summary else (None, None)
     holder, history = app.store.holder(run.id), app.store.history
-    ended = amounts.overall if amounts else history.ended([run])[0]
-    return RunDetailView(
-        **asdict(_run_view(run, ended, history.cases_digests([run])[0])),
-        judges=tuple(amounts.judge_names) if amounts else None,
-        plan=_plan_view(run),
-        limits=LimitsView(**{PUBLISHED_LIMITS[name]: value for name, value in run.limits.items()}),
-        holder=shown(holder) if holder else None,
-        attempts=app.store.attempts(run.id),
-        notes=dict(run.notes),
-        summary=amounts,
-        aggregates=times,
-    )
+    listed = _run_view(run, amounts.overall if amounts else history.ended([run])[0], history.cases_digests([run])[0])
+    view = run_detail_view(run, amounts, times, listed)
+    return replace(view, holder=shown(holder) if holder else None, attempts=app.store.attempts(run.id))
 
 
 # ── Views ──
@@ -176,6 +168,23 @@ def _run_view(run: Run, ended: Ended | Rate | None = None, cases_digest: str | N
         outcomes=OutcomesView(**{each.value: getattr(rate, each.value) for each in Outcome}) if rate else None,
         pass_rate=rate.value if rate else None,
         interval=(rate.interval.low, rate.interval.high) if rate and rate.interval else None,
+    )
+
+
+def run_detail_view(
+    run: Run, summary: Summary | None, times: RunTimes | None, listed: RunView | None = None
+) -> RunDetailView:
+    """Return all that a view of a run says without looking at who works on it."""
+    return RunDetailView(
+        **asdict(listed or _run_view(run, summary.overall if summary else None)),
+        judges=tuple(summary.judge_names) if summary else None,
+        plan=_plan_view(run),
+        limits=LimitsView(**{PUBLISHED_LIMITS[name]: value for name, value in run.limits.items()}),
+        holder=None,
+        attempts=0,
+        notes=dict(run.notes),
+        summary=summary,
+        aggregates=times,
     )
 
 

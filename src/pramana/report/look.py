@@ -5,6 +5,8 @@ which people who confuse red and green tell apart; every pair of text and ground
 """
 
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 
 from pramana.model import Outcome
 
@@ -29,6 +31,12 @@ SIGNS: Mapping[Outcome, str] = {
     Outcome.SKIPPED: "–",
 }
 """What stands before an outcome's word, so that it can be found at a glance without its colour."""
+
+
+@cache
+def stylesheet() -> str:
+    """Return the classes that pages and HTML reports share."""
+    return Path(__file__).with_name("style.css").read_text(encoding="utf-8")
 
 
 def variables(colours: Mapping[str, str]) -> str:

@@ -3,7 +3,8 @@
 Pure functions: data in, markup out. What can be pressed or filled in stands in `parts`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -85,6 +86,41 @@ def block(said: str, label: str | None = None) -> Safe:
     """Return a long text of others, as it was written; the label is for who cannot see where it stands."""
     named: dict[str, str | int | bool | None] = {"role": "region", "aria_label": label, "tabindex": 0} if label else {}
     return tag("pre", text(said) if said else tag("i", "nothing"), class_="text", dir="auto", **named)
+
+
+def pretty(data: Any, label: str) -> Safe:
+    """Return data as JSON that people can read; of what is longer than that, no more is written than is shown."""
+    found: list[str] = []
+    room = _WRITTEN
+    for piece in _pieces(data, "\n"):
+        found.append(piece)
+        room -= len(piece)
+        if room <= 0:
+            return block(f"{''.join(found)[:LONGEST]} … and more", label)
+    return block("".join(found), label)
+
+
+_WRITTEN = LONGEST + LEAST_CUT
+"""Characters from which on a text is cut."""
+
+
+def _pieces(data: Any, new_line: str) -> Iterator[str]:
+    """Yield data as indented JSON, piece by piece; a text that is longer than what is shown loses its end."""
+    if isinstance(data, str):
+        yield json.dumps(data[:_WRITTEN], ensure_ascii=False)
+    elif not data or not isinstance(data, dict | list):
+        yield json.dumps(data)
+    else:
+        named = isinstance(data, dict)
+        before, inner = "{" if named else "[", f"{new_line}  "
+        for each in data:
+            yield f"{before}{inner}"
+            if named:
+                yield from _pieces(each, inner)
+                yield ": "
+            yield from _pieces(data[each] if named else each, inner)
+            before = ","
+        yield f"{new_line}{'}' if named else ']'}"
 
 
 def outcome(of: str, count: int | None = None) -> Safe:

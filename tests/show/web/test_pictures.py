@@ -32,13 +32,13 @@ from pramana.app.views import (
     TurnView,
 )
 from pramana.model import Outcome
-from pramana.report import pictures
-from pramana.report.markup import LEAST_CUT, LONGEST
+from pramana.report import pictures, result_detail, run_summary
+from pramana.report.markup import LEAST_CUT, LONGEST, pretty
 from pramana.report.pictures import Mark, along, distribution, position, rates, short, ticks
 from pramana.show.web.kit import waveform
 from pramana.show.web.kit.files import Pick, Picked
-from pramana.show.web.pages import contrast, home, result, run, run_summary, suites
-from pramana.show.web.pages.run_results import again, pretty
+from pramana.show.web.pages import contrast, home, result, run, suites
+from pramana.show.web.pages.run_results import again
 
 from ...views import made
 
@@ -291,7 +291,7 @@ def summed(**changed: Any) -> Summary:
 def told(summary: Summary, **changed: Any) -> str:
     usual = {"id": "r1", "status": "finished", "models": ("m",), "variants": ("text",), "repeats": 1, "expected": 4,
              "stored": 4}  # fmt: skip
-    return run_summary.amounts(made(RunDetailView, **{**usual, **changed, "summary": summary}), "/runs/r1")
+    return run_summary.render_summary(made(RunDetailView, **{**usual, **changed, "summary": summary}), "/runs/r1")
 
 
 def test_repeats_are_answers_and_the_interval_is_of_cases() -> None:
@@ -412,8 +412,8 @@ def test_a_call_has_its_wait_first_and_no_first_token() -> None:
     assert re.findall(r"<dt>([^<]+)", shown)[:2] == ["Voice to voice, median", "Took"]
     assert "<dd>750 ms<small>longest 4.41 s (n=3)</small>" in shown
     assert "First token" not in shown
-    assert "value 4.41 s · version 1" in result._check(check)
-    assert "value 0.123457" in result._check(replace(check, name="semantic_similarity", value=0.1234567))
+    assert "value 4.41 s · version 1" in result_detail.render_check(check)
+    assert "value 0.123457" in result_detail.render_check(replace(check, name="semantic_similarity", value=0.1234567))
     assert "First token" in result._numbers(replace(data, audio=None))
     other = replace(check, evidence={"times": {"lines": [{"voice_to_voice_s": "soon"}]}})
     assert "Voice to voice" not in result._numbers(replace(data, checks=(other,)))
@@ -467,7 +467,7 @@ def blocks(shown: str) -> list[tuple[str, str]]:
 
 
 def test_a_line_that_was_not_reached_has_no_answer() -> None:
-    shown = result._written(spoken(LINES))
+    shown = result_detail.render_exchange(spoken(LINES))
     assert HOSTILE not in shown
     assert blocks(shown) == [
         ("Said by the user, line 1", "One?"),
@@ -484,13 +484,13 @@ def test_a_line_that_was_not_reached_has_no_answer() -> None:
 def test_what_an_agent_says_it_said_is_shown_although_nobody_heard_it() -> None:
     reply = made(ReplyView, text="1\nnot heard", answers=("1", "", ""))
     assert ("All that was answered", "1\nnot heard") in blocks(
-        result._written(spoken(LINES, audio=made(AudioView), reply=reply))
+        result_detail.render_exchange(spoken(LINES, audio=made(AudioView), reply=reply))
     )
-    assert "All that was answered" not in result._written(spoken(LINES, reply=reply))
+    assert "All that was answered" not in result_detail.render_exchange(spoken(LINES, reply=reply))
 
 
-def test_answers_that_are_not_told_apart_stand_below_all_lines() -> None:
-    shown = result._written(spoken(LINES, reply=made(ReplyView, text="1 2 3")))
+def test_answers_that_are_not_split_reason_stand_below_all_lines() -> None:
+    shown = result_detail.render_exchange(spoken(LINES, reply=made(ReplyView, text="1 2 3")))
     assert [name for name, _ in blocks(shown)] == [
         *["Said by the user"] * 3,
         "Answer",
@@ -500,7 +500,7 @@ def test_answers_that_are_not_told_apart_stand_below_all_lines() -> None:
 
 
 def test_of_a_single_line_that_expects_something_the_rest_is_expected_too() -> None:
-    shown = blocks(result._written(spoken(["One?"])))
+    shown = blocks(result_detail.render_exchange(spoken(["One?"])))
     assert shown == [
         ("Said by the user", "One?"),
         ("Answer", "1\n2"),

@@ -7,9 +7,8 @@ nobody knows.
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from pramana.report.look import DARK, LIGHT, variables
+from pramana.report.look import DARK, LIGHT, stylesheet, variables
 from pramana.report.markup import Child, Safe, join, tag
-from pramana.show.web.kit import style
 
 THEME = "pramana_theme"
 """The cookie that says light or dark; without it, as the system has it."""
@@ -27,7 +26,7 @@ def plain(request: Request, title: str, *content: Child, status: int = 200) -> H
             Safe('<!doctype html>\n<html lang="en"><meta charset="utf-8">'),
             Safe('<meta name="viewport" content="width=device-width, initial-scale=1">'),
             tag("title", f"{title} · Pramana"),
-            Safe(f"<style>{themes}\nbody {{ margin: 0; }}\n{style.css()}</style>"),
+            Safe(f"<style>{themes}\nbody {{ margin: 0; }}\n{stylesheet()}</style>"),
         ]
     )
     return HTMLResponse(head + tag("main", content, class_="main narrow", id="main"), status)

@@ -1,14 +1,11 @@
-"""How pages look: the shared colours (`report.look`) in both themes, and the classes of `workbench.css`.
+"""How pages look: the shared colours (`report.look`) in both themes, and the classes of `report/style.css`.
 
 Text is set in the system's own fonts: nothing is fetched. Pages use these classes and none of a framework's.
 """
 
-from functools import cache
-from pathlib import Path
-
 from nicegui import app, ui
 
-from pramana.report.look import DARK, LIGHT, variables
+from pramana.report.look import DARK, LIGHT, stylesheet, variables
 
 FAVICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#1d5f8a"/>'
@@ -20,15 +17,9 @@ _THEMES = (
 )
 
 
-@cache
-def css() -> str:
-    """Return the classes of all pages."""
-    return Path(__file__).with_name("workbench.css").read_text(encoding="utf-8")
-
-
 def install() -> None:
     """Give every page its looks."""
-    ui.add_css(_THEMES + css(), shared=True)
+    ui.add_css(_THEMES + stylesheet(), shared=True)
     app.config.quasar_config["loadingBar"]["skipHijack"] = True  # a bar nobody named, for requests that no page makes
     app.colors(
         primary=LIGHT["accent"],

@@ -19,9 +19,9 @@ from pramana.report.markup import (
     tiles,
     when,
 )
+from pramana.report.result_detail import said_to
 from pramana.report.trends import difference_line
 from pramana.show.web.kit.desk import address
-from pramana.show.web.pages.result import said_to
 
 VERDICTS = {
     "regression": ("▼", "failed"),

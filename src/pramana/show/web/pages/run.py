@@ -22,11 +22,11 @@ from pramana.app.views import ResultView, RunDetailView, RunView
 from pramana.model import Outcome
 from pramana.report import figures
 from pramana.report.markup import Safe, foreign, join, link, tag, when
+from pramana.report.run_summary import outcome_links, render_summary, split_reason
 from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address
 from pramana.show.web.pages.run_results import PAGE_SIZE, again, filters, pages, plan, rows, table_of
-from pramana.show.web.pages.run_summary import amounts, ended_so, told_apart
 from pramana.show.web.pages.runs import standing
 from pramana.store.queue import UNDER_WAY
 
@@ -157,7 +157,7 @@ class _Shown:
             if self._told != told:  # how the run stands was told while this was added up
                 found = replace(self._run, summary=found.summary, aggregates=found.aggregates)
             self._run = found
-            self._summary.set_content(amounts(self._run, self._desk.address))
+            self._summary.set_content(render_summary(self._run, self._desk.address))
         except Refused as error:
             if error.status == 404:
                 self._gone()
@@ -355,7 +355,7 @@ def _reason(run: RunDetailView) -> Safe | None:
     """Return why a run ended before its end, and, quietly, what is not reproducible of it."""
     if run.status in UNDER_WAY:
         return None
-    because, varies = told_apart(run.reason)
+    because, varies = split_reason(run.reason)
     quietly = tag("p", "Not reproducible: ", foreign("; ".join(varies)), ".", class_="quiet small") if varies else None
     if run.status == "finished" and not because:
         return quietly
@@ -396,7 +396,7 @@ def _progress(run: RunDetailView, rate: float | None, where: str, calls: Mapping
             aria_valuenow=stored,
         ),
         tag("p", " · ".join(said), class_="small"),
-        tag("ul", (tag("li", each) for each in ended_so(counts, where)), class_="outcomes") if counts else None,
+        tag("ul", (tag("li", each) for each in outcome_links(counts, where)), class_="outcomes") if counts else None,
         class_="card progress",
     )
 

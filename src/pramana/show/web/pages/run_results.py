@@ -1,7 +1,7 @@
 """The results of a run as a table by the page, what it is filtered by, and the plan that the run follows."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,8 +10,8 @@ from nicegui import ui
 from pramana.analyse.summary import Total
 from pramana.app.suites import ListedView
 from pramana.app.views import LimitsView, PlanView, ResultView, RunDetailView, TargetView
-from pramana.report import figures, markup
-from pramana.report.markup import Child, Column, Safe, block, foreign, join, link, outcome, pager, table, tag
+from pramana.report import figures
+from pramana.report.markup import Child, Column, Safe, block, foreign, join, link, outcome, pager, pretty, table, tag
 from pramana.report.selection import MARK
 from pramana.request import SAMPLING
 from pramana.show.api.envelope import sent_as
@@ -164,41 +164,6 @@ def _pairs(data: Mapping[str, Any]) -> Safe:
     return foreign(
         ", ".join(f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in data.items())
     )
-
-
-def pretty(data: Any, label: str) -> Safe:
-    """Return data as JSON that people can read; of what is longer than that, no more is written than is shown."""
-    found: list[str] = []
-    room = _WRITTEN
-    for piece in _pieces(data, "\n"):
-        found.append(piece)
-        room -= len(piece)
-        if room <= 0:
-            return block(f"{''.join(found)[: markup.LONGEST]} … and more", label)
-    return block("".join(found), label)
-
-
-_WRITTEN = markup.LONGEST + markup.LEAST_CUT
-"""Characters from which on a text is cut."""
-
-
-def _pieces(data: Any, new_line: str) -> Iterator[str]:
-    """Yield data as indented JSON, piece by piece; a text that is longer than what is shown loses its end."""
-    if isinstance(data, str):
-        yield json.dumps(data[:_WRITTEN], ensure_ascii=False)
-    elif not data or not isinstance(data, dict | list):
-        yield json.dumps(data)
-    else:
-        named = isinstance(data, dict)
-        before, inner = "{" if named else "[", f"{new_line}  "
-        for each in data:
-            yield f"{before}{inner}"
-            if named:
-                yield from _pieces(each, inner)
-                yield ": "
-            yield from _pieces(data[each] if named else each, inner)
-            before = ","
-        yield f"{new_line}{'}' if named else ']'}"
 
 
 # ── Once more ──

@@ -1,4 +1,4 @@
-"""What a run amounts to, to be looked at: the summary and the times that the API gives in, markup out. Pure functions.
+"""The results of a run as markup: a view in, markup out, for its page and for the HTML report. Pure functions.
 
 The pass rate first, with its interval and as a bar, for each model by itself; what has no verdict stands apart with
 the reasons. Then by whatever tells cases apart, then times, money and what was heard.
@@ -48,8 +48,11 @@ _VARIES = "; not reproducible: "
 _Row = TypeVar("_Row")
 
 
-def amounts(run: RunDetailView, where: str) -> Safe:
-    """Return all that a run amounts to so far; `where` is the address of the run, at which outcomes lead to results."""
+def render_summary(run: RunDetailView, where: str = "", rows: int = pictures.SHOWN_ROWS) -> Safe:
+    """Return the results of a run so far, at most `rows` in a breakdown.
+
+    Counts link to the filtered results at the run's address `where`, if any.
+    """
     summary = run.summary
     if summary is None:
         return Safe()
@@ -59,7 +62,7 @@ def amounts(run: RunDetailView, where: str) -> Safe:
             *_notes(run, summary),
             _tiles(run, summary),
             _undecided(run, summary),
-            _breakdowns(run, summary),
+            _breakdowns(run, summary, rows),
             _times(run.aggregates, summary, run.models),
             _voice(run, summary),
         ]
@@ -71,7 +74,7 @@ def amounts(run: RunDetailView, where: str) -> Safe:
 
 def _answer(run: RunDetailView, summary: Summary, where: str) -> Safe:
     overall = summary.overall
-    ended = tag("ul", (tag("li", each) for each in ended_so(overall, where)), class_="outcomes")
+    ended = tag("ul", (tag("li", each) for each in outcome_links(overall, where)), class_="outcomes")
     under_way, often = run.status in UNDER_WAY, _asked(run)
     counted = tag("p", figures.counted(often), class_="quiet small") if often else None
     if not overall.total and not under_way:
@@ -96,12 +99,13 @@ def _answer(run: RunDetailView, summary: Summary, where: str) -> Safe:
     )
 
 
-def ended_so(counts: Rate, where: str) -> Iterator[Safe]:
+def outcome_links(counts: Rate, where: str = "") -> Iterator[Safe]:
     """Yield how many results ended how; each leads to those."""
     for name in ("passed", "failed", "errored", "unscored", "skipped"):
         count = getattr(counts, name)
         if count or name in ("passed", "failed"):
-            yield link(f"{where}?outcome={name}#results", outcome(name, count))
+            counted = outcome(name, count)
+            yield link(f"{where}?outcome={name}#results", counted) if where else counted
 
 
 def _cases(run: RunDetailView) -> int:
@@ -127,12 +131,12 @@ def planned(rows: Mapping[str, _Row], models: Sequence[str]) -> dict[str, _Row]:
     return {name: rows[name] for name in dict.fromkeys([*models, *rows]) if name in rows}
 
 
-def told_apart(reason: str | None) -> tuple[str, list[str]]:
+def split_reason(reason: str | None) -> tuple[str, list[str]]:
     """Return why a run ended, and what is not reproducible of it: it has one line for both.
 
-    >>> told_apart("the budget is spent; not reproducible: m does not take seed")
+    >>> split_reason("the budget is spent; not reproducible: m does not take seed")
     ('the budget is spent', ['m does not take seed'])
-    >>> told_apart("not reproducible: m does not take seed"), told_apart(None)
+    >>> split_reason("not reproducible: m does not take seed"), split_reason(None)
     (('', ['m does not take seed']), ('', []))
     """
     because, *varies = f"; {reason or ''}".split(_VARIES)
@@ -147,7 +151,7 @@ def _notes(run: RunDetailView, summary: Summary) -> Iterator[Safe]:
     if engines := figures.engine_line([(each.model, each.short) for each in summary.engines]):
         yield tag("p", foreign(engines), class_="quiet small")
     varies = summary.not_reproducible
-    if varies and (run.status in UNDER_WAY or not told_apart(run.reason)[1]):  # else the head has said it
+    if varies and (run.status in UNDER_WAY or not split_reason(run.reason)[1]):  # else the head has said it
         yield tag("p", "Not reproducible: ", foreign("; ".join(varies)), ".", class_="quiet small")
 
 
@@ -186,7 +190,7 @@ def _judge_again(run: RunDetailView) -> Safe:
     return tag("p", "To have another model judge, without asking anything again: ", command, class_="quiet small")
 
 
-def _breakdowns(run: RunDetailView, summary: Summary) -> Safe | None:
+def _breakdowns(run: RunDetailView, summary: Summary, most: int) -> Safe | None:
     by = {name: rows for name in DIMENSIONS if len(rows := summary.by.get(name, {})) > 1}
     if not by:
         return None
@@ -195,7 +199,7 @@ def _breakdowns(run: RunDetailView, summary: Summary) -> Safe | None:
     return tag(
         "div",
         (
-            tag("section", tag("h3", f"By {title.lower()}"), together, pictures.rates(title, by[name]))
+            tag("section", tag("h3", f"By {title.lower()}"), together, pictures.rates(title, by[name], most))
             for name, title in DIMENSIONS.items()
             if name in by
         ),

@@ -1,0 +1,141 @@
+"""One result as markup: what was sent, the reply, what was expected, and each check; for its page and HTML reports."""
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+from pramana.analyse.voice import CALL
+from pramana.app.views import AssertionView, CaseView, CheckView, ReplyView, ResultDetailView, TurnView
+from pramana.report import figures
+from pramana.report.markup import Safe, block, foreign, join, outcome, pretty, tag
+
+
+def said_to(case: CaseView) -> Sequence[TurnView]:
+    """Return what is said to whoever is tested: a script line by line, which begins with the prompt, or the turns."""
+    return [TurnView(role="user", text=line.text) for line in case.script] or case.turns
+
+
+def render_exchange(data: ResultDetailView) -> Safe:
+    """Return what was sent beside the reply; a script line by line."""
+    case, reply = data.case, data.reply
+    if len(case.script) > 1 and reply and reply.answers:
+        return _in_turn(data, reply)
+    asked = [
+        join([tag("h3", each.role.capitalize()), block(each.text, f"Said by the {each.role}")])
+        for each in said_to(case)
+    ]
+    answered = block(reply.text, "Answer") if reply else _NO_ANSWER
+    return tag(
+        "div",
+        tag("section", tag("h2", "Asked"), render_system_prompt(data.system_prompt), asked),
+        tag("section", tag("h2", "Answered"), answered, render_expected(case)),
+        class_="halves",
+    )
+
+
+_NO_ANSWER = tag("p", "There is no answer.", class_="quiet")
+
+
+def _in_turn(data: ResultDetailView, reply: ReplyView) -> Safe:
+    """Return each line of a script beside the answer to it."""
+    case, answers = data.case, reply.answers
+    rows = [
+        tag(
+            "div",
+            tag("section", tag("h3", f"Line {number}"), block(line.text, f"Said by the user, line {number}")),
+            tag(
+                "section",
+                tag("h3", "Answer"),
+                block(answers[number - 1], f"Answer to line {number}") if number <= len(answers) else _NO_ANSWER,
+                _at_line(case, number),
+            ),
+            class_="halves",
+        )
+        for number, line in enumerate(said_to(case), 1)
+    ]
+    # What an agent says it said, and nobody heard, is no answer to a line; it is in the text all the same.
+    whole = [tag("h3", "All that was answered"), block(reply.text, "All that was answered")]
+    unheard = data.audio and not all(answers)
+    return tag(
+        "section",
+        tag("h2", "Asked and answered"),
+        render_system_prompt(data.system_prompt),
+        rows,
+        whole if unheard else None,
+        _in_all(case),
+    )
+
+
+def render_system_prompt(prompt: str | None) -> list[Safe]:
+    """Return the system prompt with its heading; nothing without one."""
+    return [tag("h3", "System prompt"), block(prompt, "System prompt")] if prompt else []
+
+
+def render_expected(case: CaseView) -> Iterator[Safe]:
+    """Yield what is expected: at each line of a script of several, and in all."""
+    for number in range(1, len(case.script) + 1):
+        yield from _at_line(case, number)
+    yield from _in_all(case)
+
+
+def _at_line(case: CaseView, number: int) -> Iterator[Safe]:
+    """Yield what is expected of the answer to one of several lines; of an only line, that is expected in all."""
+    return _stated(f"Expected at line {number}", _of_line(case, number) if len(case.script) > 1 else [])
+
+
+def _in_all(case: CaseView) -> Iterator[Safe]:
+    wanted = [*case.ideals, *([case.expected_outcome] if case.expected_outcome else [])]
+    only = _of_line(case, 1) if len(case.script) == 1 else []
+    return _stated("Expected", [*only, *([(case.assertion, wanted)] if wanted or case.assertion else [])])
+
+
+_Expected = tuple[AssertionView | None, Sequence[str]]
+"""An assertion, and the texts it looks for; without one, the texts are what a judge is told."""
+
+
+def _of_line(case: CaseView, number: int) -> list[_Expected]:
+    return [(each.assertion, each.ideals) for each in case.script[number - 1].expected]
+
+
+def _stated(named: str, expected: Sequence[_Expected]) -> Iterator[Safe]:
+    if expected:
+        yield tag("h3", named)
+    several, number = sum(len(wanted) for _, wanted in expected) > 1, count(1)
+    for stated, wanted in expected:
+        if stated:
+            yield tag("p", "By ", tag("b", foreign(stated.type, 80)), class_="quiet small")
+        for each in wanted:
+            yield block(each, f"{named}, {next(number)}" if several else named)
+        if stated and stated.schema is not None:
+            yield tag("details", tag("summary", "Schema"), pretty(stated.schema, "Schema"))
+        if stated and (prompt := stated.judge_prompt):
+            yield tag("details", tag("summary", "What the judge is asked"), block(prompt, "Judge's prompt"))
+
+
+# ── How it was judged ──
+
+
+def render_checks(checks: Sequence[CheckView], *, evidence: bool = True) -> Safe:
+    """Return every check with its outcome, reason and, if wanted, its evidence."""
+    if not checks:
+        return join([tag("h2", "Checks"), tag("p", "Nothing checked it.", class_="quiet")])
+    listed = tag("ul", (tag("li", render_check(each, evidence=evidence)) for each in checks), class_="checks")
+    return join([tag("h2", "Checks"), listed])
+
+
+def render_check(check: CheckView, *, evidence: bool = True) -> Safe:
+    """Return one check."""
+    value = [f"value {_value(check)}"] if check.value is not None else []
+    return tag(
+        "div",
+        tag("div", outcome(check.outcome), tag("b", foreign(check.name, 80)), class_="row"),
+        tag("p", foreign(check.reason)),
+        tag("p", " · ".join([*value, f"version {check.version}"]), class_="quiet small"),
+        tag("details", tag("summary", "Evidence"), pretty(check.evidence, f"Evidence of {check.name[:80]}"))
+        if evidence and check.evidence
+        else None,
+        class_="card",
+    )
+
+
+def _value(check: CheckView) -> str:
+    return figures.duration(check.value) if check.name == CALL else f"{check.value:.6g}"
