@@ -31,7 +31,7 @@ from pramana.embedded.ears import Ears
 from pramana.load import cases_of
 from pramana.model import Outcome, Result
 from pramana.planning import create_run
-from pramana.providers.voice import cascade
+from pramana.providers.voice import embedded
 from pramana.request import Limits, RunRequest
 from pramana.store import open_store
 
@@ -91,7 +91,7 @@ def hold(home: Path, heard: str, sampling: dict[str, float]) -> Call:
 
     def transcribe(self: Ears, samples: object) -> str:
         words = real(self, samples)  # type: ignore[arg-type] # it takes as long as it takes
-        return heard if self is cascade._whisper("agent") else words  # noqa: SLF001 - the bench's own stay as they are
+        return heard if self is embedded._whisper("agent") else words  # noqa: SLF001 - the bench's own stay as they are
 
     with closing(open_store(f"sqlite:///{home}/pramana.db")) as store, patch.object(Ears, "transcribe", transcribe):
         began = perf_counter()

@@ -28,7 +28,7 @@ from pramana.providers.voice.declared import shipped
 from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.live import LiveWire
 from pramana.providers.voice.realtime import RealtimeWire
-from pramana.providers.voice.vocabulary import Dial, Event, Heard, Message, Wire
+from pramana.providers.voice.vocabulary import ChannelCapabilities, Dial, Event, Heard, Message, Wire
 from pramana.run.call import Conversation, Patience
 from pramana.score.speech import as_check, measure_call
 from pramana.selftest import BY_ADDRESS, KEY, WIRES
@@ -44,12 +44,16 @@ LONGEST = 10_000
 class Broken:
     """A channel on which whatever a wire makes of broken frames comes in while the caller talks."""
 
-    greets = False
+    capabilities = ChannelCapabilities()
 
     def __init__(self, wire: Wire, messages: Sequence[Message]) -> None:
         self._wire, self._messages, self._count = wire, messages, 0
         self.uplink, self.downlink = wire.uplink, wire.downlink
         self._heard: asyncio.Queue[Heard] = asyncio.Queue()
+
+    def holds_key(self, text: str) -> bool:  # noqa: ARG002
+        """Know no key."""
+        return False
 
     async def send(self, frame: bytes) -> None:
         """Take a frame, and let a few messages come."""

@@ -25,7 +25,7 @@ from pramana.loopback.ticker import TICK_S, WAITED_BEFORE_S, Ticker
 from pramana.model import Call, Case, Facets, Line, Outcome, Reply, Target, Utterance
 from pramana.providers.account import Account
 from pramana.providers.kinds import providers
-from pramana.providers.voice.cascade import EmbeddedEars
+from pramana.providers.voice.embedded import EmbeddedEars
 from pramana.providers.voice.vocabulary import FRAME_S, Dial, Voice
 from pramana.run.call import LOG_VERSION, Conversation, Held, Patience
 from pramana.score.calls import CallScoring

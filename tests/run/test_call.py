@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from pramana import audio, clock
 from pramana.errors import BrokenReply, KeyInAnswer, Unavailable
@@ -18,7 +19,7 @@ from pramana.model import Line, Outcome, Target, Utterance
 from pramana.providers.account import Account
 from pramana.providers.kinds import providers
 from pramana.providers.voice.fake import FakeVoice, parse
-from pramana.providers.voice.vocabulary import FRAME_S, Dial, Event, Format, Heard
+from pramana.providers.voice.vocabulary import FRAME_S, ChannelCapabilities, Dial, Event, Format, Heard
 from pramana.run import call, playout
 from pramana.run.call import Conversation, Held, Patience
 from pramana.run.microphone import AT_ONCE, CATCHES_UP_S, LATE_S, Microphone, Pace
@@ -45,8 +46,14 @@ def said(
 class Scripted:
     """A channel that does something each time the caller has been quiet for a while."""
 
+    capabilities = ChannelCapabilities()
+    keys: tuple[str, ...] = ()
+
+    def holds_key(self, text: str) -> bool:
+        return any(key in text for key in self.keys)
+
     def __init__(self, act: "Callable[[Scripted, int], None]", *, uplink: Format = PCM, downlink: Format = PCM) -> None:
-        self.uplink, self.downlink, self.greets = uplink, downlink, False
+        self.uplink, self.downlink = uplink, downlink
         self.act, self.turn, self.spoke, self.quiet = act, 0, False, 0
         self.sent: list[tuple[float, bytes]] = []
         self.events: asyncio.Queue[Heard | Exception] = asyncio.Queue()
@@ -289,7 +296,7 @@ def test_a_late_transcript_is_waited_for_and_a_missing_one_is_not_forever(monkey
 
 def test_an_agent_that_never_says_it_is_done_is_done_when_it_has_been_quiet() -> None:
     channel = Scripted(lambda it, _: it.answer(0.2, done=False))
-    channel.quiet_s = 0.4  # type: ignore[attr-defined]
+    channel.capabilities = ChannelCapabilities(quiet_s=0.4)
     call_ = held(channel, [said()])
     (end,), (sound,) = events(call_, "end"), events(call_, "agent_audio")
     assert end["t"] - (sound["plays"] + 0.2) == pytest.approx(0.4, abs=0.06)
@@ -297,7 +304,7 @@ def test_an_agent_that_never_says_it_is_done_is_done_when_it_has_been_quiet() ->
 
 def test_who_greets_is_listened_to_first() -> None:
     channel = Scripted(lambda it, _: it.answer(0.2, "an answer"))
-    channel.greets = True
+    channel.capabilities = ChannelCapabilities(greets=True)
 
     async def main() -> Held:
         asyncio.get_running_loop().call_later(0.3, channel.answer, 0.5, "welcome")
@@ -407,7 +414,7 @@ def test_an_answer_that_begins_within_the_line_and_goes_on_is_one() -> None:
 def test_an_agent_that_streams_silence_and_never_greets_is_talked_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call, "GREETING_S", 0.5)
     channel = Acting(lambda it, _: it.tell(Event("agent_audio", audio=bytes(640))))
-    channel.greets = True
+    channel.capabilities = ChannelCapabilities(greets=True)
     call_ = held(channel, [said()], Patience(answer_within_s=0.5))
     assert call_.reason == "no_answer"
     assert events(call_, "line")[0]["start"] == pytest.approx(0.52, abs=0.03)
@@ -415,8 +422,7 @@ def test_an_agent_that_streams_silence_and_never_greets_is_talked_to(monkeypatch
 
 def test_a_greeting_is_waited_for_as_long_as_the_channel_thinks_it_worth() -> None:
     channel = Scripted(lambda it, _: it.answer())
-    channel.greets = True
-    channel.greeting_s = 0.4  # type: ignore[attr-defined]
+    channel.capabilities = ChannelCapabilities(greets=True, greeting_s=0.4)
     assert events(held(channel, [said()]), "line")[0]["start"] == pytest.approx(0.42, abs=0.03)
 
 
@@ -447,8 +453,8 @@ def test_a_telephone_line_that_is_never_still_is_called_like_any_other() -> None
             url = server.url.replace("http", "ws", 1) + "/call"
             provider: Any = providers.load("twilio").open(Target("twilio", "twilio", url), Account(server.url))
             channel = await provider.dial(Dial(url))
-            channel_greets = type("Quick", (), {"greets": False, "__getattr__": lambda _, name: getattr(channel, name)})
-            held_ = await Conversation(channel_greets(), [said(), said()], {"rate": 24000}, PATIENT).hold()
+            channel._wire.capabilities = replace(channel.capabilities, greets=False)
+            held_ = await Conversation(channel, [said(), said()], {"rate": 24000}, PATIENT).hold()
             await provider.close()
             return held_, server.turns()
 
@@ -467,7 +473,7 @@ def test_a_telephone_agent_that_hangs_up_after_its_answer_has_held_the_call() ->
         asyncio.get_running_loop().call_later(0.5, it.tell, Event("closed", "1000", detail={"code": 1000}))
 
     polite = Scripted(answers_and_goes)
-    polite.quiet_s = 0.8  # type: ignore[attr-defined] # no message ends a turn there
+    polite.capabilities = ChannelCapabilities(quiet_s=0.8)  # no message ends a turn there
     call_ = held(polite, [said()])
     assert (call_.reason, checked(call_).outcome) == ("closed", Outcome.PASSED)
     assert checked(call_, lines=2).outcome is Outcome.ERRORED
@@ -483,7 +489,7 @@ def test_a_telephone_agent_that_hangs_up_after_its_answer_has_held_the_call() ->
 class Yielding(Scripted):
     """Falls silent, and says so, as soon as it is talked into."""
 
-    says_interrupted = True
+    capabilities = ChannelCapabilities(says_interrupted=True)
     late: tuple[Event, ...] = ()
     """Comes right behind the interruption."""
 
@@ -546,7 +552,7 @@ def test_who_only_listens_is_told_from_others_once_and_the_log_says_so(text: str
 
 def test_an_agent_that_stops_for_a_backchannel_is_not_waited_for_in_vain() -> None:
     channel = Yielding(lambda it, turn: it.answer(3.0 if turn == 1 else 0.3, f"answer {turn}") if turn != 2 else None)
-    channel.quiet_s = 0.5  # type: ignore[attr-defined]
+    channel.capabilities = replace(channel.capabilities, quiet_s=0.5)
     call_ = held(channel, [said(), said(0.2, barge_in_s=0.3, text="mhm"), said()])
     assert (call_.reason, call_.answers, call_.cut) == ("done", ("answer 1", "", "answer 3"), (True, False, False))
     assert [line.false_interruption for line in measured(call_).lines] == [None, True, None]
@@ -731,7 +737,7 @@ def test_a_call_in_which_a_key_was_said_in_pieces_is_not_kept(pieces: list[Event
         it.answer(0.2, "yes")
 
     channel = Scripted(says)
-    channel.holds_key = lambda text: KEY in text  # type: ignore[attr-defined]
+    channel.keys = (KEY,)
     with pytest.raises(KeyInAnswer, match="nothing of the call is stored") as caught:
         held(channel, [said()])
     assert KEY[:20] not in str(caught.value)

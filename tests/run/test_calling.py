@@ -16,8 +16,18 @@ from pramana.embedded import ears
 from pramana.embedded.engines import EngineInfo
 from pramana.errors import AuthenticationFailed, KeyInAnswer, ProviderError, RateLimited, Rejected, Unavailable
 from pramana.model import Call, Line, Reply, Request, Speech, Target, Turn, Usage, Utterance
+from pramana.providers.voice.cascade import Cascade
+from pramana.providers.voice.embedded import EmbeddedEars, EmbeddedMouth
 from pramana.providers.voice.fake import FakeVoice, parse
-from pramana.providers.voice.vocabulary import Channel, Dial, Event, Format, Heard
+from pramana.providers.voice.vocabulary import (
+    Channel,
+    ChannelCapabilities,
+    Dial,
+    Event,
+    Format,
+    Heard,
+    VoiceCapabilities,
+)
 from pramana.run import asking, call
 from pramana.run.asking import Asking, Budget, Dictating, Recognising
 from pramana.run.call import Held, Patience
@@ -36,7 +46,8 @@ class Agent:
     """The fake agent, with a memory of what it was told."""
 
     def __init__(self, written: str, *, takes_history: bool = False, refuses: Exception | None = None) -> None:
-        self.agent, self.takes_history, self.refuses = FakeVoice(**parse(written)), takes_history, refuses
+        self.agent, self.refuses = FakeVoice(**parse(written)), refuses
+        self.capabilities = VoiceCapabilities(takes_history=takes_history)
         self.dials: list[Dial] = []
 
     async def dial(self, dial: Dial) -> Channel:
@@ -223,8 +234,13 @@ def test_a_call_records_the_embedded_engines_of_its_agent_and_no_others() -> Non
         return one.reply.fingerprint
 
     cascade, other_mind, other_ears = Agent("words"), Agent("words"), Agent("words")
-    for agent, hears, thinks in ((cascade, True, smol), (other_mind, True, None), (other_ears, False, smol)):
-        vars(agent).update(ears=SimpleNamespace(embedded=hears), mind=SimpleNamespace(engine_info=thinks))
+    for agent, hears, thinks in (
+        (cascade, EmbeddedEars(), smol),
+        (other_mind, EmbeddedEars(), None),
+        (other_ears, Scribe("en"), smol),
+    ):
+        mind: Any = SimpleNamespace(engine_info=thinks, for_speech=lambda: None)
+        agent.capabilities = Cascade(hears, mind, EmbeddedMouth()).capabilities
     assert recorded(cascade) == f"{whisper} | {smol}"
     assert recorded(other_mind) == str(whisper)
     assert recorded(other_ears) == str(smol)
@@ -348,8 +364,8 @@ def test_where_nobody_can_tell_how_much_was_heard_nothing_is_asserted_of_it() ->
 class Failing:
     """An agent that answers with a sound, and then raises."""
 
-    uplink = downlink = Format("pcm", 16000)
-    greets = False
+    capabilities = VoiceCapabilities()
+    keys: tuple[str, ...] = ()
 
     def __init__(self, error: ProviderError) -> None:
         self.error, self.dialled = error, 0
@@ -359,20 +375,33 @@ class Failing:
         self.dialled += 1
         for event in (Event("ready"), Event("agent_audio", audio=TONE.tobytes())):
             self.events.put_nowait(Heard(clock.monotonic(), (event,)))
-        return self
+        return FailingChannel(self)
+
+    async def models(self) -> list[str]:
+        return []
+
+    async def close(self) -> None: ...
+
+
+class FailingChannel:
+    uplink = downlink = Format("pcm", 16000)
+    capabilities = ChannelCapabilities()
+
+    def __init__(self, agent: Failing) -> None:
+        self.agent = agent
+
+    def holds_key(self, text: str) -> bool:
+        return any(key in text for key in self.agent.keys)
 
     async def send(self, _frame: bytes) -> None: ...
 
     async def receive(self) -> Heard:
-        if self.events.empty():
+        if self.agent.events.empty():
             await asyncio.sleep(0.3)
-            raise self.error
-        return self.events.get_nowait()
+            raise self.agent.error
+        return self.agent.events.get_nowait()
 
     async def interrupt(self, _played_s: float) -> None: ...
-
-    async def models(self) -> list[str]:
-        return []
 
     async def close(self) -> None: ...
 
@@ -428,13 +457,13 @@ def test_who_calls_may_say_whether_the_agent_greets(
 
     class Seen(call.Conversation):
         def __init__(self, channel: Channel, *rest: Any) -> None:
-            seen.append((channel.greets, getattr(channel, "greeting_s", None)))
+            seen.append((channel.capabilities.greets, channel.capabilities.greeting_s))
             super().__init__(channel, *rest)
 
     class Greeting(Agent):
         async def dial(self, dial: Dial) -> Channel:
             channel = await super().dial(dial)
-            vars(channel)["greets"] = True
+            vars(channel)["capabilities"] = ChannelCapabilities(greets=True)
             return channel
 
     async def go() -> None:
@@ -461,14 +490,13 @@ KEY = "sk-secret-ABCDEFGHIJKLMNOP0123456789"
 class Tells(Failing):
     """An agent that says its own key in two pieces, and may then fail."""
 
-    def holds_key(self, text: str) -> bool:
-        return KEY in text
+    keys = (KEY,)
 
     async def dial(self, dial: Dial) -> Any:
-        await super().dial(dial)
+        channel = await super().dial(dial)
         said = (Event("agent_text", KEY[:20]), Event("agent_text", KEY[20:]), Event("turn_done"))
         self.events.put_nowait(Heard(clock.monotonic(), said))
-        return self
+        return channel
 
 
 @pytest.mark.parametrize("error", [ProviderError("it broke"), Unavailable("come back later")])

@@ -17,7 +17,9 @@ from pramana.errors import InvalidInput, quote
 from pramana.model import Embeds, Provider, Target
 from pramana.providers.accounts import Accounts, CommandLine, Lookup
 from pramana.providers.names import is_called, open_provider
-from pramana.providers.voice.cascade import CALLS_AT_ONCE, EmbeddedEars, Hearing, PatientEars, around, machine
+from pramana.providers.voice.cascade import Hearing, around
+from pramana.providers.voice.embedded import EmbeddedEars, PatientEars
+from pramana.providers.voice.machine import CALLS_AT_ONCE, machine
 from pramana.providers.voice.vocabulary import Voice
 from pramana.request import Limits
 from pramana.run.asking import Asking, Budget, CostOf, Dictating, Embedding, Recognising, ReplyCache
@@ -114,7 +116,7 @@ class OpenAccounts:
                 stages=self.stages,
             )
             asking = self._within_limits(target, calls, None, calls.patience.longest_s + BESIDE_A_CALL_S)
-            if getattr(voice, "embedded", False):
+            if voice.capabilities.embedded:
                 asking.limiter, asking.place = self._limiter(target, "embedded calls", 1), machine.alone
             else:
                 asking.limiter, asking.place = self._limiter(target, "calls", CALLS_AT_ONCE), machine.call
@@ -148,8 +150,7 @@ class OpenAccounts:
 
     def understands(self, target: Target, language: str) -> bool:
         """Tell whether a target that is called understands a language, as far as it says."""
-        covers = getattr(self._voice(target), "covers", None)
-        return covers is None or bool(covers(language))
+        return self._voice(target).capabilities.covers(language)
 
     def held_s(self) -> float:
         """Return for how many more seconds a provider wants nobody to ask."""

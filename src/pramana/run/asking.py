@@ -177,6 +177,8 @@ class Asking:
     """The address of the account, of which a target says nothing; the cache keeps servers apart by it."""
     place: AbstractAsyncContextManager[None] = field(default_factory=nullcontext)
     """Of the machine, for who needs one besides: to wait for it is not part of the time an attempt may take."""
+    reached: asyncio.Event | None = None
+    """Whether an agent has been ready for a call yet; None for who is not called."""
     jitter: random.Random = field(default_factory=random.Random)
     dropped: dict[str, frozenset[str]] = field(default_factory=dict)
     """Of each model, the parameters it has rejected."""
@@ -229,8 +231,7 @@ class Asking:
 
     def _was_silent(self, error: ProviderError) -> bool:
         """Tell whether an agent took the connection and said nothing, for as long as one may, and has to everyone."""
-        reached: asyncio.Event | None = getattr(self.provider, "reached", None)
-        return reached is not None and not reached.is_set() and isinstance(error.__cause__, TimeoutError)
+        return self.reached is not None and not self.reached.is_set() and isinstance(error.__cause__, TimeoutError)
 
     async def _once(self, request: Request, asked: Request, attempt: int) -> Reply:
         if not self.limiter.enter_now():

@@ -8,7 +8,7 @@ recording and the log, now or in a year.
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,16 +118,14 @@ class Conversation:
     ) -> None:
         self._channel, self._spoken, self._patience, self._enter = channel, spoken, patience, enter
         self._playout, self._pace = Playout(channel.downlink), Pace()
-        says_interrupted: bool | None = getattr(channel, "says_interrupted", None)
-        self._answers = Answers(self._playout, says_interrupted=says_interrupted)
-        quiet_s: float | None = getattr(channel, "quiet_s", None)
-        self._quiet_s = quiet_s or QUIET_S
+        can = channel.capabilities
+        self._answers = Answers(self._playout, says_interrupted=can.says_interrupted)
+        self._quiet_s = can.quiet_s or QUIET_S
         self._log: list[dict[str, Any]] = []
         self._line = -1
         self._line_started = 0.0
         self._backchannel = False
-        self._greeted = not channel.greets
-        self._greeting_s: float | None = getattr(channel, "greeting_s", None)
+        self._greeted = not can.greets
         self._usage = [0, 0]
         self._text = 0
         self._ended: str | None = None
@@ -138,8 +136,8 @@ class Conversation:
             version=LOG_VERSION,
             **about,
             answer_within_s=patience.answer_within_s,
-            quiet_s=quiet_s,
-            says_interrupted=says_interrupted,
+            quiet_s=can.quiet_s,
+            says_interrupted=can.says_interrupted,
         )
 
     async def hold(self) -> Held:
@@ -224,7 +222,7 @@ class Conversation:
         if following == 0:
             if self._greeted:
                 return now >= LEAD_S
-            longest_s = min(self._greeting_s or GREETING_S, GREETING_S)
+            longest_s = min(self._channel.capabilities.greeting_s or GREETING_S, GREETING_S)
             self._greeted = now > longest_s if audible is None else self._over(now)
             return self._greeted
         barge_in = self._spoken[following].line.barge_in_s
@@ -347,9 +345,6 @@ class Conversation:
 
     def _refuse_keys(self) -> None:
         """Refuse a call in which a key was said in pieces: each is clean, and what is stored would hold it whole."""
-        holds_key: Callable[[str], bool] | None = getattr(self._channel, "holds_key", None)
-        if holds_key is None:
-            return
         pieces: dict[tuple[str, bool, str], list[str]] = {}
         for event in self._log:
             for is_detail, values in enumerate((event, event.get("detail", {}))):
@@ -357,7 +352,7 @@ class Conversation:
                     if isinstance(value, str):
                         pieces.setdefault((event["event"], bool(is_detail), name), []).append(value)
         said = (*map("".join, pieces.values()), *(answer.text for answer in self._answers.all))
-        if any(map(holds_key, said)):
+        if any(map(self._channel.holds_key, said)):
             raise KeyInAnswer("the agent has said a key, so that nothing of the call is stored")
 
 

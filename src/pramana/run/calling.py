@@ -8,7 +8,7 @@ was heard. Who cannot write it down costs its words and never the call: the log 
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -19,8 +19,7 @@ from msgspec import to_builtins
 from msgspec.structs import astuple, replace
 
 from pramana import audio, clock
-from pramana.embedded import ears
-from pramana.embedded.engines import EngineInfo, line_of
+from pramana.embedded.engines import line_of
 from pramana.errors import PramanaError, ProviderError, Rejected
 from pramana.model import Call, Reply, Request, Turn
 from pramana.providers.voice.cascade import CascadeChannel
@@ -73,12 +72,13 @@ class Calls:
         assert request.speech is not None  # noqa: S101 - or it would have been written
         speech, start = request.speech, clock.monotonic()
         greets, request = _of_the_call(request)
-        refused: frozenset[str] = getattr(self.voice, "never_takes", frozenset())
+        can = self.voice.capabilities
+        refused = can.never_takes
         left_out = tuple(sorted(refused & {name for name, value in request.parameters.items() if value is not None}))
         if left_out:
             taken = {name: value for name, value in request.parameters.items() if name not in refused}
             request = replace(request, parameters=taken)
-        channel = await self.voice.dial(_dial(request, takes_history=getattr(self.voice, "takes_history", False)))
+        channel = await self.voice.dial(_dial(request, takes_history=can.takes_history))
         self.reached.set()
         about = {
             "rate": audio.RECORDING_RATE,
@@ -97,7 +97,7 @@ class Calls:
         reply = Spoken(
             "\n".join(answer for answer in held.answers if answer),
             held.usage,
-            fingerprint=line_of(_engines(self.voice)),
+            fingerprint=line_of(can.engines()),
             finish_reason=held.reason,
             dropped=left_out,
             total_s=clock.monotonic() - start,
@@ -120,7 +120,7 @@ class Calls:
         """Return the reply with what the recording says where the agent gave no words, or more than were heard."""
         if not isinstance(reply, Spoken) or (held := reply.held) is None:
             return reply
-        cut = {number for number, was in enumerate(getattr(held, "cut", ())) if was}
+        cut = {number for number, was in enumerate(held.cut) if was}
         wanted = [number for number, words in enumerate(held.answers) if number in cut or not words]
         answers, unwritten = list(held.answers), dict[int, str]()
         if wanted and self.stt is not None and self.stt.covers(reply.language):
@@ -168,6 +168,9 @@ class Calling:
     asking: Asking
     calls: Calls
 
+    def __post_init__(self) -> None:
+        self.asking.reached = self.calls.reached
+
     @property
     def limiter(self) -> Limiter:
         return self.asking.limiter
@@ -190,14 +193,15 @@ class _Listened:
     """
 
     def __init__(self, channel: Channel, greets: bool | None) -> None:
-        self._channel = channel
-        self.greets = channel.greets if greets is None else greets
-        self.greeting_s = MAY_GREET_S if greets is None else None
-        """How long a greeting is waited for; None: as long as any."""
+        self._channel, can = channel, channel.capabilities
+        if greets is None:
+            self.capabilities = replace(can, greeting_s=MAY_GREET_S)
+        else:
+            self.capabilities = replace(can, greets=greets, greeting_s=None)
+        self.uplink, self.downlink = channel.uplink, channel.downlink
+        self.send, self.interrupt, self.close = channel.send, channel.interrupt, channel.close
+        self.holds_key = channel.holds_key
         self.failure: ProviderError | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._channel, name)
 
     async def receive(self) -> Heard:
         try:
@@ -214,14 +218,6 @@ def _of_the_call(request: Request) -> tuple[bool | None, Request]:
         raise Rejected(f"the parameter {GREETS} says whether the agent speaks first: true or false, not {greets!r}")
     others = {name: value for name, value in request.parameters.items() if name != GREETS}
     return greets, replace(request, parameters=others) if GREETS in request.parameters else request
-
-
-def _engines(voice: Voice) -> Iterator[EngineInfo]:
-    """Yield the embedded engines that heard and answered in a call; an agent elsewhere has none."""
-    if getattr(getattr(voice, "ears", None), "embedded", False):
-        yield ears.engine_info()
-    if answered := getattr(getattr(voice, "mind", None), "engine_info", None):
-        yield answered
 
 
 def _plain(reply: Spoken) -> Reply:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pramana import audio
 from pramana.errors import visible
 from pramana.model import Case, Line, Speech, Utterance
-from pramana.providers.voice.cascade import machine
+from pramana.providers.voice.machine import machine
 
 if TYPE_CHECKING:
     from pramana.audio import Samples

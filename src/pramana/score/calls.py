@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pramana.errors import InvalidInput, PramanaError
 from pramana.model import Call, Case, Check, Outcome, Reply
-from pramana.providers.voice.cascade import machine
+from pramana.providers.voice.machine import machine
 from pramana.providers.voice.vocabulary import Ears
 from pramana.score.speech import NAME, Measured, as_check, measure_call
 

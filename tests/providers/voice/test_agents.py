@@ -94,7 +94,8 @@ class Encoded:
     def __init__(self, channel: SocketChannel) -> None:
         self.channel, self.uplink = channel, channel.uplink
         self.receive, self.interrupt, self.close = channel.receive, channel.interrupt, channel.close
-        self.downlink, self.greets = channel.downlink, channel.greets
+        self.downlink, self.capabilities = channel.downlink, channel.capabilities
+        self.holds_key = channel.holds_key
 
     async def send(self, frame: bytes) -> None:
         await self.channel.send(audio.encode(self.uplink.codec, np.frombuffer(frame, "<i2")))
@@ -203,7 +204,7 @@ def test_a_transcript_may_be_late_or_missing(ready: Ready, transcript: Any) -> N
 def test_an_agent_may_speak_first(ready: Ready) -> None:
     async def use(server: VoiceLoopback) -> list[Heard]:
         channel = Encoded(await dialled(ready, server))
-        assert channel.greets is (ready is not DEEPGRAM)  # which greets where a parameter says how
+        assert channel.capabilities.greets is (ready is not DEEPGRAM)  # which greets where a parameter says how
         silence = bytes(ready.uplink.rate // 50 * 2)
         await channel.send(silence)
         heard: list[Heard] = []
@@ -220,7 +221,7 @@ def test_an_agent_that_is_given_a_greeting_speaks_first(greeting: str | None, gr
     async def use(server: VoiceLoopback) -> tuple[bool, Any]:
         channel = await dialled(DEEPGRAM, server, parameters={"greeting": greeting})
         await channel.close()
-        return channel.greets, json.loads(server.calls[0].received[0])["agent"].get("greeting")
+        return channel.capabilities.greets, json.loads(server.calls[0].received[0])["agent"].get("greeting")
 
     assert serve(DEEPGRAM, use) == (greets, greeting)
 

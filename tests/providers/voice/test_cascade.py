@@ -19,18 +19,10 @@ from pramana.providers.account import Account
 from pramana.providers.names import resolve
 from pramana.providers.text.fake import Fake
 from pramana.providers.text.fake import parse as parse_fake
-from pramana.providers.voice import cascade
-from pramana.providers.voice.cascade import (
-    SPOKEN,
-    Cascade,
-    CascadeChannel,
-    EmbeddedEars,
-    EmbeddedMouth,
-    Hearing,
-    Machine,
-    Place,
-    around,
-)
+from pramana.providers.voice import embedded
+from pramana.providers.voice.cascade import SPOKEN, Cascade, CascadeChannel, Hearing, around
+from pramana.providers.voice.embedded import EmbeddedEars, EmbeddedMouth
+from pramana.providers.voice.machine import Machine, Place
 from pramana.providers.voice.vocabulary import Dial
 from pramana.run.call import Conversation, Held, Patience
 
@@ -172,7 +164,7 @@ def test_of_several_ears_the_first_that_knows_the_language_hears() -> None:
 @pytest.mark.parametrize(("language", "covered"), [("en", True), ("en-GB", True), ("EN", True), ("de", False)])
 def test_the_embedded_ears_know_english_alone(language: str, covered: bool) -> None:
     assert EmbeddedEars().covers(language) is covered
-    assert around(Fake()).covers(language) is covered
+    assert around(Fake()).capabilities.covers(language) is covered
 
 
 # ── A conversation ──
@@ -268,18 +260,18 @@ def test_a_turn_beyond_its_memory_is_an_error_and_never_half_a_question(monkeypa
 
 def test_whoever_measures_has_ears_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pramana.embedded.ears.Ears.open", object)
-    cascade._whisper.cache_clear()
+    embedded._whisper.cache_clear()
     try:
-        assert cascade._whisper("agent") is cascade._whisper("agent")
-        assert cascade._whisper("agent") is not cascade._whisper("bench")
+        assert embedded._whisper("agent") is embedded._whisper("agent")
+        assert embedded._whisper("agent") is not embedded._whisper("bench")
     finally:
-        cascade._whisper.cache_clear()
+        embedded._whisper.cache_clear()
 
 
 def test_an_agent_of_embedded_parts_says_so() -> None:
-    assert around(Fake()).embedded
+    assert around(Fake()).capabilities.embedded
     parts = "cascade:stt=a,chat=b,tts=c"
-    assert not Cascade.open(resolve(parts), Account("http://127.0.0.1:1")).embedded
+    assert not Cascade.open(resolve(parts), Account("http://127.0.0.1:1")).capabilities.embedded
 
 
 class Busy:

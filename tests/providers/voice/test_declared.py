@@ -130,7 +130,7 @@ def test_a_handshake_waits_and_sends_in_order() -> None:
         {"wait": {"type": "ready"}},
     ]
     call = wire(handshake=steps)
-    assert not call.at_once
+    assert not call.capabilities.ready_on_connect
     assert call.hello() == ['{"n":1}', "HELLO m"]
     assert [event.kind for event in call.read(said("ready"))] == ["unknown"]  # it is not its turn yet
     [event] = call.read(said("welcome"))
@@ -284,8 +284,8 @@ def test_a_wire_has_no_clock_and_says_interrupted_whenever_the_agent_does() -> N
     kinds = [event.kind for event in call.read(said("talk"))]
     call.read(said("sound", data=b64(bytes(1280))))
     assert [event.kind for event in call.read(said("talk"))] == kinds == ["user_speech_start", "interrupted"]
-    assert call.says_interrupted
-    assert not wire(rule("talk", "user_speech_start")).says_interrupted
+    assert call.capabilities.says_interrupted
+    assert not wire(rule("talk", "user_speech_start")).capabilities.says_interrupted
 
 
 def test_a_turn_ends_by_a_message_by_silence_or_by_both() -> None:
@@ -293,8 +293,8 @@ def test_a_turn_ends_by_a_message_by_silence_or_by_both() -> None:
         rule("over", "usage", detail={"output_tokens": "n"}), turn_end={"match": {"type": "over"}, "silence_ms": 600}
     )
     assert [event.kind for event in both.read(said("over", n=3))] == ["usage", "turn_done"]
-    assert both.quiet_s == 0.6
-    assert wire(turn_end={"match": {"type": "over"}}).quiet_s is None
+    assert both.capabilities.quiet_s == 0.6
+    assert wire(turn_end={"match": {"type": "over"}}).capabilities.quiet_s is None
 
 
 def test_details_are_bounded_and_can_be_written() -> None:

@@ -230,7 +230,11 @@ def test_a_turn_is_heard_and_answered() -> None:
 
     heard, channel, server = serve(use)
     found = events(heard)
-    assert (channel.uplink, channel.downlink, channel.greets) == (Format("pcm", 16000), Format("pcm", 24000), False)
+    assert (channel.uplink, channel.downlink, channel.capabilities.greets) == (
+        Format("pcm", 16000),
+        Format("pcm", 24000),
+        False,
+    )
     order = [event.kind for event in found if event.kind not in ("agent_audio", "agent_text", "user_text")]
     assert order == ["ready", "usage", "turn_done"]
     assert sound(heard) == b"".join(answer(QUICK, Format("pcm", 24000)))

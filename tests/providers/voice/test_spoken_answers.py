@@ -24,10 +24,10 @@ from pramana.providers.voice.cascade import (
     THINKING_S,
     WORDING_S,
     Cascade,
-    EmbeddedMouth,
     Manner,
     around,
 )
+from pramana.providers.voice.embedded import EmbeddedMouth
 from pramana.providers.voice.vocabulary import Dial, Ears
 from pramana.run.call import Conversation, Held, Patience
 

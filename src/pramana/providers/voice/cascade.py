@@ -3,32 +3,38 @@
 Frames of sound come in, the words heard, the answer and its sound go out as events. It is a real agent with a real
 agent's delays: it waits until the caller has been quiet for a while, then hears, thinks and speaks, one after another.
 Talked into, it stops; a caller who pauses and goes on before it has made a sound is answered once, and all of it is
-heard. What its text model raises leaves as it is: whoever calls may try again. Its parts may be engines of this
-process, and those are one to a machine: `machine` lets one such agent be called at a time. `Manner` says what it does
+heard. What its text model raises leaves as it is: whoever calls may try again. `Manner` says what it does
 when it heard nothing, has no answer, or takes too long; an agent of foreign parts does nothing about that.
 """
 
 import asyncio
 import re
-import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as replaced
-from functools import cache
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 
 from pramana import clock
 from pramana.errors import InvalidInput, ProviderError, Rejected, did_you_mean, quote
 from pramana.model import Provider, Reply, Request, Target, Turn
-from pramana.providers.voice.vocabulary import FRAME_S, Dial, Ears, Event, Format, Heard
+from pramana.providers.voice.embedded import EmbeddedEars, EmbeddedMouth
+from pramana.providers.voice.vocabulary import (
+    FRAME_S,
+    ChannelCapabilities,
+    Dial,
+    Ears,
+    Event,
+    Format,
+    Heard,
+    VoiceCapabilities,
+)
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
-    from pramana.embedded.ears import Ears as Whisper
+    from pramana.embedded.engines import EngineInfo
     from pramana.providers.account import Account
 
 _Made = TypeVar("_Made")
@@ -49,10 +55,6 @@ before it apologises. Together with the voice itself that is less than the 15 s 
 too."""
 ANSWER_S = 8.0
 """Of speech in one answer of the embedded agent."""
-FASTEST_WORDS_S = 4.0
-"""More words a second than the embedded voice says."""
-CALLS_AT_ONCE = 8
-"""In one process, whoever is called: as many as the clock is proven with."""
 
 
 class Mouth(Protocol):
@@ -62,6 +64,32 @@ class Mouth(Protocol):
 
     async def say(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
         """Speak a text in a language; `take` is given 16-bit samples as they come."""
+        ...
+
+
+@runtime_checkable
+class Prepared(Protocol):
+    """A part that must be loaded before a call."""
+
+    async def prepare(self) -> None: ...
+
+
+@runtime_checkable
+class Closed(Protocol):
+    """A part that has something open."""
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class EmbeddedModel(Protocol):
+    """A text model in this process."""
+
+    @property
+    def engine_info(self) -> "EngineInfo | None": ...
+
+    def for_speech(self) -> Provider:
+        """Return the model as a voice agent asks it."""
         ...
 
 
@@ -90,12 +118,22 @@ class Cascade:
     mouth: Mouth
     silence_s: float = 0.5
     manner: Manner = Manner()
-    takes_history = True
 
     @property
-    def embedded(self) -> bool:
-        """Whether it hears or speaks in this process, where two at once would wait for each other."""
-        return any(getattr(part, "embedded", False) for part in (self.ears, self.mouth))
+    def capabilities(self) -> VoiceCapabilities:
+        """What it takes and understands: what its ears do."""
+        embedded = isinstance(self.ears, EmbeddedEars) or isinstance(self.mouth, EmbeddedMouth)
+        return VoiceCapabilities(
+            takes_history=True, embedded=embedded, covers=self.ears.covers, engines=self._embedded_engines
+        )
+
+    def _embedded_engines(self) -> "Iterator[EngineInfo]":
+        if isinstance(self.ears, EmbeddedEars):
+            from pramana.embedded.ears import engine_info
+
+            yield engine_info()
+        if isinstance(self.mind, EmbeddedModel) and (info := self.mind.engine_info):
+            yield info
 
     @classmethod
     def open(cls, target: Target, account: "Account | None" = None) -> "Cascade":
@@ -106,15 +144,11 @@ class Cascade:
             return around(Local.open(target))
         return _of_endpoints(target.arguments, account)
 
-    def covers(self, language: str) -> bool:
-        """Tell whether it understands a language."""
-        return self.ears.covers(language)
-
     async def dial(self, dial: Dial) -> "CascadeChannel":
         """Open a call, once everything it needs is loaded: no caller waits for that."""
         for part in (self.ears, self.mind, self.mouth):
-            if prepare := getattr(part, "prepare", None):
-                await prepare()
+            if isinstance(part, Prepared):
+                await part.prepare()
         return CascadeChannel(self, dial)
 
     async def models(self) -> list[str]:
@@ -124,8 +158,8 @@ class Cascade:
     async def close(self) -> None:
         """Close every part."""
         for part in (self.ears, self.mind, self.mouth):
-            if close := getattr(part, "close", None):
-                await close()
+            if isinstance(part, Closed):
+                await part.close()
 
 
 PARTS = ("stt", "chat", "tts", "voice")
@@ -234,104 +268,17 @@ def around(mind: Provider) -> Cascade:
     With the embedded model it also keeps to limits, so that a call ends in time on any machine; the answers of other
     models are said word for word, since they are what is tested.
     """
-    for_speech: Callable[[], Provider] | None = getattr(mind, "for_speech", None)
-    if for_speech is None:
+    if not isinstance(mind, EmbeddedModel):
         return Cascade(EmbeddedEars(), mind, EmbeddedMouth(), manner=Manner(apologises=True))
     manner = Manner(apologises=True, hearing_s=HEARING_S, thinking_s=THINKING_S, wording_s=WORDING_S, answer_s=ANSWER_S)
-    return Cascade(EmbeddedEars(), for_speech(), EmbeddedMouth(), manner=manner)
-
-
-class EmbeddedEars:
-    """Whisper tiny.en in this process.
-
-    Agents share one model, and whoever measures calls has another: no agent waits for a clip that is measured.
-    """
-
-    name = "whisper-tiny.en"
-    embedded = True
-
-    def __init__(self, whose: Literal["agent", "bench"] = "agent") -> None:
-        self._whose = whose
-
-    def covers(self, language: str) -> bool:
-        from pramana.embedded.ears import LANGUAGES
-
-        return language.partition("-")[0].lower() in LANGUAGES
-
-    async def prepare(self) -> None:
-        """Load the model."""
-        await asyncio.to_thread(_whisper, self._whose)
-
-    async def transcribe(self, samples: "Samples", language: str) -> str:  # noqa: ARG002 - it knows one only
-        return await asyncio.to_thread(lambda: _whisper(self._whose).transcribe(samples))
-
-
-class PatientEars(EmbeddedEars):
-    """Those of the bench, which hear nothing while an embedded agent is in a call."""
-
-    def __init__(self) -> None:
-        super().__init__("bench")
-
-    async def transcribe(self, samples: "Samples", language: str) -> str:
-        async with machine.work:
-            return await super().transcribe(samples, language)
-
-
-@cache
-def _whisper(whose: str) -> "Whisper":  # noqa: ARG001 - it is what they are told apart by
-    """Return the one model of this process for some purpose: it takes half a second to load."""
-    from pramana.embedded.ears import Ears as Whisper
-
-    return Whisper.open()
-
-
-class EmbeddedMouth:
-    """espeak-ng in this process."""
-
-    rate = 16000
-    embedded = True
-
-    async def wording(self, text: str, language: str, longest_s: float) -> str:
-        """Return the words in which it says a text: without markup, and no more than fit in so many seconds."""
-        from pramana.embedded.speakable import speakable
-
-        return await asyncio.to_thread(lambda: _fitted(speakable(text), language, longest_s))
-
-    async def say(self, text: str, language: str, take: Callable[[bytes], None]) -> None:
-        """Speak; what cannot be read aloud is an error of the agent."""
-        from pramana import audio
-        from pramana.embedded.voice import CannotSpeak, speak
-
-        try:
-            take(audio.encode("pcm", await asyncio.to_thread(speak, text, language)))
-        except CannotSpeak as refused:
-            raise ProviderError(f"the agent's voice cannot say its answer: {refused}") from None
-
-
-def _fitted(text: str, language: str, longest_s: float) -> str:
-    """Return as much of a text as is said in a time; nothing where it cannot be said."""
-    from pramana.embedded.speakable import shortened
-    from pramana.embedded.voice import CannotSpeak, speak
-
-    words = min(len(text.split()), round(longest_s * FASTEST_WORDS_S))
-    while words > 0:
-        head = shortened(text, words)
-        try:
-            seconds = len(speak(head, language)) / EmbeddedMouth.rate
-        except CannotSpeak:
-            return ""
-        if seconds <= longest_s:
-            return head
-        words = min(len(head.split()) - 1, int(words * longest_s / seconds))
-    return ""
+    return Cascade(EmbeddedEars(), mind.for_speech(), EmbeddedMouth(), manner=manner)
 
 
 class CascadeChannel:
     """Implements `Channel`."""
 
     uplink = Format("pcm", 16000)
-    greets = False
-    says_interrupted = True
+    capabilities = ChannelCapabilities(says_interrupted=True)
 
     def __init__(self, agent: Cascade, dial: Dial) -> None:
         self._agent, self._dial = agent, dial
@@ -353,6 +300,9 @@ class CascadeChannel:
     def synthesised_here(self) -> bool:
         """Whether its sound is made in this process, from the very words of its `agent_text` events."""
         return isinstance(self._agent.mouth, EmbeddedMouth)
+
+    def holds_key(self, text: str) -> bool:  # noqa: ARG002 - its parts refuse an answer with one
+        return False
 
     async def send(self, frame: bytes) -> None:
         """Take one frame; it is listened to beside."""
@@ -527,104 +477,3 @@ def _usage(reply: Reply) -> Event:
         "served_model": reply.served_model,
     }
     return Event("usage", detail=detail)
-
-
-# ── One machine ──
-
-_Kind = Literal["call", "alone", "work"]
-
-
-class Machine:
-    """What one process does at once, so that the times of a call are the agent's and not those of a queue of ours.
-
-    A call takes one of a few places. One whose agent hears or speaks by the embedded engines is `alone`: beside it is
-    no other such call, and no other `work` of those engines either (measuring calls, writing them down, asking the
-    embedded model). They take turns, so that neither waits for long: after a call comes the work that waits by then,
-    and after that the next call. It knows several event loops, as a process may have.
-    """
-
-    def __init__(self, most: int = CALLS_AT_ONCE) -> None:
-        self.call, self.alone, self.work = (Place(self, kind) for kind in ("call", "alone", "work"))
-        self._most = most
-        self._taken: dict[_Kind, int] = {"call": 0, "alone": 0, "work": 0}
-        self._waiting: list[_Waiting] = []
-        self._lock = threading.Lock()
-
-    async def enter(self, kind: _Kind) -> None:
-        """Wait for one's turn; then `leave`."""
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(kind, loop, loop.create_future())
-        with self._lock:
-            self._waiting.append(waiting)
-            self._admit()
-        if waiting.admitted:
-            return
-        try:
-            await waiting.turn
-        except asyncio.CancelledError:
-            with self._lock:
-                if waiting in self._waiting:
-                    self._waiting.remove(waiting)
-                else:  # admitted in the same moment
-                    self._taken[kind] -= 1
-                self._admit()
-            raise
-
-    def leave(self, kind: _Kind) -> None:
-        """Let the next ones in."""
-        with self._lock:
-            self._taken[kind] -= 1
-            if kind == "alone":  # the work of this call waits by now or soon, and it goes before the next one
-                self._waiting.sort(key=lambda each: each.kind != "work")
-            self._admit()
-
-    def _admit(self) -> None:
-        someone_wants_to_be_alone = False
-        for waiting in list(self._waiting):
-            taken = self._taken
-            place = taken["call"] + taken["alone"] < self._most
-            if waiting.kind == "call":
-                free = place
-            elif waiting.kind == "alone":
-                free = place and not taken["alone"] and not taken["work"] and not someone_wants_to_be_alone
-                someone_wants_to_be_alone = True
-            else:
-                free = not taken["alone"] and not someone_wants_to_be_alone
-            if free:
-                self._waiting.remove(waiting)
-                with suppress(RuntimeError):  # its loop is closed: nobody is there any more
-                    waiting.loop.call_soon_threadsafe(_wake, waiting.turn)
-                    waiting.admitted = True
-                    taken[waiting.kind] += 1
-
-
-class Place:
-    """One way of being busy, `async with` it."""
-
-    def __init__(self, machine: Machine, kind: _Kind) -> None:
-        self._machine, self._kind = machine, kind
-
-    async def __aenter__(self) -> None:
-        await self._machine.enter(self._kind)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._machine.leave(self._kind)
-
-
-@dataclass(eq=False, slots=True)
-class _Waiting:
-    kind: _Kind
-    loop: asyncio.AbstractEventLoop
-    turn: asyncio.Future[None]
-    admitted: bool = False
-
-
-def _wake(turn: asyncio.Future[None]) -> None:
-    if not turn.done():
-        turn.set_result(None)
-
-
-machine = Machine()
-"""This process's."""

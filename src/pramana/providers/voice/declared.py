@@ -26,7 +26,7 @@ from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.description import Before, Description, wrongs
 from pramana.providers.voice.socket import SocketChannel, connect
 from pramana.providers.voice.templates import Missing, fill, fill_url, find, names_in, path_of
-from pramana.providers.voice.vocabulary import Dial
+from pramana.providers.voice.vocabulary import Dial, VoiceCapabilities
 
 SHIPPED = Path(__file__).parents[2] / "agents" / "shipped.json"
 """The ready files of `agents/` as plain data, so that nobody who calls one reads YAML."""
@@ -35,7 +35,7 @@ SHIPPED = Path(__file__).parents[2] / "agents" / "shipped.json"
 class Declared:
     """An agent and the account it is called with. Implements `Voice`."""
 
-    takes_history = False
+    capabilities = VoiceCapabilities()
 
     def __init__(self, given: Description, account: Account) -> None:
         self._given = given

@@ -29,7 +29,7 @@ from pramana.providers.voice.templates import (
     names_in,
     path_of,
 )
-from pramana.providers.voice.vocabulary import ErrorClass, Event, Format, Message
+from pramana.providers.voice.vocabulary import ChannelCapabilities, ErrorClass, Event, Format, Message
 
 SHOWN = 300
 DEEPEST = 8
@@ -83,11 +83,13 @@ class DeclaredWire:
     def __init__(self, given: Description, values: Mapping[str, Any], answer: Any = None) -> None:
         """`values` are those of the call, `answer` is that to the request before it."""
         self._given = given
-        self.greets: bool = bool(fill(given.greets, values))  # a greeting that is set, whatever it says, is one
         silence = given.turn_end.silence_ms
-        self.quiet_s: float | None = None if silence is None else silence / 1000
-        """So long nothing was heard: the agent's turn is over."""
-        self.says_interrupted = any("interrupted" in each.event for each in given.downlink.rules)
+        self.capabilities = ChannelCapabilities(
+            greets=bool(fill(given.greets, values)),  # a greeting that is set, whatever it says, is one
+            quiet_s=None if silence is None else silence / 1000,
+            says_interrupted=any("interrupted" in each.event for each in given.downlink.rules),
+            ready_on_connect=not any(step.wait is not None for step in given.handshake),
+        )
         self.uplink = stated(given.uplink.codec, given.uplink.rate, values)
         self.downlink = stated(given.downlink.codec, given.downlink.rate, values)
         for link, announced in (("uplink", given.uplink.announced), ("downlink", given.downlink.announced)):
@@ -113,9 +115,7 @@ class DeclaredWire:
             if step.wait is not None:
                 self._todo.append(_conditions(step.wait))
             self._todo.append(step.send)
-        self.at_once = not any(step.wait is not None for step in given.handshake)
-        """No message says that the agent is ready: it is as soon as the connection stands."""
-        self._ready = self.at_once
+        self._ready = self.capabilities.ready_on_connect
         self._telling = _telling(given)
         self._counted = frozenset(
             id(each) for each in (given.uplink.send, *_all_templates(given)) if "sequence" in names_in(each)

@@ -26,7 +26,15 @@ from pramana import clock
 from pramana.errors import InvalidInput
 from pramana.model import Target
 from pramana.providers.text.fake import WORDS, options
-from pramana.providers.voice.vocabulary import FRAME_S, Dial, Event, Format, Heard
+from pramana.providers.voice.vocabulary import (
+    FRAME_S,
+    ChannelCapabilities,
+    Dial,
+    Event,
+    Format,
+    Heard,
+    VoiceCapabilities,
+)
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -55,7 +63,7 @@ class FakeVoice:
     jitter: float = 0.0
     leading: float = 0.0
     faults: Mapping[str, float] = field(default_factory=dict)
-    takes_history = False
+    capabilities = VoiceCapabilities()
 
     @classmethod
     def open(cls, target: Target, account: object = None) -> "FakeVoice":  # noqa: ARG003 - it has no account
@@ -78,8 +86,7 @@ class FakeChannel:
     """Implements `Channel`."""
 
     uplink = downlink = Format("pcm", 16000)
-    greets = False
-    says_interrupted = True
+    capabilities = ChannelCapabilities(says_interrupted=True)
 
     def __init__(self, agent: FakeVoice, dial: Dial) -> None:
         self._agent, self._dial = agent, dial
@@ -107,6 +114,9 @@ class FakeChannel:
             self._tell(Event("user_speech_stop"))
             self._answering = asyncio.create_task(self._answer(self._last_sound))
             self._last_sound = None
+
+    def holds_key(self, text: str) -> bool:  # noqa: ARG002 - it has none
+        return False
 
     async def receive(self) -> Heard:
         """Return what happens next."""

@@ -18,7 +18,7 @@ from pramana.providers.text.google import BASE_URL, models_for
 from pramana.providers.vendor import Vendor
 from pramana.providers.voice.frames import closing, misfit, parse, socket_url, sound, unknown
 from pramana.providers.voice.socket import SocketChannel, connect
-from pramana.providers.voice.vocabulary import Dial, Event, Format, Message
+from pramana.providers.voice.vocabulary import ChannelCapabilities, Dial, Event, Format, Message, VoiceCapabilities
 
 _Things = TypeVar("_Things", bound=Sized)
 
@@ -58,6 +58,7 @@ class Live(Vendor):
     """An account at Google's Gemini API."""
 
     vendor, base_url = VENDOR, BASE_URL
+    capabilities = VoiceCapabilities()
 
     def __init__(self, account: Account) -> None:
         super().__init__(account)
@@ -77,8 +78,7 @@ class Live(Vendor):
 class LiveWire:
     """One call, in Gemini's words."""
 
-    greets = False
-    says_interrupted = True
+    capabilities = ChannelCapabilities(says_interrupted=True)
 
     def __init__(self, dial: Dial) -> None:
         self.uplink, self.downlink = Format("pcm", 16000), Format("pcm", 24000)

@@ -28,7 +28,15 @@ from pramana.providers.voice.frames import (
     unknown,
 )
 from pramana.providers.voice.socket import SocketChannel, connect
-from pramana.providers.voice.vocabulary import Dial, ErrorClass, Event, Format, Message
+from pramana.providers.voice.vocabulary import (
+    ChannelCapabilities,
+    Dial,
+    ErrorClass,
+    Event,
+    Format,
+    Message,
+    VoiceCapabilities,
+)
 
 VENDOR = "OpenAI"
 TRANSCRIBES = "gpt-4o-mini-transcribe"
@@ -57,7 +65,7 @@ NEVER_TAKES = frozenset({"temperature", "top_p", "seed", "stop"})
 class Realtime(Vendor):
     """An account at OpenAI, or at whoever speaks its Realtime API."""
 
-    never_takes = NEVER_TAKES
+    capabilities = VoiceCapabilities(never_takes=NEVER_TAKES)
 
     vendor, base_url = VENDOR, BASE_URL
 
@@ -81,8 +89,7 @@ class Realtime(Vendor):
 class RealtimeWire:
     """One call, in OpenAI's words."""
 
-    greets = False
-    says_interrupted = True
+    capabilities = ChannelCapabilities(says_interrupted=True)
 
     def __init__(self, dial: Dial) -> None:
         self.uplink = self.downlink = Format("pcm", 24000)

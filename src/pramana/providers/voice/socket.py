@@ -28,7 +28,7 @@ from pramana.errors import (
 from pramana.providers.account import CONNECT_S
 from pramana.providers.http import Http
 from pramana.providers.redaction import BLANK, Secrets
-from pramana.providers.voice.vocabulary import ErrorClass, Event, Format, Heard, Message, Wire
+from pramana.providers.voice.vocabulary import ChannelCapabilities, ErrorClass, Event, Format, Heard, Message, Wire
 
 LARGEST_MESSAGE = 16 << 20
 READY_S = 30.0
@@ -78,18 +78,8 @@ class SocketChannel:
         return self._wire.downlink
 
     @property
-    def greets(self) -> bool:
-        return self._wire.greets
-
-    @property
-    def quiet_s(self) -> float | None:
-        """How long an answer is silent before it is over, where nobody says that it is."""
-        return getattr(self._wire, "quiet_s", None)
-
-    @property
-    def says_interrupted(self) -> bool | None:
-        """Whether the format has a word for an interruption; None where that is not known."""
-        return getattr(self._wire, "says_interrupted", None)
+    def capabilities(self) -> ChannelCapabilities:
+        return self._wire.capabilities
 
     def holds_key(self, text: str) -> bool:
         """Tell whether a text holds a key, as when one was said in pieces."""
@@ -126,7 +116,7 @@ class SocketChannel:
     async def ready(self) -> None:
         """Do the handshake: until `ready`, nothing of the call has happened."""
         await self._send(self._wire.hello())
-        if getattr(self._wire, "at_once", False):  # nobody says so there
+        if self._wire.capabilities.ready_on_connect:
             self._early.append(Heard(clock.monotonic(), (Event("ready"),)))
             return
         while True:

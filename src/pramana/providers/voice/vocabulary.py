@@ -6,7 +6,7 @@ and ignored.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
@@ -15,6 +15,7 @@ from pramana.model import Turn
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
+    from pramana.embedded.engines import EngineInfo
 
 FRAME_S = 0.02
 """Of sound in one message, as a microphone gives it."""
@@ -96,23 +97,50 @@ class Dial(Struct, frozen=True):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """Neutral names; `voice` is the agent's."""
     history: tuple[Turn, ...] = ()
-    """What was said before the call, for who can take it: see `takes_history`."""
+    """What was said before the call, for who can take it: see `VoiceCapabilities`."""
+
+
+class ChannelCapabilities(Struct, frozen=True):
+    """What a channel can do and what it never says, as its wire format has it."""
+
+    greets: bool = False
+    """The agent speaks first, so that whoever calls listens before they talk."""
+    greeting_s: float | None = None
+    """How long it is worth waiting for a greeting, where nobody knows whether there is one; None: as long as any."""
+    quiet_s: float | None = None
+    """How long an answer is silent before it is over, where the format never says that one is."""
+    says_interrupted: bool | None = None
+    """Whether the format has a word for an interruption; None where that is not known."""
+    ready_on_connect: bool = False
+    """The call is ready without a word about it."""
+
+
+class VoiceCapabilities(Struct, frozen=True):
+    """What a provider that can be called takes and understands."""
+
+    takes_history: bool = False
+    """It is given what went before as turns instead of in its system prompt."""
+    never_takes: frozenset[str] = frozenset()
+    """Parameters to leave out."""
+    embedded: bool = False
+    """It hears or speaks in this process, where two at once would wait for each other."""
+    covers: Callable[[str], bool] = lambda _: True
+    """Whether it understands a language, as far as it knows."""
+    engines: "Callable[[], Iterable[EngineInfo]]" = tuple
+    """What its last call was computed with in this process."""
 
 
 class Wire(Protocol):
     """One call in one vendor's words. Made anew for each call: it may remember what it was told.
 
     It has no clock: whether an answer is still heard it cannot know, so that it says `interrupted` whenever the format
-    does, and `run/call.py` knows what is left to be cut off. It may also have `quiet_s`, how long an answer is silent
-    before it is over, where the format never says that one is, `at_once = True`, where the call is ready without a word
-    about it, and `says_interrupted`: whether the format has a word for it.
+    does, and `run/call.py` knows what is left to be cut off.
     """
 
     uplink: Format
     """Read once the channel is ready: a handshake may settle it."""
     downlink: Format
-    greets: bool
-    """The agent speaks first, so that whoever calls listens before they talk."""
+    capabilities: ChannelCapabilities
 
     def hello(self) -> list[Message]:
         """Return what is sent as soon as the connection stands."""
@@ -148,11 +176,7 @@ class Heard(Struct, frozen=True):
 
 
 class Channel(Protocol):
-    """An open call, whatever carries it.
-
-    It may also have `quiet_s` and `says_interrupted`, as a `Wire` has, and `greeting_s`: how long it is worth waiting
-    for a greeting, where nobody knows whether there is one.
-    """
+    """An open call, whatever carries it."""
 
     @property
     def uplink(self) -> Format: ...
@@ -161,7 +185,11 @@ class Channel(Protocol):
     def downlink(self) -> Format: ...
 
     @property
-    def greets(self) -> bool: ...
+    def capabilities(self) -> ChannelCapabilities: ...
+
+    def holds_key(self, text: str) -> bool:
+        """Tell whether a text holds a key of the account, as when one was said in pieces."""
+        ...
 
     async def send(self, frame: bytes) -> None:
         """Send one frame in the uplink's format."""
@@ -193,11 +221,10 @@ class Ears(Protocol):
 
 
 class Voice(Protocol):
-    """A provider that can be called.
+    """A provider that can be called."""
 
-    It may also have `takes_history = True`, to be given what went before as turns instead of in its system prompt, and
-    `covers(language)`, where it does not understand every one, and `never_takes`, names of parameters to leave out.
-    """
+    @property
+    def capabilities(self) -> VoiceCapabilities: ...
 
     async def dial(self, dial: Dial) -> Channel:
         """Open a call and return it once it is ready; a `ProviderError` where that cannot be."""
