@@ -31,7 +31,7 @@ from pramana.loopback.realtime import RealtimeAgent
 from pramana.loopback.voice import Agent, Script, VoiceLoopback
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.planning import create_run
-from pramana.providers.voice import cascade
+from pramana.providers.voice import embedded
 from pramana.providers.voice.cascade import SPOKEN
 from pramana.providers.voice.fake import FakeVoice
 from pramana.providers.voice.vocabulary import Dial
@@ -215,7 +215,7 @@ def test_the_times_of_an_embedded_agent_are_its_own_however_many_are_asked_at_on
     So they are held one after the other.
     """
     ears = dict[str, Whisper]()
-    monkeypatch.setattr(cascade, "_whisper", lambda whose: ears.setdefault(whose, Whisper()))
+    monkeypatch.setattr(embedded, "_whisper", lambda whose: ears.setdefault(whose, Whisper()))
     models = ["fake:fixed=At nine.", "fake:fixed=At ten."]
     p50, at_once = {}, set[int]()
 
