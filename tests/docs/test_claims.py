@@ -14,10 +14,11 @@ CLAIMS: list[dict[str, Any]] = tomllib.loads((ROOT / "docs" / "claims.toml").rea
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim["claim"][:40])
 def test_every_claim_has_its_proof(claim: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert claim.keys() <= {"section", "claim", "tests", "command", "value", "date", "commit"}
+    assert claim.keys() <= {"section", "claim", "tests", "command", "paths", "value", "date", "commit"}
     assert claim.get("tests") or claim.get("command")
     if "command" in claim:
         assert claim["value"].strip()
+        assert claim["paths"], "what does the command measure?"
         assert re.fullmatch(r"\d{4}-\d{2}-\d{2}", claim["date"])
         assert re.fullmatch(r"[0-9a-f]{7,40}", claim["commit"])
         monkeypatch.syspath_prepend(str(ROOT))
