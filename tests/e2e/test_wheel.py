@@ -1,17 +1,51 @@
-"""What is installed is what is in the repository: a wheel holds the suites, the scenarios and the type marker."""
+"""What is installed is what is in the repository: a wheel, in an environment of its own, away from the checkout."""
 
+import json
+import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_wheel_holds_everything(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment with the wheel. The packages that it needs are those of this one; the checkout is not there.
+
+    A `.pth` file would lead to the checkout as well, since the editable install has one: a path that is named by
+    another `.pth` is searched for modules, and its own `.pth` files are not read.
+    """
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    here = next(path for path in sys.path if path.endswith("site-packages"))
+    (packages / "locked.pth").write_text(f"{here}\n", encoding="utf-8")
+    install = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "-q"]
+    options = ["--disable-pip-version-check", "--no-deps", "--no-index", "--no-compile", "--ignore-installed"]
+    subprocess.run([*install, *options, str(wheel)], check=True, capture_output=True)
+    return folder
+
+
+def run(environment: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: os.environ[name] for name in ("PATH", "PRAMANA_HOME")}  # noqa: TID251 - nothing of the checkout
+    command = [str(environment / "bin" / arguments[0]), *arguments[1:]]
+    return subprocess.run(command, cwd=folder, env=kept, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_a_wheel_holds_everything(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     source = ROOT / "src"
     shipped = {
@@ -24,13 +58,23 @@ def test_a_wheel_holds_everything(tmp_path: Path) -> None:
     assert sum(name.endswith(".yaml") for name in shipped) >= 15
 
 
-def test_the_installed_program_runs_from_anywhere(tmp_path: Path) -> None:
-    """No path of the repository is needed: the built-ins are found from the package itself."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pramana", "suite", "verify", "v1.0"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout.count("verified")) == (0, 3)
+def test_the_installed_program_is_that_of_the_wheel(environment: Path, tmp_path: Path) -> None:
+    code = "import pramana, sys; print(pramana.__file__); print(*sys.path, sep='\\n')"
+    file, *searched = run(environment, tmp_path, "python", "-c", code).stdout.splitlines()
+    assert Path(file).is_relative_to(environment)
+    assert not [path for path in searched if Path(path).is_relative_to(ROOT / "src")]
+
+
+def test_the_installed_program_runs_from_anywhere(environment: Path, tmp_path: Path) -> None:
+    """No path of the repository is needed: suites, scenarios and migrations are found from the package itself."""
+    verified = run(environment, tmp_path, "pramana", "suite", "verify", "v1.0")
+    assert (verified.returncode, verified.stdout.count("verified")) == (0, 3), verified.stderr
+    asked = run(environment, tmp_path, "pramana", "run", "--model", "fake:echo", "--judge", "fake", "--json")
+    found = json.loads(asked.stdout)
+    assert (found["status"], asked.returncode) == ("finished", 0), asked.stderr
+    listed = json.loads(run(environment, tmp_path, "pramana", "runs", "--json").stdout)
+    assert [(each["id"], each["stored"]) for each in listed] == [(found["run"], 10)]
+    checked = run(environment, tmp_path, "pramana", "validate", "library:")
+    assert checked.returncode == 0, checked.stderr
+    shown = run(environment, tmp_path, "pramana", "export", "--format", "markdown")
+    assert found["run"] in shown.stdout
