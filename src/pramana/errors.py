@@ -64,6 +64,8 @@ class PramanaError(Exception):
     code: ClassVar[str] = "error"
     http_status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 3
+    problems: tuple[Problem, ...] = ()
+    """Each at its place, where it is known."""
 
 
 class InvalidInput(PramanaError):

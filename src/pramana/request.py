@@ -10,8 +10,9 @@ says the same in SQL.
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -20,7 +21,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import FieldInfo, fields
 
-from pramana.errors import InvalidInput, Problem
+from pramana.errors import InvalidInput, Problem, did_you_mean, quote
 from pramana.jsonl import MAX_DEPTH, is_deeper
 from pramana.model import Case
 
@@ -283,19 +284,35 @@ def _parameter_problems(parameters: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(message, f"parameters.{name}")
 
 
-def from_texts(struct: type[_Filter], texts: Mapping[str, str | None], **given: Any) -> _Filter:
+def from_texts(struct: type[_Filter], texts: Mapping[str, str | Sequence[str] | None], **given: Any) -> _Filter:
     """Return a struct of texts, as an address has them; raises `InvalidInput` with everything that does not fit."""
     found, problems = dict(given), []
-    for each in fields(struct):
-        if text := texts.get(each.name):
-            try:
-                found[each.name] = msgspec.convert(text, each.type, strict=False)
-            except msgspec.ValidationError:
-                wanted = _expected(each.type).removesuffix(", or null")  # which no address can say
-                problems.append(Problem(f"expected {wanted}, found {text[:60]!r}", each.name))
+    for each in _fields_of(struct):
+        stated = texts.get(each.encode_name)
+        if stated is None or each.name in given:
+            continue
+        values = [stated] if isinstance(stated, str) else list(stated)
+        try:
+            found[each.name] = msgspec.convert(values if _item_type(each.type) else values[-1], each.type, strict=False)
+        except msgspec.ValidationError:
+            problems.append(Problem(_text_misfit(values, each), each.encode_name))
     if problems:
         raise InvalidInput.of(problems)
     return struct(**found)
+
+
+_fields_of = cache(fields)
+
+
+def _text_misfit(values: Sequence[str], field: FieldInfo) -> str:
+    item = next(_base_types(_item_type(field.type) or field.type))
+    known = get_args(item) if get_origin(item) is Literal else ()
+    for each in values:
+        if known and each not in known:
+            expected = f"expected {', '.join(known[:-1])} or {known[-1]}"
+            return f"there is no {field.encode_name} {quote(each)}{did_you_mean(each, known)}; {expected}"
+    expected = _expected(field.type).removesuffix(", or null")  # which no address can say
+    return f"expected {expected}, found {quote(values[-1]) if len(values) == 1 else len(values)}"
 
 
 def misfit(value: Any, field: FieldInfo) -> str | None:

@@ -7,13 +7,13 @@ said of a field is its description in the documentation of the API.
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from pramana.analyse.estimate import Purpose
 from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Summary
 from pramana.embedded.weights import Phase
-from pramana.model import Outcome, RunStatus, StatedAssertion
+from pramana.model import Outcome, RunStatus
 from pramana.store.tokens import Role
 
 
@@ -59,41 +59,6 @@ class NewTokenView(TokenView, frozen=True, kw_only=True):
     """A token, shown this once."""
 
     token: str
-
-
-class ScenarioTurnView(View, frozen=True, kw_only=True):
-    """What the caller says after the prompt."""
-
-    say: str
-    audio_url: str | None
-    barge_in: float | None
-    assert_: tuple[StatedAssertion, ...] | None = field(name="assert")
-    reference: str | None
-
-
-class ScenarioFieldsView(View, frozen=True, kw_only=True):
-    """What a scenario says."""
-
-    id: str
-    name: str
-    type: str
-    prompt: str
-    expected_outcome: str
-    prompt_audio_url: str | None
-    tags: tuple[str, ...]
-    language: str
-    difficulty: str
-    assert_: tuple[StatedAssertion, ...] | None = field(name="assert")
-    reference: str | None
-    turns: tuple[ScenarioTurnView, ...] | None
-    conditions: str | None
-
-
-class ScenarioView(ScenarioFieldsView, frozen=True, kw_only=True):
-    """A scenario that is kept."""
-
-    created_at: str
-    updated_at: str
 
 
 class SettingsView(View, frozen=True, kw_only=True):

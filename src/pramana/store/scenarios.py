@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 from sqlalchemy import Connection, delete, func, insert, select
 
 from pramana import clock
-from pramana.errors import AlreadyExists, Conflict, NotFound, quote
+from pramana.errors import AlreadyExists, Conflict, NotFound, Problem, quote
 from pramana.model import Scenario
 from pramana.request import Selection, is_branch
 from pramana.store.changes import record
@@ -68,14 +68,14 @@ class Deleted(msgspec.Struct, frozen=True):
 class IdsExist(AlreadyExists):
     """Scenarios that were to be new are there already."""
 
-    def __init__(self, ids: Sequence[str]) -> None:
+    def __init__(self, ids: Sequence[str], problems: Sequence[Problem] = ()) -> None:
         some = ", ".join(map(quote, ids[:3])) + (" …" if len(ids) > 3 else "")
         one = len(ids) == 1
         super().__init__(
             f"{len(ids):,} scenario{'' if one else 's'} {'exists' if one else 'exist'} already ({some}); nothing was "
             "changed: import with the mode skip or update instead"
         )
-        self.ids = tuple(ids)
+        self.ids, self.problems = tuple(ids), tuple(problems)
 
 
 class _Searched(msgspec.Struct):

@@ -15,23 +15,26 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pramana import model
-from pramana.app.views import ScenarioFieldsView
+from pramana.app.documents import checked
+from pramana.app.scenarios import (
+    DeletedView,
+    FacetsView,
+    ImportedView,
+    LibraryView,
+    ScenarioFieldsView,
+    ScenarioView,
+)
 from pramana.errors import InvalidInput
 from pramana.load.problems import Problems
 from pramana.load.scenario import Scenario, parse_scenarios, write_yaml
-from pramana.show.api.scenarios import (
-    DeletedShape,
-    FacetsShape,
-    ImportedShape,
-    LibraryShape,
-    ScenarioShape,
-    ValidatedShape,
-)
-from pramana.show.scenarios import checked
+from pramana.show.api.envelope import shape_of
+from pramana.show.api.scenarios import ValidatedShape
 
 from ...examples import examples
 from .served import Answer, Client, program
 
+DeletedShape, FacetsShape, ImportedShape = shape_of(DeletedView), shape_of(FacetsView), shape_of(ImportedView)
+LibraryShape, ScenarioShape = shape_of(LibraryView), shape_of(ScenarioView)
 YAML = {"Content-Type": "application/yaml"}
 NEW: dict[str, Any] = {
     "id": "ferry",

@@ -16,9 +16,9 @@ from pramana.show.cli.outputs import Output
 from pramana.show.cli.stores import local_store
 
 if TYPE_CHECKING:
-    from pramana.request import Selection
+    from pramana.app.documents import Placed
+    from pramana.app.scenarios import ScenarioFilter
     from pramana.show.remote import Remote
-    from pramana.show.scenarios import Placed
     from pramana.store.scenarios import Imported, Mode
 
 SPEAKS_AFTER_S = 2.0
@@ -71,9 +71,9 @@ def import_(
     All files are checked before anything is changed, and all scenarios are imported or none. Exit code: 0 when that is
     done, 2 when a file is not valid or, with `--mode fail`, an id exists already, 3 when it could not be done.
     """
+    from pramana.app.documents import open_files, read_all
     from pramana.load import LIBRARY
     from pramana.load.problems import Problems
-    from pramana.show.scenarios import read_files
 
     if not paths and not library:
         raise click.UsageError("name a file or a folder, or --library for the built-in scenarios")
@@ -81,7 +81,7 @@ def import_(
     files = _files((*paths, *([LIBRARY] if library else [])))
     problems = Problems()
     with _told("Reading", "file", len(files), quiet=as_json) as passing:
-        placed = read_files(passing(files), problems)
+        placed = read_all(open_files(passing(files), problems), problems)
     if problems.errors:
         raise InvalidInput.of([each for each in problems if each.severity == "error"], problems.errors)
     if not as_json and len(placed) > 5_000:
@@ -113,14 +113,14 @@ def _files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _keep(placed: "Sequence[Placed]", mode: "Mode", dry_run: bool) -> "Imported | list[Problem]":
-    from pramana.show.scenarios import existing, plain
+    from pramana.app.documents import keep
     from pramana.store.scenarios import IdsExist
 
     with local_store() as store:
         try:
-            return store.scenarios.import_(plain(placed), mode, dry_run=dry_run)
+            return keep(store, placed, mode, dry_run=dry_run)
         except IdsExist as error:
-            return existing(placed, error.ids)
+            return list(error.problems)
 
 
 def _send(
@@ -131,11 +131,11 @@ def _send(
     dry_run: bool,
 ) -> "Imported | list[Problem]":
     """Send everything by one request, which is one transaction there: a file as it is, several as one document."""
-    from pramana.load.scenario import write_yaml
-    from pramana.show.scenarios import plain
+    from pramana.load.scenario import write_scenarios
     from pramana.store.scenarios import Imported
 
-    one = files[0].read_bytes() if len(files) == 1 else "".join(write_yaml([plain(placed)])).encode()
+    joined = len(files) > 1
+    one = write_scenarios(each.located.scenario for each in placed).encode() if joined else files[0].read_bytes()
     query = {"mode": mode, "dryRun": "true" if dry_run else "false"}
     said = remote.ask("POST", "/api/scenarios/import", query, body=one, kind="application/yaml")
     answer = said.json
@@ -179,20 +179,20 @@ _DIFFICULTIES = ("easy", "medium", "hard")
 
 @scenarios.command("export")
 @click.argument("path", required=False, type=Output())
-@click.option("--type", "categories", type=click.Choice(_TYPES), multiple=True, help="Only these types.")
-@click.option("--difficulty", "difficulties", type=click.Choice(_DIFFICULTIES), multiple=True, help="Only these.")
-@click.option("--language", "languages", **_many, help="Only in these languages.")
-@click.option("--tag", "tags", **_many, help="Only with one of these tags; `domain:` stands for its branch.")
-@click.option("--all-tags", "all_tags", **_many, help="Only with all of these tags.")
+@click.option("--type", type=click.Choice(_TYPES), multiple=True, help="Only these types.")
+@click.option("--difficulty", type=click.Choice(_DIFFICULTIES), multiple=True, help="Only these.")
+@click.option("--language", **_many, help="Only in these languages.")
+@click.option("--tag", **_many, help="Only with one of these tags; `domain:` stands for its branch.")
+@click.option("--all-tags", **_many, help="Only with all of these tags.")
 @click.option("--text", default="", help="Only with this text in id, name, prompt or expected outcome.")
-@click.option("--id", "ids", **_many, help="Only these.")
+@click.option("--id", **_many, help="Only these.")
 @click.option("--from", "url", metavar="URL", help="A server [default: the local store]")
 @_TOKEN
 def export(path: Path | None, *, url: str | None, token: str | None, **wanted: Any) -> None:
     """Write scenarios as one YAML document to PATH, or to standard output; importing it gives the same."""
-    from pramana.request import Selection
+    from pramana.app.scenarios import ScenarioFilter
 
-    filters = Selection(**wanted)
+    filters = ScenarioFilter(**wanted)
     text = _fetched(_remote(url, token), filters) if url else _written(filters)
     count = text.count("\n- id: ")  # nothing else begins a line so
     if path is None:
@@ -204,21 +204,19 @@ def export(path: Path | None, *, url: str | None, token: str | None, **wanted: A
         click.echo(f"{terminal.counted(count, 'scenario')} written{where}", err=True)
 
 
-def _written(wanted: "Selection") -> str:
+def _written(filters: "ScenarioFilter") -> str:
     from pramana.load.scenario import write_yaml
 
+    wanted = filters.selection()
     with local_store() as store, _told("Writing", "scenario", store.scenarios.page(wanted, 0, 1)[1]) as passing:
-        chunks = store.scenarios.chunks(wanted)
-        return "".join(write_yaml(passing(chunks, len)))
+        return "".join(write_yaml(passing(store.scenarios.chunks(wanted), len)))
 
 
-def _fetched(remote: "Remote", wanted: "Selection") -> str:
-    names = {
-        "categories": "type", "difficulties": "difficulty", "languages": "language", "tags": "tag",
-        "all_tags": "allTags", "ids": "id",
-    }  # fmt: skip
-    query = {name: getattr(wanted, field) for field, name in names.items() if getattr(wanted, field)}
-    said = remote.ask("GET", "/api/scenarios/export", {**query, **({"text": wanted.text} if wanted.text else {})})
+def _fetched(remote: "Remote", filters: "ScenarioFilter") -> str:
+    from msgspec import to_builtins
+
+    query = {name: value for name, value in to_builtins(filters).items() if value}
+    said = remote.ask("GET", "/api/scenarios/export", query)
     if not said.ok:
         raise InvalidInput(f"{remote.url}: {said.json.get('error')}")
     return said.text_of("application/yaml")

@@ -114,15 +114,16 @@ class Desk:
             await app.access.admit(credential)
             return await use_case(app, credential, *given, **named)
         except PramanaError as error:
-            details = [as_detail(each) for each in getattr(error, "problems", ())]
+            details = [as_detail(each) for each in error.problems]
             raise Refused(error.http_status, public_message(error), error.code, details) from error
         except Exception as error:
             raise Refused(500, log_defect(error), "defect", []) from error
 
     def asked(self, struct: type[_Filter], texts: Mapping[str, str | None] | None = None, **given: Any) -> _Filter:
         """Return what the address of this page, or some texts, ask for, as the request of a use case."""
+        stated = {name: self.query.getlist(name) for name in self.query} if texts is None else texts
         try:
-            return from_texts(struct, self.query if texts is None else texts, **given)
+            return from_texts(struct, {name: each for name, each in stated.items() if each not in ("", [""])}, **given)
         except InvalidInput as error:
             details = [as_detail(each) for each in error.problems]
             raise Refused(error.http_status, public_message(error), error.code, details) from error

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from pramana.app.views import ScenarioFieldsView
+from pramana.app.scenarios import ScenarioFieldsView
 from pramana.load.scenario import write_yaml
 from pramana.model import Scenario
 from pramana.show.web.kit.yaml_editor import Checked, as_lines

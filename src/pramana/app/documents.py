@@ -1,16 +1,16 @@
 """Scenarios on their way into a store: documents read, requests checked, the built-in library offered.
 
-The API and the command line share this, so that they refuse the same in the same words. What comes out are scenarios as
-a store keeps them.
+Use cases and the command line share this, so that they refuse the same in the same words. What comes out are scenarios
+as a store keeps them.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pramana import model
 from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, quote
@@ -26,6 +26,8 @@ from pramana.load.scenario import (
     spelled,
     write_scenarios,
 )
+from pramana.store.runs import Store
+from pramana.store.scenarios import IdsExist, Imported, Mode
 
 LONGEST_ID = 1_000
 """What an index of either store takes; the format itself sets no bound."""
@@ -33,6 +35,14 @@ LONGEST_MADE_ID = 60
 _TOO_LONG = f"id must be {LONGEST_ID:,} characters or less to be kept"
 _SET_HERE = frozenset(("createdAt", "created_at", "updatedAt", "updated_at"))
 """What an answer holds and a request need not: it may be sent back as it came."""
+
+
+class Document(NamedTuple):
+    """A YAML document that is to be kept."""
+
+    name: str
+    """Of its file; empty for one that was sent alone."""
+    data: str | bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +73,11 @@ def read(data: str | bytes, problems: Problems, file: str = "") -> list[Placed]:
     return placed
 
 
-def read_files(paths: Iterable[Path], problems: Problems) -> list[Placed]:
-    """Read files that are to be kept together: an id stands once in all of them."""
+def read_all(documents: Iterable[Document], problems: Problems) -> list[Placed]:
+    """Read documents that are to be kept together: an id stands once in all of them."""
     first: dict[str, Placed] = {}
-    for path in paths:
-        try:
-            placed = read(read_bounded(path), problems, str(path))
-        except OSError as error:
-            problems.add(Problem(f"cannot be read: {error.strerror}", file=str(path)))
-            continue
-        for each in placed:
+    for document in documents:
+        for each in read(document.data, problems, document.name):
             before = first.setdefault(each.id, each)
             if before is not each:
                 where = f"{before.file}:{before.located.at('id').line}"
@@ -80,15 +85,23 @@ def read_files(paths: Iterable[Path], problems: Problems) -> list[Placed]:
     return list(first.values())
 
 
-def plain(placed: Sequence[Placed]) -> list[model.Scenario]:
-    """Return scenarios as a store keeps them."""
-    return [each.located.scenario.plain() for each in placed]
+def open_files(paths: Iterable[Path], problems: Problems) -> Iterator[Document]:
+    """Yield files as documents; one that cannot be read goes to `problems`."""
+    for path in paths:
+        try:
+            yield Document(str(path), read_bounded(path))
+        except OSError as error:
+            problems.add(Problem(f"cannot be read: {error.strerror}", file=str(path)))
 
 
-def existing(placed: Sequence[Placed], ids: Iterable[str]) -> list[Problem]:
-    """Return where those stand whose ids are there already."""
-    there = set(ids)
-    return [each.problem(f"id {quote(each.id)} exists already") for each in placed if each.id in there]
+def keep(store: Store, placed: Sequence[Placed], mode: Mode, *, dry_run: bool = False) -> Imported:
+    """Import scenarios, all or none; `IdsExist` has the places of ids that must not be there and are."""
+    try:
+        return store.scenarios.import_([each.located.scenario.plain() for each in placed], mode, dry_run=dry_run)
+    except IdsExist as error:
+        there = set(error.ids)
+        places = [each.problem(f"id {quote(each.id)} exists already") for each in placed if each.id in there]
+        raise IdsExist(error.ids, places) from None
 
 
 def checked(values: Mapping[str, Any]) -> model.Scenario:

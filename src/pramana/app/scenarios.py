@@ -1,0 +1,381 @@
+"""Scenarios: kept, changed, imported from YAML and exported to it; and the built-in library of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
+
+from pramana.app import App, documents
+from pramana.app.access import User, use_case
+from pramana.app.documents import Document, Placed
+from pramana.app.views import View
+from pramana.errors import InvalidInput, Problem
+from pramana.load.problems import Problems
+from pramana.load.scenario import CAMEL_CASE, ScenarioType, collector_paused, write_yaml
+from pramana.model import Difficulty, Scenario, StatedAssertion
+from pramana.request import PageNumber, PageSize, Selection, check_values
+from pramana.store.scenarios import Deleted, Imported, Mode, StoredScenario
+
+MAX_NAMED = 100
+"""Values of one filter."""
+MAX_TEXT_CHARS = 1_000
+MAX_NAME_CHARS, MAX_STEM_CHARS = 255, documents.LONGEST_ID - 10
+_ANY = Meta(max_length=MAX_NAMED, description="Any of these")
+
+
+# ── Views ──
+
+
+class ScenarioTurnView(View, frozen=True, kw_only=True):
+    """What the caller says after the prompt."""
+
+    say: str
+    audio_url: str | None
+    barge_in: float | None
+    assert_: Annotated[tuple[StatedAssertion, ...] | None, Meta(description="In the names of suite files")] = field(
+        name="assert"
+    )
+    reference: str | None
+
+
+class ScenarioFieldsView(View, frozen=True, kw_only=True):
+    """What a scenario says."""
+
+    id: str
+    name: str
+    type: ScenarioType
+    prompt: str
+    expected_outcome: str
+    prompt_audio_url: str | None
+    tags: tuple[str, ...]
+    language: str
+    difficulty: Difficulty
+    assert_: Annotated[tuple[StatedAssertion, ...] | None, Meta(description="In the names of suite files")] = field(
+        name="assert"
+    )
+    reference: str | None
+    turns: tuple[ScenarioTurnView, ...] | None
+    conditions: str | None
+
+
+class ScenarioView(ScenarioFieldsView, frozen=True, kw_only=True):
+    """A scenario that is kept."""
+
+    created_at: str
+    updated_at: str
+
+
+class DeletedView(View, frozen=True, kw_only=True):
+    """A scenario that can be restored."""
+
+    scenario: ScenarioView
+    deleted_at: str
+    restorable_until: str
+
+
+class ImportedView(View, frozen=True, kw_only=True):
+    """What an import did."""
+
+    imported: tuple[str, ...]
+    updated: tuple[str, ...]
+    skipped: tuple[str, ...]
+    scenarios: Annotated[tuple[ScenarioView, ...], Meta(description="Those that were imported or updated")]
+
+
+class FacetsView(View, frozen=True, kw_only=True):
+    """How many scenarios have what they can be chosen by."""
+
+    type: Mapping[str, int]
+    difficulty: Mapping[str, int]
+    language: Mapping[str, int]
+    tag: Mapping[str, int]
+
+
+class LibraryView(View, frozen=True, kw_only=True):
+    """A file of the built-in library."""
+
+    file: str
+    ids: tuple[str, ...]
+    languages: tuple[str, ...]
+    imported: Annotated[int, Meta(description="How many of its ids are in the store")]
+
+
+# ── Requests ──
+
+
+class ScenarioFilter(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which scenarios, by id. Within one filter any value matches, but for `all_tags`."""
+
+    id: Annotated[tuple[str, ...], _ANY] = ()
+    type: Annotated[tuple[ScenarioType, ...], _ANY] = ()
+    difficulty: Annotated[tuple[Difficulty, ...], _ANY] = ()
+    language: Annotated[tuple[str, ...], _ANY] = ()
+    tag: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=MAX_NAMED,
+            description="Any of these; a tag that ends in a colon stands for its branch: `domain:`",
+        ),
+    ] = ()
+    all_tags: Annotated[
+        tuple[str, ...], Meta(max_length=MAX_NAMED, description="All of these, or one of each branch")
+    ] = ()
+    text: Annotated[
+        str,
+        Meta(
+            max_length=MAX_TEXT_CHARS,
+            description="Has this in its id, name, prompt or expected outcome, in capitals or not",
+        ),
+    ] = ""
+
+    def selection(self) -> Selection:
+        """Return the same filters as those of a run."""
+        return Selection(
+            ids=self.id,
+            categories=self.type,
+            difficulties=self.difficulty,
+            languages=self.language,
+            tags=self.tag,
+            all_tags=self.all_tags,
+            text=self.text,
+        )
+
+
+class ScenarioPage(ScenarioFilter, frozen=True, kw_only=True):
+    """Which of them to list."""
+
+    page: PageNumber = 1
+    page_size: PageSize = 50
+
+
+class DeletedPage(Struct, frozen=True, kw_only=True):
+    """Which of the deleted scenarios, what was deleted last first."""
+
+    page: PageNumber = 1
+    page_size: PageSize = 50
+
+
+class Scenarios(NamedTuple):
+    """One page of a list of scenarios."""
+
+    items: list[ScenarioView]
+    total: int
+
+
+class DeletedScenarios(NamedTuple):
+    """One page of what can be restored."""
+
+    items: list[DeletedView]
+    total: int
+
+
+class ReadScenario(NamedTuple):
+    """A valid scenario of a document, and where its id stands."""
+
+    scenario: Scenario
+    line: int
+    column: int
+
+
+class Validated(NamedTuple):
+    """What a document is worth."""
+
+    read: list[ReadScenario]
+    """Those of its scenarios that are valid."""
+    problems: list[Problem]
+    """Errors, and warnings of what is valid all the same, in the order of their places."""
+
+
+# ── Scenarios ──
+
+
+@use_case("viewer")
+async def list_scenarios(app: App, _: User, wanted: ScenarioPage) -> Scenarios:
+    """Return a page of the scenarios that match, by id."""
+    check_values(wanted)
+    return await app.work(lambda: _list(app, wanted))
+
+
+@use_case("viewer")
+async def list_facets(app: App, _: User) -> FacetsView:
+    """Return how many of all scenarios have each type, difficulty, language and tag that there is."""
+    return FacetsView(**await app.work(app.store.scenarios.facets))
+
+
+@use_case("viewer")
+async def read_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
+    """Return a scenario."""
+    return _view(await app.work(lambda: app.store.scenarios.read(scenario_id)))
+
+
+@use_case("editor")
+async def create_scenario(app: App, _: User, fields: Mapping[str, Any]) -> ScenarioView:
+    """Keep a new scenario, from fields as files or requests have them; an id that is left out is made from the name."""
+    return _view(await app.work(lambda: _create(app, fields)))
+
+
+@use_case("editor")
+async def copy_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
+    """Copy a scenario under the next id that is free."""
+    return _view(await app.work(lambda: _copy(app, scenario_id)))
+
+
+@use_case("editor")
+async def change_scenario(
+    app: App, _: User, scenario_id: str, fields: Mapping[str, Any], *, whole: bool, seen: str | None = None
+) -> ScenarioView:
+    """Change the fields that are named, where None gives a field its default; or replace the whole scenario.
+
+    Of one that was `seen` as of a time, only if it is still that.
+    """
+    return _view(await app.work(lambda: _change(app, scenario_id, fields, whole, seen)))
+
+
+@use_case("editor")
+async def delete_scenario(app: App, _: User, scenario_id: str) -> DeletedView:
+    """Delete a scenario; for a day it can be restored."""
+    return _deleted_view(await app.work(lambda: app.store.scenarios.delete(scenario_id)))
+
+
+@use_case("editor")
+async def restore_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
+    """Bring back a scenario that was deleted within the last day."""
+    return _view(await app.work(lambda: app.store.scenarios.restore(scenario_id)))
+
+
+@use_case("viewer")
+async def list_deleted(app: App, _: User, wanted: DeletedPage) -> DeletedScenarios:
+    """Return what can be restored, what was deleted last first."""
+    offset = (wanted.page - 1) * wanted.page_size
+    found, total = await app.work(lambda: app.store.scenarios.deleted(offset, wanted.page_size))
+    return DeletedScenarios([_deleted_view(each) for each in found], total)
+
+
+# ── Documents ──
+
+
+@use_case("viewer")
+async def validate_document(app: App, _: User, data: str | bytes) -> Validated:
+    """Tell whether a YAML document could be imported, and everything that is wrong with it, each at its place."""
+    return await app.work(lambda: _validate(app, data))
+
+
+@use_case("editor")
+async def import_documents(
+    app: App, _: User, given: Sequence[Document], mode: Mode = "skip", *, dry_run: bool = False
+) -> ImportedView:
+    """Import the scenarios of YAML documents, all or none; in a dry run, only tell what would change.
+
+    Of ids that exist already, `skip` leaves what is there, `update` replaces all of it but when it was made, and `fail`
+    refuses everything.
+    """
+    return await app.work(lambda: _import(app, given, mode, dry_run))
+
+
+@use_case("viewer")
+async def export_scenarios(app: App, _: User, wanted: ScenarioFilter) -> Iterator[str]:
+    """Return the pieces of one YAML document with the scenarios that match, which imports to the same."""
+    check_values(wanted)
+    pieces = write_yaml(app.store.scenarios.chunks(wanted.selection()))
+    begun = await app.work(lambda: [next(pieces), next(pieces)])  # a store that cannot be read says so at once
+    return chain(begun, pieces)
+
+
+# ── The library ──
+
+
+@use_case("viewer")
+async def list_library(app: App, _: User) -> list[LibraryView]:
+    """Return the files of the built-in library; none of them is in the store before somebody imports it."""
+    return await app.work(lambda: _library(app))
+
+
+@use_case("editor")
+async def import_library(
+    app: App, _: User, files: Sequence[str] | None = None, mode: Mode = "skip", *, dry_run: bool = False
+) -> ImportedView:
+    """Import files of the built-in library, all when none is named, as documents are imported."""
+    return await app.work(lambda: _keep(app, documents.from_library(files), mode, dry_run))
+
+
+# ── Parts of these ──
+
+
+def _list(app: App, wanted: ScenarioPage) -> Scenarios:
+    found, total = app.store.scenarios.page(wanted.selection(), (wanted.page - 1) * wanted.page_size, wanted.page_size)
+    return Scenarios(msgspec.convert(found, list[ScenarioView], from_attributes=True), total)
+
+
+def _create(app: App, fields: Mapping[str, Any]) -> StoredScenario:
+    wish = fields.get("id") is None
+    stated = {**fields, "id": documents.made_id(fields.get("name"))} if wish else fields
+    return app.store.scenarios.create(documents.checked(stated), wish=wish)
+
+
+def _copy(app: App, scenario_id: str) -> StoredScenario:
+    found = msgspec.convert(app.store.scenarios.read(scenario_id), Scenario, from_attributes=True)
+    name = f"{found.name[: MAX_NAME_CHARS - 7]} (copy)"
+    return app.store.scenarios.create(replace(found, id=f"{scenario_id[:MAX_STEM_CHARS]}-copy", name=name), wish=True)
+
+
+def _change(app: App, scenario_id: str, fields: Mapping[str, Any], whole: bool, seen: str | None) -> StoredScenario:
+    if fields.get("id", scenario_id) not in (None, scenario_id):
+        raise InvalidInput("the id of a scenario cannot be changed; create another one, and delete this")
+    stated = {**fields, "id": scenario_id}
+
+    def alter(before: Scenario) -> Scenario:
+        named = {CAMEL_CASE.get(name, name) for name in stated}
+        rest = {} if whole else msgspec.to_builtins(before)
+        return documents.checked({name: value for name, value in rest.items() if name not in named} | stated)
+
+    return app.store.scenarios.change(scenario_id, alter, seen=seen)
+
+
+def _validate(app: App, data: str | bytes) -> Validated:
+    app.check_size(data)
+    problems, read = Problems(), []
+    for each in documents.read(data, problems):
+        place = each.located.at("id")
+        read.append(ReadScenario(each.located.scenario.plain(), place.line, place.column))
+    return Validated(read, sorted(problems, key=lambda each: (each.line, each.column)))
+
+
+def _import(app: App, given: Sequence[Document], mode: Mode, dry_run: bool) -> ImportedView:
+    app.check_size(*(each.data for each in given))
+    problems = Problems()
+    with collector_paused():
+        placed = documents.read_all(given, problems)
+        if problems.errors:
+            wrong = InvalidInput.of([each for each in problems if each.severity == "error"])
+            raise InvalidInput("YAML validation failed", wrong.problems)
+        return _keep(app, placed, mode, dry_run)
+
+
+def _keep(app: App, placed: Sequence[Placed], mode: Mode, dry_run: bool) -> ImportedView:
+    done: Imported = documents.keep(app.store, placed, mode, dry_run=dry_run)
+    return msgspec.convert(done, ImportedView, from_attributes=True)
+
+
+def _library(app: App) -> list[LibraryView]:
+    files = documents.library().values()
+    there = app.store.scenarios.which([placed.id for each in files for placed in each.placed])
+    return [
+        LibraryView(
+            file=each.file,
+            ids=tuple(placed.id for placed in each.placed),
+            languages=tuple(sorted({placed.located.scenario.language for placed in each.placed})),
+            imported=sum(placed.id in there for placed in each.placed),
+        )
+        for each in files
+    ]
+
+
+def _view(found: StoredScenario) -> ScenarioView:
+    return msgspec.convert(found, ScenarioView, from_attributes=True)
+
+
+def _deleted_view(found: Deleted) -> DeletedView:
+    return DeletedView(scenario=_view(found.scenario), deleted_at=found.deleted, restorable_until=found.until)
