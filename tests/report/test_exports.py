@@ -37,7 +37,8 @@ from pramana.model import (
     Turn,
     Usage,
 )
-from pramana.report.exports import FORMATS, Format, export, recording_name, results_schema, score_of
+from pramana.report import export
+from pramana.report.exports import FORMATS, Format, recording_name, results_schema, score_of
 from pramana.report.figures import duration, money, percent, printable
 
 from ..chromium import dump_dom

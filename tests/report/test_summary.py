@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pramana import settings
 from pramana.errors import Problem
 from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Run, Target, Usage
-from pramana.report.exports import export
+from pramana.report import export
 from pramana.report.summary import SHOWN_REASONS, decide, print_summary, summary_of_results
 from pramana.report.terminal import fitted, print_problem, told, width, wrapped
 from pramana.show.cli import pramana

@@ -20,8 +20,8 @@ from pramana.embedded.engines import EngineInfo
 from pramana.hash import case_digest
 from pramana.load.results import read_results
 from pramana.model import Assertion, Case, Check, Facets, Key, Outcome, Plan, Reply, Result, Target, Turn
-from pramana.report import run_summary
-from pramana.report.exports import export, results_schema
+from pramana.report import export, run_summary
+from pramana.report.exports import results_schema
 from pramana.show.cli import pramana
 from pramana.show.web.pages import contrast
 from pramana.store import open_store

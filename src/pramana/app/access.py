@@ -9,18 +9,17 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import anyio.to_thread
 from msgspec import Struct
 
 from pramana import clock
 from pramana.errors import PramanaError, StoreFailed
+from pramana.store.preferences import Preferences
+from pramana.store.runs import Store
 from pramana.store.scoring import timestamp
 from pramana.store.tokens import ROLES, Role, looks_like_one
-
-if TYPE_CHECKING:
-    from pramana.app import App
 
 FRESH_S = 2.0
 """How long the answer to whose token it is is believed before it is looked up again."""
@@ -100,10 +99,23 @@ class Bucket(NamedTuple):
     """Until the next request is served; 0 where this one is."""
 
 
+class Host(Protocol):
+    """What access is decided for: the `App`."""
+
+    tokens_required: bool
+    store: Store
+    access: "Access"
+
+    def preferences(self) -> Preferences: ...
+
+
+_App = TypeVar("_App", bound=Host)
+
+
 class Access:
     """Whose tokens these are, and how often each has asked lately."""
 
-    def __init__(self, app: "App") -> None:
+    def __init__(self, app: Host) -> None:
         self._app = app
         self._known: OrderedDict[str, tuple[float, User | None]] = OrderedDict()
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -190,16 +202,16 @@ def require(user: User, role: Role | None) -> None:
 
 def use_case(
     role: Role | None,
-) -> "Callable[[Callable[Concatenate[App, User, _Rest], Awaitable[_Value]]], Callable[Concatenate[App, Credential, _Rest], Awaitable[_Value]]]":  # noqa: E501 - one type
+) -> "Callable[[Callable[Concatenate[_App, User, _Rest], Awaitable[_Value]]], Callable[Concatenate[_App, Credential, _Rest], Awaitable[_Value]]]":  # noqa: E501 - one type
     """Declare which role a use case needs: it is called with a credential, and gets the user whose it is."""
 
     def declare(
-        function: "Callable[Concatenate[App, User, _Rest], Awaitable[_Value]]",
-    ) -> "Callable[Concatenate[App, Credential, _Rest], Awaitable[_Value]]":
+        function: "Callable[Concatenate[_App, User, _Rest], Awaitable[_Value]]",
+    ) -> "Callable[Concatenate[_App, Credential, _Rest], Awaitable[_Value]]":
         RULES[_name_of(function)] = role
 
         @wraps(function)
-        async def checked(app: "App", credential: Credential, /, *given: _Rest.args, **named: _Rest.kwargs) -> _Value:
+        async def checked(app: _App, credential: Credential, /, *given: _Rest.args, **named: _Rest.kwargs) -> _Value:
             user = await app.access.user(credential)
             require(user, role)
             return await function(app, user, *given, **named)

@@ -1,5 +1,32 @@
 """Findings as text: the terminal's summary, Markdown, HTML, JUnit, CSV and JSON. Nothing here asks, scores or decides.
 
 Every front end uses these renderers: figures are worded in `figures`, drawn in `markup`, `pictures` and `trends`, and a
-run becomes a file in `exports`.
+run becomes a file by `export`.
 """
+
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from pramana.model import Run
+    from pramana.report.exports import Format, Recordings, Results
+
+
+def export(kind: "Format", run: "Run", results: "Results", out: TextIO, recordings: "Recordings | None" = None) -> None:
+    """Write a run in one of the formats. Open files as UTF-8 with `newline=""`; a page links the `recordings`."""
+    from pramana.report import exports
+
+    match kind:
+        case "json":
+            exports.write_json(run, results, out)
+        case "csv":
+            exports.write_csv(run, results, out)
+        case "junit":
+            exports.write_junit(run, results, out)
+        case "markdown":
+            from pramana.report.markdown import write_markdown
+
+            write_markdown(run, results, out)
+        case "html":
+            from pramana.report.html import write_html
+
+            write_html(run, results, out, recordings)

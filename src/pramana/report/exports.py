@@ -1,6 +1,6 @@
 """A run as a file: its plan and its results, one by one, in; JSON, CSV, JUnit XML, Markdown or HTML out.
 
-`export()` is the one entry. Results are taken as they come and never held together: what a format wants in another
+Results are taken as they come and never held together: what a format wants in another
 order waits in temporary files. Model text is data and stays data: no cell becomes a formula, no output a tag, a link or
 a mention, and what XML cannot hold is written as an escape. Nothing here asks, scores or decides.
 """
@@ -32,25 +32,6 @@ LONGEST_PART = 40
 
 LONGEST_NAME = 160
 _IN_MEMORY = 1 << 20
-
-
-def export(kind: Format, run: Run, results: Results, out: TextIO, recordings: Recordings | None = None) -> None:
-    """Write a run in one of the formats. Open files as UTF-8 with `newline=""`; a page links the `recordings`."""
-    match kind:
-        case "json":
-            write_json(run, results, out)
-        case "csv":
-            write_csv(run, results, out)
-        case "junit":
-            write_junit(run, results, out)
-        case "markdown":
-            from pramana.report.markdown import write_markdown
-
-            write_markdown(run, results, out)
-        case "html":
-            from pramana.report.html import write_html
-
-            write_html(run, results, out, recordings)
 
 
 @contextmanager

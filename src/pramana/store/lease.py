@@ -14,12 +14,9 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from pramana.errors import AlreadyRunning, StoreFailed
-
-if TYPE_CHECKING:
-    from pramana.store.queue import Queue
 
 SECONDS = 60.0
 """How long a lease lasts unless it is prolonged: the longest that a killed process of another machine is waited for."""
@@ -31,12 +28,26 @@ _NAME = re.compile(r"(?P<shown>process (?P<pid>\d+) on .*) \[(?P<machine>.*) (?P
 _UNKNOWN, _GONE = "?", ""
 
 
+class Leases(Protocol):
+    """Where leases are written down: the store's queue."""
+
+    def claim(self, run_id: str, owner: str, seconds: float) -> bool: ...
+
+    def release(self, run_id: str, owner: str) -> object: ...
+
+    def heartbeat(self, run_id: str, owner: str | None, seconds: float) -> bool: ...
+
+    def is_cancelled(self, run_id: str) -> bool: ...
+
+    def holder(self, run_id: str) -> str | None: ...
+
+
 class Lease:
     """Holds a run while its context lasts; raises `AlreadyRunning` on entry when another process does."""
 
     def __init__(
         self,
-        store: "Queue",
+        store: Leases,
         run_id: str,
         on_lost: Callable[[AlreadyRunning], None],
         on_cancelled: Callable[[], None],

@@ -23,7 +23,8 @@ from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDet
 from pramana.errors import InvalidInput, NotFound
 from pramana.load.scenario import ScenarioType
 from pramana.model import Difficulty, Outcome, Run, RunStatus
-from pramana.report.exports import Format, export
+from pramana.report import export
+from pramana.report.exports import Format
 from pramana.request import MAX_NAME_CHARS, Limits, RunRequest, Selection
 from pramana.show.api.envelope import Body, PageNumber, PageSize, answer, body_of, documented, page_meta
 from pramana.show.api.run_shapes import of_summary

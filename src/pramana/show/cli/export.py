@@ -12,9 +12,9 @@ import click
 
 from pramana.errors import PramanaError, StoreFailed
 from pramana.model import Case, Result
+from pramana.report import export as write
 from pramana.report import terminal
 from pramana.report.exports import FORMATS, Format, recording_name
-from pramana.report.exports import export as write
 from pramana.report.selection import select
 from pramana.show.cli.options import selecting
 from pramana.show.cli.outputs import Output

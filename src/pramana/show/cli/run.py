@@ -331,7 +331,7 @@ def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> 
     if ended.stored < ended.expected:
         click.echo(f"Go on with: pramana run --resume {ended.id}", err=True)
     if given["output"]:  # last: what was paid for is said first, whatever becomes of the file
-        from pramana.report.exports import export
+        from pramana.report import export
 
         with given["output"].open("w", encoding="utf-8", newline="") as out:
             export("json", ended, store.pairs(ended.id), out)
