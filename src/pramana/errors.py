@@ -30,7 +30,7 @@ PramanaError                    something Pramana can explain; never a stack tra
 Problems are values (`Problem`): loaders collect them, and only a stage's border turns them into an exception.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -58,14 +58,57 @@ class Problem:
         return ": ".join(part for part in (place, self.path, self.message) if part)
 
 
+HintKey = Literal[
+    "list_runs", "start_run", "resume_run", "list_scenarios", "list_library", "list_models", "list_tokens",
+    "pull_weights", "publish_suite",
+]  # fmt: skip
+COMMAND_HINTS: Mapping[HintKey, str] = {
+    "list_runs": "see: pramana runs",
+    "start_run": "start one: pramana run",
+    "resume_run": "resume it there: pramana run --resume {}",
+    "list_scenarios": "see: pramana scenarios export",
+    "list_library": "see: pramana validate library",
+    "list_models": "see what there is: pramana models",
+    "list_tokens": "see: pramana token list",
+    "pull_weights": "run: pramana models pull {}",
+    "publish_suite": "restore the file, or publish the new content as a new version: pramana suite publish",
+}
+"""What to do, for a terminal, a log and a stored reason. The API and the pages have words of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What to do about an error: a key that each front end words for its users, and what it is about."""
+
+    key: HintKey
+    about: str = ""
+
+
 class PramanaError(Exception):
-    """Something Pramana can explain."""
+    """Something Pramana can explain: what happened, and perhaps a hint of what to do."""
 
     code: ClassVar[str] = "error"
     http_status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 3
     problems: tuple[Problem, ...] = ()
     """Each at its place, where it is known."""
+    hint: Hint | None = None
+
+    def __init__(self, message: str, *, hint: Hint | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def explain(self, hints: Mapping[HintKey, str]) -> str:
+        """Return the message and the hint, in the words of a front end.
+
+        >>> NotFound("there is no run yet", hint=Hint("start_run")).explain(COMMAND_HINTS)
+        'there is no run yet; start one: pramana run'
+        """
+        message = super().__str__()
+        return f"{message}; {hints[self.hint.key].format(self.hint.about)}" if self.hint else message
+
+    def __str__(self) -> str:
+        return self.explain(COMMAND_HINTS)
 
 
 class InvalidInput(PramanaError):
@@ -75,8 +118,8 @@ class InvalidInput(PramanaError):
     http_status = 400
     exit_code = 2
 
-    def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, problems: Sequence[Problem] = (), *, hint: Hint | None = None) -> None:
+        super().__init__(message, hint=hint)
         self.problems = tuple(problems)
 
     @classmethod
@@ -113,10 +156,8 @@ class HashMismatch(PramanaError):
 
     def __init__(self, what: str, *, pinned: str, found: str) -> None:
         super().__init__(
-            f"{what} differs from its pin, so it does not run under that name\n"
-            f"  pinned {pinned}\n"
-            f"  found  {found}\n"
-            "Restore the file, or publish the new content as a new version: pramana suite publish"
+            f"{what} differs from its pin, so it does not run under that name\n  pinned {pinned}\n  found  {found}",
+            hint=Hint("publish_suite"),
         )
         self.pinned, self.found = pinned, found
 
@@ -196,8 +237,10 @@ class ProviderError(PramanaError):
     retry_after: float | None = None
     """Seconds to wait, as the provider asks; never what is no number of seconds, whoever raised it."""
 
-    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, status: int | None = None, retry_after: float | None = None, hint: Hint | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
         self.status, self.retry_after = status, _seconds(retry_after)
 
 

@@ -22,7 +22,16 @@ from pramana.analyse.estimate import estimate as add_up
 from pramana.analyse.judges import NEVER_A_JUDGE
 from pramana.audio import conditions
 from pramana.embedded import weights
-from pramana.errors import AuthenticationFailed, InvalidInput, NotFound, PramanaError, Problem, did_you_mean, quote
+from pramana.errors import (
+    AuthenticationFailed,
+    Hint,
+    InvalidInput,
+    NotFound,
+    PramanaError,
+    Problem,
+    did_you_mean,
+    quote,
+)
 from pramana.hash import case_digest
 from pramana.load.scenario import check_scenario
 from pramana.load.sources import Sources
@@ -173,7 +182,7 @@ def _choose_cases(store: Store, request: RunRequest) -> ChosenCases:
         unknown = [each for each in request.scenarios.ids if each not in known]
         if unknown:
             some = ", ".join(map(quote, unknown[:5])) + (" …" if len(unknown) > 5 else "")
-            raise NotFound(f"there is no scenario {some}; see GET /api/scenarios")
+            raise NotFound(f"there is no scenario {some}", hint=Hint("list_scenarios"))
     return ChosenCases(store, files, request.scenarios)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pramana import model
-from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, quote
+from pramana.errors import Hint, InvalidInput, NotFound, Problem, did_you_mean, quote
 from pramana.load import LIBRARY
 from pramana.load.problems import Problems
 from pramana.load.scenario import (
@@ -162,5 +162,7 @@ def from_library(files: Sequence[str] | None) -> list[Placed]:
     known = library()
     for each in files or ():
         if each not in known:
-            raise NotFound(f"the library has no file {quote(each)}{did_you_mean(each, known)}; see GET /api/library")
+            raise NotFound(
+                f"the library has no file {quote(each)}{did_you_mean(each, known)}", hint=Hint("list_library")
+            )
     return [placed for each in dict.fromkeys(known if files is None else files) for placed in known[each].placed]

@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple
 
 from pramana import clock
 from pramana.embedded import npm
-from pramana.errors import NotFound, WeightsMissing, did_you_mean
+from pramana.errors import Hint, NotFound, WeightsMissing, did_you_mean
 from pramana.settings import home, make_private
 
 
@@ -161,7 +161,8 @@ def _verified(name: str, folder: Path) -> Path:
         if found != file.sha256:
             raise WeightsMissing(
                 f"{folder / path} is not {pinned(name).title} as it was pinned (SHA-256 {found[:12]}…, expected "
-                f"{file.sha256[:12]}…): remove it, then run: pramana models pull {name}"
+                f"{file.sha256[:12]}…): remove it",
+                hint=Hint("pull_weights", name),
             )
     return folder
 
@@ -196,7 +197,7 @@ def pull(name: str, progress: Report | None = None) -> Path:
         ) from error
     found = find(name)
     if found is None:
-        raise WeightsMissing(f"{target} vanished while it was made; run: pramana models pull {name}")
+        raise WeightsMissing(f"{target} vanished while it was made", hint=Hint("pull_weights", name))
     return found
 
 

@@ -17,6 +17,7 @@ from pramana.errors import (
     AddressRefused,
     AuthenticationFailed,
     BrokenReply,
+    Hint,
     KeyInAnswer,
     NothingThere,
     OutOfCredit,
@@ -94,7 +95,7 @@ class Failures:
         says = f": {said}" if said else ""
         who = self.who
         if error.code == "model_not_found" or (status == 404 and "model" in error.message.lower()):
-            return UnknownModel(f"{who} knows no such model{says}; see what it offers: pramana models", status=status)
+            return UnknownModel(f"{who} knows no such model{says}", status=status, hint=Hint("list_models"))
         if status == 402 or error.unpaid:
             return OutOfCredit(
                 f"the account at {who} has no money left, or may spend no more ({status}){says}; top it up or raise "

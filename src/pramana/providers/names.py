@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pramana.errors import InvalidInput, did_you_mean, quote
+from pramana.errors import Hint, InvalidInput, did_you_mean, quote
 from pramana.model import Provider, Target
 from pramana.providers.accounts import Accounts, CommandLine, Lookup, Registered
 from pramana.providers.kinds import (
@@ -143,7 +143,7 @@ def _of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
     if not colon or name not in providers:
         raise _unknown(typed)
     if not model:
-        raise InvalidInput(f"{quote(typed)} names no model; write {name}:MODEL, and see what there is: pramana models")
+        raise InvalidInput(f"{quote(typed)} names no model; write {name}:MODEL", hint=Hint("list_models"))
     return Target(typed, name, model)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, select, update
 
-from pramana.errors import AlreadyRunning, Conflict
+from pramana.errors import AlreadyRunning, Conflict, Hint
 from pramana.model import Run, RunStatus
 from pramana.store import lease, records
 from pramana.store.changes import record
@@ -196,8 +196,8 @@ class Queue:
             row = row_of(connection, run_id, lock=True)
             if row["owner"] != "server":
                 raise Conflict(
-                    f"run {row['id']} was begun on the command line, where its files are; go on with it there: "
-                    f"pramana run --resume {row['id']}"
+                    f"run {row['id']} was begun on the command line, where its files are",
+                    hint=Hint("resume_run", row["id"]),
                 )
             if row["status"] in UNDER_WAY:
                 raise AlreadyRunning(f"run {row['id']} is under way already: it is {row['status']}")

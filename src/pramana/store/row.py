@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, RowMapping, select
 
-from pramana.errors import NotFound, StoreFailed, quote
+from pramana.errors import Hint, NotFound, StoreFailed, quote
 from pramana.model import Plan, Run
 from pramana.store import records
 from pramana.store.schema import runs
@@ -19,7 +19,7 @@ def row_of(connection: Connection, run_id: str, *, lock: bool = False) -> RowMap
     query = select(runs).where(runs.c.id == stored(run_id))
     found = connection.execute(query.with_for_update() if lock else query).mappings().first()
     if found is None:
-        raise NotFound(f"there is no run {quote(run_id)}; see: pramana runs")
+        raise NotFound(f"there is no run {quote(run_id)}", hint=Hint("list_runs"))
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, and_, case, delete, func, insert, null, select, update
 
 from pramana import clock, settings
-from pramana.errors import NotFound, did_you_mean, quote
+from pramana.errors import Hint, NotFound, did_you_mean, quote
 from pramana.hash import PREFIX, case_digest
 from pramana.jsonl import canonical
 from pramana.model import Case, Key, Outcome, Plan, Result, Run, Spent
@@ -150,7 +150,7 @@ class Store(Queue):
             if reference == "latest":
                 if found := connection.execute(newest.limit(1)).mappings().first():
                     return run_of(found)
-                raise NotFound("there is no run yet; start one: pramana run")
+                raise NotFound("there is no run yet", hint=Hint("start_run"))
             beginning = runs.c.id.startswith(stored(reference), autoescape=True)
             matches = connection.execute(newest.where(beginning).limit(4)).mappings().all()
             for found in matches:
@@ -160,7 +160,8 @@ class Store(Queue):
                 some = ", ".join(found["id"] for found in matches[:3])
                 raise NotFound(f"{quote(reference)} begins the ids of several runs ({some} …); type more of it")
             known = connection.scalars(select(runs.c.id).order_by(runs.c.run_no.desc()).limit(200))
-            raise NotFound(f"there is no run {quote(reference)}{did_you_mean(reference, known)}; see: pramana runs")
+            message = f"there is no run {quote(reference)}{did_you_mean(reference, known)}"
+            raise NotFound(message, hint=Hint("list_runs"))
 
     def runs(self, limit: int = 50) -> list[Run]:
         """Return the runs, newest first."""

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import msgspec
 from sqlalchemy import RowMapping, insert, select, update
 
-from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, quote
+from pramana.errors import Hint, InvalidInput, NotFound, Problem, did_you_mean, quote
 from pramana.store.engine import Database
 from pramana.store.schema import tokens
 from pramana.store.scoring import timestamp
@@ -83,7 +83,7 @@ class Tokens:
             mine = tokens.c.id == stored(token_id)
             row = connection.execute(select(tokens).where(mine)).mappings().first()
             if row is None:
-                raise NotFound(f"there is no token {quote(token_id)}; see: pramana token list")
+                raise NotFound(f"there is no token {quote(token_id)}", hint=Hint("list_tokens"))
             found = _token(row)
             if found.revoked is None:
                 found = msgspec.structs.replace(found, revoked=timestamp())

@@ -483,7 +483,7 @@ def test_a_server_that_only_answers_carries_nothing_out(store_url: str) -> None:
 
 def test_a_run_is_read_by_its_beginning_or_as_the_latest_but_changed_by_its_whole_id(either: Client) -> None:
     none = either.get("/api/runs/latest")
-    assert (none.status, none.error) == (404, "there is no run yet; see GET /api/runs")
+    assert (none.status, none.error) == (404, "there is no run yet; start one: POST /api/runs")
     run_id = started(either)
     ended(either, run_id)
     for reference in ("latest", run_id[:-1], run_id):

@@ -26,7 +26,7 @@ from starlette.routing import BaseRoute, Route
 
 from pramana.app import Busy
 from pramana.app.access import TooManyRequests
-from pramana.errors import PramanaError, Problem, StoreFailed, visible
+from pramana.errors import COMMAND_HINTS, HintKey, PramanaError, Problem, StoreFailed, visible
 from pramana.request import from_texts, metadata, published_name
 
 log = logging.getLogger("pramana.api")
@@ -279,6 +279,19 @@ def as_detail(problem: Problem) -> dict[str, Any]:
     return found
 
 
+API_HINTS: Mapping[HintKey, str] = {
+    **COMMAND_HINTS,
+    "list_runs": "see GET /api/runs",
+    "start_run": "start one: POST /api/runs",
+    "list_scenarios": "see GET /api/scenarios",
+    "list_library": "see GET /api/library",
+    "list_models": "see GET /api/models",
+    "list_tokens": "see GET /api/tokens",
+    "pull_weights": "pull them: POST /api/weights/{}/pull",
+}
+"""What to do about an error, for programs; some of it only a command can do."""
+
+
 def of_error(error: PramanaError, most: int = MOST_DETAILS) -> Response:
     """Return what one of our own errors says; of the store only that, for its words are of hosts, users and paths."""
     retry = {"Retry-After": str(error.retry_after_s)} if isinstance(error, Busy | TooManyRequests) else None
@@ -286,10 +299,10 @@ def of_error(error: PramanaError, most: int = MOST_DETAILS) -> Response:
     return refuse(error.http_status, public_message(error), code=error.code, details=details, headers=retry)
 
 
-def public_message(error: PramanaError) -> str:
+def public_message(error: PramanaError, hints: Mapping[HintKey, str] = API_HINTS) -> str:
     """Return what anybody may read of an error: of the store's, its words are of hosts, users and paths."""
     if not isinstance(error, StoreFailed):
-        return visible(str(error))
+        return visible(error.explain(hints))
     log.warning("%s", visible(str(error)))
     said = "the store cannot be reached" if error.__cause__ is not None else "the store could not do that"
     return f"{said}; the server's log says more"

@@ -4,9 +4,7 @@ Which one does, or whether it is the command line of some machine, makes no diff
 """
 
 import io
-import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,7 +18,7 @@ from pydantic.alias_generators import to_camel
 from pramana.app import App, results, runs
 from pramana.app.access import Credential
 from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
-from pramana.errors import InvalidInput, NotFound
+from pramana.errors import InvalidInput
 from pramana.load.scenario import ScenarioType
 from pramana.model import Difficulty, Outcome, Run, RunStatus
 from pramana.report import export
@@ -35,7 +33,6 @@ RunId = Annotated[str, Path(description="Its id, the beginning of one, or latest
 MOST_IDS = 1_000
 LONGEST_NAME = MAX_NAME_CHARS
 _PIECE = 1 << 18
-_COMMAND = re.compile(r"; [a-z ]+: pramana [a-z]+$")
 _EXPORTED: Mapping[Format, tuple[str, str]] = {
     "json": ("application/json", "json"),
     "csv": ("text/csv; charset=utf-8", "csv"),
@@ -194,8 +191,7 @@ async def read_run(
     summary: Annotated[bool, Query(description="false: only how far it is, which takes no adding up")] = True,
 ) -> Response:
     """Return its plan, how far it is, what it amounts to, and how its times are spread."""
-    with _hints_of_the_api():
-        found = await runs.read_run(here, caller, run_id, summary=summary)
+    found = await runs.read_run(here, caller, run_id, summary=summary)
     said = msgspec.to_builtins(replace(found, summary=None))
     return answer({**said, "summary": of_summary(found.summary) if found.summary else None})
 
@@ -213,8 +209,7 @@ async def list_results(
 ) -> Response:
     """Return results in the order they were stored, each with the beginning of its answer."""
     wanted = results.ResultFilter(outcome=outcome, model=model, case=case, page=page, page_size=page_size)
-    with _hints_of_the_api():
-        found = await results.list_results(here, caller, run_id, wanted)
+    found = await results.list_results(here, caller, run_id, wanted)
     return answer(found.items, page_meta(page, page_size, found.total))
 
 
@@ -230,16 +225,14 @@ async def read_result(
 
     `meta` has the numbers of the results before and after it, with `outcome` of the nearest that ended so.
     """
-    with _hints_of_the_api():
-        found = await results.read_result(here, caller, run_id, seq, outcome)
+    found = await results.read_result(here, caller, run_id, seq, outcome)
     return answer(found.result, {"previous": found.previous, "next": found.next})
 
 
 @router.post("/api/runs/{run_id}/cancel", summary="Cancel a run", **documented(RunView, 404, 409))
 async def cancel_run(run_id: str, here: Here, caller: Annotated[Credential, caller_of(runs.cancel_run)]) -> Response:
     """Ask that it end. What is stored stays; whoever carries it out stops within seconds."""
-    with _hints_of_the_api():
-        return answer(await runs.cancel_run(here, caller, run_id))
+    return answer(await runs.cancel_run(here, caller, run_id))
 
 
 @router.post("/api/runs/{run_id}/resume", summary="Go on with a run", **documented(RunView, 404, 409, status=202))
@@ -251,30 +244,18 @@ async def resume_run(
 ) -> Response:
     """Queue a run again that was stopped, interrupted or cancelled: it goes on with what is missing."""
     limits = body.limits.limits() if body and body.limits else None
-    with _hints_of_the_api():
-        return answer(await runs.resume_run(here, caller, run_id, limits), status=202)
+    return answer(await runs.resume_run(here, caller, run_id, limits), status=202)
 
 
 @router.delete("/api/runs/{run_id}", summary="Delete a run", **documented(None, 404, 409))
 async def delete_run(run_id: str, here: Here, caller: Annotated[Credential, caller_of(runs.delete_run)]) -> Response:
     """Delete it with all of its results; while somebody works on it, it must be cancelled first."""
-    with _hints_of_the_api():
-        await runs.delete_run(here, caller, run_id)
+    await runs.delete_run(here, caller, run_id)
     return answer(None)
 
 
-@contextmanager
-def _hints_of_the_api() -> Iterator[None]:
-    """Say of a run that is not there where to look for runs here, instead of by which command."""
-    try:
-        yield
-    except NotFound as error:
-        raise NotFound(f"{_COMMAND.sub('', str(error))}; see GET /api/runs") from None
-
-
 def _named(run_id: RunId, here: Here, _: Viewer) -> str:
-    with _hints_of_the_api():
-        return here.store.run(run_id).id
+    return here.store.run(run_id).id
 
 
 Named = Annotated[str, Depends(_named)]

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from pramana.app import App, server
 from pramana.app.access import Credential, User
-from pramana.errors import InvalidInput, PramanaError
+from pramana.errors import COMMAND_HINTS, HintKey, InvalidInput, PramanaError
 from pramana.request import from_texts
 from pramana.show.api.envelope import as_detail, log_defect, public_message
 from pramana.show.api.gate import COOKIE
@@ -36,6 +36,19 @@ SETTLED_S = 0.3
 """News within so long are told together."""
 WELCOME_S = 2.0
 """How often a page that is told of news looks whether whoever looks at it still may."""
+
+
+PAGE_HINTS: Mapping[HintKey, str] = {
+    **COMMAND_HINTS,
+    "list_runs": "see Runs",
+    "start_run": "start one: New run",
+    "list_scenarios": "see Scenarios",
+    "list_library": "see the library under Scenarios",
+    "list_models": "New run suggests models",
+    "list_tokens": "see Settings, Tokens",
+    "pull_weights": "download them: Home offers it",
+}
+"""What to do about an error, for people at a page; some of it only a command can do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +128,7 @@ class Desk:
             return await use_case(app, credential, *given, **named)
         except PramanaError as error:
             details = [as_detail(each) for each in error.problems]
-            raise Refused(error.http_status, public_message(error), error.code, details) from error
+            raise Refused(error.http_status, public_message(error, PAGE_HINTS), error.code, details) from error
         except Exception as error:
             raise Refused(500, log_defect(error), "defect", []) from error
 
@@ -126,7 +139,7 @@ class Desk:
             return from_texts(struct, {name: each for name, each in stated.items() if each not in ("", [""])}, **given)
         except InvalidInput as error:
             details = [as_detail(each) for each in error.problems]
-            raise Refused(error.http_status, public_message(error), error.code, details) from error
+            raise Refused(error.http_status, public_message(error, PAGE_HINTS), error.code, details) from error
 
     async def get(self, path: str, **query: Any) -> Answer:
         """Read something; what is None is left out of the query, and lists are repeated in it."""
