@@ -3,23 +3,31 @@
 import asyncio
 import inspect
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import closing
+from datetime import datetime, timedelta
 from importlib import import_module
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+from sqlalchemy import update
 
 import pramana.app
 from pramana import clock
 from pramana.app import App, server, tokens
-from pramana.app.access import FRESH_S, RULES, Credential, Forbidden, TooManyRequests, Unauthorized
+from pramana.app.access import FRESH_S, RULES, Credential, Forbidden, TooManyRequests, Unauthorized, require
+from pramana.app.tokens import TokenRequest
+from pramana.errors import InvalidInput
 from pramana.store import open_store
-from pramana.store.tokens import ROLES, Role
+from pramana.store.schema import sessions
+from pramana.store.tokens import ROLES, Role, hashed
 
+from ..credentials import ENDS, End, end_token
 from ..stores import sqlite_store
 
+_T = TypeVar("_T")
 MODULES = [
     import_module(f"pramana.app.{each.name}")
     for each in pkgutil.iter_modules(pramana.app.__path__)
@@ -49,19 +57,80 @@ def test_every_use_case_has_a_rule() -> None:
     assert len(USE_CASES) >= 7
 
 
+def run(work: Awaitable[_T]) -> _T:
+    async def working() -> _T:
+        return await work
+
+    return asyncio.run(working())
+
+
+def session_of(app: App, credential: Credential) -> Credential:
+    return Credential(session=run(tokens.begin_session(app, credential)))
+
+
+def refused_to_everyone(app: App) -> dict[str, Credential]:
+    """Return every kind of caller that a server which asks everyone for a token refuses."""
+    found = {
+        "nobody": Credential(),
+        "the server's own account": Credential(own_account=True),
+        "an invented token": Credential("pramana_" + "x" * 43),
+        "no token at all": Credential("x"),
+        "an invented session": Credential(session="pramana_" + "x" * 43),
+        "the own account with a wrong token": Credential("pramana_" + "x" * 43, own_account=True),
+    }
+    for how in ("revoked", "expired"):
+        made, secret = app.store.tokens.create("gone", "admin")
+        found[f"a session of a {how} token"] = session_of(app, Credential(secret))
+        found[f"a {how} token"] = Credential(secret)
+        end_token(app.store, made.id, how)
+    signed_out = session_of(app, secret_of(app, "admin"))
+    run(tokens.end_session(app, signed_out))
+    old = session_of(app, secret_of(app, "admin"))
+    with app.store._database.writing() as connection:
+        mine = sessions.c.hash == hashed(str(old.session))
+        connection.execute(update(sessions).where(mine), {"expires": "2020-01-01T00:00:00.000+00:00"})
+    session, token = session_of(app, secret_of(app, "admin")), secret_of(app, "admin")
+    found |= {
+        "a session that was signed out": signed_out,
+        "a session that has expired": old,
+        "a session shown as a token": Credential(session.session),
+        "a token shown as a session": Credential(session=token.secret),
+    }
+    app.access._known.clear()  # what was found before it ended is believed for two seconds
+    return found
+
+
 @pytest.mark.parametrize("name", USE_CASES)
 def test_a_use_case_is_refused_to_everyone_below_its_role(app: App, name: str) -> None:
     needed, use_case = RULES[name], USE_CASES[name]
     assert needed is not None, "nothing is open to strangers yet"
-    revoked, secret = app.store.tokens.create("gone", "admin")
-    app.store.tokens.revoke(revoked.id)
-    for credential in (Credential(), Credential(secret), Credential("x"), Credential("pramana_" + "x" * 43)):
+    for kind, credential in refused_to_everyone(app).items():
         with pytest.raises(Unauthorized):
-            asyncio.run(use_case(app, credential))
+            pytest.fail(f"{kind}: {asyncio.run(use_case(app, credential))}")
     for role in ROLES:
         if ROLES.index(role) < ROLES.index(needed):
-            with pytest.raises(Forbidden, match=f"needs the role {needed}, and the token the {role} has"):
-                asyncio.run(use_case(app, secret_of(app, role)))
+            token = secret_of(app, role)
+            for credential in (token, session_of(app, token)):
+                with pytest.raises(Forbidden, match=f"needs the role {needed}, and the token the {role} has"):
+                    asyncio.run(use_case(app, credential))
+
+
+@pytest.mark.parametrize("name", USE_CASES)
+def test_a_use_case_is_open_to_its_role_by_token_by_session_and_to_the_own_account(app: App, name: str) -> None:
+    def passes(app: App, credential: Credential) -> None:
+        require(asyncio.run(app.access.user(credential)), RULES[name])
+
+    token = secret_of(app, RULES[name] or "viewer")
+    passes(app, token)
+    passes(app, session_of(app, token))
+    printed = Credential(app.access.make_startup_token())
+    passes(app, printed)
+    passes(app, session_of(app, printed))
+    passes(App(app.store), Credential(own_account=True))
+    passes(App(app.store, open_to_all=True), Credential())
+    for other in (Credential(), printed, Credential(session="pramana_" + "x" * 43)):
+        with pytest.raises(Unauthorized):
+            passes(App(app.store), other)
 
 
 def allowed(app: App, credential: Credential) -> str | None:
@@ -76,22 +145,73 @@ def allowed(app: App, credential: Credential) -> str | None:
         return None
 
 
-def test_a_revoked_token_ends_within_seconds(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("by_session", [False, True])
+def test_a_token_that_ends_or_is_demoted_does_so_within_seconds(
+    app: App, monkeypatch: pytest.MonkeyPatch, how: End, by_session: bool
+) -> None:
     now = clock.monotonic()
     monkeypatch.setattr(clock, "monotonic", lambda: now)
-    made, secret = app.store.tokens.create("Ann", "viewer")
-    credential = Credential(secret)
-    assert allowed(app, credential) == "viewer"
-    app.store.tokens.revoke(made.id)
-    assert allowed(app, credential) == "viewer", "believed for a moment"
+    made, secret = app.store.tokens.create("Ann", "editor")
+    credential = session_of(app, Credential(secret)) if by_session else Credential(secret)
+    assert allowed(app, credential) == "editor"
+    user = asyncio.run(app.access.user(credential))
+    end_token(app.store, made.id, how)
+    assert allowed(app, credential) == "editor", "believed for a moment"
+    assert asyncio.run(app.access.ended({user})) == {user}, "what is open ends"
     now += FRESH_S + 0.01
-    assert allowed(app, credential) is None
+    assert allowed(app, credential) == ("viewer" if how == "demoted" else None)
 
 
-def test_without_tokens_the_owner_may_do_everything(app: App) -> None:
-    app.tokens_required = False
-    for credential in (Credential(), Credential("somebody's old cookie")):
-        assert allowed(app, credential) == "admin"
+def test_the_servers_own_account_needs_no_token_also_when_there_are_some(app: App) -> None:
+    alone = App(app.store)
+    for credential in (Credential(own_account=True), Credential(session="an old cookie", own_account=True)):
+        assert allowed(alone, credential) == "admin"
+    viewer = secret_of(app, "viewer")
+    assert allowed(alone, Credential(viewer.secret, own_account=True)) == "viewer", "who shows a token is its holder"
+    assert allowed(alone, Credential("pramana_" + "x" * 43, own_account=True)) is None
+    assert allowed(alone, Credential()) is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"host": "0.0.0.0"},  # noqa: S104 - only said
+        {"allowed_hosts": ("bench.example",)},
+        {"trusted_proxies": (ip_network("127.0.0.1"),)},
+        {"tokens_required": True},
+    ],
+)
+def test_a_server_that_others_reach_asks_its_own_account_for_a_token_too(app: App, given: Any) -> None:
+    assert allowed(App(app.store, **given), Credential(own_account=True)) is None
+
+
+def test_when_no_token_is_valid_any_more_the_message_says_how_to_get_in(app: App) -> None:
+    made, secret = app.store.tokens.create("Ann", "admin")
+    app.refresh()
+    with pytest.raises(Unauthorized, match="nobody knows this token"):
+        run(server.who_am_i(app, Credential("pramana_" + "x" * 43)))
+    app.store.tokens.revoke(made.id)
+    for again in (app, App(app.store, tokens_required=True)):  # the same process, and after a restart
+        again.refresh()
+        with pytest.raises(Unauthorized, match="revoked or expired; make one on its machine: pramana token create"):
+            run(server.who_am_i(again, Credential(secret)))
+        assert allowed(again, Credential()) is None
+
+
+def test_a_token_expires_after_90_days_unless_its_maker_says_otherwise(app: App) -> None:
+    admin = secret_of(app, "admin")
+
+    async def make(**given: Any) -> str | None:
+        return (await tokens.create_token(app, admin, TokenRequest(name="Bo", role="viewer", **given))).expires_at
+
+    for given, days in (({}, 90), ({"expires_in_days": 1}, 1)):
+        expires = asyncio.run(make(**given))
+        assert expires
+        assert abs(datetime.fromisoformat(expires) - clock.now() - timedelta(days=days)) < timedelta(minutes=1)
+    assert asyncio.run(make(expires_in_days=None)) is None
+    with pytest.raises(InvalidInput, match="1 to 3,650 days, or never"):
+        asyncio.run(make(expires_in_days=0))
 
 
 def test_who_asks_too_often_is_told_to_wait(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,8 +233,6 @@ def test_who_asks_too_often_is_told_to_wait(app: App, monkeypatch: pytest.Monkey
 
 
 def test_a_setting_that_does_not_fit_is_named_with_all_others(app: App) -> None:
-    from pramana.errors import InvalidInput
-
     admin = secret_of(app, "admin")
 
     async def change(**changed: Any) -> Any:
@@ -136,7 +254,7 @@ def test_a_token_is_shown_once(app: App) -> None:
     admin = secret_of(app, "admin")
 
     async def go() -> None:
-        made = await tokens.create_token(app, admin, "Bo", "editor")
+        made = await tokens.create_token(app, admin, TokenRequest(name="Bo", role="editor"))
         assert (await app.access.user(Credential(made.token))).name == "Bo"
         listed = {each.id: each for each in await tokens.list_tokens(app, admin)}
         assert made.token not in repr(listed)

@@ -18,6 +18,7 @@ from pramana.app.access import FRESH_S, Access
 from pramana.app.findings import Findings
 from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Pulls
+from pramana.app.streams import OpenStreams
 from pramana.errors import PramanaError
 from pramana.run.stages import Stage
 from pramana.store.preferences import Preferences
@@ -71,6 +72,9 @@ class App:
     host: str = "127.0.0.1"
     port: int = 3000
     tokens_required: bool = False
+    """Whether the account that the server runs as needs a token too, as everyone else does."""
+    open_to_all: bool = False
+    """Whether everyone who can reach the server may do everything: --no-auth."""
     api_only: bool = False
     allowed_hosts: tuple[str, ...] = ()
     """Names by which the server is reached, besides those of its address."""
@@ -83,6 +87,10 @@ class App:
     """Called when a run was queued here, so that whoever carries runs out need not look for it."""
     calls: Callable[[str], Mapping[Stage, int]] = lambda _: {}
     """Returns how many calls of a run of this process are at each stage."""
+    tokens_existed: bool = False
+    """Whether there has been a token, valid or not: then others may use this server."""
+    tokens_ended: bool = False
+    """Whether there have been tokens and all of them are revoked or expired."""
     _preferences: Preferences = field(default_factory=Preferences)
     _changes: int = 0
     _store_is_away: bool = False
@@ -97,10 +105,13 @@ class App:
 
     pulls: Pulls = field(default_factory=Pulls)
     """Downloads of weights by this process."""
+    streams: OpenStreams = field(init=False)
+    """What is open now: streams of events, and the sockets of pages."""
 
     def __post_init__(self) -> None:
         self.access, self.findings = Access(self), Findings(self.store)
         self.known_suites = KnownSuites(self.store)
+        self.streams = OpenStreams(self.access)
 
     # ── What was decided ──
 
@@ -114,9 +125,9 @@ class App:
         self._preferences = found
 
     def refresh(self) -> None:
-        """Read what was decided, and whether somebody has a token: then everybody needs one. Not for the event loop."""
-        if not self.tokens_required and self.store.tokens.any():
-            self.tokens_required = True
+        """Read what was decided, and whether there are tokens. Not for the event loop."""
+        self.tokens_existed = self.store.tokens.ever()
+        self.tokens_ended = self.tokens_existed and not self.store.tokens.any()
         before = self._changes
         found = self.store.decisions.read()
         if before == self._changes:  # what was decided meanwhile is newer than what was read
@@ -178,13 +189,21 @@ class App:
     # ── Who can reach it ──
 
     @property
-    def for_this_machine_alone(self) -> bool:
-        """Whether nobody else can reach the server: a proxy may stand before one that listens to this machine alone."""
+    def trusts_own_account(self) -> bool:
+        """Whether the account that the server runs as needs no token.
+
+        Only where nobody was told to come by a proxy or from elsewhere: a proxy may run as the same account.
+        """
         known_elsewhere = self.allowed_hosts or self.trusted_proxies or self.tokens_required
         return is_loopback(self.host) and not known_elsewhere
 
+    @property
+    def for_this_machine_alone(self) -> bool:
+        """Whether nobody else can use the server: nobody was ever given a token, and no name or proxy leads to it."""
+        return self.trusts_own_account and not self.tokens_existed
+
     def private_addresses_allowed(self) -> bool:
-        """Whether what strangers name may be at private addresses."""
+        """Whether what users name may be at private addresses."""
         return self.for_this_machine_alone or self.preferences().allow_private_addresses
 
 

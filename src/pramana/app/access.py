@@ -1,25 +1,27 @@
 """Who asks, what they may do, and how often: the one place where that is decided.
 
 A front end hands over a `Credential`, never a role. Every use case is declared with `use_case(role)`, which looks up
-whose credential it is at each call, so that a token which was revoked or has lost its role ends with the next call.
+whose credential it is at each call, so that a token which was revoked, has expired or has lost its role ends with the
+next call; `streams` looks again for whatever is open.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import wraps
 from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import anyio.to_thread
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pramana import clock
 from pramana.errors import PramanaError, StoreFailed
 from pramana.store.preferences import Preferences
 from pramana.store.runs import Store
 from pramana.store.scoring import timestamp
-from pramana.store.tokens import ROLES, Role, looks_like_one
+from pramana.store.tokens import ROLES, Role, hashed, looks_like_one, new_secret
 
 FRESH_S = 2.0
 """How long the answer to whose token it is is believed before it is looked up again."""
@@ -27,6 +29,10 @@ CONCURRENT_LOOKUPS = 4
 """Each takes a connection to the store."""
 INVALID_TOKEN = "nobody knows this token; it may have been revoked"
 NO_TOKEN = "this needs a token: send it as Authorization: Bearer TOKEN"
+NONE_LEFT = (
+    "this needs a token, and every token of this server is revoked or expired; make one on its machine: "
+    "pramana token create NAME --role admin"
+)
 MAX_REMEMBERED = 10_000
 """Tokens and addresses: a stranger who invents some must not fill our memory."""
 RULES: "dict[str, Role | None]" = {}
@@ -67,6 +73,11 @@ class Credential(Struct, frozen=True):
     """What a front end knows of whoever asks; it says nothing of what they may do."""
 
     secret: str | None = None
+    """The token that they show."""
+    session: str | None = None
+    """The secret of a browser's session."""
+    own_account: bool = False
+    """Whether the connection comes from the account on this machine that the server runs as."""
     address: str = "?"
     """Where they are, for counting how often strangers ask."""
 
@@ -78,6 +89,8 @@ class User(Struct, frozen=True):
     role: Role | None
     """None: a stranger."""
     token_id: str | None = None
+    session: str | None = None
+    """The hash of their session's secret, where a browser asks."""
 
     def may(self, role: Role) -> bool:
         """Return whether they may do what a role may."""
@@ -85,8 +98,10 @@ class User(Struct, frozen=True):
 
 
 OWNER = User("local", "admin")
-"""Whoever sits at the machine of a server that listens to it alone, and asks for no tokens."""
+"""The account that the server runs as; with --no-auth, everyone."""
 STRANGER = User("anonymous", None)
+STARTUP_ID = "start-up"
+"""Stands for the id of the token that a server prints when it starts."""
 
 
 class Bucket(NamedTuple):
@@ -113,7 +128,7 @@ _App = TypeVar("_App", bound=Host)
 
 
 class Access:
-    """Whose tokens these are, and how often each has asked lately."""
+    """Whose tokens and sessions these are, and how often each has asked lately."""
 
     def __init__(self, app: Host) -> None:
         self._app = app
@@ -121,17 +136,19 @@ class Access:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._lookups, self._notes = anyio.CapacityLimiter(CONCURRENT_LOOKUPS), anyio.CapacityLimiter(1)
         self._noting: dict[str, asyncio.Task[None]] = {}
+        self._of_this_start: dict[str, User] = {}
+        """The start-up token and its sessions, by their hashes; they end with the process."""
 
     async def user(self, credential: Credential) -> User:
         """Return whose credential it is; raises `Unauthorized` for a token that is nobody's."""
         found = await self.find(credential)
         if found is None:
-            raise Unauthorized(INVALID_TOKEN)
+            raise Unauthorized(self.refusal(INVALID_TOKEN))
         return found
 
     async def admit(self, credential: Credential) -> User:
         """Return whose credential it is, and count that they ask."""
-        if self._app.tokens_required and not self.is_known(credential):
+        if not self.is_known(credential):
             self._count(STRANGER, credential)  # who invents tokens is counted before any is looked up
         user = await self.user(credential)
         self._count(user, credential)
@@ -143,29 +160,101 @@ class Access:
             raise TooManyRequests(bucket)
 
     async def find(self, credential: Credential) -> User | None:
-        """Return whose credential it is; None for a token that is nobody's, where everybody needs one."""
-        needed = self._app.tokens_required
-        if credential.secret is None:
-            return STRANGER if needed else OWNER
-        until, found = self._known.get(credential.secret, (0.0, None))
-        if until < clock.monotonic():
-            found = await self._look_up(credential.secret)
-        return found if found or needed else OWNER  # somebody's old cookie: here nobody needs one
+        """Return whose credential it is; None for a token that is nobody's.
+
+        A token that is shown counts, valid or not. A session that has ended is no session: whoever has the server's own
+        account needs none, and others are strangers.
+        """
+        if self._app.open_to_all:
+            return OWNER
+        if credential.secret is not None:
+            return await self._find(credential.secret, is_session=False)
+        found = None
+        if credential.session is not None:
+            found = await self._find(credential.session, is_session=True)
+        return found or (OWNER if self._is_owner(credential) else STRANGER)
+
+    def _is_owner(self, credential: Credential) -> bool:
+        return self._app.open_to_all or (credential.own_account and self._app.trusts_own_account)
 
     def is_known(self, credential: Credential) -> bool:
         """Return whether a secret was found to be somebody's; who invents secrets is counted before they are."""
-        return credential.secret is None or self._known.get(credential.secret, (0.0, None))[1] is not None
+        shown = credential.secret or credential.session
+        return shown is None or self._is_owner(credential) or self._known.get(shown, (0.0, None))[1] is not None
 
-    async def _look_up(self, secret: str) -> User | None:
-        if not looks_like_one(secret):
-            return None
-        now = clock.monotonic()
-        token = await anyio.to_thread.run_sync(self._app.store.tokens.holder, secret, limiter=self._lookups)
-        found = None if token is None else User(token.name, token.role, token.id)
+    def refusal(self, why: str) -> str:
+        """Return why somebody is refused; when no token is valid any more, how to get in."""
+        return NONE_LEFT if self._app.tokens_ended else why
+
+    async def _find(self, secret: str, *, is_session: bool) -> User | None:
+        until, found = self._known.get(secret, (0.0, None))
+        if until < clock.monotonic():
+            found = await self._look_up(secret, is_session=is_session) if looks_like_one(secret) else None
+        return found if found is None or (found.session is not None) is is_session else None
+
+    async def _look_up(self, secret: str, *, is_session: bool) -> User | None:
+        now, session = clock.monotonic(), hashed(secret) if is_session else None
+        found, token = self._of_this_start.get(hashed(secret)), None
+        if found is None:
+            tokens = self._app.store.tokens
+            look_up = tokens.session_holder if is_session else tokens.holder
+            token = await anyio.to_thread.run_sync(look_up, secret, limiter=self._lookups)
+            found = None if token is None else User(token.name, token.role, token.id, session)
         remember(self._known, secret, (now + FRESH_S, found))
         if token and token.used != timestamp()[:10] and token.id not in self._noting:
             self._noting[token.id] = asyncio.create_task(self._note(token.id))
         return found
+
+    # ── Sessions, and what is open ──
+
+    def make_startup_token(self) -> str:
+        """Return a token of an administrator that is valid until the process ends; it is stored nowhere."""
+        secret = new_secret()
+        self._of_this_start[hashed(secret)] = User("start-up token", "admin", STARTUP_ID)
+        return secret
+
+    def is_startup_token(self, secret: str) -> bool:
+        """Return whether it is the token that was printed when the server started."""
+        found = self._of_this_start.get(hashed(secret))
+        return found is not None and found.session is None
+
+    async def begin_session(self, user: User) -> str:
+        """Return the secret of a new session of whoever shows a token."""
+        if user.token_id is None or user.session is not None:
+            raise Forbidden("a session begins with a token")
+        token_id = user.token_id
+        if token_id != STARTUP_ID:
+            return await self._app.work(lambda: self._app.store.tokens.begin_session(token_id))
+        secret = new_secret()
+        self._of_this_start[hashed(secret)] = replace(user, session=hashed(secret))
+        return secret
+
+    async def end_session(self, user: User) -> None:
+        """End the session of whoever asks, at once in this process and within seconds in others."""
+        if user.session is None:
+            return
+        session = user.session
+        self._known.clear()
+        if self._of_this_start.pop(session, None) is None:
+            await self._app.work(lambda: self._app.store.tokens.end_session(session))
+
+    async def ended(self, users: Collection[User]) -> set[User]:
+        """Return those of some users whose token or session has ended, or whose role is less than it was."""
+        stored = {each for each in users if each.token_id not in (None, STARTUP_ID)}
+        ids, sessions = {str(each.token_id) for each in stored}, {each.session for each in stored if each.session}
+
+        def look() -> tuple[dict[str, Role], set[str]]:
+            tokens = self._app.store.tokens
+            return tokens.roles(ids), tokens.open_sessions(sessions) if sessions else set()
+
+        roles, still_open = await anyio.to_thread.run_sync(look, limiter=self._lookups) if ids else ({}, set())
+        still_open |= self._of_this_start.keys()
+        return {
+            each
+            for each in users
+            if (each in stored and not replace(each, role=roles.get(str(each.token_id))).may(each.role or "viewer"))
+            or (each.session is not None and each.session not in still_open)
+        }
 
     async def _note(self, token_id: str) -> None:
         """Store that a token was used today; nobody waits for that, as a writer may have to."""

@@ -14,6 +14,7 @@ from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Summary
 from pramana.embedded.weights import Phase
 from pramana.model import Outcome, RunStatus
+from pramana.store.scoring import timestamp
 from pramana.store.tokens import Role
 
 
@@ -26,7 +27,7 @@ class MeView(View, frozen=True, kw_only=True):
 
     name: str
     role: Role
-    tokens_required: Annotated[bool, Meta(description="Whether everybody needs a token here")]
+    tokens_required: Annotated[bool, Meta(description="Whether the server's own account needs a token too")]
 
 
 class ServerView(View, frozen=True, kw_only=True):
@@ -36,8 +37,8 @@ class ServerView(View, frozen=True, kw_only=True):
     database: Literal["sqlite", "postgresql"]
     address: Annotated[str, Meta(description="Where it listens")]
     allowed_hosts: Annotated[tuple[str, ...], Meta(description="Names by which it is reached besides")]
-    for_this_machine_alone: Annotated[bool, Meta(description="Whether nobody else can reach it")]
-    tokens_required: bool
+    for_this_machine_alone: Annotated[bool, Meta(description="Whether nobody else can use it")]
+    tokens_required: Annotated[bool, Meta(description="Whether the server's own account needs a token too")]
     private_addresses_allowed: Annotated[
         bool, Meta(description="Whether models and recordings may be at private addresses now")
     ]
@@ -53,6 +54,12 @@ class TokenView(View, frozen=True, kw_only=True):
     created_at: str
     last_used: Annotated[str | None, Meta(description="The day it was last seen")]
     revoked_at: str | None
+    expires_at: Annotated[str | None, Meta(description="When it expires or has expired; null: never")]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it is neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > timestamp())
 
 
 class NewTokenView(TokenView, frozen=True, kw_only=True):

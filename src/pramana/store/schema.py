@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0006"
+HEAD = "0007"
 """The migration that makes the tables below; a store that has it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -229,6 +229,15 @@ tokens = Table(
     Column("created", Text, nullable=False),
     Column("used", Text),
     Column("revoked", Text),
+    Column("expires", Text),  # NULL: never
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("hash", Text, primary_key=True),  # SHA-256 of what the browser has
+    Column("token_id", Text, ForeignKey("tokens.id"), nullable=False),
+    Column("expires", Text, nullable=False),
 )
 
 preferences = Table(

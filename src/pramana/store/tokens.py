@@ -1,20 +1,22 @@
-"""Who may do what: tokens by their SHA-256, never the tokens themselves.
+"""Tokens and the sessions of browsers, each by its SHA-256, never the secrets themselves.
 
-A token is 256 random bits, so that a plain hash guards it: there is nothing to guess. Its holder sees it once, when it
-is made.
+A secret is 256 random bits, so that a plain hash guards it: there is nothing to guess. Its holder sees a token once,
+when it is made. A session ends with its token: when that is revoked or expires.
 """
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection
+from datetime import timedelta
 from typing import Literal, get_args
 
 import msgspec
-from sqlalchemy import RowMapping, insert, select, update
+from sqlalchemy import ColumnElement, RowMapping, and_, delete, insert, or_, select, update
 
+from pramana import clock
 from pramana.errors import Hint, InvalidInput, NotFound, Problem, did_you_mean, quote
 from pramana.store.engine import Database
-from pramana.store.schema import tokens
+from pramana.store.schema import sessions, tokens
 from pramana.store.scoring import timestamp
 from pramana.store.text import restored, stored
 
@@ -27,6 +29,9 @@ _RANDOM_BYTES = 32
 _LENGTH = len(BEGINNING) + 43
 """What that many bytes are in base64."""
 LONGEST_NAME = 100
+EXPIRES_DAYS, MOST_DAYS = 90, 3_650
+"""After how many days a token expires unless its maker says otherwise, and the most that can be said."""
+SESSION_DAYS = 30
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -39,6 +44,8 @@ class Token(msgspec.Struct, frozen=True):
     used: str | None = None
     """The day it was last seen."""
     revoked: str | None = None
+    expires: str | None = None
+    """None: never."""
 
 
 class Tokens:
@@ -47,8 +54,11 @@ class Tokens:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def create(self, name: str, role: str) -> tuple[Token, str]:
-        """Make a token; return what is known of it, and the token itself, which nobody can show again."""
+    def create(self, name: str, role: str, days: int | None = EXPIRES_DAYS) -> tuple[Token, str]:
+        """Make a token; return what is known of it, and the token itself, which nobody can show again.
+
+        Without a number of days it never expires.
+        """
         name = name.strip()
         if not name or len(name) > LONGEST_NAME or not name.isprintable():
             message = f"a token needs a name of 1 to {LONGEST_NAME} printable characters, found {quote(name)}"
@@ -57,25 +67,33 @@ class Tokens:
             raise InvalidInput(
                 f"there is no role {quote(role)}{did_you_mean(role, ROLES)}; there are {', '.join(ROLES)}"
             )
-        secret = BEGINNING + secrets.token_urlsafe(_RANDOM_BYTES)
-        made = Token(f"t{secrets.token_hex(4)}", name, role, timestamp())
+        if days is not None and not 1 <= days <= MOST_DAYS:
+            raise InvalidInput(f"a token expires after 1 to {MOST_DAYS:,} days, or never; found {days}")
+        secret = new_secret()
+        expires = None if days is None else _in_days(days)
+        made = Token(f"t{secrets.token_hex(4)}", name, role, timestamp(), expires=expires)
         row = {"id": made.id, "name": stored(name), "role": role, "hash": hashed(secret), "created": made.created}
         with self._database.writing() as connection:
-            connection.execute(insert(tokens), row)
+            connection.execute(insert(tokens), {**row, "expires": expires})
         return made, secret
 
     def list(self) -> list[Token]:
-        """Return all of them, oldest first; the revoked ones too."""
+        """Return all of them, oldest first; the revoked and expired ones too."""
         with self._database.reading() as connection:
             rows = connection.execute(select(tokens).order_by(tokens.c.created, tokens.c.id)).mappings()
             return [_token(row) for row in rows]
 
     def any(self) -> bool:
-        """Tell whether somebody has a token that holds."""
+        """Tell whether a token is valid."""
+        return self._is_there(_valid())
+
+    def ever(self) -> bool:
+        """Tell whether there has been a token."""
+        return self._is_there(tokens.c.id.is_not(None))
+
+    def _is_there(self, which: ColumnElement[bool]) -> bool:
         with self._database.reading() as connection:
-            return (
-                connection.execute(select(tokens.c.id).where(tokens.c.revoked.is_(None)).limit(1)).first() is not None
-            )
+            return connection.execute(select(tokens.c.id).where(which).limit(1)).first() is not None
 
     def revoke(self, token_id: str) -> Token:
         """End a token; one that was ended already stays so."""
@@ -91,14 +109,45 @@ class Tokens:
         return found
 
     def holder(self, secret: str) -> Token | None:
-        """Return whose token it is; None when it is nobody's, or was revoked."""
+        """Return whose token it is; None when it is nobody's, was revoked or has expired."""
         with self._database.reading() as connection:
-            row = connection.execute(select(tokens).where(tokens.c.hash == hashed(secret))).mappings().first()
-        return None if row is None or row["revoked"] else _token(row)
+            query = select(tokens).where(tokens.c.hash == hashed(secret), _valid())
+            row = connection.execute(query).mappings().first()
+        return None if row is None else _token(row)
 
-    def holding(self, token_ids: Sequence[str]) -> set[str]:
-        """Return those of some tokens that hold still."""
-        query = select(tokens.c.id).where(tokens.c.id.in_(token_ids), tokens.c.revoked.is_(None))
+    def roles(self, token_ids: Collection[str]) -> dict[str, Role]:
+        """Return the roles of those of some tokens that are valid."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(tokens.c.id, tokens.c.role).where(tokens.c.id.in_(token_ids), _valid()))
+            return {row.id: row.role for row in rows}
+
+    # ── Sessions ──
+
+    def begin_session(self, token_id: str) -> str:
+        """Return the secret of a new session of a token; those that have expired are deleted."""
+        secret = new_secret()
+        row = {"hash": hashed(secret), "token_id": token_id, "expires": _in_days(SESSION_DAYS)}
+        with self._database.writing() as connection:
+            connection.execute(delete(sessions).where(sessions.c.expires <= timestamp()))
+            connection.execute(insert(sessions), row)
+        return secret
+
+    def end_session(self, session: str) -> None:
+        """End a session, by the hash of its secret."""
+        with self._database.writing() as connection:
+            connection.execute(delete(sessions).where(sessions.c.hash == session))
+
+    def session_holder(self, secret: str) -> Token | None:
+        """Return whose session it is; None when there is no such session, or when it or its token has ended."""
+        joined = select(tokens).join_from(tokens, sessions)
+        query = joined.where(sessions.c.hash == hashed(secret), sessions.c.expires > timestamp(), _valid())
+        with self._database.reading() as connection:
+            row = connection.execute(query).mappings().first()
+        return None if row is None else _token(row)
+
+    def open_sessions(self, hashes: Collection[str]) -> set[str]:
+        """Return those of some sessions that have not ended."""
+        query = select(sessions.c.hash).where(sessions.c.hash.in_(hashes), sessions.c.expires > timestamp())
         with self._database.reading() as connection:
             return set(connection.scalars(query))
 
@@ -106,6 +155,11 @@ class Tokens:
         """Write down that a token was used today. It waits for other writers, so nobody should wait for it."""
         with self._database.writing() as connection:
             connection.execute(update(tokens).where(tokens.c.id == token_id), {"used": timestamp()[:10]})
+
+
+def new_secret() -> str:
+    """Return a secret that nobody can guess, for a token or a session."""
+    return BEGINNING + secrets.token_urlsafe(_RANDOM_BYTES)
 
 
 def looks_like_one(secret: str) -> bool:
@@ -123,4 +177,13 @@ def hashed(secret: str) -> str:
 
 
 def _token(row: RowMapping) -> Token:
-    return Token(row["id"], restored(row["name"]), row["role"], row["created"], row["used"], row["revoked"])
+    name = restored(row["name"])
+    return Token(row["id"], name, row["role"], row["created"], row["used"], row["revoked"], row["expires"])
+
+
+def _valid() -> ColumnElement[bool]:
+    return and_(tokens.c.revoked.is_(None), or_(tokens.c.expires.is_(None), tokens.c.expires > timestamp()))
+
+
+def _in_days(days: int) -> str:
+    return (clock.now() + timedelta(days=days)).isoformat(timespec="milliseconds")

@@ -209,6 +209,8 @@ class Program:
 
     process: programs.Process
     client: Client
+    token: str | None = None
+    """The start-up token that it has printed."""
 
     def kill(self) -> None:
         """End it as a power cut would."""
@@ -230,7 +232,8 @@ def program(*options: str, **environment: str) -> Iterator[Program]:
         said = process.stdout.readline()
         found = re.search(r"http://\S+:\d+", said)
         assert found, said + process.stdout.read()
-        yield Program(process, Client(found[0]))
+        token = re.search(r"token=(\S+)", said)
+        yield Program(process, Client(found[0]), token and token[1])
     finally:
         if process.poll() is None:
             process.terminate()

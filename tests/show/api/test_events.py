@@ -4,15 +4,18 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from pramana.show.api import streams, tail
+from pramana.app import streams
+from pramana.show.api import tail
+from pramana.store.tokens import Role
 
+from ...credentials import ENDS, End, end_token
 from .served import Client, program, serve
 from .test_runs import ended, started
 
@@ -159,27 +162,25 @@ def test_an_ending_server_ends_its_streams() -> None:
         assert found.process.wait(10) == 0
 
 
-def revoke(client: Client, held: Client) -> None:
+def end(client: Client, held: Client, how: End) -> None:
     assert client.store
     secret = held.token
     assert secret
     token = client.store.tokens.holder(secret)
     assert token
-    client.store.tokens.revoke(token.id)
+    end_token(client.store, token.id, how)
 
 
-def test_a_revoked_token_hears_no_more_by_the_streams_it_has_open(
-    guarded: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streams, "FRESH_S", 0.2)
-    editor, viewer = guarded.with_token("editor"), guarded.with_token("viewer")
+@pytest.mark.parametrize("how", ENDS)
+def test_a_token_that_ends_hears_no_more_by_the_streams_it_has_open(guarded: Client, how: End) -> None:
+    editor, other = guarded.with_token("editor"), guarded.with_token("editor")
     run_id = started(editor, models=["fake:latency=0.05"], repeats=100, limits={"concurrency": 1})
     busy = f"/api/runs/{run_id}/events"
-    with listening(viewer, "/api/events") as news, listening(viewer, busy) as results, listening(editor, busy) as on:
+    with listening(other, "/api/events") as news, listening(other, busy) as results, listening(editor, busy) as on:
         assert next(news)[1] == ""
         assert next(results)[1] in ("result", "progress")
         began = time.monotonic()
-        revoke(guarded, viewer)
+        end(guarded, other, how)
         list(news)
         told = [name for _, name, _ in results]
         assert time.monotonic() - began < 5, "the streams did not end"
@@ -194,14 +195,14 @@ def test_a_stream_that_is_opened_while_tokens_are_looked_up_stays_open(
     monkeypatch.setattr(streams, "FRESH_S", 0.05)
     assert guarded.store
     one, other = guarded.with_token("viewer"), guarded.with_token("viewer")
-    looking, opened, holding = threading.Event(), threading.Event(), guarded.store.tokens.holding
+    looking, opened, roles = threading.Event(), threading.Event(), guarded.store.tokens.roles
 
-    def slowly(token_ids: Sequence[str]) -> set[str]:
+    def slowly(token_ids: Collection[str]) -> dict[str, Role]:
         looking.set()
         assert opened.wait(30)
-        return holding(token_ids)
+        return roles(token_ids)
 
-    monkeypatch.setattr(guarded.store.tokens, "holding", slowly)
+    monkeypatch.setattr(guarded.store.tokens, "roles", slowly)
     with listening(one, "/api/events") as first:
         assert next(first)[1] == ""
         assert looking.wait(30)
@@ -234,7 +235,7 @@ def test_a_token_and_a_process_have_so_many_streams_and_no_more(
         opened(other)
         full = other.get("/api/events")
         assert (full.status, full.error) == (503, "this server has 3 streams open, and takes no more; try again later")
-        revoke(guarded, other)
+        end(guarded, other, "revoked")
     deadline = time.monotonic() + 20
     while (again := one.get("/api/events?seconds=0.1")).status != 200:
         assert time.monotonic() < deadline, again.body

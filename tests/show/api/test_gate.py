@@ -1,10 +1,14 @@
 """The gate: hosts, origins, tokens, roles, rates and sizes."""
 
+import http.client
 import json
+import os
 import re
 import socket
+import subprocess
 import threading
 import time
+from contextlib import closing
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -15,17 +19,20 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import text
 
+from pramana import settings
 from pramana.app import AT_ONCE, PROBED_S, WAITING, App
 from pramana.app.access import FRESH_S
 from pramana.app.views import MeView, ServerView
 from pramana.errors import InvalidInput
 from pramana.show.api.gate import Gate
+from pramana.show.api.peer import is_own_account
 from pramana.show.api.serving import THREADS
 from pramana.show.cli import pramana
 from pramana.store import open_store
 from pramana.store.scenarios import Scenarios, StoredScenario
 from pramana.store.tokens import Token, Tokens, hashed
 
+from ...credentials import end_token
 from .served import Answer, Client, program, serve
 
 SECURITY = {
@@ -70,6 +77,8 @@ def test_pages_of_other_hosts_change_nothing_unless_they_are_allowed(client: Cli
     assert "access-control-allow-origin" not in client.get("/api/health", headers=other).headers
 
     assert client.patch("/api/settings", {"corsOrigins": ["https://bench.example"]}).status == 200
+    assert client.post("/api/scenarios/validate", body, headers=other).status == 401  # with a token of its own alone
+    client = client.with_token("viewer")
     preflight = client.call("OPTIONS", "/api/scenarios/validate", headers=asked)
     assert (preflight.status, preflight.headers["access-control-allow-origin"]) == (204, "https://bench.example")
     assert client.post("/api/scenarios/validate", body, headers=other).status == 200
@@ -277,7 +286,7 @@ def test_settings_say_what_would_hold_had_nobody_decided_and_wrong_ones_where_th
 @pytest.mark.parametrize("path", ["/", "/runs", "/docs", "/openapi.json", "/sign-in"])
 def test_an_old_cookie_makes_a_stranger_of_a_browser_and_not_an_error(guarded: Client, path: str) -> None:
     """Here are no pages behind the gate, so that most are not found; what matters is that it lets them through."""
-    old = {"Cookie": "pramana_token=pramana_" + "x" * 43}
+    old = {"Cookie": "pramana_session=pramana_" + "x" * 43}
     assert guarded.get(path, headers=old).status in (200, 404)
     assert Client(guarded.url, "pramana_" + "x" * 43).get(path).status == 401  # a program is told
     assert guarded.get("/api/runs", headers=old).status == 401
@@ -285,7 +294,9 @@ def test_an_old_cookie_makes_a_stranger_of_a_browser_and_not_an_error(guarded: C
 
 def test_a_cookie_does_what_its_token_may_and_pages_of_other_hosts_cannot_use_it(guarded: Client) -> None:
     admin = guarded.with_token("admin")
-    cookie = {"Cookie": f"other=1; pramana_token={admin.token}"}
+    assert guarded.store
+    session = guarded.store.tokens.begin_session(admin.get("/api/tokens").data[0]["id"])
+    cookie = {"Cookie": f"other=1; pramana_session={session}"}
     body = {"name": "by cookie", "role": "viewer"}
     assert guarded.post("/api/tokens", body, headers=cookie).status == 201
     for origin in (
@@ -297,14 +308,21 @@ def test_a_cookie_does_what_its_token_may_and_pages_of_other_hosts_cannot_use_it
         assert guarded.post("/api/tokens", body, headers={**cookie, "Origin": origin}).status == 403
     assert guarded.post("/api/tokens", body, headers={**cookie, "Origin": guarded.url}).status == 201
     assert len(admin.get("/api/tokens").data) == 3
-    for broken in ("pramana_token=", "pramana_token", "=;;=", 'pramana_token="; $x'):
+    for broken in (
+        "pramana_session=",
+        "pramana_session",
+        "=;;=",
+        'pramana_session="; $x',
+        f"pramana_session={admin.token}",
+        f"pramana_token={admin.token}",
+    ):
         assert guarded.get("/api/runs", headers={"Cookie": broken}).status == 401
 
 
 def test_the_parts_of_a_page_count_against_nobody_and_wrong_tokens_against_their_address(guarded: Client) -> None:
     admin = guarded.with_token("admin")
     assert admin.patch("/api/settings", {"requestsPerMinute": 5}).status == 200
-    old = {"Cookie": "pramana_token=pramana_" + "x" * 43}
+    old = {"Cookie": "pramana_session=pramana_" + "x" * 43}
     assert {guarded.get("/_nicegui/some/script.js", headers=old).status for _ in range(20)} == {404}
     found = [guarded.get("/sign-in", headers=old).status for _ in range(6)]
     assert (found[0], found[-1]) == (404, 429)
@@ -505,15 +523,157 @@ def test_a_token_made_on_the_command_line_opens_the_server() -> None:
     assert "revoked 20" in invoke("token", "list")[1]
 
 
-def test_the_first_token_closes_a_server_that_is_running() -> None:
+def test_the_own_account_needs_no_token_and_whoever_else_may_come_does() -> None:
     with program() as found:
-        assert found.client.get("/api/settings").status == 200
+        plain, passed_on = found.client, {"X-Forwarded-For": "203.0.113.7"}
+        assert plain.get("/api/settings").status == 200
+        assert plain.get("/api/settings", headers=passed_on).status == 401
         secret = json.loads(invoke("token", "create", "--role", "admin", "--json")[1])["token"]
         give_up = time.monotonic() + 20
-        while found.client.get("/api/settings").status == 200 and time.monotonic() < give_up:
+        while plain.get("/api/server").data["forThisMachineAlone"] and time.monotonic() < give_up:
             time.sleep(0.2)
-        assert found.client.get("/api/settings").status == 401
-        assert Client(found.client.url, secret).get("/api/settings").status == 200
+        assert plain.get("/api/server").data["privateAddressesAllowed"] is False
+        assert plain.get("/api/settings").status == 200  # curl works as it did before there were tokens
+        assert plain.get("/api/settings", headers=passed_on).status == 401
+        assert Client(plain.url, secret).get("/api/settings", headers=passed_on).status == 200
+        invoke("token", "revoke", plain.get("/api/tokens").data[0]["id"])
+        give_up = time.monotonic() + 20
+        while b"pramana token create" not in (said := Client(plain.url, secret).get("/api/settings")).body:
+            assert time.monotonic() < give_up, said.body
+            time.sleep(0.2)
+        assert said.status == 401
+        assert "make one on its machine: pramana token create NAME --role admin" in said.error
+        assert plain.get("/api/settings", headers=passed_on).status == 401
+    code, said_by = invoke("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it must not
+    assert (code, "every token is revoked or expired; make one first" in said_by) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Via", "True-Client-IP"],
+)
+def test_a_request_that_is_passed_on_needs_a_token(client: Client, header: str) -> None:
+    assert client.get("/api/me").status == 200
+    assert client.get("/api/me", headers={header: ""}).status == 401
+    assert client.with_token("viewer").get("/api/me", headers={header: "for=203.0.113.7"}).status == 200
+
+
+def test_another_account_of_this_machine_needs_a_token(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client.get("/api/me").data["name"] == "local"
+    uid = os.geteuid()
+    monkeypatch.setattr("pramana.show.api.peer.os.geteuid", lambda: uid + 1)
+    assert client.get("/api/me").status == 401
+    monkeypatch.setattr("pramana.show.api.peer.os.geteuid", lambda: 65_534)
+    assert client.get("/api/me").status == 401
+
+
+def test_a_process_of_another_account_is_told_apart_by_the_kernel(client: Client) -> None:
+    ask = (
+        "import http.client, sys; at = http.client.HTTPConnection('127.0.0.1', int(sys.argv[1]));"
+        "at.request('GET', '/api/me'); print(at.getresponse().status)"
+    )
+    port, mine = client.url.rpartition(":")[2], os.geteuid()
+    expected = {mine: "200\n"} | ({12_345: "401\n"} if mine == 0 else {})  # only root can become another account
+    said = {
+        account: subprocess.run(
+            ["/usr/bin/env", "python3", "-c", ask, port], user=account, capture_output=True, text=True, check=True
+        ).stdout
+        for account in expected
+    }
+    assert said == expected
+
+
+@pytest.mark.parametrize(
+    ("family", "host", "to"),
+    [(socket.AF_INET, "127.0.0.1", "127.0.0.1"), (socket.AF_INET6, "::1", "::1"), (socket.AF_INET6, "::", "127.0.0.1")],
+)
+def test_the_account_at_the_other_end_is_known_for_each_kind_of_address(family: int, host: str, to: str) -> None:
+    with socket.socket(family) as listening:
+        listening.bind((host, 0))
+        listening.listen()
+        other = socket.create_connection((to, listening.getsockname()[1]))
+        near, _ = listening.accept()
+        with near:
+            client, server = near.getpeername()[:2], near.getsockname()[:2]
+            assert is_own_account(client, server)
+            assert not is_own_account((client[0], client[1] ^ 1), server)
+            assert not is_own_account(("203.0.113.7", client[1]), server)
+            other.close()
+            assert not is_own_account(client, server), "a socket that was closed is nobody's any more"
+    assert not is_own_account(None, None)
+    assert not is_own_account(("testclient", 1), ("testserver", 2))
+
+
+def test_where_the_kernel_does_not_say_a_token_is_needed(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise OSError("no netlink here")
+
+    monkeypatch.setattr("pramana.show.api.peer._owner", refused)
+    assert client.get("/api/me").status == 401
+    monkeypatch.setattr("pramana.show.api.peer._owner", lambda *_: os.geteuid())
+    assert client.get("/api/me").status == 200
+    monkeypatch.setattr("pramana.show.api.peer.sys.platform", "darwin")
+    assert client.get("/api/me").status == 401
+
+
+def test_the_kernel_is_asked_once_a_connection(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def kernel(*given: Any) -> bool:
+        asked.append(given)
+        return True
+
+    monkeypatch.setattr("pramana.show.api.gate.is_own_account", kernel)
+    parts = urlsplit(client.url)
+    for _ in range(2):
+        connection = http.client.HTTPConnection(str(parts.hostname), parts.port)
+        for _ in range(3):
+            connection.request("GET", "/api/me")
+            assert connection.getresponse().read()
+        connection.close()
+    assert len(asked) == len(set(asked)) == 2
+
+
+def test_without_auth_everyone_on_this_machine_may_do_everything() -> None:
+    with program("--no-auth") as found:
+        assert found.client.get("/api/settings", headers={"X-Forwarded-For": "203.0.113.7"}).status == 200
+        assert Client(found.client.url, "wrong").get("/api/settings").status == 200
+        assert found.client.get("/api/settings", headers={"Host": "bench.example"}).status == 421
+    for options in (("--host", "0.0.0.0"), ("--allow-host", "bench.example"), ("--trust-proxy", "10.0.0.1")):  # noqa: S104
+        code, said = invoke("serve", "--no-auth", *options)
+        assert (code, "--no-auth would let them do everything" in said) == (1, True)
+
+
+def test_a_token_expires_when_its_maker_says_and_the_list_says_when() -> None:
+    for given, expires in (
+        ((), r"expires 20\d\d-"),
+        (("--expires", "7"), r"expires 20\d\d-"),
+        (("--expires", "never"), "never expires"),
+    ):
+        assert re.search(expires, invoke("token", "create", "Ann", *given)[1])
+    assert "expected a number of days" in invoke("token", "create", "Ann", "--expires", "soon")[1]
+    listed = json.loads(invoke("token", "list", "--json")[1])
+    assert [each["expires"] is None for each in listed] == [False, False, True]
+    with closing(open_store(settings.database_url())) as store:
+        end_token(store, listed[0]["id"], "expired")
+        end_token(store, listed[1]["id"], "revoked")
+    said = invoke("token", "list")[1]
+    assert re.search("expired 2020-01-01", said)
+    assert re.search("revoked 2020-01-01", said)
+    assert "No token is valid any more" in invoke("token", "revoke", listed[2]["id"])[1]
+
+
+def test_the_first_token_says_what_becomes_of_models_at_private_addresses(tmp_path: Path) -> None:
+    assert "refuses models at private addresses" in invoke("token", "create")[1]
+    assert "private" not in invoke("token", "create")[1]  # the second
+    with closing(open_store(settings.database_url())) as store:
+        assert not store.decisions.read().allow_private_addresses
+    for flag, allowed in (("--allow-private-addresses", True), ("--no-allow-private-addresses", False)):
+        home = {"PRAMANA_HOME": str(tmp_path / flag)}
+        made = CliRunner(env=home).invoke(pramana, ["token", "create", flag])
+        assert ("refuses models at private addresses" in made.output) is not allowed
+        with closing(open_store(f"sqlite:///{tmp_path / flag / 'pramana.sqlite3'}")) as store:
+            assert store.decisions.read().allow_private_addresses is allowed
 
 
 def test_a_token_needs_no_name_and_tells_programs_what_it_is() -> None:

@@ -296,6 +296,7 @@ def _calling(server: Client, caller: str) -> Client:
         return server
     made, secret = server.store.tokens.create(caller, "admin" if caller == "revoked" else caller)
     if caller == "revoked":
+        server.store.tokens.create("another", "viewer")  # else the refusal would say that none is valid any more
         server.store.tokens.revoke(made.id)
     return Client(server.url, secret)
 
@@ -340,7 +341,7 @@ _MADE = (
     (re.compile(r"\bb[0-9a-f]{16}\b"), "<batch>"),
     (re.compile(r"\bs\d{8}-[0-9a-f]{32}\b"), "<submission>"),
     (re.compile(r"\br20261118-\d{6}-[0-9a-f]+"), "<run>"),
-    (re.compile(r"\b2026-11-(?:18|19)T[0-9:.]+(?:Z|\+00:00)"), "<time>"),
+    (re.compile(r"\b(?:2026-11-(?:18|19)|2027-02-(?:16|17))T[0-9:.]+(?:Z|\+00:00)"), "<time>"),
 )
 
 

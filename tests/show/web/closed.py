@@ -32,7 +32,7 @@ def closed(home: Path, browser: Browser, *options: str) -> Iterator[Closed]:
     store = open_store(f"sqlite:///{home}/pramana.sqlite3")
     tokens = {role: store.tokens.create(role, role)[1] for role in ("viewer", "editor", "admin")}
     store.close()
-    with workbench(*options, PRAMANA_HOME=str(home)) as client:
+    with workbench("--allow-host", "bench.example", *options, PRAMANA_HOME=str(home)) as client:
         bench = Bench(client, home, browser)
         yield Closed(bench, tokens)
         bench.close()

@@ -1,11 +1,12 @@
 """A workbench that people could use: `pramana serve` as a process, and Chromium to look at it."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, expect, sync_playwright
@@ -61,7 +62,8 @@ class Bench:
         tabs = TABS[self.browser]
         page = tabs.take(width, theme, own=own)
         if token:
-            page.context.add_cookies([{"name": "pramana_token", "value": token, "url": self.url, "httpOnly": True}])
+            session = session_of(self.client, token)
+            page.context.add_cookies([{"name": "pramana_session", "value": session, "url": self.url, "httpOnly": True}])
         host = urlsplit(self.url).netloc
 
         def broke(error: Error) -> None:
@@ -109,6 +111,14 @@ class Bench:
         """Close every page that is open."""
         while self._opened:
             self._opened.pop()()
+
+
+def session_of(client: Client, token: str) -> str:
+    """Return a session that a browser gets for a token; of one that is not valid, what no server has made."""
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = client.post("/sign-in", body=urlencode({"token": token}).encode(), headers=form)
+    found = re.search(r"pramana_session=([\w-]+)", answer.headers.get("set-cookie", ""))
+    return found[1] if found else token
 
 
 TABS: dict[Browser, Tabs] = {}

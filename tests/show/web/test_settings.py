@@ -266,48 +266,48 @@ def test_keys_of_the_environment_are_told_as_set_and_never_shown(bench: Bench, t
 # ── Tokens ──
 
 
-def test_the_first_token_is_asked_about_shown_once_and_signs_in(browser: Browser, tmp_path_factory: Any) -> None:
+def test_the_first_token_asks_about_local_models_and_is_shown_once(browser: Browser, tmp_path_factory: Any) -> None:
     home = tmp_path_factory.mktemp("home")
     with workbench(PRAMANA_HOME=str(home)) as client:
         bench = Bench(client, home, browser)
         page = bench.open("/settings/tokens", expects_errors=True)
         expect(page.get_by_text("Nobody yet")).to_be_visible()
-        dialog = page.get_by_role("alertdialog")
-        page.get_by_label("Role").click()
-        page.get_by_role("option", name=re.compile("^Editor")).click()
-        page.get_by_role("button", name="Make it").click()
-        expect(dialog).to_contain_text("nobody could make another here")
-        dialog.get_by_role("button", name="Leave it").click()
-        page.reload()
+        expect(page.get_by_text("Your own account on this machine still needs none")).to_be_visible()
+        expect(
+            page.get_by_role("checkbox", name="Models and recordings may be at private addresses")
+        ).not_to_be_checked()
+        expect(page.get_by_role("link", name="Server settings")).to_have_attribute("href", "/settings/server")
         page.get_by_role("button", name="Make it").click()  # with the role that is offered
-        expect(dialog).to_contain_text("this server asks everybody for one")
-        expect(dialog).not_to_contain_text("nobody could make another here")
-        dialog.get_by_role("button", name="Make the first token").click()
         expect(page.get_by_text(re.compile("1 to 100 printable characters"))).to_be_visible()
         page.get_by_label("Name").fill(f"Ann {EVIL}")
         page.get_by_role("button", name="Make it").click()
-        dialog.get_by_role("button", name="Make the first token").click()
         expect(page.get_by_role("heading", name=f"The token of Ann {EVIL}")).to_be_visible()
         expect(page.get_by_role("alert")).to_contain_text("it is not shown again")
+        expect(page.get_by_text("at private addresses are refused from now on")).to_be_visible()
         secret = page.get_by_label("Token, an admin’s").input_value()
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         page.get_by_role("button", name="Copy").click()
         expect(page.get_by_role("alert").filter(has_text="Copied")).to_be_visible()
         assert page.evaluate("navigator.clipboard.readText()") == secret
-        page.wait_for_timeout(6_000)  # longer than a server needs to know that everybody needs one now
+        page.wait_for_timeout(6_000)  # longer than a server needs to know that there is a token now
         expect(page.get_by_label("Token, an admin’s")).to_have_value(secret)
-        assert client.get("/api/providers").status == 401
-        page.get_by_role("button", name="I have copied it: sign in with it").click()
-        page.wait_for_url("**/settings/tokens")
-        row = page.get_by_role("row").filter(has_text=EVIL)
-        expect(row).to_contain_text("yours")
+        assert client.get("/api/server").data["privateAddressesAllowed"] is False
+        page.get_by_role("link", name="I have copied it").click()
+        expect(page.get_by_role("checkbox", name="Models and recordings may be at private addresses")).to_have_count(0)
         expect(page.get_by_text(secret)).to_have_count(0)
         assert secret not in page.content()
 
+        page = bench.open("/settings/tokens", token=secret)
+        row, dialog = page.get_by_role("row").filter(has_text=EVIL), page.get_by_role("alertdialog")
+        expect(row).to_contain_text("yours")
         page.get_by_label("Name").fill("nightly")
+        page.get_by_label("Expires").click()
+        page.get_by_role("option", name="Never").click()
         page.get_by_role("button", name="Make it").click()
         expect(page.get_by_role("heading", name="The token of nightly")).to_be_visible()
         page.get_by_role("link", name="I have copied it").click()
+        expect(page.get_by_role("row").filter(has_text="nightly")).to_contain_text("never")
+        assert [bool(each["expiresAt"]) for each in client.get("/api/tokens").data] == [True, False]
         page.get_by_role("button", name="Revoke nightly").click()
         expect(dialog).to_contain_text("turned away within seconds")
         dialog.get_by_role("button", name="Revoke").click()
@@ -317,6 +317,22 @@ def test_the_first_token_is_asked_about_shown_once_and_signs_in(browser: Browser
         expect(dialog).to_contain_text("It is the one you are signed in with")
         expect(dialog).to_contain_text("only the command line of the server can make tokens")
         bench.close()
+
+
+def test_with_the_first_token_local_models_can_stay_allowed(browser: Browser, tmp_path_factory: Any) -> None:
+    home = tmp_path_factory.mktemp("home")
+    with workbench(PRAMANA_HOME=str(home)) as client:
+        bench = Bench(client, home, browser)
+        page = bench.open("/settings/tokens")
+        page.get_by_label("Name").fill("Ann")
+        page.get_by_role("checkbox", name="Models and recordings may be at private addresses").check()
+        page.get_by_role("button", name="Make it").click()
+        expect(page.get_by_role("heading", name="The token of Ann")).to_be_visible()
+        expect(page.get_by_text("refused from now on")).to_have_count(0)
+        found = client.get("/api/server").data
+        assert (found["forThisMachineAlone"], found["privateAddressesAllowed"]) == (False, True)
+        bench.close()
+        assert bench.troubles == []
 
 
 # ── Prices ──

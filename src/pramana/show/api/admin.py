@@ -12,7 +12,7 @@ from pramana.app.views import MeView, NewTokenView, ServerView, SettingsView, To
 from pramana.show.api.envelope import Body, answer, body_of, documented
 from pramana.show.api.serving import Here, caller_of
 from pramana.store.preferences import ORIGIN, Preferences
-from pramana.store.tokens import LONGEST_NAME, Role
+from pramana.store.tokens import EXPIRES_DAYS, LONGEST_NAME, MOST_DAYS, Role
 
 router = APIRouter(tags=["administration"])
 
@@ -31,6 +31,7 @@ class TokenBody(Body):
 
     name: str = Field(min_length=1, max_length=LONGEST_NAME)
     role: Role
+    expires_in_days: int | None = Field(EXPIRES_DAYS, ge=1, le=MOST_DAYS, description="null: never")
 
 
 class _SettingsBody(Body):
@@ -63,7 +64,7 @@ async def describe_server(here: Here, caller: Annotated[Credential, caller_of(se
 
 @router.get("/api/tokens", summary="List tokens", **documented(list[TokenView]))
 async def list_tokens(here: Here, caller: Annotated[Credential, caller_of(tokens.list_tokens)]) -> Response:
-    """Return what is known of every token, the revoked ones too; never a token itself."""
+    """Return what is known of every token, the revoked and expired ones too; never a token itself."""
     return answer(await tokens.list_tokens(here, caller))
 
 
@@ -72,7 +73,8 @@ async def create_token(
     body: TokenBody, here: Here, caller: Annotated[Credential, caller_of(tokens.create_token)]
 ) -> Response:
     """Make a token for somebody; it is shown this once."""
-    return answer(await tokens.create_token(here, caller, body.name, body.role), status=201)
+    wanted = tokens.TokenRequest(name=body.name, role=body.role, expires_in_days=body.expires_in_days)
+    return answer(await tokens.create_token(here, caller, wanted), status=201)
 
 
 @router.delete("/api/tokens/{token_id}", summary="Revoke a token", **documented(TokenView, 404))

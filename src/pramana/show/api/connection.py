@@ -37,6 +37,8 @@ class Connection(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
         self._refused = False
         self._deadline: asyncio.TimerHandle | None = None
+        self._found_out: dict[str, bool] = {}
+        """What the gate has found out about this connection, for its further requests."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(transport)
@@ -60,6 +62,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["pramana.connection"] = self._found_out  # type: ignore[typeddict-unknown-key] # ours
         if self._deadline is None:  # another request on the same connection
             self._deadline = self.loop.call_later(HEAD_S, self._give_up)
 

@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from pramana.app.access import User
+from pramana.app.streams import OpenStreams
 from pramana.show.api.envelope import documented
 from pramana.show.api.runs import Named
-from pramana.show.api.serving import Viewer
+from pramana.show.api.serving import Here, Viewer
 from pramana.show.api.tail import Tail
 
 router = APIRouter(tags=["events"])
@@ -18,10 +22,29 @@ _Last = Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=MOST, descr
 _For = Annotated[float | None, Query(alias="seconds", gt=0, le=86_400, description="End after so long")]
 
 
-class EventStream(Response):
-    """Names the media type."""
+LAST_WORD_S = 1.0
+"""How long who does not read may keep a stream open that has ended."""
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events to one listener, until they are over or the listener's token is."""
 
     media_type = "text/event-stream"
+
+    def __init__(self, streams: OpenStreams, events: AsyncIterator[bytes], user: User) -> None:
+        streams.check_room(user)
+        # Proxies hold back what is meant for now, unless they are told not to.
+        super().__init__(events, 200, {"x-accel-buffering": "no"})
+        self._streams, self._user = streams, user
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send what there is until it is over."""
+        async with self._streams.until_ended(self._user, is_counted=True) as limit:
+            await super().__call__(scope, receive, send)
+        if limit.expired():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORD_S):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _streamed(*errors: int) -> dict[str, Any]:
@@ -34,20 +57,21 @@ def _streamed(*errors: int) -> dict[str, Any]:
 
 
 @router.get("/api/events", summary="Follow everything new", **_streamed())
-async def follow(request: Request, who: Viewer, last: _Last = None, seconds: _For = None) -> Response:
+async def follow(request: Request, here: Here, who: Viewer, last: _Last = None, seconds: _For = None) -> Response:
     """Tell of each thing that is made, changed or removed: `change` with `kind`, `id` and `action`.
 
     The id of an event is the number of the change; with Last-Event-ID nothing after it is missed, as long as it is
     kept. When it is not any more, `missed` comes first: look at everything then.
     """
     tail: Tail = request.app.state.tail
-    return tail.streams.answer(_bounded(tail.changes(last), seconds), who)
+    return EventStream(here.streams, _bounded(tail.changes(last), seconds), who)
 
 
 @router.get("/api/runs/{run_id}/events", summary="Follow a run", **_streamed(404))
 async def follow_run(
     run_id: Named,
     request: Request,
+    here: Here,
     who: Viewer,
     last: _Last = None,
     after: Annotated[int, Query(ge=0, le=MOST, description="Leave out results up to this number")] = 0,
@@ -59,7 +83,7 @@ async def follow_run(
     calls are at each stage (`ringing`, `caller`, `waiting`, `agent`, `scoring`), for a run of this server.
     """
     tail: Tail = request.app.state.tail
-    return tail.streams.answer(_bounded(tail.run(run_id, after if last is None else last), seconds), who)
+    return EventStream(here.streams, _bounded(tail.run(run_id, after if last is None else last), seconds), who)
 
 
 async def _bounded(events: AsyncIterator[bytes], seconds: float | None) -> AsyncIterator[bytes]:

@@ -3,9 +3,14 @@
 Plain ASGI, for the API and the workbench alike. A page of another host cannot use this server through its visitor's
 browser: the Host header must name this server, and the Origin of whatever changes something, or opens a WebSocket, must
 be this server's or one that was allowed.
+
+Who asks is known by a token, by the session of a browser, or by the kernel: whoever connects on loopback from the
+account that the server runs as needs neither, unless the request was passed on for somebody else or made by a page of
+another host.
 """
 
 import asyncio
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING
@@ -19,11 +24,12 @@ from pramana.app import App, is_loopback
 from pramana.app.access import INVALID_TOKEN, NO_TOKEN, STRANGER, Bucket, Credential, User
 from pramana.errors import PramanaError
 from pramana.show.api.envelope import broken, of_error, refuse
+from pramana.show.api.peer import is_forwarded, is_own_account
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-COOKIE = "pramana_token"
+COOKIE = "pramana_session"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 UPLOADS = "/audio"
 HEALTH = "/api/health"
@@ -31,6 +37,8 @@ HEALTH = "/api/health"
 SUBMISSION = "/api/submit", "/api/submit/batch"
 BADGES = "/api/badge/"
 STATIC, SOCKETS = "/_nicegui/", "/_nicegui_ws"
+LEAVE_S = 1.0
+"""How long a page has to go where it is led before its socket is closed."""
 STALLED_S = 30.0
 """How long a request may pause before its end: who sends a byte a minute would hold a place for ever."""
 _SECURITY = (
@@ -71,8 +79,18 @@ class Gate:
         guarded = self._headed(scope, send)
         if refused is not None:
             await self._refuse(refused, scope, receive, guarded)
-            return
-        await self._through(scope, receive, guarded)
+        elif scope["type"] == "websocket":
+            await self._while_valid(scope, receive, guarded)
+        else:
+            await self._through(scope, receive, guarded)
+
+    async def _while_valid(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a WebSocket through, and close it some time after its token or session has ended."""
+        async with self._serving.streams.until_ended(scope["pramana.user"], LEAVE_S) as limit:
+            await self._through(scope, receive, send)
+        if limit.expired():
+            with suppress(RuntimeError):  # it has been closed already
+                await send({"type": "websocket.close", "code": 1008})
 
     async def _through(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = False
@@ -101,7 +119,8 @@ class Gate:
         if not self._is_ours(host):
             return refuse(421, "this server is not called so; start it with --allow-host NAME", code="unknown_host")
         origin = headers.get("origin")
-        if origin is not None and not self._may_ask(origin, host):
+        is_own = origin is None or _is_origin_of(origin, host)
+        if not is_own and origin not in self._serving.preferences().cors_origins:
             changes = scope["type"] == "websocket" or scope["method"] not in SAFE
             if changes or _is_preflight(scope, headers):
                 return refuse(
@@ -113,7 +132,7 @@ class Gate:
             return Response(status_code=204, headers=_PREFLIGHT)
         if scope["path"] == HEALTH:
             return None
-        if (refused := await self._stranger_or_too_fast(scope, headers)) is not None:
+        if (refused := await self._stranger_or_too_fast(scope, headers, is_foreign=not is_own)) is not None:
             return refused
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > self._most(scope):
@@ -132,37 +151,42 @@ class Gate:
             return is_loopback(name)
         return is_loopback(name) or _is_address(name)  # no page can make a browser send an address of its choice
 
-    def _may_ask(self, origin: str, host: str) -> bool:
-        if origin in self._serving.preferences().cors_origins:
-            return True
-        try:
-            return urlsplit(origin).netloc.lower() == host.lower()
-        except ValueError:
-            return False
-
     # ── Who ──
 
-    async def _stranger_or_too_fast(self, scope: Scope, headers: Headers) -> "Response | None":
+    async def _stranger_or_too_fast(self, scope: Scope, headers: Headers, *, is_foreign: bool) -> "Response | None":
         """Find out who asks, and refuse them before anything that they have sent is read."""
         if _is_part_of_pages(scope):
             scope["pramana.user"] = STRANGER
             return None
-        credential = Credential(_shown(headers), self._address(scope))
+        credential = scope.get("pramana.credential") or self._credential(scope, headers, is_foreign=is_foreign)
         scope["pramana.credential"] = credential
-        access, needed = self._serving.access, self._serving.tokens_required
-        if needed and not access.is_known(credential) and (limited := self._too_fast(scope, STRANGER)) is not None:
+        access = self._serving.access
+        if not access.is_known(credential) and (limited := self._too_fast(scope, STRANGER)) is not None:
             return limited  # who invents tokens is counted before any is looked up
         found = await access.find(credential)
-        if found is None and _is_page(scope["path"]) and "authorization" not in headers:
-            found = STRANGER  # a browser's old cookie: the page asks for another, as of anybody who brings none
         scope["pramana.user"] = found or STRANGER
         if found is None:
-            return _unauthorized(INVALID_TOKEN)
+            return _unauthorized(access.refusal(INVALID_TOKEN))
         if (limited := self._too_fast(scope, found)) is not None:
             return limited
         if found.role is None and not self._is_open(scope["path"]):
-            return _unauthorized(NO_TOKEN)
+            return _unauthorized(access.refusal(NO_TOKEN))
         return None
+
+    def _credential(self, scope: Scope, headers: Headers, *, is_foreign: bool) -> Credential:
+        kind, _, shown = headers.get("authorization", "").partition(" ")
+        secret = shown.strip() if kind.lower() == "bearer" else ""
+        own = not (secret or is_foreign or is_forwarded(headers.keys())) and self._is_own_account(scope)
+        return Credential(secret or None, _session(headers), own_account=own, address=self._address(scope))
+
+    def _is_own_account(self, scope: Scope) -> bool:
+        """Ask the kernel once a connection; a WebSocket is one of its own."""
+        if not self._serving.trusts_own_account:
+            return False
+        connection: dict[str, bool] = scope.get("pramana.connection", {})
+        if "own_account" not in connection:
+            connection["own_account"] = is_own_account(scope.get("client"), scope.get("server"))
+        return connection["own_account"]
 
     def _is_open(self, path: str) -> bool:
         """Tell whether strangers may ask for it: not the API, but where an administrator has allowed it, and pages.
@@ -293,16 +317,20 @@ def _is_preflight(scope: Scope, headers: Headers) -> bool:
     return scope["type"] == "http" and scope["method"] == "OPTIONS" and "access-control-request-method" in headers
 
 
-def _shown(headers: Headers) -> str | None:
-    """Return the token that a request shows: in its header, else in the cookie of the workbench."""
-    kind, _, secret = headers.get("authorization", "").partition(" ")
-    if kind.lower() == "bearer" and secret.strip():
-        return secret.strip()
+def _session(headers: Headers) -> str | None:
+    """Return the session that a browser's cookie names."""
     try:
         found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return None
     return found.value if found and found.value else None
+
+
+def _is_origin_of(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:
+        return False
 
 
 def _host_name(host: str) -> str | None:

@@ -19,7 +19,6 @@ from pramana.app import App
 from pramana.errors import PramanaError
 from pramana.model import Result
 from pramana.run.stages import Stage
-from pramana.show.api.streams import Streams
 from pramana.store.changes import Change
 from pramana.store.pages import State
 from pramana.store.queue import UNDER_WAY
@@ -111,7 +110,6 @@ class Tail:
 
     def __init__(self, serving: App, describe: Describe) -> None:
         self._store, self._serving, self._describe = serving.store, serving, describe
-        self.streams = Streams(serving)
         self._topics: dict[str, _Topic] = {}
         self._changes = _Stream(floor=-1)
         self._listeners = self._changes_listeners = 0

@@ -41,12 +41,16 @@ class CannotListen(PramanaError):
     metavar="ADDRESS",
     help="A proxy, or a network of them, whose X-Forwarded-For says where a request comes from; repeat.",
 )
-def serve(*, host: str, port: int, api_only: bool, hosts: tuple[str, ...], proxies: tuple[str, ...]) -> int:
+@click.option("--no-auth", is_flag=True, help="Let everyone on this machine do everything, without a token.")
+def serve(
+    *, host: str, port: int, api_only: bool, hosts: tuple[str, ...], proxies: tuple[str, ...], no_auth: bool
+) -> int:
     """Serve the workbench and the API, and run what is asked for, until Ctrl-C.
 
-    Alone on this machine it asks for no tokens, until there are some: as soon as one exists, or another host may ask,
-    everybody needs one. Exit code: 0 after Ctrl-C or SIGTERM; 2 when it must not start as it was asked to; 3 when it
-    cannot.
+    On this machine your own account needs no token (on Linux, where the system says which account connects); everyone
+    else does, and the printed URL holds one that is valid until the server ends. A server that others can reach asks
+    everyone for a token: make one first with pramana token create. Exit code: 0 after Ctrl-C or SIGTERM; 2 when it must
+    not start as it was asked to; 3 when it cannot.
     """
     from pramana.app import App, is_loopback
     from pramana.store import open_store
@@ -59,8 +63,8 @@ def serve(*, host: str, port: int, api_only: bool, hosts: tuple[str, ...], proxi
                 "--api-only is for a team's PostgreSQL, where another process runs what this one accepts; set "
                 "PRAMANA_DATABASE_URL, or leave it out"
             )
-        some = store.tokens.any()
-        if (not is_loopback(host) or hosts or trusted) and not some:
+        for_others = not is_loopback(host) or bool(hosts) or bool(trusted)
+        if for_others:
             whom = (
                 f"listening at {host}"
                 if not is_loopback(host)
@@ -68,15 +72,19 @@ def serve(*, host: str, port: int, api_only: bool, hosts: tuple[str, ...], proxi
                 if hosts
                 else f"answering for the proxy {proxies[0]}"
             )
-            raise InvalidInput(
-                f"{whom} lets others in, and nobody has a token yet; make one first: pramana token create NAME --role "
-                "admin"
-            )
+            if no_auth:
+                raise InvalidInput(f"{whom} lets others in, and --no-auth would let them do everything; leave it out")
+            if not store.tokens.any():
+                why = "every token is revoked or expired" if store.tokens.ever() else "nobody has a token yet"
+                raise InvalidInput(
+                    f"{whom} lets others in, and {why}; make one first: pramana token create NAME --role admin"
+                )
         serving = App(
             store,
             host,
             port,
-            tokens_required=some,
+            tokens_required=for_others,
+            open_to_all=no_auth,
             api_only=api_only,
             allowed_hosts=tuple(map(str.lower, hosts)),
             trusted_proxies=trusted,
@@ -131,7 +139,14 @@ def _serve(serving: "App", listening: socket.socket) -> None:
                 shown = f"[{serving.host}]" if ":" in serving.host else serving.host
                 url = f"http://{shown}:{serving.port}"
                 what = "API" if serving.api_only else "workbench"
-                who = "Everybody needs a token" if serving.tokens_required else "For this machine alone, without tokens"
+                who = "Everyone needs a token"
+                if serving.open_to_all:
+                    who = "Everyone on this machine may do everything, without a token"
+                elif serving.trusts_own_account:
+                    who = "Your own account on this machine needs no token; everyone else needs one"
+                    if not serving.api_only:  # as Jupyter does: whoever reads this may come in
+                        url += f"/sign-in?token={serving.access.make_startup_token()}"
+                        who += ", such as the one in this URL, until the server ends"
                 click.echo(f"Pramana serves its {what}: {url}\n{who}. API at /docs. Ctrl-C ends it.")
 
         @contextmanager

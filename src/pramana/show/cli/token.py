@@ -1,10 +1,24 @@
 """`pramana token`: who may use the server, and how much they may do."""
 
+import sys
+
 import click
 
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
 from pramana.show.cli.stores import local_store
+from pramana.store.scoring import timestamp
+from pramana.store.tokens import EXPIRES_DAYS, MOST_DAYS, Token
+
+_FIRST = "This is the first token. Until now a server may use models at private addresses, such as Ollama on localhost."
+
+
+def _days(_: click.Context, __: click.Parameter, text: str) -> int | None:
+    if text == "never":
+        return None
+    if not (text.isdecimal() and 1 <= int(text) <= MOST_DAYS):
+        raise click.BadParameter(f"expected a number of days from 1 to {MOST_DAYS:,}, or never")
+    return int(text)
 
 
 @click.group(cls=HelpfulGroup)
@@ -21,23 +35,51 @@ def token() -> None:
     show_default=True,
     help="viewer reads; editor changes scenarios and suites and starts runs; admin sets up providers and tokens too.",
 )
+@click.option(
+    "--expires",
+    "days",
+    callback=_days,
+    default=str(EXPIRES_DAYS),
+    show_default=True,
+    metavar="DAYS|never",
+    help="How long it is valid.",
+)
+@click.option(
+    "--allow-private-addresses/--no-allow-private-addresses",
+    "allow",
+    default=None,
+    help="With the first token: whether models may still be at private addresses, such as localhost. Asked at a "
+    "terminal; else they may not.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def create(name: str, *, role: str, as_json: bool) -> None:
+def create(name: str, *, role: str, days: int | None, allow: bool | None, as_json: bool) -> None:
     """Make a token for NAME (or just for its role) and print it, this once: only its hash is kept."""
     with local_store() as store:
-        made, secret = store.tokens.create(name or role, role)
+        is_first = not store.tokens.ever() and not store.decisions.read().allow_private_addresses
+        if is_first and allow is None and sys.stdin.isatty() and sys.stderr.isatty():
+            allow = click.confirm(f"{_FIRST} Allow them for everyone with a token?", err=True)
+        made, secret = store.tokens.create(name or role, role, days)
+        if allow is not None:
+            store.decisions.write({"allow_private_addresses": allow})
     if as_json:
-        terminal.print_json({"id": made.id, "name": made.name, "role": made.role, "token": secret})
+        shown = {"id": made.id, "name": made.name, "role": made.role, "expires": made.expires, "token": secret}
+        terminal.print_json(shown)
         return
     click.echo(secret)
-    click.echo(f"Token {made.id} of {made.name} ({made.role}); it is not shown again.", err=True)
-    click.echo("Send it as: Authorization: Bearer TOKEN. From now on everybody needs one.", err=True)
+    click.echo(f"Token {made.id} of {made.name} ({made.role}), {_validity(made)}; it is not shown again.", err=True)
+    click.echo("Send it as: Authorization: Bearer TOKEN", err=True)
+    if is_first and not allow:
+        click.echo(
+            "With the first token, a server refuses models at private addresses, such as localhost. To allow them: "
+            "Settings, Server in the workbench, or allowPrivateAddresses of PATCH /api/settings.",
+            err=True,
+        )
 
 
 @token.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a list.")
 def list_(*, as_json: bool) -> None:
-    """List tokens, the revoked ones too."""
+    """List tokens, the revoked and expired ones too."""
     with local_store() as store:
         found = store.tokens.list()
     if as_json:
@@ -50,6 +92,7 @@ def list_(*, as_json: bool) -> None:
                     "created": each.created,
                     "used": each.used,
                     "revoked": each.revoked,
+                    "expires": each.expires,
                 }
                 for each in found
             ]
@@ -58,8 +101,8 @@ def list_(*, as_json: bool) -> None:
     if not found:
         click.echo("No tokens yet: `pramana token create NAME --role admin` makes the first.")
     for each in found:
-        state = f"revoked {each.revoked[:10]}" if each.revoked else f"last used {each.used or 'never'}"
-        click.echo(terminal.fitted(f"{each.id}  {each.role:7} {each.name}  created {each.created[:10]}, {state}", 100))
+        state = f"last used {each.used or 'never'}, {_validity(each)}"
+        click.echo(terminal.fitted(f"{each.id}  {each.role:7} {each.name}  created {each.created[:10]}, {state}", 120))
 
 
 @token.command()
@@ -68,8 +111,20 @@ def list_(*, as_json: bool) -> None:
 def revoke(token_id: str, *, as_json: bool) -> None:
     """End the token ID; a running server turns it away within seconds."""
     with local_store() as store:
-        ended = store.tokens.revoke(token_id)
+        ended, is_last = store.tokens.revoke(token_id), not store.tokens.any()
     if as_json:
         terminal.print_json({"id": ended.id, "name": ended.name, "role": ended.role, "revoked": ended.revoked})
         return
     click.echo(f"Token {ended.id} of {ended.name} is revoked.")
+    if is_last:
+        click.echo(
+            "No token is valid any more. To let others in again: pramana token create NAME --role admin", err=True
+        )
+
+
+def _validity(token: Token) -> str:
+    if token.revoked:
+        return f"revoked {token.revoked[:10]}"
+    if token.expires is None:
+        return "never expires"
+    return f"{'expired' if token.expires <= timestamp() else 'expires'} {token.expires[:10]}"

@@ -70,7 +70,7 @@ def _install(pages: FastAPI, gate: ASGIApp, routes: FastAPI) -> None:
     nicegui.app.state.api = Api(gate, routes.state.tail, routes.state.serving)
     style.install()
     frame.install()
-    sockets.install()
+    sockets.install(routes.state.serving)
     for name in (*PAGES, "sign_in"):
         import_module(f"pramana.show.web.pages.{name}")
     nicegui.ui.run_with(

@@ -1,7 +1,7 @@
 """Where a page sits: whoever looks at it, what its address says, and the API as that person may use it.
 
-Every page asks through the gate, with the cookie of the browser that opened it, in the same process and without a
-socket. So whatever a person may not do, no page can do for them, and a token that was revoked ends with its next click.
+Every page asks with the credential of the browser that opened it, in the same process and without a socket. So whatever
+a person may not do, no page can do for them, and a token that was revoked ends with its next click.
 """
 
 import asyncio
@@ -17,14 +17,13 @@ import msgspec
 import nicegui
 from nicegui import background_tasks, ui
 from starlette.requests import Request
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pramana.app import App, server
+from pramana.app import App
 from pramana.app.access import Credential, User
 from pramana.errors import COMMAND_HINTS, HintKey, InvalidInput, PramanaError
 from pramana.request import from_texts
 from pramana.show.api.envelope import as_detail, log_defect, public_message
-from pramana.show.api.gate import COOKIE
 from pramana.show.api.serving import user_of
 from pramana.show.api.tail import Tail
 from pramana.show.web.kit.plain import THEME
@@ -34,8 +33,6 @@ _Filter = TypeVar("_Filter", bound=msgspec.Struct)
 _Rest = ParamSpec("_Rest")
 SETTLED_S = 0.3
 """News within so long are told together."""
-WELCOME_S = 2.0
-"""How often a page that is told of news looks whether whoever looks at it still may."""
 
 
 PAGE_HINTS: Mapping[HintKey, str] = {
@@ -84,7 +81,7 @@ class Answer:
 class Desk:
     """One page that somebody looks at."""
 
-    def __init__(self, request: Request, token: str | None = None) -> None:
+    def __init__(self, request: Request, credential: Credential | None = None) -> None:
         self._api: Api = nicegui.app.state.api
         self._since: int | None = None
         self.who: User = user_of(request)
@@ -95,19 +92,15 @@ class Desk:
         self.sign_in = sign_in(request)
         """Where one brings a token, and comes back from."""
         self.theme = request.cookies.get(THEME)
-        secret = token or request.cookies.get(COOKIE)
-        known: Credential = request.scope.get("pramana.credential", Credential())
-        self._credential = Credential(secret, known.address)
+        self._credential: Credential = credential or request.scope["pramana.credential"]
         self._client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(
-                self._api.app,
-                raise_app_exceptions=False,
-                client=(request.client.host, request.client.port) if request.client else ("?", 0),
-            ),
+            transport=httpx.ASGITransport(self._ask_gate, raise_app_exceptions=False),
             base_url=f"http://{request.headers.get('host', 'localhost')}",
-            headers=_carried(request, secret),
             timeout=None,  # noqa: S113 - nothing is between us and the routes, and those have their own limits
         )
+
+    async def _ask_gate(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._api.app({**scope, "pramana.credential": self._credential}, receive, send)
 
     async def begin(self) -> None:
         """Note the time before a page reads anything, so that it is told of whatever is new since then."""
@@ -193,7 +186,9 @@ class Desk:
                     await news.wait()
                     await asyncio.sleep(SETTLED_S)
                     news.clear()
-                    with suppress(Refused):  # the next news may find the store again; strangers are led away below
+                    with suppress(
+                        Refused
+                    ):  # the next news may find the store again; strangers are led away by `sockets`
                         await then()
 
         async def listen() -> None:
@@ -228,29 +223,12 @@ class Desk:
     def _while_open(self, work: Coroutine[Any, Any, None], over: Callable[[], None] | None = None) -> None:
         client = ui.context.client
 
-        async def leave() -> None:
-            """End with the token of whoever looks: what is told here passes no gate."""
-            while True:
-                await asyncio.sleep(WELCOME_S)
-                try:
-                    await self.call(server.who_am_i)
-                except Refused as error:
-                    if error.status == 401:
-                        task.cancel()
-                        with client:
-                            ui.navigate.to(self.sign_in)
-                        return
-
         async def begun() -> None:
-            leaving: asyncio.Task[Any] | None = None
             try:
                 await client.connected()
-                leaving = background_tasks.create(leave(), name="whether a page still may be told")
                 with client:
                     await work
             finally:
-                if leaving is not None:
-                    leaving.cancel()
                 work.close()
 
         task = background_tasks.create(begun(), name="news for a page")
@@ -288,14 +266,6 @@ def sign_in(request: Request) -> str:
     """Return where whoever asks for a page brings a token, and is led back from."""
     url = request.url
     return address("/sign-in", to=f"{url.path}?{url.query}" if url.query else url.path)
-
-
-def _carried(request: Request, token: str | None) -> dict[str, str]:
-    """Return what a question to the API carries of the request for the page: who asks, and from where."""
-    found = {name: value for name in ("x-forwarded-for",) if (value := request.headers.get(name, "")).isascii()}
-    if token:  # what is no token of ours anyway may hold what no header can
-        found["authorization"] = f"Bearer {token if token.isascii() and token.isprintable() else 'nobody'}"
-    return {name: value for name, value in found.items() if value}
 
 
 def _given(query: dict[str, Any]) -> dict[str, Any]:

@@ -1,34 +1,41 @@
-"""The sockets of pages: each takes part only in pages of the same person, and what is malformed is dropped unheard.
+"""The sockets of pages: each takes part only in pages of the same session, and what is malformed is dropped unheard.
 
 NiceGUI knows a page by its id alone, which nobody can guess. That an id may be read in a proxy's log is reason enough
-not to leave it at that: whoever speaks for a page must have opened it, by the token that they show.
+not to leave it at that: whoever speaks for a page must have opened it, by the session or the token that they show. A
+socket ends when that ends or loses its role: its page is led to sign in.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from inspect import isawaitable
 from typing import Any
 from urllib.parse import parse_qs
 
-from nicegui import Client, app, core
+from nicegui import Client, app, core, ui
 from socketio.exceptions import ConnectionRefusedError as Turned
 from starlette.types import Scope
 
+from pramana.app import App
 from pramana.app.access import STRANGER, User
+from pramana.show.web.kit.desk import sign_in
 
 LONGEST_TAB = 100
 """Characters of a tab's id; a browser's has 36."""
 TAB_LASTS_S = 600.0
 _UPLOAD = "/_nicegui/client/"
+_WATCHED: dict[str, ExitStack] = {}
+"""Of each open socket, what ends its being watched."""
 
 
-def install() -> None:
+def install(serving: App) -> None:
     """Put the rule before what NiceGUI does with messages."""
     app.storage.max_tab_storage_age = TAB_LASTS_S
     core.sio.eio.cors_allowed_origins = []
     handlers: dict[str, Callable[..., Any]] = core.sio.handlers["/"]
     for name in ("event", "javascript_response", "ack", "handshake"):
         handlers[name] = _spoken(handlers[name])
-    handlers["connect"] = _opened(handlers["connect"])
+    handlers["connect"] = _opened(handlers["connect"], serving)
+    handlers["disconnect"] = _closed(handlers["disconnect"])
     handlers["log"] = lambda *_: None  # a browser writes nothing into the log of a server
 
 
@@ -40,15 +47,36 @@ def may_upload(scope: Scope) -> bool:
     return _is_theirs(path.removeprefix(_UPLOAD).partition("/")[0], scope)
 
 
-def _opened(connect: Callable[..., Any]) -> Callable[..., Any]:
+def _opened(connect: Callable[..., Any], serving: App) -> Callable[..., Any]:
     async def handled(sid: str, environ: dict[str, Any], *more: Any) -> None:
         query = {name: values[0] for name, values in parse_qs(environ.get("QUERY_STRING", "")).items()}
         fits = len(query.get("tab_id", "")) <= LONGEST_TAB
-        if "client_id" in query and not (fits and _is_theirs(query["client_id"], environ["asgi.scope"])):
+        scope = environ["asgi.scope"]
+        if "client_id" in query and not (fits and _is_theirs(query["client_id"], scope)):
             raise Turned("this page is not yours")
         await connect(sid, environ, *more)
+        watched = _WATCHED[sid] = ExitStack()
+        watched.enter_context(serving.streams.watched(_who(scope), lambda: _lead_away(sid)))
 
     return handled
+
+
+def _closed(disconnect: Callable[..., Any]) -> Callable[..., Any]:
+    def handled(sid: str, *more: Any) -> Any:
+        if watched := _WATCHED.pop(sid, None):
+            watched.close()
+        return disconnect(sid, *more)
+
+    return handled
+
+
+def _lead_away(sid: str) -> None:
+    """Lead the page of a socket to sign in; the gate closes the socket, whether the page goes or not."""
+    if watched := _WATCHED.pop(sid, None):
+        watched.close()
+        for client in [Client.instances[room] for room in core.sio.rooms(sid) if room in Client.instances]:
+            with client:
+                ui.navigate.to(sign_in(client.request))
 
 
 def _spoken(handle: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,7 +99,8 @@ def _is_theirs(client_id: Any, scope: Scope) -> bool:
     client = Client.instances.get(client_id) if isinstance(client_id, str) else None
     if client is None or client.request is None:
         return True  # there is no such page, and nothing is done
-    return _who(scope).token_id == _who(client.request.scope).token_id
+    user, opener = _who(scope), _who(client.request.scope)
+    return (user.token_id, user.session) == (opener.token_id, opener.session)
 
 
 def _who(scope: Any) -> User:

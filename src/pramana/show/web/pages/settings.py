@@ -98,10 +98,10 @@ async def _of_providers(desk: Desk) -> str:
 
 
 async def _of_tokens(desk: Desk) -> str:
-    if not (await desk.call(server_cases.who_am_i)).tokens_required:
-        return "None yet: this server is for this machine alone, and asks nobody who they are."
-    holding = sum(each.revoked_at is None for each in await desk.call(list_tokens))
-    return f"{_many(holding, 'token')} in use. Everybody needs one."
+    found = await desk.call(list_tokens)
+    if not found:
+        return "None yet: only the account that the server runs as can use it."
+    return f"{_many(sum(each.is_valid for each in found), 'token')} in use."
 
 
 async def _of_prices(desk: Desk) -> str:
@@ -135,10 +135,11 @@ def _looks(desk: Desk) -> None:
 # ── Server ──
 
 _DATABASES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+PRIVATE_ADDRESSES = "Models and recordings may be at private addresses, such as 192.168.0.5 or localhost"
 _TICKS = {
     "anonymous_submission": "Take results, and show badges, without a token",
     "refuse_unverified": "Refuse results of suites that nobody here knows, instead of keeping them apart",
-    "allow_private_addresses": "Models and recordings may be at private addresses, such as 192.168.0.5 or localhost",
+    "allow_private_addresses": PRIVATE_ADDRESSES,
 }
 _NUMBERS = {
     "requests_per_minute": ("Requests a minute", "of one token, and of one address without"),
@@ -162,7 +163,7 @@ async def server(desk: Desk) -> None:
                 (
                     "Reached by",
                     "this machine alone" if found.for_this_machine_alone else "everybody with a token",
-                    None if found.tokens_required else "no tokens are needed",
+                    None if found.tokens_required else "its own account needs no token",
                 ),
             ]
         )
@@ -201,7 +202,7 @@ def _decisions(desk: Desk, now: dict[str, Any], defaults: dict[str, Any], *, alo
         for name, label in _TICKS.items():
             fields[name] = parts.tick(label, now[name])
         if alone:
-            parts.paragraph("While the server is for this machine alone, they always may.", quiet=True)
+            parts.paragraph("While there has been no token, they always may.", quiet=True)
         with parts.box("grid"):
             for name, (label, hint) in _NUMBERS.items():
                 fields[name] = number(label, now[name], f"{hint}; empty: {defaults[name]:,}")

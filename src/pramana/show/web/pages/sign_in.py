@@ -1,29 +1,32 @@
-"""Bringing one's token: it goes into a cookie that no script can read, and out of it again.
+"""Signing in with a token: the browser gets a session in a cookie that no script can read, and never keeps the token.
 
 A plain form, so that password managers know it and nothing but the browser sends it. What it brings is looked up as the
-token of any request is, by the gate, which also counts who tries too many.
+token of any request is, which also counts who tries too many. Only the start-up token may also come in an address, the
+one that the server prints.
 """
 
+from contextlib import suppress
 from typing import Literal
 
 import nicegui
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from pramana.app import server
+from pramana.app import App, tokens
+from pramana.app.access import Credential
 from pramana.report.markup import tag
 from pramana.show.api.gate import COOKIE
 from pramana.show.api.serving import user_of
 from pramana.show.web.kit.desk import Desk, Refused, address
 from pramana.show.web.kit.plain import plain
+from pramana.store.tokens import SESSION_DAYS
 
-LASTS_S = 30 * 24 * 3600
-"""How long a browser keeps a token; whoever revokes it ends it at once."""
+LASTS_S = SESSION_DAYS * 24 * 3600
 LONGEST = 2_000
 """Characters of an address that one is led back to."""
 Why = Literal["wrong", "often", "away"]
 _SAID: dict[Why, str] = {
-    "wrong": "Nobody knows this token. It may be mistyped, or revoked.",
+    "wrong": "Nobody knows this token. It may be mistyped, revoked or expired.",
     "often": "Too many tokens were tried from here. Wait a minute, and try again.",
     "away": "The server cannot look up tokens now. Try again in a minute.",
 }
@@ -35,6 +38,10 @@ async def sign_in(request: Request) -> Response:
     to = _within(request.query_params.get("to"))
     if user_of(request).role is not None:
         return RedirectResponse(to, 303)
+    serving: App = nicegui.app.state.api.app_layer
+    secret = request.query_params.get("token", "")
+    if serving.access.is_startup_token(secret):
+        return await _signed_in(request, secret, to)
     why = _SAID.get(request.query_params.get("why"))  # type: ignore[call-overload] # whatever an address says
     form = tag(
         "form",
@@ -52,7 +59,11 @@ async def sign_in(request: Request) -> Response:
         tag("div", tag("button", "Sign in", type="submit", class_="native primary"), class_="row"),
         method="post", action="/sign-in", class_="stack",
     )  # fmt: skip
-    told = "This server asks who you are. An administrator makes a token for you in Settings, or on its machine:"
+    told = (
+        "No token of this server is valid any more. Make one on its machine:"
+        if serving.tokens_ended
+        else "Ask an administrator of this server for a token, or make one on its machine:"
+    )
     return plain(
         request,
         "Sign in",
@@ -72,21 +83,29 @@ async def sign_in(request: Request) -> Response:
 async def bring(request: Request) -> Response:
     """Take a token that somebody knows."""
     form = await request.form()
-    secret, to = str(form.get("token", "")).strip(), _within(str(form.get("to", "/")))
+    return await _signed_in(request, str(form.get("token", "")).strip(), _within(str(form.get("to", "/"))))
+
+
+async def _signed_in(request: Request, secret: str, to: str) -> Response:
+    """Begin a session; whoever needs none is led on, whatever they bring."""
+    shown: Credential = request.scope["pramana.credential"]
     try:
-        me = await Desk(request, secret or "none").call(server.who_am_i)
+        session = await Desk(request, Credential(secret or "none", address=shown.address)).call(tokens.begin_session)
     except Refused as error:
+        if user_of(request).role is not None:
+            return RedirectResponse(to, 303)
         why: Why = {401: "wrong", 429: "often"}.get(error.status, "away")  # type: ignore[assignment] # one of them
         return RedirectResponse(address("/sign-in", to=to, why=why), 303)
     answer = RedirectResponse(to, 303)
-    if me.tokens_required:  # elsewhere anything will do, and nobody has looked whose it is
-        answer.set_cookie(COOKIE, secret, LASTS_S, httponly=True, samesite="lax", secure=_is_secure(request))
+    answer.set_cookie(COOKIE, session, LASTS_S, httponly=True, samesite="lax", secure=_is_secure(request))
     return answer
 
 
 @nicegui.app.post("/sign-out", include_in_schema=False)
 async def leave(request: Request) -> Response:
-    """Forget the token of this browser."""
+    """End the session of this browser."""
+    with suppress(Refused):  # it has ended already
+        await Desk(request).call(tokens.end_session)
     answer = RedirectResponse("/sign-in", 303)
     answer.delete_cookie(COOKIE, httponly=True, samesite="lax", secure=_is_secure(request))
     return answer

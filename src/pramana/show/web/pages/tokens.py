@@ -4,14 +4,21 @@ from nicegui import ui
 
 from pramana.app import server
 from pramana.app import tokens as token_cases
-from pramana.app.views import NewTokenView, TokenView
-from pramana.report.markup import Child, Column, Safe, foreign, join, tag, when
+from pramana.app.views import NewTokenView, ServerView, TokenView
+from pramana.report.markup import Child, Column, Safe, foreign, join, link, tag, when
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused
 from pramana.show.web.kit.forms import Form
-from pramana.show.web.pages.settings import section, table_to_act_on
+from pramana.show.web.pages.settings import PRIVATE_ADDRESSES, section, table_to_act_on
+from pramana.store.tokens import EXPIRES_DAYS
 
 ROLES = {"viewer": "Viewer", "editor": "Editor", "admin": "Administrator"}
+EXPIRES = {30: "In 30 days", EXPIRES_DAYS: "In 90 days", 365: "In a year", 0: "Never"}
+_SETTING = tag("span", "Change it in ", link("/settings/server", "Server settings"), ".")
+_FIRST = (
+    "This is the first token. Your own account on this machine still needs none. Until now, models may be on this "
+    "machine and in your network; choose whether they may be when others use the server too. "
+)
 _MAY = (
     "A viewer reads everything but settings and tokens. An editor also changes scenarios and starts runs. An "
     "administrator also decides about providers, prices, tokens and settings."
@@ -24,7 +31,7 @@ async def tokens(desk: Desk) -> None:
     section(desk, "Tokens", "Who may use this server, and what they may do.")
     page = ui.element("div")
     with page:
-        _New(desk, page, is_first=not (await desk.call(server.who_am_i)).tokens_required)
+        _New(desk, page, await desk.call(server.describe_server))
         parts.heading("Who has one")
         try:
             found = await desk.call(token_cases.list_tokens)
@@ -39,46 +46,40 @@ async def tokens(desk: Desk) -> None:
 class _New:
     """The form that makes a token."""
 
-    def __init__(self, desk: Desk, page: ui.element, *, is_first: bool) -> None:
+    def __init__(self, desk: Desk, page: ui.element, found: ServerView) -> None:
         self._desk, self._page = desk, page
         parts.heading("Make a token")
         with Form(self._make) as self._form:
             with parts.box("grid"):
                 self._name = parts.field("Name", hint="whose it is, or what for")
-                self._role = parts.choice("Role", ROLES, "admin" if is_first else "editor")
+                self._role = parts.choice("Role", ROLES, "admin" if found.for_this_machine_alone else "editor")
+                self._expires = parts.choice("Expires", EXPIRES, EXPIRES_DAYS)
             parts.paragraph(_MAY, quiet=True).classes("small")
+            self._private = None
+            if found.for_this_machine_alone:
+                parts.paragraph(_FIRST, _SETTING)
+                self._private = parts.tick(PRIVATE_ADDRESSES)
             with parts.box("row"):
                 self._form.submit("Make it")
 
     async def _make(self) -> None:
-        name, role = (self._name.value or "").strip(), self._role.value
-        first = not (await self._desk.call(server.who_am_i)).tokens_required
-        if first and not await parts.confirm(
-            "Ask everybody for a token from now on?", _of_the_first(role), "Make the first token"
-        ):
-            return
+        wanted = token_cases.TokenRequest(
+            name=(self._name.value or "").strip(), role=self._role.value, expires_in_days=self._expires.value or None
+        )
         with self._form.told_at({"name": self._name, "role": self._role}):
-            made = await self._desk.call(token_cases.create_token, name, role)
+            made = await self._desk.call(token_cases.create_token, wanted)
+            if self._private and self._private.value:
+                await self._desk.call(server.change_settings, {"allow_private_addresses": True})
             self._page.clear()
             with self._page:
-                _show_once(made, first=first)
-
-
-def _of_the_first(role: str) -> str:
-    words = (
-        "This is the first token. As soon as it exists, this server asks everybody for one, also on this machine: "
-        "you too, with your next click."
-    )
-    if role != "admin":
-        words += f" It is {_an(role)}’s, and nobody could make another here; an administrator’s is wiser."
-    return words
+                _show_once(made, refuses_private=self._private is not None and not self._private.value)
 
 
 def _an(role: str) -> str:
     return f"an {role}" if role[0] in "ae" else f"a {role}"
 
 
-def _show_once(made: NewTokenView, *, first: bool) -> None:
+def _show_once(made: NewTokenView, *, refuses_private: bool) -> None:
     """Show a token, this once."""
     with parts.box("card stack", role="region", label="The new token"):
         parts.show(join([tag("h2", "The token of ", foreign(made.name), class_="card-title")]))
@@ -91,15 +92,10 @@ def _show_once(made: NewTokenView, *, first: bool) -> None:
             copy = ui.button("Copy", color=None).props("unelevated no-caps").classes("btn primary")
             copy.props["data-copy"] = made.token
             copy.on("click", js_handler=parts.COPY)
-        if first:
-            parts.paragraph("From now on everybody needs a token here. Sign in with yours to go on.", quiet=True)
-            with ui.element("form").props('method=post action="/sign-in"').classes("row"):
-                for name, value in (("token", made.token), ("to", "/settings/tokens")):
-                    ui.element("input").props(f"type=hidden name={name}").props["value"] = value
-                parts.native_button("I have copied it: sign in with it")
-        else:
-            with parts.box("row"):
-                parts.link_button("I have copied it", "/settings/tokens")
+        if refuses_private:
+            parts.paragraph("Models and recordings at private addresses are refused from now on. ", _SETTING)
+        with parts.box("row"):
+            parts.link_button("I have copied it", "/settings/tokens")
 
 
 # ── Those there are ──
@@ -107,11 +103,12 @@ def _show_once(made: NewTokenView, *, first: bool) -> None:
 
 def _list(desk: Desk, found: list[TokenView]) -> None:
     if not found:
-        parts.paragraph("Nobody yet: this server is for this machine alone, and asks nobody who they are.", quiet=True)
+        parts.paragraph("Nobody yet: only the account that the server runs as can use it.", quiet=True)
         return
-    columns = (Column("Name", head=True), Column("Role"), Column("Made"), Column("Last used"), Column("Revoked"))
-    holding = [each for each in found if each.revoked_at is None]
-    ordered = [*holding, *(each for each in found if each.revoked_at is not None)]
+    names = ("Role", "Made", "Last used", "Expires", "Revoked")
+    columns = (Column("Name", head=True), *map(Column, names))
+    holding = [each for each in found if each.is_valid]
+    ordered = [*holding, *(each for each in found if not each.is_valid)]
     table_to_act_on("Tokens", columns, [(_cells(desk, each), _Revoke(desk, each, holding).put) for each in ordered])
 
 
@@ -119,7 +116,9 @@ def _cells(desk: Desk, token: TokenView) -> tuple[Child, ...]:
     mine = tag("small", " yours", class_="quiet") if token.id == desk.who.token_id else None
     used: Safe | str = token.last_used or tag("span", "never", class_="quiet")
     name = join([foreign(token.name), mine])
-    return name, token.role, when(token.created_at), used, when(token.revoked_at) if token.revoked_at else "no"
+    expires = when(token.expires_at) if token.expires_at else "never"
+    revoked = when(token.revoked_at) if token.revoked_at else "no"
+    return name, token.role, when(token.created_at), used, expires, revoked
 
 
 class _Revoke:
@@ -130,7 +129,7 @@ class _Revoke:
         self._others = [each for each in holding if each.id != token.id]
 
     def put(self) -> None:
-        if self._token.revoked_at is None:
+        if self._token.is_valid:
             parts.button("Revoke", self._revoke, "danger", small=True, label=f"Revoke {self._token.name}")
 
     async def _revoke(self) -> None:
@@ -143,5 +142,8 @@ class _Revoke:
         if self._token.id == self._desk.who.token_id:
             words = f"It is the one you are signed in with: you will need another. {words}"
         if self._token.role == "admin" and not any(each.role == "admin" for each in self._others):
-            words += " No other administrator has one: after this, only the command line of the server can make tokens."
+            words += (
+                " No other administrator has one: after this, only the command line of the server can make tokens, or "
+                "the account that it runs as."
+            )
         return words

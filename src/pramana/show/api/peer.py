@@ -1,0 +1,64 @@
+"""Which account of this machine a connection comes from, as the kernel knows it.
+
+Linux answers that for one connection within a tenth of a millisecond, by netlink. Where nobody answers (another system,
+a sandbox without netlink), it is not known, and the caller needs a token.
+"""
+
+import os
+import socket
+import struct
+import sys
+from collections.abc import Iterable
+from ipaddress import ip_address
+
+_FORWARDING = frozenset(("forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip", "x-cluster-client-ip"))
+_SOCK_DIAG, _BY_FAMILY, _REQUEST = 4, 20, 1
+"""NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY and NLM_F_REQUEST of the kernel's headers."""
+_ANY, _ANY_COOKIE = 0xFFFF_FFFF, b"\xff" * 8
+_HEADER, _QUESTION = struct.Struct("=IHHII"), struct.Struct("=BBBxI")
+_OF_THE_ANSWER = struct.Struct("=2I")
+_UID_OFFSET = _HEADER.size + 4 + 48 + 3 * 4
+"""After the state, the addresses and three numbers come the user's and the inode's."""
+_NOBODY = 65_534
+"""What the kernel says for accounts of another user namespace, whoever they are."""
+Address = tuple[str, int]
+
+
+def is_forwarded(headers: Iterable[str]) -> bool:
+    """Tell by the names of its headers, in lower case, whether somebody else's request is passed on.
+
+    >>> is_forwarded(["host", "x-forwarded-host"]), is_forwarded(["host", "accept"])
+    (True, False)
+    """
+    return any(name in _FORWARDING or name.startswith(("x-forwarded", "cf-connecting-ip")) for name in headers)
+
+
+def is_own_account(client: Address | None, server: Address | None) -> bool:
+    """Tell whether the other end of a connection on loopback is a socket of the account that this process runs as."""
+    if sys.platform != "linux" or client is None or server is None:
+        return False
+    try:
+        uid = _owner(client, server)
+    except (OSError, ValueError, struct.error):
+        return False
+    return uid is not None and uid == os.geteuid() != _NOBODY
+
+
+def _owner(client: Address, server: Address) -> int | None:
+    """Return the account of a client's socket; None for one that its process has closed, whose it no longer is."""
+    near, far = (ip_address(each[0].partition("%")[0]) for each in (client, server))
+    mapped = getattr(near, "ipv4_mapped", None) or near
+    if not mapped.is_loopback or near.version != far.version:
+        return None
+    family = socket.AF_INET if near.version == 4 else socket.AF_INET6
+    ports = struct.pack("!HH", client[1], server[1])
+    addresses = near.packed.ljust(16, b"\0") + far.packed.ljust(16, b"\0")
+    asked = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, _ANY) + ports + addresses + b"\0" * 4 + _ANY_COOKIE
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _SOCK_DIAG) as kernel:
+        kernel.settimeout(1.0)
+        kernel.sendto(_HEADER.pack(_HEADER.size + len(asked), _BY_FAMILY, _REQUEST, 1, 0) + asked, (0, 0))
+        said, sender = kernel.recvfrom(4096)
+    if sender[0] != 0 or _HEADER.unpack_from(said)[1] != _BY_FAMILY:  # not the kernel, or no such connection
+        return None
+    uid, inode = _OF_THE_ANSWER.unpack_from(said, _UID_OFFSET)
+    return uid if inode else None

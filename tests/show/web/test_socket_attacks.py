@@ -1,0 +1,205 @@
+"""Attacks through the socket of a page, by hand and without a browser: whatever is sent, the role of the session decides.
+
+A page is opened as a program would, its parts are read from its markup, and messages are sent as NiceGUI's script would
+send them: also for buttons that are hidden, inert, or of somebody else's page.
+"""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from pramana.store import open_store
+
+from ...credentials import ENDS, End, end_token
+from ..api.served import Client
+from .closed import Closed, closed
+from .conftest import session_of
+from .test_roles import fill_store, kept
+
+SOCKET = "/_nicegui_ws/socket.io/?EIO=4&transport=polling"
+ESCAPED = (("&#36;", "$"), ("&#96;", "`"), ("&gt;", ">"), ("&lt;", "<"), ("&amp;", "&"))
+TYPED = {"Name": "intruder", "Id": "intruder"}
+"""What is typed into fields, so that forms would be taken."""
+
+
+@pytest.fixture(scope="module")
+def shut(tmp_path_factory: pytest.TempPathFactory, browser: Browser) -> Iterator[Closed]:
+    with closed(tmp_path_factory.mktemp("closed"), browser) as found:
+        fill_store(found.client("admin"))
+        found.client("admin").patch("/api/settings", {"requestsPerMinute": 100_000})
+        yield found
+
+
+def signed_in(door: Closed, token: str) -> Client:
+    """Return a client with the cookie of a session of its own."""
+    session = session_of(door.bench.client, token)
+    return replace(door.bench.client, headers={"Cookie": f"pramana_session={session}"})
+
+
+@dataclass
+class Opened:
+    """A page, and a socket that takes part in it."""
+
+    client: Client
+    client_id: str
+    parts: dict[int, Any]
+    socket: str = ""
+
+    def joining(self, transport: str) -> str:
+        query = f"&implicit_handshake=true&client_id={self.client_id}&tab_id=t&document_id=d&next_message_id=0"
+        return SOCKET.replace("polling", transport) + query
+
+    def join(self, client: Client | None = None) -> bytes:
+        """Open a socket, of somebody else perhaps; return what the server says to it."""
+        client = client or self.client
+        opened = client.get(self.joining("polling"))
+        if opened.status != 200:
+            return opened.body
+        self.socket = f"{SOCKET}&sid={json.loads(opened.body[1:])['sid']}"
+        assert client.call("POST", self.socket, body=b"40").status == 200
+        return client.get(self.socket).body
+
+    def event(self, part: int, listener: str, *arguments: Any) -> str:
+        """Return the message of an event of a part of the page."""
+        event = {"client_id": self.client_id, "id": part, "listener_id": listener}
+        return "42" + json.dumps(["event", {**event, "args": [json.dumps(each) for each in arguments]}])
+
+    def send(self, part: int, listener: str, *arguments: Any, client: Client | None = None) -> int:
+        """Send an event of a part of the page; return the status."""
+        message = self.event(part, listener, *arguments).encode()
+        return (client or self.client).call("POST", self.socket, body=message).status
+
+    def listeners(self, *kinds: str) -> Iterator[tuple[int, str, str]]:
+        for part, each in self.parts.items():
+            for listener in each.get("events", ()):
+                if listener["type"] in kinds:
+                    yield part, listener["listener_id"], each.get("props", {}).get("label", "")
+
+    def press_everything(self, client: Client | None = None) -> int:
+        """Fill in every field and press every button; return how many."""
+        for part, listener, label in self.listeners("update:value"):
+            assert self.send(part, listener, TYPED.get(label, "1"), client=client) == 200
+        pressed = list(self.listeners("click"))
+        for part, listener, _ in pressed:
+            assert self.send(part, listener, client=client) == 200
+        return len(pressed)
+
+
+def opened(client: Client, path: str) -> Opened:
+    page = client.get(path)
+    assert page.status == 200, page
+    markup = page.body.decode()
+    client_id = re.search(r"'client_id': '([\w-]+)'", markup)
+    found = re.search(r"parseElements\(String\.raw`(.*?)`\)", markup, re.DOTALL)
+    assert client_id
+    assert found
+    text = found[1]
+    for escape, character in ESCAPED:
+        text = text.replace(escape, character)
+    return Opened(client, client_id[1], {int(part): each for part, each in json.loads(text).items()})
+
+
+def settled(client: Client) -> dict[str, Any]:
+    """Return everything that somebody could have changed, when nothing more changes."""
+    before = kept(client)
+    while True:
+        time.sleep(0.5)
+        if (now := kept(client)) == before:
+            return now
+        before = now
+
+
+def tokens(door: Closed) -> list[str]:
+    return [each["name"] for each in door.client("admin").get("/api/tokens").data]
+
+
+PAGES = (
+    "/settings/tokens", "/settings/server", "/settings/providers", "/settings/prices?model=gpt-5", "/runs/latest",
+    "/settings/new-provider?kind=openai", "/runs/new?model=fake", "/scenarios/new", "/scenarios/kept", "/suites", "/",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_viewers_socket_changes_nothing_whatever_it_sends(shut: Closed, path: str) -> None:
+    before = settled(shut.client("admin"))
+    page = opened(signed_in(shut, shut.tokens["viewer"]), path)
+    assert not page.join().startswith(b"44")
+    assert page.press_everything() >= 1
+    assert settled(shut.client("admin")) == before
+
+
+def test_the_same_messages_of_an_administrator_do_what_they_say(shut: Closed) -> None:
+    page = opened(signed_in(shut, shut.tokens["admin"]), "/settings/tokens")
+    assert not page.join().startswith(b"44")
+    (name, listener), *_ = [(part, each) for part, each, label in page.listeners("update:value") if label == "Name"]
+    page.send(name, listener, "by socket")
+    (make, press), *_ = [(part, each) for part, each, label in page.listeners("click") if label == "Make it"]
+    page.send(make, press)
+    give_up = time.monotonic() + 20
+    while "by socket" not in tokens(shut):
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("whose", ["viewer", "admin"])  # of another person, and of the same in another browser
+def test_a_socket_of_another_session_neither_joins_a_page_nor_presses_its_buttons(shut: Closed, whose: str) -> None:
+    page = opened(signed_in(shut, shut.tokens["admin"]), "/settings/tokens")
+    other = signed_in(shut, shut.tokens[whose])
+    before = settled(shut.client("admin"))
+    assert page.join(other).startswith(b"44"), "refused"
+    own = opened(other, "/runs")
+    assert not own.join().startswith(b"44")
+    page.socket = own.socket  # a socket that is open, with messages that name somebody else's page
+    page.press_everything(other)
+    assert settled(shut.client("admin")) == before
+    assert other.call("POST", f"/_nicegui/client/{page.client_id}/upload/1", body=b"x").status == 404
+    stranger = replace(shut.bench.client, headers={})
+    assert b"this needs a token" in page.join(stranger)
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_socket_ends_within_seconds_when_its_token_does_and_does_nothing_more(shut: Closed, how: End) -> None:
+    """By a WebSocket, which passes the gate once; its other end does not go where the page is led to."""
+    made = shut.client("admin").post("/api/tokens", {"name": how, "role": "admin"}).data
+    client = signed_in(shut, made["token"])
+    page = opened(client, "/settings/tokens")
+    address = f"{client.url.replace('http', 'ws', 1)}{page.joining('websocket')}"
+    with connect(address, additional_headers=client.headers, proxy=None) as socket:
+        socket.send("40")
+        while not str(socket.recv(10)).startswith("40"):
+            pass
+        for part, each, label in page.listeners("update:value"):
+            if label == "Name":
+                socket.send(page.event(part, each, "intruder"))
+        with closing(open_store(f"sqlite:///{shut.bench.home}/pramana.sqlite3")) as store:
+            end_token(store, made["id"], how)
+        press = [(part, each) for part, each, label in page.listeners("click") if label == "Make it"]
+        began, ended = time.monotonic(), False
+        while not ended:
+            try:
+                socket.recv(0.2)
+            except TimeoutError:
+                socket.send("40")  # it tries to open again what was closed
+                if time.monotonic() - began > 2.1:  # believed no more, whether the socket is open yet or not
+                    socket.send(page.event(*press[0]))
+            except ConnectionClosed:
+                ended = True
+            assert time.monotonic() - began < 5, "the socket did not end"
+    before = settled(shut.client("admin"))
+    assert "intruder" not in tokens(shut), "nobody has made one"
+    if how == "demoted":  # a viewer may look at the page again, and no more
+        assert not page.join().startswith(b"44")
+        page.press_everything()
+    else:
+        assert b"needs a token" in page.join()
+    assert settled(shut.client("admin")) == before
+    assert client.get("/api/tokens").status == (403 if how == "demoted" else 401)
