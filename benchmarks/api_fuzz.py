@@ -58,7 +58,7 @@ def ask(url: str, examples: int, seed: int, token: str, *which: str) -> Asked:
 
 
 def first_token(url: str) -> str:
-    """Return an administrator's token: as soon as Schemathesis has made one, everybody needs one."""
+    """Return an administrator's token, which counts as any caller's does."""
     body = json.dumps({"name": "fuzz", "role": "admin"}).encode()
     unlimited = json.dumps({"requestsPerMinute": 1_000_000}).encode()
     kind = {"Content-Type": "application/json"}
