@@ -117,9 +117,13 @@ class Bucket(NamedTuple):
 class Host(Protocol):
     """What access is decided for: the `App`."""
 
-    tokens_required: bool
+    open_to_all: bool
+    tokens_ended: bool
     store: Store
     access: "Access"
+
+    @property
+    def trusts_own_account(self) -> bool: ...
 
     def preferences(self) -> Preferences: ...
 
@@ -224,7 +228,7 @@ class Access:
             raise Forbidden("a session begins with a token")
         token_id = user.token_id
         if token_id != STARTUP_ID:
-            return await self._app.work(lambda: self._app.store.tokens.begin_session(token_id))
+            return await anyio.to_thread.run_sync(self._app.store.tokens.begin_session, token_id)
         secret = new_secret()
         self._of_this_start[hashed(secret)] = replace(user, session=hashed(secret))
         return secret
@@ -236,7 +240,7 @@ class Access:
         session = user.session
         self._known.clear()
         if self._of_this_start.pop(session, None) is None:
-            await self._app.work(lambda: self._app.store.tokens.end_session(session))
+            await anyio.to_thread.run_sync(self._app.store.tokens.end_session, session)
 
     async def ended(self, users: Collection[User]) -> set[User]:
         """Return those of some users whose token or session has ended, or whose role is less than it was."""
