@@ -1,0 +1,89 @@
+"""While a server answers, its event loop is free: others are not kept waiting by whoever asks for much."""
+
+import asyncio
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from ... import old_stores
+from ...large_store import RESULTS, fill, scenarios_yaml, suite_text
+from ...loop_watch import LIMIT_S, Hold, watched
+from .served import Client, serve
+from .test_replay import REQUESTS, Wanted, _answer, _named, get
+
+JSON_LINES = {"model_id": "fake", "suite_version": "v1.0", "output": "It is so. " * 40}
+
+
+def large(first: str, second: str) -> list[Wanted]:
+    """Return requests that ask for much, or send much."""
+    yaml = scenarios_yaml(2_000)
+    batch = [{**JSON_LINES, "prompt_id": f"factual-{number}"} for number in range(1_000)]
+    formats = ("json", "csv", "junit", "markdown", "html")
+    return [
+        Wanted("POST", "/api/scenarios/validate?read=true", {"yaml": yaml}),
+        Wanted("POST", "/api/scenarios/import", {"yaml": yaml}),
+        Wanted("POST", "/api/scenarios/import", {"yaml": yaml, "mode": "update"}),
+        Wanted("POST", "/api/library/import", {"files": [], "mode": "update"}),
+        Wanted("POST", "/api/suites", {"version": "large-1", "tiers": {"cheap": suite_text(RESULTS)}}),
+        Wanted("POST", "/api/submit/batch", {"results": batch}),
+        Wanted("POST", "/api/runs", {"models": ["fake:echo"], "scenarios": "all", "dryRun": True}),
+        Wanted("POST", "/api/runs", {"models": ["fake:echo"], "suite": "large-1", "tier": "cheap", "repeats": 2}),
+        *get(
+            "/api/runs?outcomes=true", f"/api/runs/{first}", f"/api/runs/{first}/results?pageSize=100",
+            f"/api/runs/{first}/results?page=15&pageSize=100&outcome=failed", f"/api/runs/{first}/events",
+            f"/api/compare?base={first}&new={second}&newModel=fake",
+            *(f"/api/runs/{first}/export?format={each}" for each in formats),
+            "/api/scenarios?pageSize=100&text=number", "/api/scenarios/export", "/api/scenario-facets",
+            "/api/suites/large-1/cheap", "/api/suites/large-1/cheap?page=15", "/api/data/chart",
+        ),
+        Wanted("GET", "/api/suites/large-1/cheap", headers=(("Accept", "application/x-ndjson"),)),
+    ]  # fmt: skip
+
+
+def ask_everything(url: str, runs: tuple[str, str], names: dict[str, str]) -> dict[Hold, str]:
+    """Ask every route, and for much; return what held the loop up, and which request it was."""
+    found: dict[Hold, str] = {}
+    with watched() as holds, serve(url, tokens_required=True, api_only=True) as server:
+        assert server.store
+        client = Client(server.url, server.store.tokens.create("admin", "admin")[1])
+        for wanted in (*large(*runs), *REQUESTS):
+            seen = len(holds)
+            _answer(client, wanted, names)
+            found |= dict.fromkeys(holds[seen:], f"{wanted.method} {wanted.path}")
+    return found
+
+
+def test_no_route_holds_the_event_loop_for_a_tenth_of_a_second(tmp_path: Path) -> None:
+    found: list[dict[str, str]] = []
+    for turn in range(2):  # what only the first finds was somebody else's load on this machine
+        home = Path(os.environ["PRAMANA_HOME"]) / str(turn)  # noqa: TID251 - set by the tests
+        url = old_stores.unpack(old_stores.NOVEMBER, home)
+        names = _named(url)
+        holds = ask_everything(url, fill(url, tmp_path), names)
+        found.append({asked: f"{hold.place} held it for {hold.seconds:.3f} s" for hold, asked in holds.items()})
+        if not holds:
+            break
+    assert not [f"{asked}: {found[-1][asked]}" for asked in found[0] if asked in found[-1]]
+
+
+def test_what_holds_a_loop_is_seen_whether_it_works_or_waits() -> None:
+    def work() -> None:
+        until = time.thread_time() + LIMIT_S * 1.5
+        while time.thread_time() < until:
+            pass
+
+    async def main(blocking: Any) -> None:
+        await asyncio.to_thread(time.sleep, LIMIT_S * 2)  # a thread holds up nothing
+        asyncio.get_running_loop().call_soon(blocking)
+        await asyncio.sleep(0)
+
+    for blocking, working in ((work, True), (lambda: time.sleep(LIMIT_S * 1.5), False)):
+        with watched() as holds:
+            asyncio.run(main(blocking))
+        (hold,) = holds
+        assert hold.seconds > LIMIT_S
+        assert (hold.working > LIMIT_S) is working
+        assert "test_event_loop.py" in hold.place
+    assert threading.active_count() < 20
