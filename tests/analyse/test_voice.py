@@ -156,8 +156,8 @@ def test_lines_are_summed_up() -> None:
     assert found.yielded == Share(1, 2)
     assert found.false_interruptions == Share(1, 2)
     assert found.with_gaps == Share(1, 5)
-    assert found.longest_gap_s == 0.9
-    assert found.overlap_s == pytest.approx(2.3)
+    assert found.longest_gap_seconds == 0.9
+    assert found.overlap_seconds == pytest.approx(2.3)
     assert msgspec.json.encode(found)
     assert turn_taking([]).voice_to_voice == Latency()
 

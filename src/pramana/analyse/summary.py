@@ -215,8 +215,8 @@ class Summary:
             "judge_cost_usd": _total_data(self.judge_cost_usd),
             "judge_tokens": _total_data(self.judge_tokens),
             "judged_again": self.judged_again,
-            "latency_s": _times_data(self.latency),
-            "first_token_s": _times_data(self.first_token),
+            "latency_seconds": _times_data(self.latency),
+            "first_token_seconds": _times_data(self.first_token),
             "reasons": [
                 {"outcome": each.outcome.value, "reason": each.text, "count": each.count, "cases": list(each.cases)}
                 for each in self.reasons

@@ -166,8 +166,8 @@ class TurnTaking(Struct, frozen=True):
     false_interruptions: Share
     with_gaps: Share
     """Answers with a silence inside."""
-    longest_gap_s: float
-    overlap_s: float
+    longest_gap_seconds: float
+    overlap_seconds: float
     """Of all lines together."""
 
 
@@ -203,8 +203,8 @@ def turn_taking(lines: Sequence[Line]) -> TurnTaking:
         yielded=Share(sum(each.yield_s is not None for each in into), len(into)),
         false_interruptions=Share(sum(each.false_interruption is True for each in backchannels), len(backchannels)),
         with_gaps=Share(sum(each.gaps > 0 for each in answered), len(answered)),
-        longest_gap_s=max((each.longest_gap_s for each in answered), default=0.0),
-        overlap_s=math.fsum(each.overlap_s for each in lines),
+        longest_gap_seconds=max((each.longest_gap_s for each in answered), default=0.0),
+        overlap_seconds=math.fsum(each.overlap_s for each in lines),
     )
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from pydantic import Field
 from pydantic.alias_generators import to_camel
 
+from pramana.analyse.summary import Summary
 from pramana.app import App, results, runs
 from pramana.app.access import Credential
 from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
@@ -24,8 +25,7 @@ from pramana.model import Difficulty, Outcome, Run, RunStatus
 from pramana.report import export
 from pramana.report.exports import Format
 from pramana.request import MAX_NAME_CHARS, Limits, RunRequest, Selection
-from pramana.show.api.envelope import Body, PageNumber, PageSize, answer, body_of, documented, page_meta
-from pramana.show.api.run_shapes import of_summary
+from pramana.show.api.envelope import Body, PageNumber, PageSize, answer, body_of, camel, documented, page_meta
 from pramana.show.api.serving import Here, Viewer, caller_of
 
 router = APIRouter(tags=["runs"])
@@ -193,7 +193,14 @@ async def read_run(
     """Return its plan, how far it is, what it amounts to, and how its times are spread."""
     found = await runs.read_run(here, caller, run_id, summary=summary)
     said = msgspec.to_builtins(replace(found, summary=None))
-    return answer({**said, "summary": of_summary(found.summary) if found.summary else None})
+    return answer({**said, "summary": _summary(found.summary) if found.summary else None})
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    """Return a summary in the names of the API; categories, tags and models keep their own."""
+    data = summary.as_data()
+    by = {name: {value: camel(rate) for value, rate in rows.items()} for name, rows in data.pop("by").items()}
+    return {**camel(data), "by": by}
 
 
 @router.get("/api/runs/{run_id}/results", summary="List results", **documented(list[ResultView], 404))
