@@ -26,8 +26,6 @@ from pramana.embedded import quality
 from pramana.embedded.voice import speak
 from pramana.errors import PramanaError, RateLimited, WeightsMissing
 from pramana.hash import RecordDigest
-from pramana.loopback.elevenlabs import ElevenLabsAgent
-from pramana.loopback.realtime import RealtimeAgent
 from pramana.loopback.voice import Agent, Script, VoiceLoopback
 from pramana.model import Case, Check, Outcome, Result, Run
 from pramana.planning import create_run
@@ -45,7 +43,9 @@ from pramana.store import open_store
 from pramana.store.runs import Store
 
 from .. import embedded_faults
+from ..loopback.elevenlabs import ElevenLabsAgent
 from ..loopback.openai import OpenAIWire
+from ..loopback.realtime import RealtimeAgent
 from ..loopback.server import Fault, Loopback
 from ..loopback.speech import SpeechLoopback
 from ..virtual_time import real_time, virtual_time

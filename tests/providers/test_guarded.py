@@ -9,8 +9,6 @@ import pytest
 from aiohttp import web
 
 from pramana.errors import AddressRefused, ProviderError, Rejected, Unreachable
-from pramana.loopback.pipecat import PipecatAgent
-from pramana.loopback.realtime import RealtimeAgent
 from pramana.loopback.voice import VoiceLoopback
 from pramana.model import Request, Target, Turn
 from pramana.providers.account import Account
@@ -21,6 +19,8 @@ from pramana.providers.voice.realtime import Realtime
 from pramana.providers.voice.vocabulary import Dial
 
 from ..loopback.openai import OpenAIWire
+from ..loopback.pipecat import PipecatAgent
+from ..loopback.realtime import RealtimeAgent
 from ..loopback.server import Loopback
 from .voice.callers import QUICK
 

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from pramana import audio, clock
 from pramana.errors import BrokenReply, KeyInAnswer, Unavailable
 from pramana.loopback.script import Script
-from pramana.loopback.twilio import TwilioAgent
 from pramana.loopback.voice import VoiceLoopback
 from pramana.model import Line, Outcome, Target, Utterance
 from pramana.providers.account import Account
@@ -26,6 +25,8 @@ from pramana.run.microphone import AT_ONCE, CATCHES_UP_S, LATE_S, Microphone, Pa
 from pramana.run.playout import Playout
 from pramana.score.speech import as_check, measure_call
 from pramana.score.timing import CallTimes, measure
+
+from ..loopback.twilio import TwilioAgent
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 RATE = audio.CALLER_RATE

@@ -1,97 +1,20 @@
 """Gemini's Live API from the server's side: a client's messages come in, a scripted session's messages go out.
 
-Names are taken in either case and base64 in either alphabet, as protobuf's JSON has it; what does not fit ends the
-connection with code 1007 and Google's words, because the format knows no error message. Everything is sent in binary
-frames that hold JSON, as Google does. `VoiceLoopback` hears, waits and speaks; this only finds the words.
+Base64 is taken in either alphabet, as protobuf's JSON has it. Everything is sent in binary frames that hold JSON, as
+Google does. `VoiceLoopback` hears, waits and speaks; this only finds the words. What a client sends is taken to be
+right: the servers of our tests check it.
 """
 
 import binascii
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from aiohttp import web
-
-from pramana.loopback import fields as is_
 from pramana.loopback.script import Script
 from pramana.loopback.voice import Agent, Got
 from pramana.providers.voice.vocabulary import Format, Message
 
-MODELS = ("gemini-live-2.5-flash", "gemini-2.5-flash-native-audio")
-_MIME = re.compile(r"audio/pcm(?:;rate=(\d{4,5}))?")
 _URL_SAFE = str.maketrans("-_", "+/")
-_TRANSCRIPTION = {
-    "languageCodes": is_.texts,
-    "languageHints": is_.thing,
-    "languageAuto": is_.thing,
-    "customVocabulary": is_.texts,
-    "adaptationPhrases": is_.texts,
-    "wordTimestamp": is_.flag,
-    "diarization": is_.flag,
-    "mode": is_.text,
-    "sourceText": is_.text,
-}
-_CONTENT = {"role": is_.text, "parts": is_.things}
-_BLOB = {"data": is_.text, "mimeType": is_.text, "displayName": is_.text}
-SETUP: Mapping[str, Any] = {
-    "model": is_.text,
-    "generationConfig": {
-        "responseModalities": is_.texts,
-        "speechConfig": {
-            "voiceConfig": {"prebuiltVoiceConfig": {"voiceName": is_.text}, "replicatedVoiceConfig": is_.thing},
-            "languageCode": is_.text,
-            "multiSpeakerVoiceConfig": is_.thing,
-        },
-        "temperature": is_.number,
-        "topP": is_.number,
-        "topK": is_.number,
-        "maxOutputTokens": is_.number,
-        "seed": is_.number,
-        "mediaResolution": is_.text,
-        "thinkingConfig": is_.thing,
-        "enableAffectiveDialog": is_.flag,
-    },
-    "systemInstruction": _CONTENT,
-    "tools": is_.things,
-    "realtimeInputConfig": {
-        "automaticActivityDetection": {
-            "disabled": is_.flag,
-            "startOfSpeechSensitivity": is_.text,
-            "endOfSpeechSensitivity": is_.text,
-            "prefixPaddingMs": is_.number,
-            "silenceDurationMs": is_.number,
-        },
-        "activityHandling": is_.text,
-        "turnCoverage": is_.text,
-        "interimTranscriptTimestampEnabled": is_.flag,
-    },
-    "sessionResumption": is_.thing,
-    "contextWindowCompression": is_.thing,
-    "inputAudioTranscription": _TRANSCRIPTION,
-    "outputAudioTranscription": _TRANSCRIPTION,
-    "proactivity": is_.thing,
-    "explicitVadSignal": is_.flag,
-    "historyConfig": is_.thing,
-    "avatarConfig": is_.thing,
-    "safetySettings": is_.things,
-    "translationConfig": is_.thing,
-}
-MESSAGES: Mapping[str, Mapping[str, Any]] = {
-    "setup": SETUP,
-    "clientContent": {"turns": is_.things, "turnComplete": is_.flag},
-    "realtimeInput": {
-        "audio": _BLOB,
-        "video": _BLOB,
-        "mediaChunks": is_.things,
-        "audioStreamEnd": is_.flag,
-        "text": is_.text,
-        "activityStart": {},
-        "activityEnd": {},
-    },
-    "toolResponse": {"functionResponses": is_.things},
-    "contextUpdate": {"systemInstruction": is_.thing, "tools": is_.anything},
-}
 
 
 class LiveAgent(Agent):
@@ -105,93 +28,20 @@ class LiveAgent(Agent):
         self.downlink = Format("pcm", script.wrong_rate or 24000)
         self.setup: Mapping[str, Any] | None = None
 
-    @classmethod
-    def refuse(cls, got: Got, key: str | None) -> web.Response | None:
-        """Return Google's refusal of an upgrade without a key, or None; a wrong one is refused at the setup."""
-        given = got.headers.get("x-goog-api-key") or got.query.get("key")
-        if key is not None and given is None:
-            said = "Method doesn't allow unregistered callers (callers without established identity)."
-            return web.json_response(cls.error(403, said), status=403)
-        return None
-
-    @classmethod
-    def http(cls, got: Got, key: str | None) -> web.Response:
-        """Answer for the list of models, in pages of two."""
-        if key is not None and got.headers.get("x-goog-api-key") != key:
-            return web.json_response(cls.error(400, "API key not valid. Please pass a valid API key."), status=400)
-        if got.method != "GET" or not re.fullmatch(r"/v1(alpha|beta)?/models", got.path):
-            said = "The requested URL was not found on this server."
-            return web.json_response(cls.error(404, said), status=404)
-        listed = [{"name": f"models/{name}", "supportedGenerationMethods": ["bidiGenerateContent"]} for name in MODELS]
-        listed.insert(1, {"name": "models/gemini-2.5-pro", "supportedGenerationMethods": ["generateContent"]})
-        begin = int(got.query.get("pageToken", "0"))
-        more = {"nextPageToken": str(begin + 2)} if begin + 2 < len(listed) else {}
-        return web.json_response({"models": listed[begin : begin + 2], **more})
-
-    @classmethod
-    def error(cls, status: int, message: str) -> Any:
-        """Return the body Google sends with such a status."""
-        words = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
-        words |= {429: "RESOURCE_EXHAUSTED", 500: "INTERNAL"}
-        return {"error": {"code": status, "message": message, "status": words.get(status, "UNKNOWN")}}
-
     # What the client sends
 
     def take(self, message: Message) -> list[Message]:
-        """Check one message and do as it says."""
-        try:
-            given = camel(json.loads(message))
-        except (ValueError, RecursionError):
-            return self._refuse("Invalid JSON payload received. Unexpected token.")
-        if not isinstance(given, dict) or len(given) != 1:
-            return self._refuse("Request contains an invalid argument.")
-        ((name, body),) = given.items()
-        if name not in MESSAGES:
-            return self._refuse(f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.')
-        if not isinstance(body, dict):
-            return self._refuse(f"Invalid value at '{name}'")
-        if wrong := misfit(body, MESSAGES[name], name):
-            return self._refuse(wrong)
-        if (name == "setup") == (self.setup is not None):
-            return self._refuse("Request contains an invalid argument.")
-        return self._set_up(body) if name == "setup" else self._obey(name, body)
-
-    def _set_up(self, setup: Mapping[str, Any]) -> list[Message]:
-        given = self.got.headers.get("x-goog-api-key") or self.got.query.get("key")
-        if self.key is not None and given != self.key:
-            return self._refuse("API key not valid. Please pass a valid API key.")
-        model = setup.get("model", "")
-        if not re.fullmatch(r"models/[\w.\-]+", model):
-            return self._refuse("Request contains an invalid argument.")
-        if setup.get("generationConfig", {}).get("responseModalities", ["AUDIO"]) != ["AUDIO"]:
-            return self._refuse("Cannot extract voices from a non-audio request.")
-        self.setup, self.asked = setup, model.removeprefix("models/")
-        self.be_ready()
-        return [_message({"setupComplete": {"sessionId": "session_1"}})]
-
-    def _obey(self, name: str, body: Mapping[str, Any]) -> list[Message]:
-        if name == "clientContent" and body.get("turnComplete"):
-            self.reply()
-        if name != "realtimeInput":
-            return []
-        if len(body) != 1:
-            return self._refuse("Request contains an invalid argument.")
-        if "text" in body:
+        """Do as one message says."""
+        ((name, body),) = json.loads(message).items()
+        if name == "setup":
+            self.setup, self.asked = body, body["model"].removeprefix("models/")
+            self.be_ready()
+            return [_message({"setupComplete": {"sessionId": "session_1"}})]
+        if "text" in body or body.get("turnComplete"):
             self.reply()
         for blob in [body["audio"]] if "audio" in body else body.get("mediaChunks", ()):
-            mime = _MIME.fullmatch(str(blob.get("mimeType", "")))
-            if mime is None:
-                return self._refuse("Unsupported MIME type of the audio")
-            try:
-                frame = binascii.a2b_base64(str(blob.get("data", "")).translate(_URL_SAFE), strict_mode=True)
-            except ValueError:
-                return self._refuse("Invalid value at 'realtime_input.audio.data' (TYPE_BYTES), Base64 decoding failed")
-            self.uplink = Format("pcm", int(mime[1] or 16000))
-            self.hear(frame)
-        return []
-
-    def _refuse(self, reason: str, code: int = 1007) -> list[Message]:
-        self.hang_up(code, reason)
+            self.uplink = Format("pcm", int(blob["mimeType"].partition("rate=")[2] or 16000))
+            self.hear(binascii.a2b_base64(blob["data"].translate(_URL_SAFE)))
         return []
 
     # What the script lets happen
@@ -236,30 +86,6 @@ class LiveAgent(Agent):
     def odd(self, filler: str) -> list[Message]:
         """Return a message that nobody knows."""
         return [_message({"loopbackUnheardOf": {"filler": filler}})]
-
-
-def camel(given: Any) -> Any:
-    """Return JSON with every name as protobuf writes it, from either of the ways in which it reads it."""
-    if isinstance(given, list):
-        return [camel(each) for each in given]
-    if not isinstance(given, dict):
-        return given
-    return {re.sub(r"_([a-z])", lambda found: found[1].upper(), name): camel(each) for name, each in given.items()}
-
-
-def misfit(given: Mapping[str, Any], fields: Mapping[str, Any], place: str) -> str | None:
-    """Return what Google says of the first field that does not fit, or None."""
-    for name, value in given.items():
-        if (check := fields.get(name)) is None:
-            return f"Invalid JSON payload received. Unknown name \"{name}\" at '{place}': Cannot find field."
-        if isinstance(check, Mapping):
-            if not isinstance(value, dict):
-                return f"Invalid value at '{place}.{name}'"
-            if wrong := misfit(value, check, f"{place}.{name}"):
-                return wrong
-        elif not check(value):
-            return f"Invalid value at '{place}.{name}'"
-    return None
 
 
 def _content(**content: Any) -> bytes:

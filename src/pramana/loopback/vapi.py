@@ -1,7 +1,7 @@
 """Vapi's WebSocket transport from the server's side: a call is made by a request, then sound as it is and JSON beside.
 
-The request is checked field by field against what Vapi documents. Some messages come bare and some within `message`, as
-there. Nobody says that the call is ready: it is when sound comes.
+Some messages come bare and some within `message`, as there. Nobody says that the call is ready: it is when sound comes.
+What a client sends is taken to be right: the servers of our tests check it.
 """
 
 import json
@@ -36,42 +36,22 @@ class VapiAgent(Agent):
 
     @classmethod
     def refuse(cls, got: Got, key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is the proof
-        if got.path.split("/")[1] not in cls._made:
-            return web.json_response(cls.error(404, "No such call"), status=404)
         return None
 
     @classmethod
     def http(cls, got: Got, key: str | None) -> web.Response:
-        if (got.method, got.path) != ("POST", "/call"):
-            return super().http(got, key)
-        if key is not None and got.headers.get("Authorization") != f"Bearer {key}":
-            return web.json_response(cls.error(401, "Invalid Key"), status=401)
-        if wrong := misfit(got.body):
-            return web.json_response(cls.error(400, wrong), status=400)
         call = str(uuid4())
         cls._made[call] = got.body
         transport = {**got.body["transport"], "websocketCallUrl": f"ws://{got.headers['Host']}/{call}/transport"}
         told = {"id": call, "assistantId": got.body["assistantId"], "type": "vapi.websocketCall", "status": "queued"}
-        return web.json_response({**told, "transport": transport}, status=201)
-
-    @classmethod
-    def error(cls, status: int, message: str) -> Any:
-        kinds = {400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
-        return {"message": message, "error": kinds.get(status, "Internal Server Error"), "statusCode": status}
+        return super().refuse(got, key) or web.json_response({**told, "transport": transport}, status=201)
 
     def take(self, message: Message) -> list[Message]:
         if isinstance(message, bytes):
             self.be_ready()
             self.hear(message)
-            return []
-        try:
-            kind = json.loads(message).get("type")
-        except (AttributeError, ValueError):
-            kind = None
-        if kind in ("hangup", "end-call"):
-            self.goodbyes.append(kind)
         else:
-            self.hang_up(1008, f"unknown control message {kind}")
+            self.goodbyes.append(json.loads(message)["type"])
         return []
 
     def speech_started(self) -> list[Message]:
@@ -103,18 +83,3 @@ class VapiAgent(Agent):
 
     def _words(self, role: str, text: str, kind: str) -> str:
         return json.dumps({"type": "transcript", "role": role, "transcriptType": kind, "transcript": text})
-
-
-def misfit(body: Any) -> str | None:
-    """Return what is wrong with a request for a call, or None."""
-    if not isinstance(body, dict) or not isinstance(body.get("assistantId"), str):
-        return "assistantId must be a string"
-    if extra := body.keys() - {"assistantId", "assistantOverrides", "transport"}:
-        return f"property {min(extra)} should not exist"
-    transport = body.get("transport")
-    if not isinstance(transport, dict) or transport.get("provider") != "vapi.websocket":
-        return "transport.provider must be vapi.websocket"
-    form = transport.get("audioFormat")
-    if not isinstance(form, dict) or form.get("format") not in CODECS or form.get("container") != "raw":
-        return "transport.audioFormat needs a format and the container raw"
-    return None if type(form.get("sampleRate")) is int else "transport.audioFormat.sampleRate must be an integer"

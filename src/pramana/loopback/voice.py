@@ -79,9 +79,11 @@ class Agent:
     # What the upgrade meets
 
     @classmethod
-    def refuse(cls, got: Got, key: str | None) -> web.Response | None:  # noqa: ARG003 - the vendor's to check
-        """Return the vendor's refusal of an upgrade that does not fit, or None."""
-        return None
+    def refuse(cls, got: Got, key: str | None) -> web.Response | None:
+        """Return the refusal of an upgrade, or None; here of one that has the key nowhere."""
+        if key is None or any(key in value for value in (*got.headers.values(), *got.query.values())):
+            return None
+        return web.json_response(cls.error(401, "Unauthorized"), status=401)
 
     @classmethod
     def http(cls, got: Got, key: str | None) -> web.Response:  # noqa: ARG003

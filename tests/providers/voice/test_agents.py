@@ -20,12 +20,8 @@ import pytest
 
 from pramana import audio
 from pramana.errors import AuthenticationFailed, ProviderError, RateLimited, Rejected, Unavailable, Unreachable
-from pramana.loopback.deepgram import DeepgramAgent
-from pramana.loopback.elevenlabs import SIGNATURE, ElevenLabsAgent
-from pramana.loopback.pipecat import PipecatAgent
+from pramana.loopback.elevenlabs import SIGNATURE
 from pramana.loopback.script import answer
-from pramana.loopback.twilio import TwilioAgent
-from pramana.loopback.vapi import VapiAgent
 from pramana.loopback.voice import Agent, Call, Got, Script, VoiceLoopback
 from pramana.model import Target
 from pramana.providers.account import Account
@@ -36,7 +32,12 @@ from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.socket import SocketChannel
 from pramana.providers.voice.vocabulary import Dial, Format, Heard, Message
 
+from ...loopback.deepgram import DeepgramAgent
+from ...loopback.elevenlabs import ElevenLabsAgent
 from ...loopback.fuzz import survive
+from ...loopback.pipecat import PipecatAgent
+from ...loopback.twilio import TwilioAgent
+from ...loopback.vapi import VapiAgent
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the SDKs use what their own library calls old

@@ -477,6 +477,10 @@ class Desk(Agent):
     status: typing.ClassVar[int] = 200
 
     @classmethod
+    def refuse(cls, got: Got, key: str | None) -> web.Response | None:  # noqa: ARG003
+        return None
+
+    @classmethod
     def http(cls, got: Got, key: str | None) -> web.Response:  # noqa: ARG003
         told = json.dumps(cls.answer).replace("HOST", got.headers["Host"].replace("127.0.0.1", "localhost"))
         return web.Response(

@@ -23,7 +23,6 @@ from pramana.errors import (
     Rejected,
     Unavailable,
 )
-from pramana.loopback.live import MESSAGES, SETUP, LiveAgent, camel
 from pramana.loopback.script import answer
 from pramana.loopback.voice import Got, Script, VoiceLoopback
 from pramana.model import Line, Target, Utterance
@@ -34,6 +33,7 @@ from pramana.providers.voice.vocabulary import Dial, Event, Format, Heard, Messa
 from pramana.run.call import Conversation, Held, Patience
 
 from ...loopback.fuzz import rehearse, survive
+from ...loopback.live import MESSAGES, SETUP, LiveAgent, camel
 from . import callers
 from .callers import QUICK, events, frames, quick, sound, tone, turn
 

@@ -27,7 +27,6 @@ from pramana.errors import (
     Unavailable,
     Unreachable,
 )
-from pramana.loopback.realtime import EVENTS, RealtimeAgent
 from pramana.loopback.script import answer
 from pramana.loopback.voice import Got, Script, VoiceLoopback
 from pramana.model import Line, Target, Utterance
@@ -38,6 +37,7 @@ from pramana.providers.voice.vocabulary import Dial, Event, Format, Heard, Messa
 from pramana.run.call import Conversation, Held, Patience
 
 from ...loopback.fuzz import rehearse, survive
+from ...loopback.realtime import EVENTS, RealtimeAgent
 from ...virtual_time import real_time
 from . import callers
 from .callers import QUICK, events, frames, quick, sound, tone, turn

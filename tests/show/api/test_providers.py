@@ -15,7 +15,6 @@ from click.testing import CliRunner
 from pramana.app.providers import ProviderView, reach_of
 from pramana.bench import run_sync
 from pramana.errors import InvalidInput
-from pramana.loopback.pipecat import PipecatAgent
 from pramana.loopback.script import Script
 from pramana.loopback.voice import VoiceLoopback
 from pramana.planning import create_run
@@ -26,6 +25,7 @@ from pramana.show.api.providers import WorthShape
 from pramana.show.cli import pramana
 
 from ...loopback.openai import OpenAIWire
+from ...loopback.pipecat import PipecatAgent
 from ...loopback.server import Fault, Loopback
 from .served import Client, serve
 

@@ -1,0 +1,80 @@
+"""Deepgram's voice agent as strict as the vendor: the settings are checked field by field against what it documents.
+
+What does not fit is answered by its own error and ends the call.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from pramana.loopback import deepgram
+from pramana.loopback.deepgram import CODECS
+from pramana.loopback.voice import Got
+from pramana.providers.voice.vocabulary import Message
+
+SETTINGS = ("type", "audio", "agent", "tags", "experimental", "flags", "mip_opt_out")
+AGENT = ("language", "context", "listen", "think", "think_live", "speak", "greeting")
+MESSAGES = ("KeepAlive", "UpdatePrompt", "UpdateSpeak", "UpdateThink", "InjectUserMessage", "InjectAgentMessage")
+"""What a client may send beside its settings and sound."""
+
+
+class DeepgramAgent(deepgram.DeepgramAgent):
+    """One conversation."""
+
+    @classmethod
+    def refuse(cls, got: Got, key: str | None) -> web.Response | None:
+        if key is not None and got.headers.get("Authorization") not in (f"Token {key}", f"Bearer {key}"):
+            return web.json_response(cls.error(401, "Invalid credentials."), status=401)
+        return None
+
+    @classmethod
+    def error(cls, status: int, message: str) -> Any:
+        codes = {401: "INVALID_AUTH", 402: "ASR_PAYMENT_REQUIRED", 429: "TOO_MANY_REQUESTS"}
+        return {"err_code": codes.get(status, "INTERNAL_SERVER_ERROR"), "err_msg": message, "request_id": "loopback"}
+
+    def take(self, message: Message) -> list[Message]:
+        if isinstance(message, bytes):
+            if not self.ready:
+                return self._refuse("BINARY_MESSAGE_BEFORE_SETTINGS", "Sound came before the settings.")
+            return super().take(message)
+        try:
+            data = json.loads(message)
+        except ValueError:
+            data = None
+        if not isinstance(data, dict) or data.get("type") not in ("Settings", *MESSAGES):
+            return self._refuse("UNPARSABLE_CLIENT_MESSAGE", "The message fits no type that is known.")
+        if data["type"] == "Settings" and self.ready:
+            return self._refuse("SETTINGS_ALREADY_APPLIED", "Settings are sent once.")
+        if data["type"] == "Settings" and (wrong := misfit(data)):
+            return self._refuse("UNPARSABLE_CLIENT_MESSAGE", wrong)
+        return super().take(message)
+
+    def _refuse(self, code: str, why: str) -> list[Message]:
+        self.hang_up(1008, code)
+        return [json.dumps({"type": "Error", "description": why, "code": code})]
+
+
+def misfit(settings: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with settings, or None."""
+    if extra := settings.keys() - {*SETTINGS}:
+        return f"unknown field {min(extra)}"
+    audio, agent = settings.get("audio"), settings.get("agent")
+    if not isinstance(audio, dict) or not isinstance(agent, dict):
+        return "audio and agent are required"
+    for side in ("input", "output"):
+        form = audio.get(side)
+        if not isinstance(form, dict) or form.get("encoding") not in CODECS or type(form.get("sample_rate")) is not int:
+            return f"audio.{side} needs an encoding and a sample_rate that is an integer"
+    if audio["output"].get("container", "none") != "none":
+        return "this server sends no container"
+    if extra := agent.keys() - {*AGENT}:
+        return f"unknown field agent.{min(extra)}"
+    for name in ("listen", "think", "speak"):
+        provider = agent.get(name, {}).get("provider") if isinstance(agent.get(name), dict) else None
+        if not isinstance(provider, dict) or not isinstance(provider.get("type"), str):
+            return f"agent.{name}.provider needs a type"
+        if not isinstance(provider.get("model"), str):
+            return f"agent.{name}.provider needs a model"
+    return None

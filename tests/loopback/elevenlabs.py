@@ -1,0 +1,97 @@
+"""ElevenLabs' agents as strict as the vendor: a client's message is checked against what ElevenLabs' own SDK sends.
+
+What does not fit ends the call. With a key the agent is private: only an address that was signed for it is answered.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from pramana.loopback import elevenlabs
+from pramana.loopback.elevenlabs import SIGNATURE
+from pramana.loopback.voice import Got
+from pramana.providers.voice.vocabulary import Message
+
+SIGNED_URL = "/v1/convai/conversation/get-signed-url"
+POLICY_VIOLATION = 1008
+FIELDS: Mapping[str, Mapping[str, type]] = {
+    "conversation_initiation_client_data": {
+        "custom_llm_extra_body": dict,
+        "conversation_config_override": dict,
+        "dynamic_variables": dict,
+        "source_info": dict,
+        "user_id": str,
+    },
+    "pong": {"event_id": int},
+    "user_message": {"text": str},
+    "user_activity": {},
+    "contextual_update": {"text": str},
+    "client_tool_result": {"tool_call_id": str, "result": object, "is_error": bool},
+    "feedback": {"event_id": int, "score": str},
+}
+"""What a client may send beside sound, and the types of its fields."""
+
+
+class ElevenLabsAgent(elevenlabs.ElevenLabsAgent):
+    """One conversation."""
+
+    @classmethod
+    def refuse(cls, got: Got, key: str | None) -> web.Response | None:
+        if not got.query.get("agent_id"):
+            return web.json_response(cls.error(422, "agent_id is required"), status=422)
+        if key is not None and got.query.get("conversation_signature") != SIGNATURE:
+            return web.json_response(cls.error(403, "This agent is private; use a signed URL"), status=403)
+        return None
+
+    @classmethod
+    def http(cls, got: Got, key: str | None) -> web.Response:
+        if (got.method, got.path) != ("GET", SIGNED_URL):
+            return web.json_response(cls.error(404, "Not found"), status=404)
+        if key is not None and got.headers.get("xi-api-key") != key:
+            return web.json_response(cls.error(401, "Invalid API key"), status=401)
+        if not got.query.get("agent_id"):
+            return web.json_response(cls.error(422, "agent_id is required"), status=422)
+        return super().http(got, key)
+
+    @classmethod
+    def error(cls, status: int, message: str) -> Any:
+        kinds = {401: "invalid_api_key", 403: "forbidden", 429: "too_many_concurrent_requests"}
+        return {"detail": {"status": kinds.get(status, "error"), "message": message}}
+
+    def take(self, message: Message) -> list[Message]:
+        try:
+            data = json.loads(message) if isinstance(message, str) else None
+        except ValueError:
+            data = None
+        wrong = self._wrong_sound(data) if isinstance(data, dict) and "user_audio_chunk" in data else self._wrong(data)
+        if wrong:
+            self.hang_up(POLICY_VIOLATION, wrong)
+            return []
+        return super().take(message)
+
+    def _wrong(self, data: Any) -> str | None:
+        if not isinstance(data, dict):
+            return "a message is no JSON object"
+        kind = data.get("type")
+        fields = FIELDS.get(kind) if isinstance(kind, str) else None
+        if fields is None:
+            return f"unknown type {kind}"
+        for name, value in data.items():
+            if name != "type" and not (name in fields and isinstance(value, fields[name])):
+                return f"{kind}.{name} does not fit"
+        if kind == "conversation_initiation_client_data" and self.ready:
+            return "the conversation has begun already"
+        return None
+
+    def _wrong_sound(self, data: Mapping[str, Any]) -> str | None:
+        try:
+            base64.b64decode(data["user_audio_chunk"], validate=True)
+        except (binascii.Error, TypeError, ValueError):
+            return "user_audio_chunk is no base64"
+        if not self.ready or len(data) > 1:
+            return "sound before the conversation has begun, or with more beside it"
+        return None

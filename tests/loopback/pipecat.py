@@ -1,0 +1,41 @@
+"""A Pipecat bot as strict as the vendor: what is no frame, or no message of RTVI, ends the call."""
+
+import json
+
+from aiohttp import web
+
+from pramana.loopback import pipecat as loopback
+from pramana.loopback.pipecat import LABEL
+from pramana.loopback.voice import Got
+from pramana.providers.voice import pipecat
+from pramana.providers.voice.vocabulary import Message
+
+
+class PipecatAgent(loopback.PipecatAgent):
+    """One bot."""
+
+    @classmethod
+    def refuse(cls, got: Got, key: str | None) -> web.Response | None:  # noqa: ARG003 - a bot has no key
+        return None
+
+    def take(self, message: Message) -> list[Message]:
+        try:
+            kind, fields = pipecat.decode(message) if isinstance(message, bytes) else ("message", {"data": message})
+            data = json.loads(str(fields.get("data", "null"))) if kind == "message" else None
+        except ValueError as error:
+            return self._refuse(f"no frame: {error}")
+        if kind == "audio":
+            if not self.ready or (fields.get("sample_rate"), fields.get("num_channels")) != (self.uplink.rate, 1):
+                return self._refuse(
+                    f"sound of {fields.get('sample_rate')!r} Hz does not fit, or came before client-ready"
+                )
+            return super().take(message)
+        if not isinstance(data, dict) or data.get("label") != LABEL or not isinstance(data.get("id"), str):
+            return self._refuse("no message of RTVI")
+        if data.get("type") != "client-ready" or not isinstance(data.get("data", {}).get("version"), str):
+            return [self._told("error-response", {"error": f"Unsupported type {data.get('type')}"}, data["id"])]
+        return super().take(message)
+
+    def _refuse(self, why: str) -> list[Message]:
+        self.hang_up(1008, why[:120])
+        return []

@@ -1,0 +1,62 @@
+"""Vapi's WebSocket transport as strict as the vendor: the request for a call is checked against what Vapi documents."""
+
+import json
+from typing import Any
+
+from aiohttp import web
+
+from pramana.loopback import vapi
+from pramana.loopback.vapi import CODECS
+from pramana.loopback.voice import Got
+from pramana.providers.voice.vocabulary import Message
+
+
+class VapiAgent(vapi.VapiAgent):
+    """One call."""
+
+    @classmethod
+    def refuse(cls, got: Got, key: str | None) -> web.Response | None:  # noqa: ARG003 - the address is the proof
+        if got.path.split("/")[1] not in cls._made:
+            return web.json_response(cls.error(404, "No such call"), status=404)
+        return None
+
+    @classmethod
+    def http(cls, got: Got, key: str | None) -> web.Response:
+        if (got.method, got.path) != ("POST", "/call"):
+            return web.json_response(cls.error(404, "Not found"), status=404)
+        if key is not None and got.headers.get("Authorization") != f"Bearer {key}":
+            return web.json_response(cls.error(401, "Invalid Key"), status=401)
+        if wrong := misfit(got.body):
+            return web.json_response(cls.error(400, wrong), status=400)
+        return super().http(got, key)
+
+    @classmethod
+    def error(cls, status: int, message: str) -> Any:
+        kinds = {400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
+        return {"message": message, "error": kinds.get(status, "Internal Server Error"), "statusCode": status}
+
+    def take(self, message: Message) -> list[Message]:
+        if isinstance(message, str):
+            try:
+                kind = json.loads(message).get("type")
+            except (AttributeError, ValueError):
+                kind = None
+            if kind not in ("hangup", "end-call"):
+                self.hang_up(1008, f"unknown control message {kind}")
+                return []
+        return super().take(message)
+
+
+def misfit(body: Any) -> str | None:
+    """Return what is wrong with a request for a call, or None."""
+    if not isinstance(body, dict) or not isinstance(body.get("assistantId"), str):
+        return "assistantId must be a string"
+    if extra := body.keys() - {"assistantId", "assistantOverrides", "transport"}:
+        return f"property {min(extra)} should not exist"
+    transport = body.get("transport")
+    if not isinstance(transport, dict) or transport.get("provider") != "vapi.websocket":
+        return "transport.provider must be vapi.websocket"
+    form = transport.get("audioFormat")
+    if not isinstance(form, dict) or form.get("format") not in CODECS or form.get("container") != "raw":
+        return "transport.audioFormat needs a format and the container raw"
+    return None if type(form.get("sampleRate")) is int else "transport.audioFormat.sampleRate must be an integer"
