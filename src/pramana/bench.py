@@ -395,11 +395,10 @@ def _finish(store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop
     status: RunStatus = "finished"
     if stop and not (complete and stop.reason in (CANCELLED, HANDED_ON)):
         status = _ENDINGS.get(stop.reason, "stopped")
-    parts = [stop.reason] if stop.reason and status != "finished" else []
-    parts += [f"not reproducible: {name} does not take {', '.join(each)}" for name, each in left_out.items()]
+    reason = stop.reason if status != "finished" else None
     this = {"prices": prices.version, **accounts.notes()}
     notes = {**this, "left_out": left_out, "sittings": [*known.get("sittings", ()), {**this, "reason": stop.reason}]}
-    store.finish(run.id, lease.owner, status, "; ".join(parts) or None, notes)
+    store.finish(run.id, lease.owner, status, reason or None, notes)
 
 
 # ── Judge again ──

@@ -469,7 +469,7 @@ class Run(Struct, frozen=True):
     """Results there are."""
     finished: str | None = None
     reason: str | None = None
-    """Why it stopped, or why it is not reproducible: in words."""
+    """Why it stopped, in words."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What else was recorded: the limiter's history, the version of the prices."""
     owner: Literal["cli", "server"] = "cli"

@@ -44,7 +44,6 @@ SHOWN_VOICES = 4
 """Ways of calling whose waits stand among the first numbers; those of more stand with all that was heard."""
 NARROW_NAME = 40
 """Characters of a name above a number."""
-_VARIES = "; not reproducible: "
 _Row = TypeVar("_Row")
 
 
@@ -131,18 +130,6 @@ def planned(rows: Mapping[str, _Row], models: Sequence[str]) -> dict[str, _Row]:
     return {name: rows[name] for name in dict.fromkeys([*models, *rows]) if name in rows}
 
 
-def split_reason(reason: str | None) -> tuple[str, list[str]]:
-    """Return why a run ended, and what is not reproducible of it: it has one line for both.
-
-    >>> split_reason("the budget is spent; not reproducible: m does not take seed")
-    ('the budget is spent', ['m does not take seed'])
-    >>> split_reason("not reproducible: m does not take seed"), split_reason(None)
-    (('', ['m does not take seed']), ('', []))
-    """
-    because, *varies = f"; {reason or ''}".split(_VARIES)
-    return because.removeprefix("; "), varies
-
-
 def _notes(run: RunDetailView, summary: Summary) -> Iterator[Safe]:
     for each in summary.mixed_judges:
         yield tag("p", "Several judges, so the rate is of none of them: ", foreign(each), class_="warn")
@@ -151,7 +138,7 @@ def _notes(run: RunDetailView, summary: Summary) -> Iterator[Safe]:
     if engines := figures.engine_line([(each.model, each.short) for each in summary.engines]):
         yield tag("p", foreign(engines), class_="quiet small")
     varies = summary.not_reproducible
-    if varies and (run.status in UNDER_WAY or not split_reason(run.reason)[1]):  # else the head has said it
+    if varies and (run.status in UNDER_WAY or not run.notes.get("left_out")):  # else the head has said it
         yield tag("p", "Not reproducible: ", foreign("; ".join(varies)), ".", class_="quiet small")
 
 

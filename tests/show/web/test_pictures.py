@@ -333,22 +333,22 @@ def test_cases_without_a_verdict_that_are_not_named_are_counted_and_can_be_judge
 
 
 def test_what_is_not_reproducible_is_said_once_and_quietly() -> None:
-    reason = "not reproducible: flaky does not take seed, temperature"
+    left_out = {"left_out": {"flaky": ["seed", "temperature"]}}
     noted = [f"flaky would not take {each}: asked without it 4 times" for each in ("seed", "temperature")]
-    ran = made(RunDetailView, status="finished", reason=reason, stored=4, expected=4)
+    ran = made(RunDetailView, status="finished", reason=None, notes=left_out, stored=4, expected=4)
     head = run._reason(ran) or ""
     assert "Not reproducible: " in head
     assert "flaky does not take seed, temperature" in head
     assert "warn" not in head
-    assert "eproducible" not in told(summed(not_reproducible=tuple(noted)), reason=reason)
+    assert "eproducible" not in told(summed(not_reproducible=tuple(noted)), notes=left_out)
     live = told(summed(not_reproducible=tuple(noted)), status="running")
     assert live.count("Not reproducible") == 1
     assert "warn" not in live
-    stopped = run._reason(replace(ran, status="stopped", reason=f"no money; {reason}", stored=2)) or ""
+    stopped = run._reason(replace(ran, status="stopped", reason="no money", stored=2)) or ""
     assert re.search(
         r'no money</bdi>\. 2 of 4 results are here\. Resume[^<]+</p><p class="quiet small">Not rep', stopped
     )
-    assert run._reason(replace(ran, reason=None)) is None
+    assert run._reason(replace(ran, notes={})) is None
 
 
 def test_models_stand_in_the_order_of_the_plan() -> None:

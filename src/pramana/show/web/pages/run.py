@@ -22,7 +22,7 @@ from pramana.app.views import ResultView, RunDetailView, RunView
 from pramana.model import Outcome
 from pramana.report import figures
 from pramana.report.markup import Safe, foreign, join, link, tag, when
-from pramana.report.run_summary import outcome_links, render_summary, split_reason
+from pramana.report.run_summary import outcome_links, render_summary
 from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address
@@ -355,11 +355,11 @@ def _reason(run: RunDetailView) -> Safe | None:
     """Return why a run ended before its end, and, quietly, what is not reproducible of it."""
     if run.status in UNDER_WAY:
         return None
-    because, varies = split_reason(run.reason)
+    varies = [f"{name} does not take {', '.join(each)}" for name, each in run.notes.get("left_out", {}).items()]
     quietly = tag("p", "Not reproducible: ", foreign("; ".join(varies)), ".", class_="quiet small") if varies else None
-    if run.status == "finished" and not because:
+    if run.status == "finished" and not run.reason:
         return quietly
-    why = join([": ", foreign(because)]) if because else None
+    why = join([": ", foreign(run.reason)]) if run.reason else None
     here = f". {run.stored:,} of {run.expected:,} results are here."
     missing = " Resume asks for what is missing." if run.stored < run.expected else ""
     return join([tag("p", f"The run is {run.status}", why, here, missing, class_="warn"), quietly])

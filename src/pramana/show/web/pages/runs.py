@@ -14,7 +14,6 @@ from pramana.app.runs import RunFilter, Runs, list_runs
 from pramana.app.views import RunView
 from pramana.report.figures import selection
 from pramana.report.markup import Safe, foreign, join, link, outcome, pager, rate_bar, rate_text, tag, when
-from pramana.report.run_summary import split_reason
 from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address
@@ -245,10 +244,9 @@ def _whom(run: RunView) -> Safe:
 
 def status(run: RunView) -> Safe:
     """Return how a run stands: its sign, its word, and why it did not come to its end."""
-    because, _ = split_reason(run.reason)  # what is not reproducible of it stands on its page
     return _cell(
         standing(run),
-        tag("small", foreign(because, 300), class_="quiet") if because else None,
+        tag("small", foreign(run.reason, 300), class_="quiet") if run.reason else None,
     )
 
 
