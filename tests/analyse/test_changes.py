@@ -199,13 +199,6 @@ def test_a_limit_is_a_time_or_a_share(text: str) -> None:
         limit_of(text)
 
 
-def test_what_is_unbounded_is_null_for_programs() -> None:
-    data = one(side(*[0.5] * 7), side(*[None] * 7)).as_data()
-    assert data["difference"] == [14.5, None]
-    assert data["interval"] == [14.5, None]
-    assert (data["unit"], data["proven"], data["cases"]) == ("seconds", True, 7)
-
-
 def test_the_middle_of_differences_is_their_median() -> None:
     chance = random.Random(1)
     before, after = [[chance.random() for _ in range(9)] for _ in range(2)]

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pramana.app.transcripts import transcript
 from pramana.errors import StoreFailed
 from pramana.model import Call, Case, Check, Facets, Failure, Key, Line, Outcome, Plan, Reply, Result, Run, Target, Turn
-from pramana.report.conversation import as_data, print_conversation, transcript
+from pramana.report.conversation import as_data, print_conversation
 from pramana.report.terminal import width
 
 EVENTS: list[dict[str, Any]] = [

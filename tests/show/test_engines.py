@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from pramana import settings
 from pramana.analyse.summary import Tally
+from pramana.app.comparison_views import ComparisonView, EngineChangeView
 from pramana.app.views import RunDetailView
 from pramana.embedded.engines import EngineInfo
 from pramana.hash import case_digest
@@ -180,10 +181,10 @@ def test_engines_survive_a_file_and_are_in_its_schema(tmp_path: Path) -> None:
 
 
 def test_the_pages_show_the_engine_and_escape_it() -> None:
-    change = {"sentence": "Different engines: <b>m</b> ran on …"}
-    drawn = str(contrast.engine_changes({"engineChanges": [change]}))
+    change = made(EngineChangeView, sentence="Different engines: <b>m</b> ran on …")
+    drawn = str(contrast.engine_changes(made(ComparisonView, engine_changes=(change,))))
     assert "Different engines: &lt;b&gt;m&lt;/b&gt;" in drawn
-    assert str(contrast.engine_changes({"engineChanges": []})) == ""
+    assert str(contrast.engine_changes(made(ComparisonView))) == ""
     engine = EngineInfo("xllamacpp", "1", "<i>", "sha256:1", ("AVX2",), 1)
     summary = dataclasses.replace(Tally().summary(), engines=(engine,))
     (note,) = run_summary._notes(made(RunDetailView, status="finished"), summary)

@@ -12,7 +12,7 @@ interval is that of a ratio of sums, with cases as the clusters.
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final, Literal
@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 from pramana.analyse.calls import heard_of, referred_of
 from pramana.analyse.gate import BAD, GOOD, INCONCLUSIVE, Decision
 from pramana.analyse.intervals import Interval, median_interval, ratio_difference, sign_flip
+from pramana.analyse.numbers import counted, duration, later, points, rate
 from pramana.analyse.voice import CALL, Line, lines_of, observations
 from pramana.errors import InvalidInput
 from pramana.model import Check
@@ -66,9 +67,9 @@ class Taken:
                     ("misheard words", heard_of(check.evidence)),
                     ("word error rate", referred_of(check.evidence)),
                 )
-                for name, counted in heard:
-                    if counted.words:
-                        self.words.setdefault(name, []).append((counted.errors, counted.words))
+                for name, pooled in heard:
+                    if pooled.words:
+                        self.words.setdefault(name, []).append((pooled.errors, pooled.words))
 
     def _line(self, place: int, line: Line) -> None:
         for seconds, censored in observations([line]):
@@ -89,8 +90,8 @@ def together(repeats: Iterable[Taken]) -> Taken:
         for name, lines in each.times.items():
             for place, seconds in lines.items():
                 found.times.setdefault(name, {}).setdefault(place, []).extend(seconds)
-        for kind, counted in each.words.items():
-            found.words.setdefault(kind, []).extend(counted)
+        for kind, wrong in each.words.items():
+            found.words.setdefault(kind, []).extend(wrong)
     return found
 
 
@@ -135,26 +136,63 @@ class Change:
             return False
         return self.interval.low > 0 or self.interval.high < 0
 
-    def as_data(self) -> dict[str, Any]:
-        """Return it as plain data; an end that is not known is null."""
-        timed = self.what in TIMES
-        return {
-            "what": self.what,
-            "unit": "seconds" if timed else "share of words",
-            "cases": self.cases,
-            "only_base": self.only_base,
-            "base": _ends(self.base),
-            "new": _ends(self.new),
-            "difference": _ends(self.difference),
-            "interval": _ends((self.interval.low, self.interval.high)) if self.interval else None,
-            **({"ratio": _ends(self.ratio)} if timed else {"p_value": self.p_value, "words": list(self.words)}),
-            "proven": self.proven,
-            "method": self.method,
-        }
+    @property
+    def timed(self) -> bool:
+        """Whether it is a time; else it is a share of words."""
+        return self.what in TIMES
+
+    @property
+    def sentence(self) -> str:
+        """A change that is proven and can be noticed, in plain words; nothing about any other."""
+        low, high = self.difference
+        if not self.proven:
+            return ""
+        if not self.timed:
+            rates = f"{rate(self.base[0])} to {rate(self.new[0])}"
+            return f"{'More' if low > 0 else 'Fewer'} words wrong: {self.what} went from {rates}, and that is proven."
+        least, most = sorted((abs(low), abs(high)))
+        if most < NOTICED_S:
+            return ""
+        # Of the cases' differences, as tested: the middle of all times may have gone the other way.
+        by = _between((least, most), duration).replace("≥", "at least")
+        way = "Slower" if low > 0 else "Faster"
+        return f"{way}: {self.what} by {by} (median of {self._counted}), and that is proven."
+
+    @property
+    def detail(self) -> str:
+        """The numbers in words, with the interval or why there is none."""
+        timed = self.timed
+        shown, by = (_shown_time, later) if timed else (lambda given: rate(given[0]), points)
+        named = f"{self.what[0].upper()}{self.what[1:]}"
+        words = ["", ""] if timed else [f" of {each:,}" for each in self.words]
+        numbers = f"{named} {shown(self.base)}{words[0]} before, {shown(self.new)}{words[1]} now"
+        difference = f"{'median difference ' if timed else ''}{_between(self.difference, by)}"
+        if self.interval is None:
+            sure = f"{self._counted}, and fewer than {FEWEST} have no interval"
+        else:
+            ends = f"{by(self.interval.low)} to {by(self.interval.high)}"
+            sure = f"95 % interval {ends}, {self._counted}; {self.method}"
+        sure += f", p = {self.p_value:.2g}" if self.p_value is not None and self.interval else ""
+        lost = f"; {self.only_base:,} more had {'a time' if timed else 'words'} before only" if self.only_base else ""
+        return f"{numbers}: {difference} ({sure}{lost})."
+
+    @property
+    def _counted(self) -> str:
+        return counted(self.cases, self.compares)
 
 
-def _ends(given: Range) -> list[float | None]:
-    return [each if math.isfinite(each) else None for each in given]
+def _between(given: Range, by: Callable[[float], str]) -> str:
+    low, high = given
+    if low == high:
+        return by(low)
+    if math.isinf(low):
+        return "unknown" if math.isinf(high) else f"≤ {by(high)}"
+    return f"≥ {by(low)}" if math.isinf(high) else f"{by(low)} to {by(high)}"
+
+
+def _shown_time(given: Range) -> str:
+    low, high = given
+    return f"{'' if low == high else '≥ '}{duration(low)}"
 
 
 def changes(base: Side, new: Side) -> tuple[Change, ...]:

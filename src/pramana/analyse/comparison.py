@@ -35,6 +35,7 @@ from pramana.analyse.intervals import (
     sign_flip,
     z_of,
 )
+from pramana.analyse.numbers import counted, in_points, points
 from pramana.analyse.pairing import Apart, Excluded, Judges, Outcomes, Pair, Pairing, pair_up, parted
 
 Verdict = Literal["regression", "improvement", "no_change", "inconclusive"]
@@ -91,7 +92,7 @@ class Comparison:
         if not sides:
             return ""
         (count, word), *other = sides
-        left = f"{_counted(count, 'answer')} {word}" + "".join(f" and {count:,} {word}" for count, word in other)
+        left = f"{counted(count, 'answer')} {word}" + "".join(f" and {count:,} {word}" for count, word in other)
         return (
             "Where a case has more verdicts on one side, as many count as both have, the first of them: "
             f"{left} {'is' if sum(self.over) == 1 else 'are'} left out, and the rates here are of the rest."
@@ -190,13 +191,13 @@ def _overturned(made: Pairing) -> str:
     noun = "result" if any(each.repeats > 1 for each in made.worst) else "case"
 
     def those(count: int, one: str, many: str) -> str:
-        return f"{_counted(count, noun)} that passed before {one if count == 1 else many}"
+        return f"{counted(count, noun)} that passed before {one if count == 1 else many}"
 
     parts = [those(made.unanswered, "has", "have") + " no verdict now"] if made.unanswered else []
     if made.lost_sight_of:
         parts.append(f"{those(made.lost_sight_of, 'was', 'were')} {_judged_apart(made.apart)}")
     if not parts:  # nothing is lost, but a gain may be smaller than it looks
-        parts.append(f"{_counted(made.open, noun)} {'has' if made.open == 1 else 'have'} no verdict now")
+        parts.append(f"{counted(made.open, noun)} {'has' if made.open == 1 else 'have'} no verdict now")
     return f"Not enough evidence: {', '.join(parts)}, and counted as failed they would change the answer."
 
 
@@ -288,7 +289,7 @@ class _Told:
     def __str__(self) -> str:
         if self.variants < 2:
             return _cases(self.pairs)
-        return f"{_counted(self.pairs, 'answer')} ({_cases(self.cases)}, {self.variants:,} variants)"
+        return f"{counted(self.pairs, 'answer')} ({_cases(self.cases)}, {self.variants:,} variants)"
 
     @property
     def all_of_them(self) -> str:
@@ -328,19 +329,10 @@ def _detail(evidence: _Evidence, base_rate: float | None, new_rate: float | None
     low, high = evidence.interval.low, evidence.interval.high
     p_value = f"p = {evidence.p_value:.2g}" if evidence.p_value >= 1e-4 else "p < 0.0001"
     return (
-        f"Pass rate {100 * base_rate:.1f} % before, {100 * new_rate:.1f} % now: {points(evidence.difference)} points, "
-        f"{100 * (1 - evidence.alpha):.4g} % interval {points(low)} to {points(high)}; {evidence.test}, {p_value}."
+        f"Pass rate {100 * base_rate:.1f} % before, {100 * new_rate:.1f} % now: {points(evidence.difference)}, "
+        f"{100 * (1 - evidence.alpha):.4g} % interval {in_points(low)} to {in_points(high)}; "
+        f"{evidence.test}, {p_value}."
     )
-
-
-def points(share: float) -> str:
-    """Return a difference in points, with its sign.
-
-    >>> points(-0.0481), points(0.0001), points(0.12)
-    ('-4.8', '0.0', '+12.0')
-    """
-    rounded = round(share * 100, 1)
-    return f"{rounded:+.1f}" if rounded else "0.0"
 
 
 def _number(count: int) -> str:
@@ -348,8 +340,4 @@ def _number(count: int) -> str:
 
 
 def _cases(count: int) -> str:
-    return _counted(count, "case")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return counted(count, "case")

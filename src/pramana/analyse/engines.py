@@ -8,7 +8,6 @@ compared: its rounding changes far less than the four decimals that are kept.
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from pramana.analyse.voice import CALL
 from pramana.embedded.engines import EngineInfo, read
@@ -51,15 +50,6 @@ class EngineChange:
         else:
             why = "A different number of threads changes timings, and may change the rounding"
         return f"Different engines: {both} {why}, so results can differ although the model has not changed."
-
-    def as_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {
-            "model": self.model,
-            "base": [each.as_data() for each in self.base],
-            "new": [each.as_data() for each in self.new],
-            "sentence": self.sentence,
-        }
 
     def _differs(self, field: str) -> bool:
         before, now = ({getattr(each, field) for each in side} for side in (self.base, self.new))

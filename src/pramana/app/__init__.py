@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from pramana import clock
 from pramana.app.access import FRESH_S, Access
-from pramana.app.findings import Findings
+from pramana.app.findings import Comparisons, Findings
 from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Pulls
 from pramana.app.streams import OpenStreams
@@ -101,6 +101,7 @@ class App:
     access: Access = field(init=False)
     findings: Findings = field(init=False)
     """What each run amounts to, kept while it grows."""
+    comparisons: Comparisons = field(init=False)
     known_suites: KnownSuites = field(init=False)
 
     pulls: Pulls = field(default_factory=Pulls)
@@ -110,6 +111,7 @@ class App:
 
     def __post_init__(self) -> None:
         self.access, self.findings = Access(self), Findings(self.store)
+        self.comparisons = Comparisons(self.store)
         self.known_suites = KnownSuites(self.store)
         self.streams = OpenStreams(self.access)
 

@@ -37,6 +37,7 @@ MAX_REMEMBERED = 10_000
 """Tokens and addresses: a stranger who invents some must not fill our memory."""
 RULES: "dict[str, Role | None]" = {}
 """Of each use case, by its module and name, the role it needs; None: anybody may. A test walks them."""
+_Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _Rest = ParamSpec("_Rest")
 
@@ -323,7 +324,7 @@ def _name_of(use_case: Callable[..., Awaitable[object]]) -> str:
     return f"{use_case.__module__.rpartition('.')[2]}.{use_case.__name__}"
 
 
-def remember(kept: OrderedDict[str, _Value], key: str, value: _Value, most: int = MAX_REMEMBERED) -> None:
+def remember(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int = MAX_REMEMBERED) -> None:
     """Keep a value, and forget the one that was used longest ago when there are too many."""
     kept[key] = value
     kept.move_to_end(key)

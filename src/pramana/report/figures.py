@@ -4,13 +4,14 @@ Every page, table and export takes its words from here, so that one number reads
 called unknown, and nothing is rounded up to all or down to none.
 """
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pramana.analyse import comparison
 from pramana.analyse.calls import Pooled, Voice
+from pramana.analyse.numbers import duration as duration  # noqa: PLC0414 - a figure like those below
+from pramana.analyse.numbers import in_points, points, rate
+from pramana.analyse.numbers import percent as percent  # noqa: PLC0414
 from pramana.analyse.summary import Failed, Rate, Summary, Total
 from pramana.analyse.voice import TEXT, Latency, Seconds, TurnTaking, ear
 from pramana.embedded.engines import EngineInfo
@@ -58,43 +59,6 @@ def call_stages(calls: Mapping[Any, int]) -> str:
     """
     many = sum(calls.values()) > 1
     return ", ".join(f"{count} {CALL_STAGES[stage]}" if many else CALL_STAGES[stage] for stage, count in calls.items())
-
-
-def percent(share: float | None) -> str:
-    """Return a share for people; one that is not all never reads as all, nor one that is not none as none.
-
-    >>> percent(0.875), percent(0.9999), percent(1.0), percent(None)
-    ('87.5 %', '> 99.9 %', '100 %', 'no verdict')
-    """
-    if share is None:
-        return "no verdict"
-    if 0 < share < 0.0005:
-        return "< 0.1 %"
-    if 0.9995 <= share < 1:
-        return "> 99.9 %"
-    return f"{share:.0%}".replace("%", " %") if share in (0, 1) else f"{share * 100:.1f} %"
-
-
-def points(share: float) -> str:
-    """Return a difference of shares, with its sign.
-
-    >>> points(-0.2), points(0.0001), points(0.125)
-    ('-20.0 points', '0.0 points', '+12.5 points')
-    """
-    return f"{comparison.points(share)} points"
-
-
-def later(seconds: float) -> str:
-    """Return a difference of times, with its sign.
-
-    >>> later(1.7), later(-0.0301), later(0.0), later(float("inf"))
-    ('+1.70 s', '-30 ms', '0 ms', 'no bound')
-    """
-    if math.isinf(seconds):
-        return "no bound"
-    if abs(seconds) < 0.0005:
-        return "0 ms"
-    return f"{'-' if seconds < 0 else '+'}{duration(max(abs(seconds), 0.001))}"
 
 
 def title_of(run: Run, summary: Summary) -> str:
@@ -216,7 +180,7 @@ def voice(found: Voice) -> Iterator[tuple[str, str, str]]:
         if cost.difference is None:
             continue
         causes = ", ".join(f"{count:,} {cause}" for cause, count in cost.causes.items() if count)
-        low, high = map(comparison.points, cost.interval)
+        low, high = map(in_points, cost.interval)
         lost = f"{len(cost.lost):,} lost{f' ({causes})' if causes else ''}, {cost.gained:,} gained"
         difference = f"{points(cost.difference)} ({low} to {high}, {cost.pairs:,} pairs)"
         yield cost.model, f"{cost.variant} against text", f"{difference}: {lost}."
@@ -251,15 +215,6 @@ def turns(taken: TurnTaking) -> list[str]:
     if misled.of:
         said.append(f"misled by backchannels {misled.happened:,} of {misled.of:,}")
     return said
-
-
-def rate(errors: float | None) -> str:
-    """Return an error rate, which may be more than all.
-
-    >>> rate(23 / 12), rate(0.0714), rate(1.0)
-    ('192 %', '7.1 %', '100 %')
-    """
-    return percent(errors) if errors is None or errors <= 1 else f"{errors:.0%}".replace("%", " %")
 
 
 def wrong(counted: Pooled) -> str:
@@ -350,18 +305,3 @@ def money(total: Total) -> str:
 
 def _known(total: Total, shown: str) -> str:
     return shown if not total.unknown else f"at least {shown}" if total.known else "unknown"
-
-
-def duration(seconds: float | None) -> str:
-    """Return a time for people.
-
-    >>> duration(0.0123), duration(1.5), duration(95), duration(1e-5), duration(None)
-    ('12 ms', '1.50 s', '95.0 s', '< 1 ms', '–')
-    """
-    if seconds is None:
-        return "–"
-    if seconds < 0.001:  # finer than anything here is measured
-        return "< 1 ms"
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"

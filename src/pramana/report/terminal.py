@@ -9,7 +9,9 @@ from shutil import get_terminal_size
 from typing import Any
 
 import click
+from msgspec import Struct
 
+from pramana.analyse.numbers import counted as counted  # noqa: PLC0414 - what a terminal shows, too
 from pramana.errors import Problem, visible
 
 DEEPEST = 200
@@ -20,6 +22,15 @@ _COLOURS = {"error": "red", "warning": "yellow"}
 def print_json(value: Any) -> None:
     """Print a value for programs to read: ASCII, so that any terminal, pipe and tool takes it."""
     click.echo(as_json(value, indent=2))
+
+
+def plain(value: Any) -> Any:
+    """Return views as plain data, under the names that their fields have in Python and in files."""
+    if isinstance(value, Struct):
+        return {each: plain(getattr(value, each)) for each in value.__struct_fields__}
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
@@ -166,12 +177,3 @@ def github_annotation(problem: Problem) -> str:
     places = {"file": problem.file, "line": problem.line, "col": problem.column, "title": problem.path}
     place = ",".join(f"{key}={value(each)}" for key, each in places.items() if each)
     return f"::{problem.severity} {place}::{data(problem.message)}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "error"), counted(1200, "scenario")
-    ('1 error', '1,200 scenarios')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

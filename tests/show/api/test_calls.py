@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from pramana import audio
+from pramana.app.calls import CallView, peaks
 from pramana.hash import case_digest
 from pramana.model import Call, Case, Check, Facets, Key, Outcome, Plan, Reply, Result, Target, Turn
-from pramana.show.api.calls import CallShape, peaks
+from pramana.show.api.envelope import shape_of
 from pramana.store.runs import Store
 
 from .served import Client, serve
@@ -67,7 +68,7 @@ def store(client: Client) -> Store:
 def test_a_call_is_told_with_times_turns_and_the_peaks_of_both_sides(client: Client, store: Store) -> None:
     run_id, seq = stored(store, audio.write_wav(sound(), RATE), log_of(EVENTS))
     found = client.get(f"/api/runs/{run_id}/results/{seq}/call?columns=300").data
-    CallShape.model_validate(found)
+    shape_of(CallView).model_validate(found)
     assert found["durationSeconds"] == 3.0
     assert [(each["who"], each["atSeconds"]) for each in found["conversation"]] == [
         ("caller", 0.2), ("heard as", 0.2), ("agent", 1.5), ("our ear", 1.5),
@@ -151,7 +152,7 @@ def test_peaks_leave_no_sample_out() -> None:
         found = peaks(samples, 100)
         assert len(found) == 100
         assert max(found) == pytest.approx(20_000 / 32_768, abs=1e-4)
-    assert peaks(np.zeros(0, np.int16), 100) == [0.0] * 100
+    assert peaks(np.zeros(0, np.int16), 100) == (0.0,) * 100
 
 
 def test_only_who_may_look_hears(guarded: Client) -> None:

@@ -6,16 +6,19 @@ from urllib.parse import quote
 
 import pytest
 
+from pramana.app import findings
+from pramana.app.comparison_views import ComparisonView
+from pramana.app.sides import compared
 from pramana.hash import case_digest
 from pramana.model import Call, Check, Key, Outcome, Plan, Reply, Result, Target
-from pramana.show.api import compare
-from pramana.show.api.compare import ComparisonShape
-from pramana.show.comparing import compared
+from pramana.show.api.envelope import shape_of
 from pramana.store.runs import Store
 
 from .served import Client
 from .test_models import add_run, case
 from .test_runs import SCENARIOS, ended, started
+
+SHAPE = shape_of(ComparisonView)
 
 
 def test_two_runs_are_compared_with_the_interval_of_the_difference(either: Client) -> None:
@@ -25,7 +28,7 @@ def test_two_runs_are_compared_with_the_interval_of_the_difference(either: Clien
         ended(either, each)
     found = either.get(f"/api/compare?base={base}&new={new}&pageSize=1")
     data = found.data
-    ComparisonShape.model_validate(data)
+    SHAPE.model_validate(data)
     assert (data["base"], data["new"]) == (base, new)
     low, high = data["interval"]
     assert low <= data["difference"] <= high
@@ -59,7 +62,7 @@ def test_what_was_not_asked_the_same_is_compared_only_when_that_is_wanted(client
     assert [each["path"] for each in refused.json["details"]] == ["anySuite"]
     assert "\\n" not in refused.error
     anyway = client.get(f"/api/compare?base={base}&new={new}&anySuite=true").data
-    ComparisonShape.model_validate(anyway)
+    SHAPE.model_validate(anyway)
     assert (anyway["pairs"], anyway["verdict"], anyway["onlyNew"]["count"]) == (0, "inconclusive", 2)
     weighed = ("baseRate", "newRate", "difference", "interval", "pValue", "test")
     assert [anyway[name] for name in weighed] == [None] * 6  # nothing was
@@ -106,7 +109,7 @@ def test_answers_that_only_one_side_has_are_counted_and_told(client: Client) -> 
     base = add_run(client.store, ["failed", "passed", "passed"] + ["passed"] * 9, repeats=3)
     new = add_run(client.store, ["passed"] * 4)
     data = client.get(f"/api/compare?base={base}&new={new}").data
-    ComparisonShape.model_validate(data)
+    SHAPE.model_validate(data)
     assert data["excluded"]["count"] == 0
     assert data["over"] == {
         "base": 8,
@@ -132,7 +135,7 @@ def test_latency_stands_beside_latency(client: Client) -> None:
     base = add_run(client.store, ["passed"] * 7, times=times)
     new = add_run(client.store, ["passed"] * 7, times=[each + 0.25 for each in times])
     data = client.get(f"/api/compare?base={base}&new={new}").data
-    ComparisonShape.model_validate(data)
+    SHAPE.model_validate(data)
     (found,) = data["times"]
     assert (found["what"], found["unit"], found["cases"], found["proven"]) == ("total time", "seconds", 7, True)
     assert (found["base"], found["new"]) == ([pytest.approx(0.4)] * 2, [pytest.approx(0.65)] * 2)
@@ -165,7 +168,7 @@ def test_of_calls_it_is_told_how_long_callers_waited_and_how_they_were_asked(cli
     assert client.store
     base, new = add_calls(client.store, 0.3, "voice"), add_calls(client.store, 2.0, "voice+phone")
     data = client.get(f"/api/compare?base={base}&new={new}").data
-    ComparisonShape.model_validate(data)
+    SHAPE.model_validate(data)
     (found,) = data["times"]
     assert (found["what"], found["sentence"]) == (
         "voice to voice",
@@ -181,7 +184,7 @@ def test_calls_of_one_case_in_two_variants_are_told_as_answers(client: Client) -
     ways = ("voice", "voice+phone")
     base, new = (add_calls(client.store, waited, *ways) for waited in (0.3, 2.0))
     data = client.get(f"/api/compare?base={base}&new={new}").data
-    ComparisonShape.model_validate(data)
+    SHAPE.model_validate(data)
     (found,) = data["times"]
     assert (found["cases"], found["sentence"]) == (
         16,
@@ -227,7 +230,7 @@ def test_runs_on_different_engines_say_so(client: Client) -> None:
         for each in ("AVX2; 1 thread", "AVX2 AVX512; 1 thread")
     )
     data = client.get(f"/api/compare?base={base}&new={new}").data
-    ComparisonShape.model_validate(data)
+    SHAPE.model_validate(data)
     (found,) = data["engineChanges"]
     assert [side[0]["label"] for side in (found["base"], found["new"])] == [
         "ctranslate2 4.8.4 (AVX2, 1 thread)",
@@ -253,7 +256,7 @@ def test_pages_of_one_comparison_are_worked_out_once_until_a_run_is_judged_again
         worked_out.append(given)
         return weigh(*given, **options)
 
-    monkeypatch.setattr(compare, "compared", watched)
+    monkeypatch.setattr(findings, "compared", watched)
     address = f"/api/compare?base={base}&new={new}"
     first = client.get(address).data
     assert client.get(f"{address}&pageSize=1&page=1").data["sentence"] == first["sentence"]

@@ -12,8 +12,9 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
+from pramana.analyse.numbers import later
+from pramana.app.comparison_views import ComparisonView, NamedView, TimeView, WordsView
 from pramana.app.views import RunView
-from pramana.report.figures import later
 from pramana.show.web.pages import contrast
 
 from ...views import made
@@ -303,10 +304,11 @@ def test_a_rate_over_several_models_is_not_offered_as_the_runs(bench: Bench, run
 
 
 def test_more_than_all_words_may_be_wrong() -> None:
-    words = {"what": "word error rate", "unit": "share", "base": [1.0, 1.0], "new": [23 / 12, 23 / 12]}
-    times = {"what": "total time", "unit": "seconds", "base": [0.5, 0.5], "new": [2.0, None]}
-    rest = {"difference": [0.917, 0.917], "interval": None, "cases": 3}
-    shown = contrast.measured({"times": [{**times, **rest}], "words": [{**words, **rest}]})
+    rest: dict[str, Any] = {"difference": (0.917, 0.917), "interval": None, "cases": 3}
+    wrong = 23 / 12, 23 / 12
+    words = made(WordsView, what="word error rate", unit="share of words", base=(1.0, 1.0), new=wrong, **rest)
+    times = made(TimeView, what="total time", unit="seconds", base=(0.5, 0.5), new=(2.0, None), **rest)
+    shown = contrast.measured(made(ComparisonView, times=(times,), words=(words,)))
     assert re.findall(r"<th[^>]*>([^<]+)", shown)[:3] == [
         "What",
         "Before, over all cases",
@@ -316,13 +318,15 @@ def test_more_than_all_words_may_be_wrong() -> None:
     assert "Word error rate (share of all)" in shown
     assert "192 %" in shown
     assert "the difference is the median of the cases&#x27; own differences" in shown
-    assert "median" not in contrast.measured({"times": [], "words": [{**words, **rest}]})
+    assert "median" not in contrast.measured(made(ComparisonView, words=(words,)))
 
 
 def test_a_rate_of_what_is_compared_stands_beside_the_one_of_the_whole_run() -> None:
     run = made(RunView, id="r", suite="s", created_at="2026-01-01T00:00:00Z", models=("m",))
-    rates = {"baseRate": 0.75, "baseWholeRate": 0.904, "newRate": 0.5, "newWholeRate": 0.5}
-    data = {**rates, "baseModel": "m", "newModel": "m", "pairs": 4, "lost": 1, "gained": 0}
+    data = made(
+        ComparisonView, base_rate=0.75, base_whole_rate=0.904, new_rate=0.5, new_whole_rate=0.5, base_model="m",
+        new_model="m", pairs=4, lost=1, gained=0,
+    )  # fmt: skip
     shown = contrast.sides(run, run, data)
     assert shown.count("the whole run") == 1
     assert "on what is compared; the whole run: 90.4 %" in shown
@@ -392,15 +396,17 @@ def test_what_could_not_be_fetched_is_fetched_again_when_it_is_opened_again(benc
 def test_one_case_in_two_variants_is_two_answers() -> None:
     run = made(RunView, id="r", suite="s", created_at="2026-01-01T00:00:00Z", models=("m",))
     both, typed = replace(run, variants=("text", "voice")), replace(run, variants=("text",))
-    times = {"what": "total time", "unit": "seconds", "base": [0.5, 0.5], "new": [2.0, None], "cases": 4,
-             "difference": [1.5, None], "interval": None, "sentence": ""}  # fmt: skip
-    left = {"count": 2, "cases": ["a", "b (voice)"]}
-    data: dict[str, Any] = {
-        "verdict": "no_change", "sentence": "No change: so.", "difference": 0.0, "interval": [0.0, 0.0], "pValue": 1.0,
-        "test": "exact McNemar", "baseRate": 0.5, "newRate": 0.5, "baseWholeRate": 0.5, "newWholeRate": 0.5,
-        "baseModel": "m", "newModel": "m", "pairs": 4, "lost": 0, "gained": 0, "times": [times], "words": [],
-        "excluded": left, "onlyBase": left, "onlyNew": left, "apart": {"count": 0}, "over": {"sentence": ""},
-    }  # fmt: skip
+    times = made(
+        TimeView, what="total time", unit="seconds", base=(0.5, 0.5), new=(2.0, None), cases=4,
+        difference=(1.5, None), interval=None, sentence="",
+    )  # fmt: skip
+    left = NamedView(count=2, cases=("a", "b (voice)"))
+    data = made(
+        ComparisonView, verdict="no_change", sentence="No change: so.", difference=0.0, interval=(0.0, 0.0),
+        p_value=1.0, test="exact McNemar", base_rate=0.5, new_rate=0.5, base_whole_rate=0.5, new_whole_rate=0.5,
+        base_model="m", new_model="m", pairs=4, lost=0, gained=0, times=(times,), words=(),
+        excluded=left, only_base=left, only_new=left,
+    )  # fmt: skip
 
     def shown(base: RunView, new: RunView) -> str:
         ways = base.variants, new.variants

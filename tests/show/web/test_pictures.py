@@ -14,8 +14,10 @@ from msgspec.structs import replace
 
 from pramana.analyse.spread import Bin, Histogram, ModelTimes, RunTimes, Spread, histogram
 from pramana.analyse.summary import Rate, Reason, Summary, Times, Total
+from pramana.app.calls import CallView, PeaksView, TurnTakenView
 from pramana.app.models import HistoryView, LatencyView, RunPointView
 from pramana.app.suites import ListedView, TierView
+from pramana.app.transcripts import SaidView
 from pramana.app.views import (
     AssertionView,
     AudioView,
@@ -131,22 +133,22 @@ def test_an_axis_has_round_times_that_fit() -> None:
 
 # ── Calls ──
 
-CALL: dict[str, Any] = {
-    "durationSeconds": 4.0,
-    "conversation": [
-        {"who": "caller", "text": HOSTILE, "atSeconds": 0.5, "note": ""},
-        {"who": "heard as", "text": "script", "atSeconds": 0.5, "note": ""},
-        {"who": "agent", "text": "שלום", "atSeconds": 2.25, "note": "voice to voice 902 ms"},
-        {"who": "agent", "text": "", "atSeconds": None, "note": ""},
-    ],
-    "turns": [
-        {"who": "caller", "startSeconds": 0.5, "endSeconds": 1.5},
-        {"who": "agent", "startSeconds": 2.25, "endSeconds": None},
-    ],
-    "peaks": {"caller": [0.0, 0.5, 0.0, 0.0], "agent": [0.0, 0.0, 0.25, 0.25]},
-    "recording": "/audio/sha256:a",
-    "log": "/audio/sha256:b",
-}
+CALL = CallView(
+    duration_seconds=4.0,
+    conversation=(
+        SaidView("caller", HOSTILE, 0.5),
+        SaidView("heard as", "script", 0.5),
+        SaidView("agent", "שלום", 2.25, "voice to voice 902 ms"),
+        SaidView("agent", ""),
+    ),
+    turns=(
+        TurnTakenView(who="caller", start_seconds=0.5, end_seconds=1.5),
+        TurnTakenView(who="agent", start_seconds=2.25, end_seconds=None),
+    ),
+    peaks=PeaksView(caller=(0.0, 0.5, 0.0, 0.0), agent=(0.0, 0.0, 0.25, 0.25)),
+    recording="/audio/sha256:a",
+    log="/audio/sha256:b",
+)
 
 
 def test_both_sides_stand_on_one_scale_the_caller_above() -> None:
@@ -160,13 +162,13 @@ def test_both_sides_stand_on_one_scale_the_caller_above() -> None:
 
 
 def test_a_call_of_silence_or_of_nothing_can_be_drawn() -> None:
-    silent = {**CALL, "peaks": {"caller": [0.0] * 4, "agent": [0.001] * 4}}
+    silent = replace(CALL, peaks=PeaksView(caller=(0.0,) * 4, agent=(0.001,) * 4))
     assert "side caller" in waveform.drawn(silent)
-    assert "side agent" in waveform.drawn({**silent, "durationSeconds": 0.0})
+    assert "side agent" in waveform.drawn(replace(silent, duration_seconds=0.0))
 
 
 def test_what_was_spoken_has_a_button_and_what_was_heard_has_none() -> None:
-    told = waveform.said(CALL["conversation"])
+    told = waveform.said(CALL.conversation)
     assert re.findall(r'data-seek="([\d.]+)"', told) == ["0.500", "2.250"]
     assert 'aria-label="Hear the agent from 2.25 s"' in told
     assert HOSTILE not in told

@@ -99,7 +99,6 @@ def make_routes(serving: App) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.serving = serving
-    app.state.comparisons = compare.Comparisons(serving.store)
     app.state.tail = Tail(serving, result_view)
     serving.store.when_written(app.state.tail.wake)
     envelope.install(app, [route for router in ROUTERS for route in router.routes])

@@ -134,7 +134,9 @@ def _documented_type(type_: Any) -> Any:
     if origin is Annotated:
         return _documented_type(inner[0])
     if origin in (tuple, list, Sequence):
-        return list[_documented_type(inner[0])]  # type: ignore[misc]
+        several: Any = list[_documented_type(inner[0])]  # type: ignore[misc]
+        fixed = origin is tuple and inner[-1] is not ...
+        return Annotated[several, Field(min_length=len(inner), max_length=len(inner))] if fixed else several
     if origin in (Union, UnionType):
         return Union[tuple(_documented_type(each) for each in inner if each is not UnsetType)]  # noqa: UP007
     if origin is Mapping:

@@ -8,9 +8,8 @@ from pydantic import Field
 from pramana.app import providers
 from pramana.app.access import Credential
 from pramana.app.providers import HealthyView, NewProvider, ProviderView
-from pramana.errors import visible
 from pramana.providers.registered import KINDS, LONGEST
-from pramana.show.api.envelope import Body, Detail, Shape, answer, as_detail, documented, refuse
+from pramana.show.api.envelope import Body, Detail, Shape, answer, as_detail, documented, public_message, refuse
 from pramana.show.api.serving import Here, caller_of
 
 router = APIRouter(tags=["providers"])
@@ -147,6 +146,6 @@ async def probe_provider(
     found = await providers.probe_provider(here, caller, provider_id, body.model if body else None)
     if found.failure is None:
         return answer(HealthyView(status="healthy", latency_ms=found.latency_ms, models=found.models))
-    said = visible(str(found.failure))
+    said = public_message(found.failure)
     detail = {"path": provider_id, "message": said, "latencyMs": found.latency_ms}
     return refuse(503, said, code=found.failure.code, details=[detail], latencyMs=found.latency_ms)

@@ -13,12 +13,11 @@ import click
 from pramana import settings
 from pramana.errors import InvalidInput
 from pramana.report import terminal
-from pramana.report.measured import measured, proven
-from pramana.show.comparing import Source, as_data, compared, of_file, of_run, tally
 
 if TYPE_CHECKING:
     from pramana.analyse.changes import Limit
     from pramana.analyse.pairing import Pair
+    from pramana.app.sides import Source
 
 SHOWN = 20
 _WORST_FIRST = (1, 4, 0)
@@ -68,6 +67,7 @@ def compare(
     beside it; with --max-slower it counts too, and the worse of the two decides (1, then 4, then 0).
     """
     from pramana.analyse.changes import GATED, slower
+    from pramana.app.sides import compared
 
     with ExitStack() as stack:
         sides = _side(base, model, stack), _side(new, new_model or model, stack)
@@ -76,27 +76,26 @@ def compare(
     decision = slower(changed, max_slower) if max_slower else None
     code = min((found.exit_code, decision.code if decision else 0), key=_WORST_FIRST.index)
     if as_json:
-        beside: dict[str, Any] = {
-            "changed": [sentence for each in changed if (sentence := proven(each))],
-            "exit_code": code,
-        }
+        from pramana.app.comparison_views import whole_view
+
+        beside: dict[str, Any] = {"changed": [each.sentence for each in changed if each.sentence], "exit_code": code}
         if max_slower and decision:
             beside["slower"] = {"limit": max_slower.text, "exit_code": decision.code, "sentence": decision.sentence}
-        terminal.print_json({**as_data(made), **beside})
+        terminal.print_json({**terminal.plain(whole_view(made)), **beside})
         return code
     click.echo(terminal.wrapped(found.sentence))
     if decision:
         click.echo(terminal.wrapped(decision.sentence))
     for each in changed:
-        if (sentence := proven(each)) and not (decision and decision.code and each.what in GATED):  # as it says itself
-            click.echo(terminal.wrapped(sentence))
+        if each.sentence and not (decision and decision.code and each.what in GATED):  # as it says itself
+            click.echo(terminal.wrapped(each.sentence))
     for what, old, now in made.asked_differently:
         click.echo(terminal.wrapped(f"Asked differently: {what} {old} before, {now} now; that may be the difference."))
     for change in made.engine_changes:
         click.echo(terminal.wrapped(change.sentence))
     click.echo(terminal.wrapped(found.detail))
     for each in changed:
-        click.echo(terminal.wrapped(measured(each)))
+        click.echo(terminal.wrapped(each.detail))
     if found.excluded:
         count = len(found.excluded)
         left = "1 case has" if count == 1 else f"{count:,} cases have"
@@ -117,6 +116,8 @@ def compare(
 
 def _flip(name: str, pair: "Pair") -> str:
     """Return a case that changed; how often it passed stands beside it where it had more than one answer, or below."""
+    from pramana.app.sides import tally
+
     line = f"  {terminal.fitted(name, 78)}"
     if pair.repeats == 1 and not pair.base_over.answers and not pair.new_over.answers:
         return line
@@ -124,7 +125,9 @@ def _flip(name: str, pair: "Pair") -> str:
     return f"{line}, {counts}" if terminal.width(line) + 2 + len(counts) <= 80 else f"{line}\n    {counts}"
 
 
-def _side(reference: str, model: str | None, stack: ExitStack) -> Source:
+def _side(reference: str, model: str | None, stack: ExitStack) -> "Source":
+    from pramana.app.sides import of_file, of_run
+
     if reference.endswith(".json"):
         return of_file(Path(reference), model)
     from pramana.store import open_store

@@ -5,11 +5,12 @@ a slider: where it is pressed, the player goes.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from nicegui import ui
 
+from pramana.app.calls import CallView
+from pramana.app.transcripts import SaidView
 from pramana.report.figures import duration
 from pramana.report.markup import Safe, foreign, join, tag
 from pramana.report.pictures import along
@@ -24,21 +25,21 @@ _STEP_S, _LEAP_S = 1.0, 5.0
 _SPEAKERS = ("caller", "agent")
 
 
-def drawn(call: Mapping[str, Any]) -> Safe:
-    """Draw a call as the API gives it."""
-    seconds, peaks = call["durationSeconds"], call["peaks"]
-    columns = len(peaks["caller"])
-    loudest = max(_QUIETEST, *peaks["caller"], *peaks["agent"])
+def drawn(call: CallView) -> Safe:
+    """Draw a call."""
+    seconds, peaks = call.duration_seconds, {"caller": call.peaks.caller, "agent": call.peaks.agent}
+    columns = len(call.peaks.caller)
+    loudest = max(_QUIETEST, *call.peaks.caller, *call.peaks.agent)
     shades = [
         tag(
             "rect",
             class_="turn",
-            x=f"{columns * each['startSeconds'] / seconds:.2f}",
-            width=f"{columns * ((each['endSeconds'] or each['startSeconds']) - each['startSeconds']) / seconds:.2f}",
-            y=_HALF * _SPEAKERS.index(each["who"]),
+            x=f"{columns * each.start_seconds / seconds:.2f}",
+            width=f"{columns * ((each.end_seconds or each.start_seconds) - each.start_seconds) / seconds:.2f}",
+            y=_HALF * _SPEAKERS.index(each.who),
             height=_HALF,
         )
-        for each in call["turns"]
+        for each in call.turns
         if seconds
     ]
     sides = [
@@ -70,14 +71,14 @@ def _side(peaks: Sequence[float], middle: float, loudest: float) -> str:
     return f"M{there}L{back}Z"
 
 
-def said(conversation: Sequence[Mapping[str, Any]]) -> Safe:
+def said(conversation: Sequence[SaidView]) -> Safe:
     """Return a conversation as a list; what was spoken has a button that plays from there."""
     return tag("ol", (_line(each) for each in conversation), class_="talk", id=TOLD)
 
 
-def _line(each: Mapping[str, Any]) -> Safe:
-    who, at = each["who"], each["atSeconds"]
-    spoken = who in _SPEAKERS and at is not None
+def _line(each: SaidView) -> Safe:
+    who, at = each.who, each.at_s or 0.0
+    spoken = who in _SPEAKERS and each.at_s is not None
     button = tag(
         "button",
         tag("span", "▶", aria_hidden="true"),
@@ -90,8 +91,8 @@ def _line(each: Mapping[str, Any]) -> Safe:
     return tag(
         "li",
         tag("div", tag("b", who, class_=f"who {who.replace(' ', '-')}"), " ", button if spoken else None),
-        tag("p", foreign(each["text"] or "(nothing)"), dir="auto"),
-        tag("small", each["note"], class_="quiet") if each["note"] else None,
+        tag("p", foreign(each.text or "(nothing)"), dir="auto"),
+        tag("small", each.note, class_="quiet") if each.note else None,
         class_="aside" if who not in _SPEAKERS else None,
     )
 
@@ -101,13 +102,13 @@ def play_at(path: str) -> None:
     ui.run_javascript(f"sessionStorage.setItem('pramana-play', {json.dumps(path)})")
 
 
-def player(call: Mapping[str, Any]) -> None:
+def player(call: CallView) -> None:
     """Put the player, the picture that follows it, and what was said beside them."""
-    seconds = call["durationSeconds"]
+    seconds = call.duration_seconds
     with parts.box("halves"):
         with parts.box("stack"):
             sound = ui.element("audio").classes("player")
-            sound.props["id"], sound.props["src"] = SOUND, call["recording"]
+            sound.props["id"], sound.props["src"] = SOUND, call.recording
             sound.props["aria-label"] = "Recording of the call: the caller left, the agent right"
             sound.props("controls preload=metadata")
             for event in ("timeupdate", "seeking", "seeked", "loadedmetadata"):
@@ -122,17 +123,17 @@ def player(call: Mapping[str, Any]) -> None:
                     "p",
                     f"{duration(seconds)}; caller above, agent below; left and right in the recording. Press the "
                     "picture, or use the arrow keys on it, to go elsewhere. ",
-                    tag("a", "Recording", href=call["recording"], download="call.wav"),
+                    tag("a", "Recording", href=call.recording, download="call.wav"),
                     ", ",
-                    tag("a", "event log", href=call["log"]),
+                    tag("a", "event log", href=call.log),
                     class_="quiet small",
                 )
             )
-        told = parts.show(said(call["conversation"]), classes="told")
+        told = parts.show(said(call.conversation), classes="told")
         told.on("click", js_handler=_HEAR)
 
 
-def _picture(call: Mapping[str, Any], seconds: float) -> None:
+def _picture(call: CallView, seconds: float) -> None:
     place = ui.element("div").classes("wave")
     place.props["id"], place.props["role"], place.props["tabindex"] = PLACE, "slider", "0"
     place.props["aria-label"] = "Place in the call"

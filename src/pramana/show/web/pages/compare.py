@@ -4,18 +4,21 @@ The address holds all of it (`base`, `new`, `model`, `newModel`, `page`, `anySui
 it sees the same. Without both sides the page helps to choose them.
 """
 
-from typing import Any
+from itertools import islice, zip_longest
 
+from msgspec.structs import replace
 from nicegui import ui
 
+from pramana.app.comparison_views import ComparisonView, FlipView
+from pramana.app.comparisons import CompareRequest, compare_runs
 from pramana.app.results import read_result
 from pramana.app.views import RunView
 from pramana.report.markup import foreign, pager, tag
+from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused
 from pramana.show.web.pages.choosing import chooser, one_run
 from pramana.show.web.pages.contrast import (
-    Data,
     Noun,
     asked_differently,
     engine_changes,
@@ -64,6 +67,7 @@ async def _answered(desk: Desk) -> None:
         nonlocal under_way
         try:
             base, new = [await one_run(desk, desk.query[which]) for which in ("base", "new")]
+            wanted = desk.asked(CompareRequest, {**desk.query, "base": base.id, "new": new.id})
         except Refused as error:
             parts.trouble(error)
             return
@@ -72,7 +76,7 @@ async def _answered(desk: Desk) -> None:
             _choose_model(desk, "newModel", base, new)
             return
         try:
-            await _answer(desk, base, new)
+            await _answer(desk, wanted, base, new)
         except Refused as error:
             _to_choose(desk, error, base, new)
 
@@ -91,34 +95,23 @@ def _is_against_itself(desk: Desk, base: RunView, new: RunView) -> bool:
     return bool(base.id == new.id and desk.query.get("model") and not desk.query.get("newModel"))
 
 
-async def _answer(desk: Desk, base: RunView, new: RunView) -> None:
-    query = desk.query
-    found = await desk.get(
-        "/api/compare",
-        base=base.id,
-        new=new.id,
-        model=query.get("model"),
-        newModel=query.get("newModel"),
-        anySuite=query.get("anySuite"),
-        anyJudge=query.get("anyJudge"),
-        page=query.get("page", 1),
-        pageSize=FLIPS,
-    )
-    data, noun = found.data, noun_of(base.variants, new.variants)
-    frame.titled(f"{data['baseModel']} against {data['newModel']}")
+async def _answer(desk: Desk, wanted: CompareRequest, base: RunView, new: RunView) -> None:
+    data = await desk.call(compare_runs, replace(wanted, page_size=FLIPS))
+    noun = noun_of(base.variants, new.variants)
+    frame.titled(f"{data.base_model} against {data.new_model}")
     with parts.box("stack wide"):
         parts.show(verdict(data, noun))
         parts.show(sides(base, new, data, noun))
         for run, word in ((base, "before"), (new, "now")):
             if run.status != "finished":
                 parts.show(tag("p", _unfinished(run, word), class_="warn"))
-        if data["askedDifferently"]:
+        if data.asked_differently:
             parts.show(asked_differently(data))
-        if data["engineChanges"]:
+        if data.engine_changes:
             parts.show(engine_changes(data))
     parts.show(measured(data, noun))
-    _flips(data, found.meta, noun, desk)
-    any_judge = None if query.get("anyJudge") == "true" else desk.here(anyJudge=True, page=None)
+    _flips(data, wanted.page, noun, desk)
+    any_judge = None if wanted.any_judge else desk.here(anyJudge=True, page=None)
     parts.show(left_out(data, any_judge, noun_of(base.variants, new.variants, left_out=True)))
 
 
@@ -132,21 +125,21 @@ def _unfinished(run: RunView, word: str) -> str:
 # ── What changed ──
 
 
-def _flips(data: Data, meta: dict[str, Any], noun: Noun, desk: Desk) -> None:
+def _flips(data: ComparisonView, page: int, noun: Noun, desk: Desk) -> None:
     parts.heading("What changed")
-    if not meta["total"]:
+    if not (total := data.lost + data.gained):
         parts.paragraph(f"No {noun} that was compared ended otherwise.", quiet=True)
         return
     with parts.box("stack"):
-        said = f"{data['lost']:,} {'passes' if data['lost'] == 1 else 'pass'} less often now"
-        parts.paragraph(f"{said}, {data['gained']:,} more often. Open one to see both replies.", quiet=True)
+        said = f"{data.lost:,} {'passes' if data.lost == 1 else 'pass'} less often now"
+        parts.paragraph(f"{said}, {data.gained:,} more often. Open one to see both replies.", quiet=True)
         with ui.element("div"):
-            for flip in data["flips"]:
+            for flip in data.flips:
                 _flip(flip, data, desk)
-    parts.show(pager(meta, desk.here, f"{noun}s that changed"))
+    parts.show(pager(page_meta(page, FLIPS, total), desk.here, f"{noun}s that changed"))
 
 
-def _flip(flip: Data, data: Data, desk: Desk) -> None:
+def _flip(flip: FlipView, data: ComparisonView, desk: Desk) -> None:
     """Put one case that changed; what was said is fetched when it is opened."""
     with ui.element("details") as made:
         with ui.element("summary"):
@@ -161,25 +154,19 @@ def _flip(flip: Data, data: Data, desk: Desk) -> None:
         try:
             pairs = [
                 [
-                    (await desk.call(read_result, data[which], seq)).result if seq is not None else None
-                    for which, seq in (("base", old), ("new", now))
+                    (await desk.call(read_result, run, seq)).result if seq is not None else None
+                    for run, seq in ((data.base, old), (data.new, now))
                 ]
-                for old, now in _paired(flip["baseResults"], flip["newResults"])[:SHOWN]
+                for old, now in islice(zip_longest(flip.base_results, flip.new_results), SHOWN)
             ]
         finally:  # what was refused is fetched anew when it is opened again
             waiting.delete()
         with within:
             parts.show(opened(pairs, data))
-            if (more := max(len(flip["baseResults"]), len(flip["newResults"])) - SHOWN) > 0:
+            if (more := max(len(flip.base_results), len(flip.new_results)) - SHOWN) > 0:
                 parts.paragraph(f"{more:,} more repeats stand on the pages of the runs.", quiet=True)
 
     made.on("toggle", parts.guarded(load), js_handler="(event) => event.target.open && emit()")
-
-
-def _paired(base: list[int], new: list[int]) -> list[tuple[int | None, int | None]]:
-    most = max(len(base), len(new))
-    old, now = (side + [None] * (most - len(side)) for side in (list[int | None](base), list[int | None](new)))
-    return list(zip(old, now, strict=True))
 
 
 # ── What must be chosen ──

@@ -1,10 +1,11 @@
-"""How a comparison looks: data of `/api/compare` in, markup out; the answer, its evidence, both replies of a case."""
+"""How a comparison looks: a view of it in, markup out; the answer, its evidence, both replies of a case."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from pramana.analyse.numbers import duration, later, percent, points, rate
+from pramana.app.comparison_views import ChangeView, ComparisonView, FlipView
 from pramana.app.views import CaseView, ResultDetailView, RunView
-from pramana.report.figures import duration, later, percent, points, rate
 from pramana.report.markup import (
     Child,
     Column,
@@ -38,7 +39,6 @@ _MEDIANS = (
     "Of times, before and now are each the median over all {0}s, and the difference is the median of the {0}s' own "
     "differences: it need not be the one of the two medians, nor have its sign."
 )
-Data = dict[str, Any]
 Noun = Literal["case", "answer"]
 
 
@@ -59,34 +59,33 @@ def noun_of(base: Sequence[str], new: Sequence[str], *, left_out: bool = False) 
 # ── The answer ──
 
 
-def verdict(data: Data, noun: Noun = "case") -> Safe:
+def verdict(data: ComparisonView, noun: Noun = "case") -> Safe:
     """Return the answer, and the difference of the pass rates that it rests on."""
-    sign, colour = VERDICTS[data["verdict"]]
-    word, _, rest = data["sentence"].partition(": ")
+    sign, colour = VERDICTS[data.verdict]
+    word, _, rest = data.sentence.partition(": ")
     said = [
         tag("h2", tag("b", sign, aria_hidden="true"), " ", word, class_=f"verdict {colour}"),
         tag("p", f"{rest[:1].upper()}{rest[1:]}"),
-        *(tag("p", each["sentence"]) for each in (*data["times"], *data["words"]) if each["sentence"]),
+        *(tag("p", each.sentence) for each in (*data.times, *data.words) if each.sentence),
     ]
-    if data["difference"] is not None:
-        low, high = data["interval"]
+    if data.difference is not None and data.interval is not None and data.p_value is not None:
+        low, high = data.interval
         said += [
             tag(
                 "p",
                 "Difference of the pass rate: ",
-                tag("strong", _signed(points(data["difference"])), class_="number"),
+                tag("strong", _signed(points(data.difference)), class_="number"),
                 f", 95 % interval {_signed(points(low))} to {_signed(points(high))}.",
             ),
-            difference_line(data["difference"], data["interval"]),
-            tag("p", chance(data, noun), class_="quiet small"),
+            difference_line(data.difference, data.interval),
+            tag("p", chance(data.p_value, data.test, noun), class_="quiet small"),
         ]
     return tag("section", said, class_="card stack", aria_label="The answer")
 
 
-def chance(data: Data, noun: Noun = "case") -> str:
+def chance(p_value: float, test: str | None, noun: Noun = "case") -> str:
     """Say in plain words what the test says."""
-    p_value = data["pValue"]
-    by = _TESTS[data["test"]].format(noun) if data["test"] in _TESTS else data["test"]
+    by = _TESTS[test].format(noun) if test in _TESTS else test
     if p_value >= 0.9995:
         return f"Had nothing changed, chance alone would do at least this much every time ({by}, p = 1)."
     exact = f"p = {p_value:.2g}" if p_value >= 1e-4 else "p < 0.0001"
@@ -105,14 +104,18 @@ def _often(share: float) -> str:
     return "less than once in 10,000 times"
 
 
-def sides(base: RunView, new: RunView, data: Data, noun: Noun = "case") -> Safe:
+def sides(base: RunView, new: RunView, data: ComparisonView, noun: Noun = "case") -> Safe:
     """Return both sides: what they were, and how much of what was compared they passed."""
     return tiles(
         [
-            ("Passed before", _passed(data["baseRate"]), _side(base, data, "base")),
-            ("Passed now", _passed(data["newRate"]), _side(new, data, "new")),
-            ("Compared", f"{data['pairs']:,}", f"{noun}s with a verdict on both sides, each with itself"),
-            ("Changed", f"{data['lost'] + data['gained']:,}", f"{data['lost']:,} lost, {data['gained']:,} gained"),
+            (
+                "Passed before",
+                _passed(data.base_rate),
+                _side(base, data.base_model, data.base_rate, data.base_whole_rate),
+            ),
+            ("Passed now", _passed(data.new_rate), _side(new, data.new_model, data.new_rate, data.new_whole_rate)),
+            ("Compared", f"{data.pairs:,}", f"{noun}s with a verdict on both sides, each with itself"),
+            ("Changed", f"{data.lost + data.gained:,}", f"{data.lost:,} lost, {data.gained:,} gained"),
         ]
     )
 
@@ -121,11 +124,10 @@ def _passed(share: float | None) -> str:
     return "nothing to compare" if share is None else percent(share)
 
 
-def _side(run: RunView, data: Data, which: str) -> Safe:
+def _side(run: RunView, model: str, here: float | None, whole: float | None) -> Safe:
     """Return what a side is, and its rate in all where that is not the one of what is compared."""
     named = link(address(f"/runs/{run.id}"), foreign(run.suite, 200))
-    here, whole = data[f"{which}Rate"], data[f"{which}WholeRate"]
-    said: list[Child] = [foreign(data[f"{which}Model"], 200), tag("br"), named, ", ", when(run.created_at)]
+    said: list[Child] = [foreign(model, 200), tag("br"), named, ", ", when(run.created_at)]
     if percent(here) != percent(whole):
         what = "the whole run" if len(run.models) == 1 else "this model in the whole run"
         said += [tag("br"), f"{'on what is compared; ' if here is not None else ''}{what}: {percent(whole)}"]
@@ -135,30 +137,30 @@ def _side(run: RunView, data: Data, which: str) -> Safe:
 # ── Times, and how both were asked ──
 
 
-def asked_differently(data: Data) -> Safe:
+def asked_differently(data: ComparisonView) -> Safe:
     """Return in what the two were asked differently."""
     return join(
         tag(
             "p",
-            f"Asked differently: {each['what']} ",
-            foreign(each["base"]),
+            f"Asked differently: {each.what} ",
+            foreign(each.base),
             " before, ",
-            foreign(each["new"]),
+            foreign(each.new),
             " now; that may be the difference.",
             class_="warn",
         )
-        for each in data["askedDifferently"]
+        for each in data.asked_differently
     )
 
 
-def engine_changes(data: Data) -> Safe:
+def engine_changes(data: ComparisonView) -> Safe:
     """Return which embedded models ran on different engines, and what follows from it."""
-    return join(tag("p", foreign(each["sentence"]), class_="warn") for each in data["engineChanges"])
+    return join(tag("p", foreign(each.sentence), class_="warn") for each in data.engine_changes)
 
 
-def measured(data: Data, noun: Noun = "case") -> Safe:
+def measured(data: ComparisonView, noun: Noun = "case") -> Safe:
     """Return latency beside latency, and misheard words."""
-    rows = [_measured(each, noun) for each in (*data["times"], *data["words"])]
+    rows = [_measured(each, noun) for each in (*data.times, *data.words)]
     heading = tag("h2", "Times")
     if not rows:
         return join([heading, tag("p", "No case was timed on both sides.", class_="quiet")])
@@ -171,24 +173,24 @@ def measured(data: Data, noun: Noun = "case") -> Safe:
         Column(f"{noun.capitalize()}s", number=True),
     )
     shown = [heading, table(f"What was measured on both sides, each {noun} with itself", columns, rows)]
-    if data["times"]:
+    if data.times:
         shown.append(tag("p", _MEDIANS.format(noun), class_="quiet small"))
     return join(shown)
 
 
-def _measured(each: Data, noun: Noun) -> tuple[Child, ...]:
-    timed = each["unit"] == "seconds"
+def _measured(each: ChangeView, noun: Noun) -> tuple[Child, ...]:
+    timed = each.unit == "seconds"
     shown = duration if timed else rate
     by = later if timed else points
-    ends = ("no bound" if end is None else by(end) for end in each["interval"] or ())
-    named = each["what"][:1].upper() + each["what"][1:]
+    ends = ("no bound" if end is None else by(end) for end in each.interval or ())
+    named = each.what[:1].upper() + each.what[1:]
     return (
         f"{named} ({'median' if timed else 'share of all'})",
-        _ends(each["base"], shown),
-        _ends(each["new"], shown),
-        _signed(_ends(each["difference"], by)),
+        _ends(each.base, shown),
+        _ends(each.new, shown),
+        _signed(_ends(each.difference, by)),
         _signed(" to ".join(ends)) or f"too few {noun}s",
-        f"{each['cases']:,}",
+        f"{each.cases:,}",
     )
 
 
@@ -208,38 +210,36 @@ def _signed(difference: str) -> str:
 # ── Cases ──
 
 
-def flip_line(flip: Data) -> Safe:
+def flip_line(flip: FlipView) -> Safe:
     """Return a case that changed in one line."""
-    lost = flip["direction"] == "lost"
-    if flip["baseInAll"]["answers"] == flip["newInAll"]["answers"] == 1:
+    lost = flip.direction == "lost"
+    if flip.base_in_all.answers == flip.new_in_all.answers == 1:
         said = outcome("failed" if lost else "passed")
-        return join([said, tag("span", " now: ", class_="quiet"), foreign(flip["case"], 200)])
+        return join([said, tag("span", " now: ", class_="quiet"), foreign(flip.case, 200)])
     sign, colour = ("▼", "failed") if lost else ("▲", "passed")
     words = tag("b", sign, aria_hidden="true"), " less often: " if lost else " more often: "
     return join(
         [
             tag("span", words, class_=colour),
-            foreign(flip["case"], 200),
-            tag("span", f", {flip['detail']}", class_="quiet"),
+            foreign(flip.case, 200),
+            tag("span", f", {flip.detail}", class_="quiet"),
         ]
     )
 
 
-def opened(pairs: Sequence[Sequence[ResultDetailView | None]], data: Data) -> Safe:
+def opened(pairs: Sequence[Sequence[ResultDetailView | None]], data: ComparisonView) -> Safe:
     """Return what was asked and expected, and the replies of both sides beside each other, repeat by repeat."""
     first = next(each for pair in pairs for each in pair if each)
+    both = ("Before", data.base), ("Now", data.new)
     halves = [
         tag(
             "div",
-            (_reply(word, data[which], each) for each, (word, which) in zip(pair, _SIDES, strict=True)),
+            (_reply(word, run, each) for each, (word, run) in zip(pair, both, strict=True)),
             class_="halves",
         )
         for pair in pairs
     ]
     return join([_asked(first.case), *halves])
-
-
-_SIDES = (("Before", "base"), ("Now", "new"))
 
 
 def _asked(case: CaseView) -> Safe:
@@ -276,30 +276,28 @@ def _reply(word: str, run: str, result: ResultDetailView | None) -> Safe:
     )
 
 
-def left_out(data: Data, any_judge: str | None, noun: Noun = "case") -> Safe:
+def left_out(data: ComparisonView, any_judge: str | None, noun: Noun = "case") -> Safe:
     """Return what was not compared: answers by their number, cases with the names of the first of each kind."""
     kinds = (
-        ("excluded", "No verdict on one side or both", "They ended in an error, or nothing could be decided."),
-        ("onlyBase", "Only before", "The run now has no result of them."),
-        ("onlyNew", "Only now", "The run before has no result of them."),
+        (data.excluded, "No verdict on one side or both", "They ended in an error, or nothing could be decided."),
+        (data.only_base, "Only before", "The run now has no result of them."),
+        (data.only_new, "Only now", "The run before has no result of them."),
     )
-    said = [
-        _named(title, why, noun, data[name]["count"], map(_case, data[name]["cases"])) for name, title, why in kinds
-    ]
-    apart = data["apart"]
-    if apart["count"]:
+    said = [_named(title, why, noun, those.count, map(_case, those.cases)) for those, title, why in kinds]
+    apart = data.apart
+    if apart.count:
         names = (
-            join([foreign(each["case"], 200), tag("span", f": {_who(each['base'])} before, {_who(each['new'])} now")])
-            for each in apart["cases"]
+            join([foreign(each.case, 200), tag("span", f": {_who(each.base)} before, {_who(each.new)} now")])
+            for each in apart.cases
         )
         why: Child = "Different judges, or versions of a check, decided about these; they are compared as you asked."
         if any_judge:
             left = "Two judges may decide otherwise about the same reply, so these are left out. "
             why = join([left, link(any_judge, "Compare them anyway")])
-        said.append(_named("Judged by different judges", why, noun, apart["count"], names))
+        said.append(_named("Judged by different judges", why, noun, apart.count, names))
     found = [each for each in said if each]
-    if data["over"]["sentence"]:
-        found.insert(0, tag("p", data["over"]["sentence"]))
+    if data.over.sentence:
+        found.insert(0, tag("p", data.over.sentence))
     return join([tag("h2", "Not compared, or with care"), *found]) if found else Safe("")
 
 

@@ -13,10 +13,10 @@ from pramana.app.providers import (
     list_providers,
     probe_provider,
 )
-from pramana.errors import visible
 from pramana.report.markup import Column, Safe, foreign, join, table, tag
+from pramana.show.api.envelope import public_message
 from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Desk, Refused, address
+from pramana.show.web.kit.desk import PAGE_HINTS, Desk, Refused, address
 from pramana.show.web.pages.provider_kinds import of_kind
 from pramana.show.web.pages.settings import section
 
@@ -121,7 +121,7 @@ def _unsaid(provider: ProviderView) -> bool:
 def _tested(found: Probe) -> Safe:
     models, took = found.models, _ms(found.latency_ms)
     if found.failure:
-        return _failed(visible(str(found.failure)), f" after {took}")
+        return _failed(public_message(found.failure, PAGE_HINTS), f" after {took}")
     shown = ", ".join(models[:8]) + (" …" if len(models) > 8 else "")
     offered = join([f"It offers {len(models):,} model{'' if len(models) == 1 else 's'}: ", foreign(shown)])
     return join(

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from pramana.analyse.voice import CALL, Latency, latency, lines_of, observations
+from pramana.app.calls import read_call
 from pramana.app.results import read_result
 from pramana.app.runs import read_run
 from pramana.app.views import CheckView, ResultDetailView, RunDetailView
@@ -92,7 +93,7 @@ def _code(words: str) -> Safe:
 async def _call(desk: Desk, run_id: str, data: ResultDetailView) -> None:
     parts.heading("Call")
     try:
-        call = (await desk.get(f"/api/runs/{run_id}/results/{data.seq}/call", columns=COLUMNS)).data
+        call = await desk.call(read_call, run_id, data.seq, COLUMNS)
     except Refused as error:  # the words are here all the same
         parts.show(tag("p", foreign(parts.sentence(error)), class_="warn"))
         parts.show(render_exchange(data))

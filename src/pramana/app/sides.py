@@ -9,20 +9,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
-from pramana.analyse.judges import judge_name
+from pramana.analyse.changes import Change, Taken, changes, together
+from pramana.analyse.comparison import Comparison
+from pramana.analyse.comparison import compare as weigh
+from pramana.analyse.engines import EMBEDDED_PROVIDERS, EngineChange, engine_changes, engine_lines, engines_in
+from pramana.analyse.judges import judge_name, judged_by
+from pramana.analyse.pairing import Judged, Over, Pair, parted
 from pramana.analyse.voice import ear
+from pramana.embedded.engines import EngineInfo
 from pramana.errors import InvalidInput, quote
+from pramana.hash import case_digest
 from pramana.model import Check, Outcome
-
-if TYPE_CHECKING:
-    from pramana.analyse.changes import Change, Taken
-    from pramana.analyse.comparison import Comparison
-    from pramana.analyse.engines import EngineChange
-    from pramana.analyse.pairing import Judged, Over, Pair
-    from pramana.embedded.engines import EngineInfo
-    from pramana.store.runs import Store
+from pramana.store.runs import Store
 
 
 class Answer(NamedTuple):
@@ -47,7 +47,10 @@ class Answer(NamedTuple):
 class Source:
     """One side of a comparison, before it is read."""
 
-    name: str
+    where: str
+    """The id of a run, or the path of a file."""
+    model: str
+    """As it was typed."""
     suite_hash: str | None
     by_digest: bool
     """Whether every answer says of which case it is."""
@@ -65,19 +68,24 @@ class Source:
     engines: tuple[str, ...] = ()
     """Lines on the engines of embedded models that are recorded for the whole, not with each answer."""
 
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return f"{self.where} {self.model}"
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
     """One side of a comparison."""
 
     outcomes: Mapping[str, Sequence[Outcome]]
-    judges: "Mapping[str, frozenset[Judged]]"
-    taken: "Mapping[str, Taken]"
+    judges: Mapping[str, frozenset[Judged]]
+    taken: Mapping[str, Taken]
     seqs: Mapping[str, list[int]]
     """The results of each case, in the order of repeats."""
     names: Mapping[str, str]
     """What to call a case."""
-    engines: "tuple[EngineInfo, ...]" = ()
+    engines: tuple[EngineInfo, ...] = ()
     """Of its embedded models."""
 
     @property
@@ -92,13 +100,13 @@ class Side:
 class Compared:
     """What came of a comparison, and what to call its cases."""
 
-    found: "Comparison"
-    changed: "Sequence[Change]"
+    found: Comparison
+    changed: Sequence[Change]
     """Times and misheard words, as far as both sides have them."""
     asked_differently: Sequence[tuple[str, str, str]]
     """What it is, and how it was before and now."""
     sides: tuple[Side, Side]
-    engine_changes: "Sequence[EngineChange]" = ()
+    engine_changes: Sequence[EngineChange] = ()
     """Embedded models that the two computed on other engines or processors."""
 
     def name(self, case: str) -> str:
@@ -121,10 +129,6 @@ class ModelUnclear(InvalidInput):
 
 def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool) -> Compared:
     """Compare two sides case by case."""
-    from pramana.analyse.changes import changes
-    from pramana.analyse.comparison import compare as weigh
-    from pramana.analyse.engines import EMBEDDED_PROVIDERS, engine_changes
-
     same = _same_suite(before, after)
     if not same and not any_suite:
         said = [
@@ -156,10 +160,8 @@ def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool)
     return Compared(found, changed, _asked_differently(before, after), (old, now), engines)
 
 
-def _in_several(change: "Change", old: "Side", now: "Side") -> bool:
+def _in_several(change: Change, old: Side, now: Side) -> bool:
     """Tell whether something was measured in several variants, each compared for itself."""
-    from pramana.analyse.pairing import parted
-
     both = [
         case
         for case in old.taken.keys() & now.taken.keys()
@@ -168,62 +170,7 @@ def _in_several(change: "Change", old: "Side", now: "Side") -> bool:
     return len({parted(case)[1] for case in both}) > 1
 
 
-def as_data(compared: Compared) -> dict[str, Any]:
-    """Return a comparison as plain data; where nothing was paired, what would be weighed is None."""
-    found, name = compared.found, compared.name
-    before, after = compared.sides
-    weighed = found.pairs > 0
-
-    def flips(pairs: "Sequence[Pair]") -> list[dict[str, Any]]:
-        return [
-            {
-                "case": name(pair.case),
-                "base_passed": pair.base_passed,
-                "new_passed": pair.new_passed,
-                "repeats": pair.repeats,
-                "base_in_all": _in_all(pair.base_passed, pair.repeats, pair.base_over),
-                "new_in_all": _in_all(pair.new_passed, pair.repeats, pair.new_over),
-                "detail": tally(pair),
-                "base_results": before.seqs.get(pair.case, []),
-                "new_results": after.seqs.get(pair.case, []),
-            }
-            for pair in pairs
-        ]
-
-    return {
-        "verdict": found.verdict,
-        "sentence": found.sentence,
-        "detail": found.detail,
-        "pairs": found.pairs,
-        "base_rate": found.base_rate,
-        "new_rate": found.new_rate,
-        "base_whole_rate": before.rate,
-        "new_whole_rate": after.rate,
-        "difference": found.difference,
-        "interval": [found.interval.low, found.interval.high] if weighed else None,
-        "p_value": found.p_value if weighed else None,
-        "test": found.test if weighed else None,
-        "over": {"base": found.over[0], "new": found.over[1], "sentence": found.over_sentence},
-        "lost": flips(found.lost),
-        "gained": flips(found.gained),
-        "excluded": [name(each.case) for each in found.excluded],
-        "apart": [
-            {"case": name(each.case), "base": sorted(map(str, each.base)), "new": sorted(map(str, each.new))}
-            for each in found.apart
-        ],
-        "only_base": [name(each) for each in found.only_base],
-        "only_new": [name(each) for each in found.only_new],
-        "measured": [each.as_data() for each in compared.changed],
-        "asked_differently": [{"what": what, "base": old, "new": now} for what, old, now in compared.asked_differently],
-        "engine_changes": [each.as_data() for each in compared.engine_changes],
-    }
-
-
-def _in_all(passed: int, repeats: int, over: "Over") -> dict[str, int]:
-    return {"passed": passed + over.passed, "answers": repeats + over.answers}
-
-
-def tally(pair: "Pair") -> str:
+def tally(pair: Pair) -> str:
     """Return how often a case passed, and of how many answers; where a side has more than were compared, of all too.
 
     >>> from pramana.analyse.pairing import Over, Pair
@@ -233,7 +180,7 @@ def tally(pair: "Pair") -> str:
     'passed 0 of 1 compared before (2 of 3 in all), 1 of 1 now'
     """
 
-    def side(passed: int, over: "Over", when: str) -> str:
+    def side(passed: int, over: Over, when: str) -> str:
         if not over.answers:
             return f"{passed:,} of {pair.repeats:,} {when}"
         in_all = f"{passed + over.passed:,} of {pair.repeats + over.answers:,} in all"
@@ -261,10 +208,6 @@ def _asked_differently(base: Source, new: Source) -> list[tuple[str, str, str]]:
 
 def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
     """Read one side; where cases go by their ids, two of the same id cannot be told apart, and are refused."""
-    from pramana.analyse.changes import together
-    from pramana.analyse.engines import engine_lines, engines_in
-    from pramana.analyse.pairing import parted
-
     engines = set(source.engines)
     answers: dict[str, list[tuple[int, Outcome, Taken, int | None]]] = {}
     judges: dict[str, frozenset[Judged]] = {}
@@ -298,10 +241,8 @@ def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
     )
 
 
-def _taken(answer: Answer) -> "Taken":
+def _taken(answer: Answer) -> Taken:
     """Return what was measured of an answer."""
-    from pramana.analyse.changes import Taken
-
     found = Taken()
     if answer.variant == "text":
         found.typed(answer.total_s, answer.first_token_s)
@@ -310,10 +251,8 @@ def _taken(answer: Answer) -> "Taken":
     return found
 
 
-def _judges(checks: Iterable[Check]) -> "frozenset[Judged]":
+def _judges(checks: Iterable[Check]) -> frozenset[Judged]:
     """Return what gave a verdict; a judge goes by its provider's name of it, however it was typed."""
-    from pramana.analyse.judges import judged_by
-
     return frozenset(judged_by(each, judge_name) for each in checks if each.outcome in (Outcome.PASSED, Outcome.FAILED))
 
 
@@ -325,7 +264,8 @@ def of_file(path: Path, model: str | None) -> Source:
     block = blocks[_chosen(str(path), model, [(each.model or each.model_id, each.model_id) for each in blocks])]
     digests = frozenset(each.case_digest for each in block.results if each.case_digest)
     return Source(
-        f"{path} {block.model or block.model_id}",
+        str(path),
+        block.model or block.model_id,
         block.suite_hash,
         block.by_digest,
         lambda: digests if block.by_digest and block.complete else None,
@@ -347,10 +287,8 @@ def of_file(path: Path, model: str | None) -> Source:
     )
 
 
-def of_run(store: "Store", reference: str, model: str | None) -> Source:
+def of_run(store: Store, reference: str, model: str | None) -> Source:
     """Return a side that is a stored run."""
-    from pramana.hash import case_digest
-
     run = store.run(reference)
     targets = run.plan.targets
     target = targets[_chosen(f"run {run.id}", model, [(each.typed, each.model) for each in targets])]
@@ -381,7 +319,8 @@ def of_run(store: "Store", reference: str, model: str | None) -> Source:
 
     spoken = run.plan.variants != ("text",)
     return Source(
-        f"{run.id} {typed}",
+        run.id,
+        typed,
         run.plan.suite_hash,
         by_digest=True,
         digests=digests,
