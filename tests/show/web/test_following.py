@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from pramana.analyse.summary import Tally
 from pramana.app.results import Results, list_results
+from pramana.app.scenarios import ScenarioView
 from pramana.app.views import PullView, RunDetailView, WeightsView
 from pramana.app.weights import list_weights
 from pramana.show.web.kit.desk import Refused
@@ -31,7 +32,7 @@ RUN = made(
     RunDetailView, id="r1", status="running", stored=1, expected=10, models=("m",), variants=("text",), repeats=1
 )
 SUMMARY = Tally().summary()
-AWAY = Refused(503, "the store is away", "unavailable", [])
+AWAY = Refused(503, "the store is away", "unavailable")
 
 
 class Desk:
@@ -81,7 +82,7 @@ def shown(desk: Desk, timer: MagicMock, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name in ("_all", "_about", "_summary", "_progress", "_newest", "_timer"):
         setattr(found, name, MagicMock())
     found._all.is_deleted = False
-    monkeypatch.setattr(page, "amounts", lambda *_: "drawn")
+    monkeypatch.setattr(page, "render_summary", lambda *_: "drawn")
     return found
 
 
@@ -171,12 +172,12 @@ def test_nobody_waits_for_a_call_that_is_not_followed_any_more(desk: Desk) -> No
 
 
 def test_a_late_look_does_not_ask_about_a_change_that_was_dealt_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, now = ({"id": "ferry", "updatedAt": each} for each in ("2026-01-01", "2026-01-02"))
+    before, now = (made(ScenarioView, id="ferry", updated_at=each) for each in ("2026-01-01", "2026-01-02"))
     monkeypatch.setattr("nicegui.ui.context", SimpleNamespace(client=MagicMock()))
     editing: Any = editor._Editing(MagicMock(), before, "text")
     editing._editor, editing._say = SimpleNamespace(is_kept=False), MagicMock()
 
-    async def read(*_: object) -> dict[str, str]:
+    async def read(*_: object) -> ScenarioView:
         await asyncio.sleep(0)
         return now
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from pramana.show.web.kit.desk import Refused
+from pramana.app.documents import read
+from pramana.app.scenarios import ReadScenario
+from pramana.load.problems import Problems
 from pramana.show.web.kit.yaml_editor import Checked
 from pramana.show.web.pages.documents import Document, looked_through
-from pramana.show.web.pages.importing import _refused
 
 from .conftest import EACH_VIEW, Bench, no_sideways
 
@@ -195,12 +196,19 @@ def test_of_several_files_one_that_is_here_refuses_all_with_its_place(clean: Ben
     expect(page.locator(".file")).to_have_count(2)
 
 
+def checked(text: str) -> Checked:
+    placed = read(text, Problems())
+    places = [each.located.at("id") for each in placed]
+    scenarios = [each.located.scenario.plain() for each in placed]
+    return Checked(
+        text, (), [ReadScenario(each, at.line, at.column) for each, at in zip(scenarios, places, strict=True)]
+    )
+
+
 def test_thousands_of_ids_that_stand_elsewhere_are_placed_while_others_are_served() -> None:
     ids = [f"scenario-{number}" for number in range(3_000)]
     texts = document(*ids), document(*reversed(ids))
-    one, two = (Document(name, Checked(text)) for name, text in zip(("one", "two"), texts, strict=True))
-    one.checked = Checked(texts[0], (), [{"id": each} for each in ids])
-    two.checked = Checked(texts[1], (), [{"id": each} for each in ids])
+    one, two = (Document(name, checked(text)) for name, text in zip(("one", "two"), texts, strict=True))
     late: list[float] = []
 
     async def others() -> None:
@@ -217,26 +225,12 @@ def test_thousands_of_ids_that_stand_elsewhere_are_placed_while_others_are_serve
 
     began = time.process_time()
     with ThreadPoolExecutor(1) as thread:  # Playwright has a loop in this one
-        (_, none), (_, problems) = thread.submit(lambda: asyncio.run(look())).result()
+        first, second = thread.submit(lambda: asyncio.run(look())).result()
     assert time.process_time() - began < 0.8
     assert max(late, default=0) < 0.3
-    assert none == []
-    assert [each["line"] for each in problems] == [3 + 5 * (2_999 - number) for number in range(3_000)]
-    assert {each["column"] for each in problems} == {5}
-
-    two.checked = Checked(document("new", *ids), (), two.checked.read)  # as after it was edited
-    assert two.place("scenario-0") == {"line": 8, "column": 5}
-    assert two.place("nowhere") == {"line": 1, "column": 1}
-
-
-def test_what_is_here_already_is_placed_without_comparing_all_scenarios() -> None:
-    ids = [f"scenario-{number}" for number in range(20_000)]
-    brought = Document("many.yaml", Checked(document(*ids), (), [{"id": each} for each in ids]))
-    details = [{"path": f"scenarios[{number}].id", "message": "exists"} for number in range(19_900, 20_000)]
-    began = time.process_time()
-    said = _refused(Refused(409, "100 scenarios exist already", "conflict", details), [brought])
-    assert time.process_time() - began < 0.8
-    assert f"line {3 + 5 * 19_900:,}: " in said
+    assert first.problems == []
+    assert [each.line for each in second.problems] == [3 + 5 * number for number in range(3_000)]
+    assert {each.column for each in second.problems} == {5}
 
 
 def test_a_folder_without_scenarios_says_so(clean: Bench, tmp_path: Path) -> None:

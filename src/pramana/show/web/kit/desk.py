@@ -6,7 +6,7 @@ a person may not do, no page can do for them, and a token that was revoked ends 
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -21,9 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pramana.app import App
 from pramana.app.access import Credential, User
-from pramana.errors import COMMAND_HINTS, HintKey, InvalidInput, PramanaError
+from pramana.errors import COMMAND_HINTS, HintKey, InvalidInput, PramanaError, Problem
 from pramana.request import from_texts
-from pramana.show.api.envelope import as_detail, log_defect, public_message
+from pramana.show.api.envelope import log_defect, public_message
 from pramana.show.api.serving import user_of
 from pramana.show.api.tail import Tail
 from pramana.show.web.kit.plain import THEME
@@ -64,9 +64,9 @@ _ROUTE = re.compile(r"; see GET /api/\S+$")
 class Refused(PramanaError):
     """What the API said no to."""
 
-    def __init__(self, status: int, message: str, code: str, details: list[dict[str, Any]]) -> None:
+    def __init__(self, status: int, message: str, code: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)
-        self.status, self.reason, self.details = status, code, details
+        self.status, self.reason, self.problems = status, code, tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +120,19 @@ class Desk:
             await app.access.admit(credential)
             return await use_case(app, credential, *given, **named)
         except PramanaError as error:
-            details = [as_detail(each) for each in error.problems]
-            raise Refused(error.http_status, public_message(error, PAGE_HINTS), error.code, details) from error
+            raise Refused(error.http_status, public_message(error, PAGE_HINTS), error.code, error.problems) from error
         except Exception as error:
-            raise Refused(500, log_defect(error), "defect", []) from error
+            raise Refused(500, log_defect(error), "defect") from error
 
-    def asked(self, struct: type[_Filter], texts: Mapping[str, str | None] | None = None, **given: Any) -> _Filter:
+    def asked(
+        self, struct: type[_Filter], texts: Mapping[str, str | Sequence[str] | None] | None = None, **given: Any
+    ) -> _Filter:
         """Return what the address of this page, or some texts, ask for, as the request of a use case."""
-        stated = {name: self.query.getlist(name) for name in self.query} if texts is None else texts
+        stated = texts if texts is not None else {name: self.query.getlist(name) for name in self.query}
         try:
             return from_texts(struct, {name: each for name, each in stated.items() if each not in ("", [""])}, **given)
         except InvalidInput as error:
-            details = [as_detail(each) for each in error.problems]
-            raise Refused(error.http_status, public_message(error, PAGE_HINTS), error.code, details) from error
+            raise Refused(error.http_status, public_message(error, PAGE_HINTS), error.code, error.problems) from error
 
     async def get(self, path: str, **query: Any) -> Answer:
         """Read something; what is None is left out of the query, and lists are repeated in it."""
@@ -166,7 +166,7 @@ class Desk:
         try:
             response = await self._client.request(method, path, **sent)
         except httpx.InvalidURL:  # nothing else can be wrong with what is quoted
-            raise Refused(414, "what is asked for is too long for an address", "too_large", []) from None
+            raise Refused(414, "what is asked for is too long for an address", "too_large") from None
         if response.status_code >= 400:
             raise _refusal(response)
         return response
@@ -280,9 +280,10 @@ def _refusal(response: httpx.Response) -> Refused:
     try:
         said = msgspec.json.decode(response.content)
         words = _ROUTE.sub("", said["error"])
-        return Refused(response.status_code, words, said["code"], said.get("details") or [])
+        problems = [Problem(each["message"], each["path"]) for each in said.get("details") or ()]
+        return Refused(response.status_code, words, said["code"], problems)
     except (msgspec.DecodeError, KeyError, TypeError):
-        return Refused(response.status_code, f"the server answered {response.status_code}", "unknown", [])
+        return Refused(response.status_code, f"the server answered {response.status_code}", "unknown")
 
 
 async def _events(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, dict[str, Any]]]:

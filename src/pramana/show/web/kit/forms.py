@@ -60,13 +60,13 @@ class Form:
 
     def _tell(self, error: Refused, fields: Mapping[str, Field]) -> None:
         told: list[Field] = []
-        elsewhere = not error.details
-        for detail in error.details:
-            found = _field_of(str(detail.get("path", "")), fields)
+        elsewhere = not error.problems
+        for problem in error.problems:
+            found = _field_of(problem.path, fields)
             if found is None:
                 elsewhere = True
             elif found.error is None:
-                found.error = _sentence(str(detail["message"]))
+                found.error = _sentence(problem.message)
                 told.append(found)
         if elsewhere:
             with self._trouble:
@@ -125,5 +125,5 @@ class Secret:
             found: Any = await asked
         except TimeoutError:
             words = "nothing was saved: the browser did not answer in time; press the button again"
-            raise Refused(408, words, "timeout", []) from None
+            raise Refused(408, words, "timeout") from None
         return str(found or "")

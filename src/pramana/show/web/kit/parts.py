@@ -118,12 +118,12 @@ def tell(words: str, kind: Literal["positive", "negative", "warning", "info"] = 
 def sentence(error: Refused) -> str:
     """Return what was refused, with the first of its places."""
     words = str(error)
-    if error.details:
-        first = error.details[0]
-        where = f"{first['path']}: " if first.get("path") else ""
-        more = f" (and {len(error.details) - 1:,} more)" if len(error.details) > 1 else ""
-        if first["message"] not in words:
-            words = f"{words}: {where}{first['message']}{more}"
+    if error.problems:
+        first = error.problems[0]
+        where = f"{first.path}: " if first.path else ""
+        more = f" (and {len(error.problems) - 1:,} more)" if len(error.problems) > 1 else ""
+        if first.message not in words:
+            words = f"{words}: {where}{first.message}{more}"
     return words[:1].upper() + words[1:]
 
 

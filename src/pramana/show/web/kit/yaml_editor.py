@@ -7,12 +7,13 @@ there again when the page is reloaded.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from nicegui import ui
 
+from pramana.app.scenarios import ReadScenario, validate_document
+from pramana.errors import Problem
 from pramana.report.markup import Safe, foreign, join, tag
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Desk, Refused
@@ -35,28 +36,33 @@ class Checked:
     """What a document is worth."""
 
     text: str
-    problems: Sequence[dict[str, Any]] = ()
-    """Each with its `message`, and where it has a place, `line` and `column`; a warning says so in `severity`."""
-    read: Sequence[dict[str, Any]] = field(default=())
+    problems: Sequence[Problem] = ()
+    read: Sequence[ReadScenario] = ()
     """Its valid scenarios."""
+    also: Sequence[Problem] = ()
+    """What only the page knows to be wrong."""
+
+    @property
+    def every(self) -> Sequence[Problem]:
+        return [*self.problems, *self.also]
 
     @property
     def valid(self) -> bool:
-        return not any(map(is_error, self.problems))
+        return not any(map(is_error, self.every))
 
 
-def is_error(problem: dict[str, Any]) -> bool:
+def is_error(problem: Problem) -> bool:
     """Tell whether a problem is more than a warning."""
-    return problem.get("severity") != "warning"
+    return problem.severity == "error"
 
 
 async def check(desk: Desk, text: str) -> Checked:
-    """Ask what a document is worth; what the API refuses to look at is a problem too."""
+    """Return what a document is worth; what is not even looked at is a problem too."""
     try:
-        found = (await desk.post("/api/scenarios/validate?read=true", {"yaml": text})).data
+        found = await desk.call(validate_document, text)
     except Refused as error:
-        return Checked(text, [{"message": str(error)}])
-    return Checked(text, found["problems"], found["read"])
+        return Checked(text, [Problem(str(error))])
+    return Checked(text, found.problems, found.read)
 
 
 class YamlEditor:
@@ -69,7 +75,7 @@ class YamlEditor:
         text: str,
         heard: Callable[[Checked], Awaitable[None]],
         *,
-        also: Callable[[Checked], Awaitable[list[dict[str, Any]]]] | None = None,
+        also: Callable[[Checked], Awaitable[list[Problem]]] | None = None,
         touched: Callable[[], None] = lambda: None,
         may_be_empty: bool = False,
     ) -> None:
@@ -133,21 +139,17 @@ class YamlEditor:
         if self._may_be_empty and not text.strip():
             return Checked(text)
         found = await check(self._desk, text)
-        also = await self._also(found) if self._also else []
-        return Checked(text, [*found.problems, *also], found.read)
+        return replace(found, also=await self._also(found)) if self._also else found
 
     def show(self, found: Checked) -> None:
         """Mark what is wrong, and tell it below."""
-        marks = [
-            {**_place(each), "message": each["message"], "warned": not is_error(each)}
-            for each in found.problems
-            if each.get("line")
-        ]
+        every = found.every
+        marks = [{**_place(each), "message": each.message, "warned": not is_error(each)} for each in every if each.line]
         self._box.client.run_javascript(f"pramanaEditor.mark({self._box.id}, {json.dumps(marks)})")
         self._summary.set_content(_summary(found))
-        more = len(found.problems) - MOST_TOLD
+        more = len(every) - MOST_TOLD
         told = [
-            listed(found.problems[:MOST_TOLD]),
+            listed(every[:MOST_TOLD]),
             tag("p", f"and {more:,} more", class_="quiet") if more > 0 else None,
         ]
         self._list.set_content(join(told))
@@ -188,15 +190,15 @@ def as_lines(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def listed(problems: Sequence[dict[str, Any]], *, buttons: bool = True) -> Safe:
+def listed(problems: Sequence[Problem], *, buttons: bool = True) -> Safe:
     """Return problems with their places; as buttons, they lead to their lines."""
     return tag("ul", (tag("li", _problem(each, button=buttons)) for each in problems)) if problems else Safe("")
 
 
-def counted(problems: Sequence[dict[str, Any]]) -> str:
+def counted(problems: Sequence[Problem]) -> str:
     """Return how many errors and warnings there are.
 
-    >>> counted([{"message": "a"}, {"message": "b", "severity": "warning"}])
+    >>> counted([Problem("a"), Problem("b", severity="warning")])
     '1 error, 1 warning'
     """
     errors = sum(map(is_error, problems))
@@ -205,22 +207,22 @@ def counted(problems: Sequence[dict[str, Any]]) -> str:
 
 
 def _summary(found: Checked) -> Safe:
-    if not found.text.strip() and not found.problems:
+    if not found.text.strip() and not found.every:
         return Safe("")
-    if not found.problems:
+    if not found.every:
         return tag("span", tag("b", "✓", aria_hidden="true"), " Nothing is wrong", class_="outcome passed")
     sign, look = ("!", "errored") if found.valid else ("✗", "failed")
-    return tag("span", tag("b", sign, aria_hidden="true"), " ", counted(found.problems), class_=f"outcome {look}")
+    return tag("span", tag("b", sign, aria_hidden="true"), " ", counted(found.every), class_=f"outcome {look}")
 
 
-def _problem(each: dict[str, Any], *, button: bool) -> Safe:
+def _problem(each: Problem, *, button: bool) -> Safe:
     place = _place(each)
     where = f"{place['line']}:{place['column']}" if place["line"] else ""
     words = join(
         [
             tag("span", where, class_="mono") if where else None,
             " warning: " if not is_error(each) else " ",
-            foreign(each["message"]),
+            foreign(each.message),
         ]
     )
     if not (button and where):
@@ -230,5 +232,5 @@ def _problem(each: dict[str, Any], *, button: bool) -> Safe:
     )
 
 
-def _place(each: dict[str, Any]) -> dict[str, int]:
-    return {"line": each.get("line") or 0, "column": each.get("column") or 1}
+def _place(each: Problem) -> dict[str, int]:
+    return {"line": each.line, "column": each.column or 1}

@@ -4,6 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
+from pramana.model import Scenario, ScenarioTurn, StatedAssertion
 from pramana.report.markup import Child, Safe, foreign, join, tag, text
 
 LONGEST = 20_000
@@ -21,25 +24,25 @@ _RULES = {
 """What a type of assertion says of an answer; others are called by their names."""
 
 
-def of_scenario(found: Mapping[str, Any]) -> Safe:
+def of_scenario(found: Scenario) -> Safe:
     """Return a scenario as it will be asked."""
-    facts = [
-        ("Type", found["type"]),
-        ("Difficulty", found["difficulty"]),
-        ("Language", foreign(found["language"])),
+    facts: list[tuple[str, Child]] = [
+        ("Type", found.type),
+        ("Difficulty", found.difficulty),
+        ("Language", foreign(found.language)),
     ]
-    if found["conditions"]:
-        facts.append(("Sounds", foreign(found["conditions"])))
-    first = {**found, "say": found["prompt"], "audioUrl": found["promptAudioUrl"]}
-    lines = [first, *(found["turns"] or ())]
+    if found.conditions:
+        facts.append(("Sounds", foreign(found.conditions)))
+    first = ScenarioTurn(found.prompt, found.prompt_audio_url, None, found.assert_, found.reference)
+    lines = [first, *(found.turns or ())]
     return join(
         [
-            tag("p", foreign(found["name"]), class_="card-title"),
+            tag("p", foreign(found.name), class_="card-title"),
             facts_of(facts),
-            tag("p", tags(found["tags"])) if found["tags"] else None,
+            tag("p", tags(found.tags)) if found.tags else None,
             tag("ol", (tag("li", _line(each)) for each in lines), class_="script"),
             tag("h3", "A good agent"),
-            _said(found["expectedOutcome"]),
+            _said(found.expected_outcome),
         ]
     )
 
@@ -48,7 +51,7 @@ def of_case(case: Mapping[str, Any]) -> Safe:
     """Return a test case: what is said to the model, what is expected, and by what the answer is judged."""
     asked = case["input"]
     turns = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
-    assertion = {**case["assertion"], "ideal": case.get("ideal")}
+    assertion = msgspec.convert({**case["assertion"], "ideal": case.get("ideal")}, StatedAssertion)
     said = (join([tag("dt", turn["role"]), tag("dd", _said(turn["content"]))]) for turn in turns)
     tagged = case["metadata"].get("tags") or ()
     return join(
@@ -84,42 +87,41 @@ def _said(words: str) -> Safe:
     return tag("div", text(words, LONGEST), dir="auto", class_="speech")
 
 
-def _line(line: Mapping[str, Any]) -> Safe:
+def _line(line: ScenarioTurn) -> Safe:
     """Return what the caller says, and what must hold of the answer."""
-    barged = line.get("bargeIn")
+    barged, recorded = line.barge_in, line.audio_url
     when = "The caller says" if barged is None else f"The caller breaks in, {barged:g} s into the answer"
-    recorded = line.get("audioUrl")
-    must = [tag("li", "Passes when the answer ", *_rule(each)) for each in line.get("assert") or ()]
-    if line.get("reference"):
-        must.append(tag("li", "The agent must say: ", foreign(line["reference"])))
+    must = [tag("li", "Passes when the answer ", *_rule(each)) for each in line.assert_ or ()]
+    if line.reference:
+        must.append(tag("li", "The agent must say: ", foreign(line.reference)))
     return join(
         [
             tag("span", when, class_="small quiet"),
-            _said(line["say"]),
+            _said(line.say),
             tag("p", "From the recording ", foreign(recorded), class_="small quiet") if recorded else None,
             tag("ul", must, class_="small") if must else None,
         ]
     )
 
 
-def _rule(assertion: Mapping[str, Any]) -> list[Child]:
+def _rule(assertion: StatedAssertion) -> list[Child]:
     """Return an assertion as the end of a sentence."""
-    kind = assertion["type"]
+    kind = assertion.type
     found: list[Child] = [_RULES.get(kind) or tag("span", "passes ", tag("code", foreign(kind)))]
-    ideal = assertion.get("ideal")
+    ideal = assertion.ideal
     wanted: list[str] = [ideal] if isinstance(ideal, str) else list(ideal or ())
     if kind == "contains" and len(wanted) > 1:
         found = ["contains all of"]
     elif kind == "exact_match" and len(wanted) > 1:
         found = ["is exactly one of"]
-    if assertion.get("judge_prompt"):
-        wanted = [assertion["judge_prompt"]]
+    if assertion.judge_prompt:
+        wanted = [assertion.judge_prompt]
     if wanted:
         found += [" ", join((tag("q", foreign(each)) for each in wanted), ", ")]
-    if assertion.get("threshold") is not None:
-        found.append(f" (similarity of {assertion['threshold']:g} or more)")
-    if assertion.get("case_sensitive") is False:
+    if assertion.threshold is not None:
+        found.append(f" (similarity of {assertion.threshold:g} or more)")
+    if not assertion.case_sensitive:
         found.append(" (in capitals or not)")
-    if assertion.get("schema") is not None:
-        found += [" ", tag("code", foreign(json.dumps(assertion["schema"], ensure_ascii=False)))]
+    if assertion.schema is not None:
+        found += [" ", tag("code", foreign(json.dumps(assertion.schema, ensure_ascii=False)))]
     return found

@@ -174,7 +174,7 @@ def _flip(flip: FlipView, data: ComparisonView, desk: Desk) -> None:
 
 def _to_choose(desk: Desk, error: Refused, base: RunView, new: RunView) -> None:
     """Show why there is no answer yet, and offer what would give one."""
-    asked = error.details[0]["path"] if error.details else None
+    asked = error.problems[0].path if error.problems else None
     if asked in ("model", "newModel"):
         _choose_model(desk, asked, base, new)
     elif asked == "anySuite":

@@ -4,19 +4,29 @@ What is saved is one scenario under the id it has; whoever wants another id writ
 somebody else in between is told, and never lost without a word.
 """
 
-import re
 from collections.abc import Awaitable, Callable
-from itertools import islice
-from typing import Any
 
+import msgspec
 from nicegui import ui
 
+from pramana.app.documents import Document
+from pramana.app.scenarios import (
+    ReadScenario,
+    ScenarioFilter,
+    ScenarioView,
+    change_scenario,
+    delete_scenario,
+    export_scenarios,
+    import_documents,
+    restore_scenario,
+)
+from pramana.errors import Problem
 from pramana.report.markup import Safe, foreign, link, tag, when
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address
 from pramana.show.web.kit.yaml_editor import Checked, YamlEditor
 from pramana.show.web.pages import asking
-from pramana.show.web.pages.scenarios import api_of, duplicate, page_of, read
+from pramana.show.web.pages.scenarios import duplicate, page_of, read
 
 START = """\
 # One scenario: what a caller says, and what a good agent does.
@@ -47,7 +57,6 @@ scenarios:
           ideal: ["4471", four four seven one]
           case_sensitive: false
 """
-_ID_LINE = re.compile(r"^[ \t-]*[\"']?id[\"']?[ \t]*:", re.MULTILINE)
 
 
 @frame.page("/scenarios/new", "New scenario")
@@ -67,18 +76,18 @@ async def edit(desk: Desk) -> None:
         parts.paragraph("There is no scenario ", foreign(wanted, 80), ". It may have been deleted, or never been here.")
         parts.paragraph(link("/scenarios/deleted", "Deleted lately"), ", ", link("/scenarios", "all scenarios"))
         return
-    frame.titled(found["name"])
+    frame.titled(found.name)
     await _Editing(desk, found, await _exported(desk, wanted)).begin()
 
 
 async def _exported(desk: Desk, scenario_id: str) -> str:
-    return await desk.text("/api/scenarios/export", id=scenario_id)
+    return "".join(await desk.call(export_scenarios, ScenarioFilter(id=(scenario_id,))))
 
 
 class _Editing:
     """A page that edits a scenario, or a new one."""
 
-    def __init__(self, desk: Desk, found: dict[str, Any] | None, text: str) -> None:
+    def __init__(self, desk: Desk, found: ScenarioView | None, text: str) -> None:
         self._desk, self._found, self._text = desk, found, text
         self._client = ui.context.client
         self._saving = False
@@ -118,10 +127,10 @@ class _Editing:
                     "New scenario", "Change the example into what you need; it is kept when you save it.", crumbs
                 )
             return
-        with self._top, frame.head(foreign(found["name"]), _about(found), crumbs):
-            parts.link_button("Run", address("/runs/new", scenario=found["id"]))
-            parts.link_button("Export", address("/api/scenarios/export", id=found["id"]))
-            parts.button("Duplicate", lambda: duplicate(self._desk, found["id"]))
+        with self._top, frame.head(foreign(found.name), _about(found), crumbs):
+            parts.link_button("Run", address("/runs/new", scenario=found.id))
+            parts.link_button("Export", address("/api/scenarios/export", id=found.id))
+            parts.button("Duplicate", lambda: duplicate(self._desk, found.id))
             parts.button("Delete", self._deleted, "danger")
 
     # ── While somebody types ──
@@ -129,7 +138,7 @@ class _Editing:
     async def _heard(self, checked: Checked) -> None:
         self._say_state()
         if checked.read:
-            self._preview.set_content(asking.of_scenario(checked.read[0]))
+            self._preview.set_content(asking.of_scenario(checked.read[0].scenario))
         elif not self._preview.content:
             self._preview.set_content(tag("p", "What you write shows here once it is valid.", class_="quiet"))
 
@@ -138,7 +147,7 @@ class _Editing:
         said = "Not saved yet" if is_new else "All changes are saved" if self._editor.is_kept else "Unsaved changes"
         self._state.set_content(tag("span", said, class_="quiet"))
 
-    async def _wrong(self, checked: Checked) -> list[dict[str, Any]]:
+    async def _wrong(self, checked: Checked) -> list[Problem]:
         """Return what only this page knows: one scenario is saved, under the id it has."""
         if not checked.valid or not checked.read:
             return []
@@ -146,17 +155,17 @@ class _Editing:
             message = (
                 f"here stand {len(checked.read):,} scenarios, and this page saves one; import several at once instead"
             )
-            return [{"message": message, **_place_of_id(checked.text, 1)}]
-        stated = checked.read[0]["id"]
+            return [_at_id(message, checked.read[1])]
+        stated = checked.read[0].scenario.id
         message = ""
-        if self._found and stated != self._found["id"]:
+        if self._found and stated != self._found.id:
             message = (
-                f'the id of a scenario never changes: write "{self._found["id"]}" again, or make a duplicate and '
+                f'the id of a scenario never changes: write "{self._found.id}" again, or make a duplicate and '
                 "delete this one"
             )
         elif stated in self._taken:
             message = f'there is a scenario "{stated}" already; choose another id'
-        return [{"message": message, **_place_of_id(checked.text, 0)}] if message else []
+        return [_at_id(message, checked.read[0])] if message else []
 
     # ── Saving ──
 
@@ -173,22 +182,22 @@ class _Editing:
 
     async def _created(self, checked: Checked) -> None:
         try:
-            done = await self._desk.post("/api/scenarios/import", {"yaml": checked.text, "mode": "fail"})
+            done = await self._desk.call(import_documents, [Document("", checked.text)], "fail")
         except Refused as error:
             if error.status != 409:
                 raise
-            self._taken.add(checked.read[0]["id"])
+            self._taken.add(checked.read[0].scenario.id)
             await self._editor.check()
             parts.tell("Not saved: there is a scenario with this id already; choose another", "negative")
             return
         self._editor.keep(checked.text)
-        ui.navigate.to(page_of(done.data["imported"][0]))
+        ui.navigate.to(page_of(done.imported[0]))
 
-    async def _changed(self, checked: Checked, before: dict[str, Any]) -> None:
-        to = address(api_of(before["id"]), ifUpdatedAt=before["updatedAt"])
+    async def _changed(self, checked: Checked, before: ScenarioView) -> None:
+        fields = msgspec.to_builtins(checked.read[0].scenario)
         self._saving = True
         try:
-            done = await self._desk.put(to, checked.read[0])
+            done = await self._desk.call(change_scenario, before.id, fields, whole=True, seen=before.updated_at)
         except Refused as error:
             self._saving = False
             if error.status not in (404, 409):
@@ -196,18 +205,18 @@ class _Editing:
             parts.tell("Not saved: somebody else has changed or deleted it; what you wrote is still here", "negative")
             await self._look_again()
             return
-        self._take(done.data)
+        self._take(done)
         self._saving = False
         self._editor.keep(checked.text)
         self._say_state()
         parts.tell("Saved", "positive")
 
-    def _take(self, found: dict[str, Any]) -> None:
+    def _take(self, found: ScenarioView) -> None:
         self._found = found
         self._notice.clear()
         self._noticed = None
         self._head()
-        frame.titled(found["name"])
+        frame.titled(found.name)
 
     # ── Somebody else ──
 
@@ -216,7 +225,7 @@ class _Editing:
         before = self._found
         if before is None or self._saving:
             return
-        now = await read(self._desk, before["id"])
+        now = await read(self._desk, before.id)
         if self._found is not before:  # what was chosen here while it was read is newer
             return
         if now is None:
@@ -225,9 +234,9 @@ class _Editing:
                 ("Restore it", self._restored),
             )
             return
-        if now["updatedAt"] == before["updatedAt"]:
+        if now.updated_at == before.updated_at:
             return
-        text = await _exported(self._desk, before["id"]) if self._editor.is_kept else None
+        text = await _exported(self._desk, before.id) if self._editor.is_kept else None
         if self._found is not before:
             return
         if text is not None and self._editor.is_kept:  # still: nobody has typed here while it was read
@@ -235,7 +244,7 @@ class _Editing:
             parts.tell("Somebody else has changed this scenario: this is what it is now")
         else:
             self._say(
-                tag("span", "Somebody else has changed this scenario at ", when(now["updatedAt"]), ", while you did."),
+                tag("span", "Somebody else has changed this scenario at ", when(now.updated_at), ", while you did."),
                 ("Take theirs", self._theirs), ("Keep mine", self._mine),
             )  # fmt: skip
 
@@ -262,12 +271,12 @@ class _Editing:
     async def _theirs(self) -> None:
         if self._found is None:
             return
-        wanted = self._found["id"]
+        wanted = self._found.id
         found = await read(self._desk, wanted)
         if found:
             await self._show(found, await _exported(self._desk, wanted))
 
-    async def _show(self, found: dict[str, Any], text: str) -> None:
+    async def _show(self, found: ScenarioView, text: str) -> None:
         """Put what somebody else wrote in the place of what stands here."""
         self._take(found)
         self._editor.keep(text)
@@ -275,7 +284,7 @@ class _Editing:
 
     async def _mine(self) -> None:
         """Let what stands here replace what somebody else wrote, when it is saved."""
-        found = await read(self._desk, self._found["id"]) if self._found else None
+        found = await read(self._desk, self._found.id) if self._found else None
         if found:
             self._take(found)
             parts.tell("Save replaces their change by yours")
@@ -291,27 +300,18 @@ class _Editing:
             "Delete",
         ):
             return
-        await self._desk.delete(api_of(self._found["id"]))
+        await self._desk.call(delete_scenario, self._found.id)
         self._editor.keep(self._editor.text)
-        ui.navigate.to(address("/scenarios", deleted=self._found["id"]))
+        ui.navigate.to(address("/scenarios", deleted=self._found.id))
 
     async def _restored(self) -> None:
         if self._found:
-            self._take((await self._desk.post(f"{api_of(self._found['id'])}/restore")).data)
+            self._take(await self._desk.call(restore_scenario, self._found.id))
 
 
-def _about(found: dict[str, Any]) -> Safe:
-    return tag("span", tag("span", foreign(found["id"], 120), class_="mono"), ", changed ", when(found["updatedAt"]))
+def _about(found: ScenarioView) -> Safe:
+    return tag("span", tag("span", foreign(found.id, 120), class_="mono"), ", changed ", when(found.updated_at))
 
 
-def _place_of_id(text: str, which: int) -> dict[str, int]:
-    """Return where the id of a scenario stands, as well as one can tell without reading YAML.
-
-    >>> _place_of_id("version: 1\\nscenarios:\\n  - id: a\\n", 0)
-    {'line': 3, 'column': 5}
-    """
-    found = next(islice(_ID_LINE.finditer(text), which, None), None)
-    if not found:
-        return {"line": 1, "column": 1}
-    line = text[: found.end()].rpartition("\n")[2]
-    return {"line": text.count("\n", 0, found.end()) + 1, "column": line.index("id") + 1}
+def _at_id(message: str, read: ReadScenario) -> Problem:
+    return Problem(message, "id", read.line, read.column)

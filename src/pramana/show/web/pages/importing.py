@@ -1,23 +1,27 @@
 """Scenarios brought in from files, folders or the clipboard, with a preview of what would change.
 
-Every document is checked before anything is sent. Then all of them go in one request, several joined into one, so that
-everything is imported or nothing is. Whatever is refused stays on the page as it was brought.
+Every document is checked before anything is imported. Then all of them are imported together, or none is. Whatever is
+refused stays on the page as it was brought.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
+from msgspec.structs import asdict
 from nicegui import ui
 
+from pramana.app.documents import Document as Brought
+from pramana.app.scenarios import ImportedView, ScenarioPage, import_documents, list_scenarios
+from pramana.errors import Problem
 from pramana.report.markup import Child, Safe, foreign, join, link, tag
 from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Answer, Desk, Refused
+from pramana.show.web.kit.desk import Desk, Refused
 from pramana.show.web.kit.files import MOST_BYTES, Pick, picker
 from pramana.show.web.kit.yaml_editor import LONGEST, Checked, YamlEditor, check, counted, is_error, listed
-from pramana.show.web.pages.documents import Document, Found, decoded, joined, looked_through
+from pramana.show.web.pages.documents import Document, Looked, decoded, looked_through
 from pramana.show.web.pages.library import library
 from pramana.show.web.pages.scenarios import page_of
+from pramana.store.scenarios import Mode
 
 ENDINGS = (".yaml", ".yml")
 MODES = {
@@ -31,8 +35,8 @@ MOST_LISTED = 50
 """Of documents, each with its buttons; those with errors come first."""
 PASTED = "what was pasted"
 _FIELDS = {
-    "name": "name", "type": "type", "prompt": "prompt", "expectedOutcome": "expected outcome", "tags": "tags",
-    "promptAudioUrl": "recording", "language": "language", "difficulty": "difficulty", "assert": "assertions",
+    "name": "name", "type": "type", "prompt": "prompt", "expected_outcome": "expected outcome", "tags": "tags",
+    "prompt_audio_url": "recording", "language": "language", "difficulty": "difficulty", "assert_": "assertions",
     "reference": "reference", "turns": "turns", "conditions": "conditions",
 }  # fmt: skip
 
@@ -61,7 +65,7 @@ class _Importing:
         self._in_hand = self._pasted
         self._left_out: Sequence[tuple[str, str]] = ()
         """Of the last choice: names, and why."""
-        self._mode = "skip"
+        self._mode: Mode = "skip"
         self._done = _nothing()
         """What was imported last; it stays until something is brought again."""
         self._turn = self._listing = self._picks = 0
@@ -123,7 +127,7 @@ class _Importing:
             return await check(self._desk, await decoded(data))
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            return Checked("", [{"message": "this is no text in UTF-8", "line": line, "column": 1}])
+            return Checked("", [Problem("this is no text in UTF-8", "", line, 1)])
 
     async def _list_files(self) -> None:
         self._listing += 1
@@ -132,7 +136,7 @@ class _Importing:
         if turn != self._listing:
             return  # what is newer is listed
         if len(found) > MOST_LISTED:
-            found = sorted(found, key=lambda each: not any(map(is_error, each[1])))
+            found = sorted(found, key=lambda each: not any(map(is_error, each.problems)))
         self._files_heading.clear()
         if self._documents:
             with self._files_heading:
@@ -143,13 +147,14 @@ class _Importing:
             with self._files_more:
                 parts.paragraph(f"and {len(found) - MOST_LISTED:,} more", quiet=True)
 
-    def _list_rows(self, found: Found) -> None:
+    def _list_rows(self, found: Sequence[Looked]) -> None:
         """Draw the rows that changed. The others keep their buttons: a button that is replaced loses a press."""
-        listed_now = {document for document, _ in found}
+        listed_now = {each.document for each in found}
         for document in [each for each in self._rows if each not in listed_now]:
             self._files.remove(self._rows.pop(document)[1])
-        for index, (document, problems) in enumerate(found):
-            shows = (_verdict(document, problems), list(problems), document is self._in_hand, len(document.text))
+        for index, each in enumerate(found):
+            document, problems = each.document, each.problems
+            shows = (_verdict(document, problems), problems, document is self._in_hand, len(document.text))
             shown, row = self._rows.get(document, (None, None))
             if row is None:
                 with self._files:
@@ -172,7 +177,7 @@ class _Importing:
             with self._omitted:
                 parts.show(tag("details", tag("summary", said), tag("ul", named, class_="ids small")))
 
-    def _list_file(self, document: Document, problems: Sequence[dict[str, Any]]) -> None:
+    def _list_file(self, document: Document, problems: Sequence[Problem]) -> None:
         async def open_it() -> None:
             with self._client:  # this button goes while it is at work
                 await self._take_in_hand(document)
@@ -205,24 +210,23 @@ class _Importing:
 
     async def _heard(self, checked: Checked) -> None:
         """Take what stands in the editor now."""
-        own = [each for each in checked.problems if "elsewhere" not in each]
-        self._in_hand.checked = Checked(checked.text, own, checked.read)
+        self._in_hand.checked = replace(checked, also=())
         await self._list_files()
         await self._tried()
 
     def _all(self) -> list[Document]:
         return [each for each in (self._pasted, *self._documents) if _holds_anything(each)]
 
-    async def _elsewhere(self, checked: Checked) -> list[dict[str, Any]]:
+    async def _elsewhere(self, checked: Checked) -> list[Problem]:
         """Return what is wrong with what stands in the editor because of the other documents."""
         mine, as_typed = self._in_hand, Document(self._in_hand.name, checked)
         every = [as_typed if each is mine else each for each in (self._pasted, *self._documents)]
         found = await looked_through([each for each in every if _holds_anything(each)])
-        return [each for which, problems in found if which is as_typed for each in problems if "elsewhere" in each]
+        return next((each.elsewhere for each in found if each.document is as_typed), [])
 
     # ── What would change, and doing it ──
 
-    async def _chosen(self, mode: str) -> None:
+    async def _chosen(self, mode: Mode) -> None:
         self._mode = mode
         await self._tried()
 
@@ -240,31 +244,30 @@ class _Importing:
             return self._done
         self._done = _nothing()
         found = await looked_through(documents)
-        if wrong := [document.name for document, problems in found if any(map(is_error, problems))]:
+        if wrong := [each.document.name for each in found if any(map(is_error, each.problems))]:
             named = join([*(foreign(each) for each in wrong[:10]), *(["…"] if len(wrong) > 10 else [])], ", ")
             return tag("p", "Nothing can be imported yet: mend ", named, " first.")
         try:
-            done = await self._sent(documents, dry_run=True)
+            would = await self._imported(documents, dry_run=True)
         except Refused as error:
-            return await asyncio.to_thread(_refused, error, documents)
-        return _changes(done.data, await self._differences(done.data))
+            return _refused(error)
+        return _changes(would, await self._differences(would))
 
-    async def _sent(self, documents: Sequence[Document], *, dry_run: bool) -> Answer:
-        """Send everything by one request: a document as it is, several as one."""
-        one = len(documents) == 1
-        text = documents[0].text if one else await joined(documents)
-        return await self._desk.post("/api/scenarios/import", {"yaml": text, "mode": self._mode, "dryRun": dry_run})
+    async def _imported(self, documents: Sequence[Document], *, dry_run: bool) -> ImportedView:
+        brought = [Brought(each.name, each.text) for each in documents]
+        return await self._desk.call(import_documents, brought, self._mode, dry_run=dry_run)
 
-    async def _differences(self, would: dict[str, Any]) -> dict[str, list[str]]:
+    async def _differences(self, would: ImportedView) -> dict[str, list[str]]:
         """Return what differs in each scenario that would be replaced."""
-        ids = would["updated"][:MOST_SHOWN]
+        ids = would.updated[:MOST_SHOWN]
         if not ids:
             return {}
-        there = {each["id"]: each for each in (await self._desk.get("/api/scenarios", id=ids, pageSize=500)).data}
+        found = await self._desk.call(list_scenarios, ScenarioPage(id=ids, page_size=MOST_SHOWN))
+        there = {each.id: asdict(each) for each in found.items}
+        now = {each.id: asdict(each) for each in would.scenarios if each.id in there}
         return {
-            each["id"]: [words for name, words in _FIELDS.items() if each[name] != there[each["id"]][name]]
-            for each in would["scenarios"]
-            if each["id"] in there
+            which: [words for name, words in _FIELDS.items() if each[name] != there[which][name]]
+            for which, each in now.items()
         }
 
     async def _import(self) -> None:
@@ -274,13 +277,13 @@ class _Importing:
         if not documents:
             parts.tell("There is nothing to import: choose files, or paste a document", "warning")
             return
-        if any(is_error(each) for _, problems in await looked_through(documents) for each in problems):
+        if any(is_error(each) for looked in await looked_through(documents) for each in looked.problems):
             parts.tell("Nothing was imported: mend what is marked first", "negative")
             return
         try:
-            done = (await self._sent(documents, dry_run=False)).data
+            done = await self._imported(documents, dry_run=False)
         except Refused as error:
-            self._preview.set_content(await asyncio.to_thread(_refused, error, documents))
+            self._preview.set_content(_refused(error))
             raise
         self._done = _done(done)
         if self._left_out is left_out:
@@ -313,18 +316,13 @@ def _holds_anything(document: Document) -> bool:
     return bool(document.text and not document.text.isspace()) or bool(document.checked.problems)
 
 
-def _refused(error: Refused, documents: Sequence[Document]) -> Safe:
+def _refused(error: Refused) -> Safe:
     said = tag("p", "Nothing would be imported: ", foreign(str(error)), class_="warn trouble")
-    if error.status != 409 or not error.details:
-        return said
-    every = [(document, scenario["id"]) for document in documents for scenario in document.checked.read]
-    named = []
-    for each in error.details[:MOST_SHOWN]:
-        index = each["path"].removeprefix("scenarios[").partition("]")[0]
-        document, scenario_id = every[int(index)] if index.isdigit() else every[0]
-        line = document.place(scenario_id)["line"]
-        named.append(tag("li", foreign(document.name), f", line {line:,}: ", foreign(each["message"])))
-    return join([said, tag("ul", named, class_="ids small")])
+    places = [
+        tag("li", foreign(each.file), f", line {each.line:,}: ", foreign(each.message))
+        for each in error.problems[:MOST_SHOWN]
+    ]
+    return join([said, tag("ul", places, class_="ids small")]) if places else said
 
 
 # ── Words ──
@@ -334,7 +332,7 @@ def _nothing() -> Safe:
     return tag("p", "Nothing yet: choose files, or paste a document.", class_="quiet")
 
 
-def _verdict(document: Document, problems: Sequence[dict[str, Any]]) -> Safe:
+def _verdict(document: Document, problems: Sequence[Problem]) -> Safe:
     count = len(document.checked.read)
     wrong = any(map(is_error, problems))
     said = counted(problems) if wrong else f"{count:,} scenario{'' if count == 1 else 's'}"
@@ -343,7 +341,7 @@ def _verdict(document: Document, problems: Sequence[dict[str, Any]]) -> Safe:
     return join([foreign(document.name, 200), verdict], " ")
 
 
-def _changes(would: dict[str, Any], differences: dict[str, list[str]]) -> Safe:
+def _changes(would: ImportedView, differences: dict[str, list[str]]) -> Safe:
     def updated(scenario_id: str) -> Child:
         if scenario_id not in differences:
             return None
@@ -352,20 +350,20 @@ def _changes(would: dict[str, Any], differences: dict[str, list[str]]) -> Safe:
 
     return join(
         [
-            _some("would be new", would["imported"]),
-            _some("would be replaced", would["updated"], updated),
-            _some("would stay as it is", would["skipped"], plural="would stay as they are"),
+            _some("would be new", would.imported),
+            _some("would be replaced", would.updated, updated),
+            _some("would stay as it is", would.skipped, plural="would stay as they are"),
         ]
     )
 
 
-def _done(done: dict[str, Any]) -> Safe:
+def _done(done: ImportedView) -> Safe:
     return join(
         [
             tag("p", tag("b", "Done. "), link("/scenarios", "See all scenarios")),
-            _some("is new", done["imported"], plural="are new", links=True),
-            _some("was replaced", done["updated"], plural="were replaced", links=True),
-            _some("stayed as it was", done["skipped"], plural="stayed as they were", links=True),
+            _some("is new", done.imported, plural="are new", links=True),
+            _some("was replaced", done.updated, plural="were replaced", links=True),
+            _some("stayed as it was", done.skipped, plural="stayed as they were", links=True),
         ]
     )
 

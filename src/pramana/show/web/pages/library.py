@@ -1,25 +1,25 @@
 """The built-in library of scenarios, offered to whoever wants some of it in their store."""
 
 from collections.abc import Callable
-from typing import Any
 
 from nicegui import ui
 
+from pramana.app.scenarios import LibraryView, import_library, list_library
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Desk
 
 
 async def library(desk: Desk) -> None:
     """Offer the files of the library: some of them, or all."""
-    files = (await desk.get("/api/library")).data
-    total = sum(len(each["ids"]) for each in files)
+    files = await desk.call(list_library)
+    total = sum(len(each.ids) for each in files)
     ticked: set[str] = set()
 
     async def bring(wanted: list[str] | None) -> None:
         if wanted == []:
             parts.tell("Tick the files that you want first", "warning")
             return
-        await desk.post("/api/library/import", {"files": wanted, "mode": "skip"})
+        await desk.call(import_library, wanted)
         ui.navigate.to("/scenarios")
 
     def tick(file: str) -> Callable[[bool], None]:
@@ -32,15 +32,15 @@ async def library(desk: Desk) -> None:
         parts.button("Import the ticked files", lambda: bring(sorted(ticked)))
     with parts.box("ticks"):
         for each in files:
-            parts.tick(_label(each), change=tick(each["file"]))
+            parts.tick(_label(each), change=tick(each.file))
 
 
-def _label(file: dict[str, Any]) -> str:
+def _label(file: LibraryView) -> str:
     """Return what a file is.
 
-    >>> _label({"file": "multilingual/hindi.yaml", "ids": ["a", "b"], "languages": ["hi"], "imported": 1})
+    >>> _label(LibraryView(file="multilingual/hindi.yaml", ids=("a", "b"), languages=("hi",), imported=1))
     'multilingual/hindi.yaml: 2 scenarios (hi), 1 here'
     """
-    count, here = len(file["ids"]), file["imported"]
+    count, here = len(file.ids), file.imported
     there = "" if not here else ", all here" if here == count else f", {here:,} here"
-    return f"{file['file']}: {count:,} scenario{'' if count == 1 else 's'} ({', '.join(file['languages'])}){there}"
+    return f"{file.file}: {count:,} scenario{'' if count == 1 else 's'} ({', '.join(file.languages)}){there}"

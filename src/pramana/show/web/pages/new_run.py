@@ -11,16 +11,17 @@ from math import isfinite
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import asdict, fields
 from nicegui import background_tasks, ui
 
 from pramana.app.models import list_models
 from pramana.app.providers import list_providers
 from pramana.app.runs import create_run, estimate_run
+from pramana.app.scenarios import ScenarioPage, list_facets, list_scenarios
 from pramana.app.suites import ListedView, list_suites
 from pramana.report.figures import printable
 from pramana.report.markup import Safe, link, tag
-from pramana.request import SAMPLING, Limits, RunRequest, Selection, is_number, metadata
+from pramana.request import SAMPLING, Limits, RunRequest, is_number, metadata
 from pramana.show.api.envelope import sent_as
 from pramana.show.api.runs import USUAL
 from pramana.show.web.kit import frame, parts
@@ -59,7 +60,7 @@ NONE = "none"
 async def new_run(desk: Desk) -> None:
     """Let somebody put a run together, and start it."""
     suites = await desk.call(list_suites)
-    facets = (await desk.get("/api/scenario-facets")).data
+    facets = asdict(await desk.call(list_facets))
     frame.head("New run", "Choose what is asked of whom. Nobody is asked before you start it.", (("/runs", "Runs"),))
     await _Form(desk, suites, facets).draw()
 
@@ -171,7 +172,7 @@ class _Form:
         wanted = self._wanted_scenarios()
         if wanted is None:
             return ""
-        total = (await self._desk.get("/api/scenarios", **wanted, pageSize=1)).meta["total"]
+        total = (await self._desk.call(list_scenarios, _filter(wanted))).total
         if not wanted:
             return f"All {total:,} scenarios will be asked. Choose above to ask only some."
         return f"{total:,} of {self._kept:,} scenarios {'matches' if total == 1 else 'match'}."
@@ -262,7 +263,7 @@ class _Form:
         chosen, scenarios = self._chosen(), self._wanted_scenarios()
         return RunRequest(
             models=tuple(self._models.names),
-            scenarios=None if scenarios is None else _selection(scenarios),
+            scenarios=None if scenarios is None else _filter(scenarios).selection(),
             limits=Limits(**_stated(Limits, chosen, "limits.")),
             **_stated(RunRequest, chosen),
         )
@@ -316,12 +317,12 @@ class _Form:
         """Say at each field what is wrong with it."""
         for made in self._fields.values():
             made.error = None
-        for detail in refused.details if refused else ():
-            path = _PATHS.get(path := str(detail.get("path") or ""), path)
+        for problem in refused.problems if refused else ():
+            path = _PATHS.get(problem.path, problem.path)
             while path and path not in self._fields:
                 path = path.rpartition("[" if path.endswith("]") else ".")[0]
             if path:
-                self._fields[path].error = str(detail["message"])
+                self._fields[path].error = problem.message
             for fold, inside in self._folds:
                 if path in inside:
                     fold.props("open")
@@ -360,7 +361,6 @@ def _stated(struct: type[Struct], chosen: Mapping[str, Any], within: str = "") -
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
-def _selection(scenarios: Mapping[str, Any]) -> Selection:
-    names = {"id": "ids", "type": "categories", "difficulty": "difficulties", "language": "languages", "tag": "tags"}
-    chosen: dict[str, Any] = {names[name]: tuple(value) for name, value in scenarios.items() if name in names}
-    return Selection(**chosen, text=scenarios.get("text", ""))
+def _filter(scenarios: Mapping[str, Any]) -> ScenarioPage:
+    stated: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in scenarios.items()}
+    return ScenarioPage(page_size=1, **stated)

@@ -15,8 +15,8 @@ from pramana.app.providers import (
     list_providers,
     read_provider,
 )
+from pramana.errors import Problem
 from pramana.report.markup import Safe, foreign, join, tag
-from pramana.show.api.envelope import as_detail
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused
 from pramana.show.web.kit.forms import Field, Form, Secret
@@ -160,10 +160,10 @@ class _Form:
     def _placed(self, error: Refused) -> Refused:
         """Return a refusal with its places: an id that is taken, a description that is told below the editor."""
         if error.reason == "already_exists":
-            return Refused(error.status, str(error), error.reason, [{"path": "id", "message": str(error)}])
-        if any(each.get("file") == "description" for each in error.details):
-            self._editor.show(Checked(self._editor.text, error.details))
-            return Refused(error.status, "the description is not valid; see below it what is wrong", error.reason, [])
+            return Refused(error.status, str(error), error.reason, [Problem(str(error), "id")])
+        if any(each.file == "description" for each in error.problems):
+            self._editor.show(Checked(self._editor.text, error.problems))
+            return Refused(error.status, "the description is not valid; see below it what is wrong", error.reason)
         return error
 
 
@@ -174,10 +174,9 @@ class _DescriptionEditor(YamlEditor):
         """Check what stands in it, and mark what is wrong."""
         text = self.text
         try:
-            found = await self._desk.call(check_description, text)
-            problems = [as_detail(each) for each in found.problems]
+            problems = (await self._desk.call(check_description, text)).problems
         except Refused as error:
-            problems = [{"message": str(error)}]
+            problems = [Problem(str(error))]
         if text == self.text:
             self.show(Checked(text, problems))
 

@@ -2,11 +2,24 @@
 
 from typing import Any
 
+from msgspec.structs import asdict
 from nicegui import events, ui
 
+from pramana.app.scenarios import (
+    DeletedPage,
+    ScenarioPage,
+    ScenarioView,
+    copy_scenario,
+    delete_scenario,
+    list_deleted,
+    list_facets,
+    list_scenarios,
+    restore_scenario,
+)
 from pramana.report.markup import Column, Safe, foreign, join, link, pager, table, tag, when
+from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Desk, Refused, address, part
+from pramana.show.web.kit.desk import Desk, Refused, address
 from pramana.show.web.pages import asking
 from pramana.show.web.pages.library import library
 
@@ -14,8 +27,6 @@ PAGE_SIZE = 50
 FILTERS = {"type": "Type", "difficulty": "Difficulty", "language": "Language", "tag": "Tag"}
 OWN_PAGES = frozenset(("new", "import", "deleted"))
 """Words that stand for pages where else the id of a scenario stands."""
-MOST_COPIES = 99
-LONGEST_NAME, LONGEST_ID = 255, 1_000
 _ACTS = """(event) => {
   const found = event.target.closest("button[data-act]");
   if (found) emit({ act: found.dataset.act, id: found.dataset.id });
@@ -31,29 +42,15 @@ def page_of(scenario_id: str) -> str:
     return f"/scenarios/id/{scenario_id}" if scenario_id in OWN_PAGES else f"/scenarios/{scenario_id}"
 
 
-def api_of(scenario_id: str) -> str:
-    """Return the address of a scenario in the API."""
-    return f"/api/scenarios/{part(scenario_id)}"
-
-
-async def read(desk: Desk, scenario_id: str) -> dict[str, Any] | None:
-    """Return a scenario, None when it is not there; by the list, where every word can be an id."""
-    found = (await desk.get("/api/scenarios", id=scenario_id)).data
+async def read(desk: Desk, scenario_id: str) -> ScenarioView | None:
+    """Return a scenario, None when it is not there."""
+    found = (await desk.call(list_scenarios, ScenarioPage(id=(scenario_id,)))).items
     return found[0] if found else None
 
 
 async def duplicate(desk: Desk, scenario_id: str) -> None:
     """Copy a scenario under the next id that is free, and open the copy."""
-    found = await read(desk, scenario_id)
-    if found is None:
-        raise Refused(404, f'there is no scenario "{scenario_id}" any more', "not_found", [])
-    stem = scenario_id[: LONGEST_ID - 10]
-    wishes = [f"{stem}-copy", *(f"{stem}-copy-{number}" for number in range(2, MOST_COPIES))]
-    taken = {each["id"] for each in (await desk.get("/api/scenarios", id=wishes, pageSize=MOST_COPIES)).data}
-    free = next((each for each in wishes if each not in taken), None)
-    name = f"{found['name'][: LONGEST_NAME - 7]} (copy)"
-    made = (await desk.post("/api/scenarios", {**found, "id": free, "name": name})).data
-    ui.navigate.to(page_of(made["id"]))
+    ui.navigate.to(page_of((await desk.call(copy_scenario, scenario_id)).id))
 
 
 # ── The list ──
@@ -62,7 +59,7 @@ async def duplicate(desk: Desk, scenario_id: str) -> None:
 @frame.page("/scenarios", "Scenarios")
 async def scenarios(desk: Desk) -> None:
     """Show the scenarios that pass the filters of the address."""
-    facets = (await desk.get("/api/scenario-facets")).data
+    facets = asdict(await desk.call(list_facets))
     if not facets["type"]:
         await _nothing(desk)
         return
@@ -84,7 +81,7 @@ async def scenarios(desk: Desk) -> None:
         if event.args["act"] == "duplicate":
             await duplicate(desk, chosen)
         else:
-            await desk.delete(api_of(chosen))
+            await desk.call(delete_scenario, chosen)
             _undo(desk, notice, chosen, again)
             await again()
 
@@ -130,7 +127,8 @@ def _filters(facets: dict[str, dict[str, int]], wanted: dict[str, Any]) -> None:
 
 
 async def _listed(desk: Desk, wanted: dict[str, Any]) -> Safe:
-    found = await desk.get("/api/scenarios", page=desk.query.get("page", 1), pageSize=PAGE_SIZE, **wanted)
+    asked = desk.asked(ScenarioPage, {**wanted, "page": desk.query.get("page")}, page_size=PAGE_SIZE)
+    found = await desk.call(list_scenarios, asked)
     columns = (
         Column("Scenario", head=True),
         Column("Type"),
@@ -144,22 +142,23 @@ async def _listed(desk: Desk, wanted: dict[str, Any]) -> Safe:
     def here(page: int | None) -> str:
         return address("/scenarios", **wanted, page=page)
 
-    if not found.data:
+    if not found.items:
         return tag("p", "No scenario passes these filters. ", link("/scenarios", "Show all scenarios"))
-    rows = [_row(each, wanted) for each in found.data]
-    return join([table("Scenarios, by id", columns, rows, hidden=True), pager(found.meta, here, "scenarios")])
+    rows = [_row(each, wanted) for each in found.items]
+    pages = pager(page_meta(asked.page, PAGE_SIZE, found.total), here, "scenarios")
+    return join([table("Scenarios, by id", columns, rows, hidden=True), pages])
 
 
-def _row(scenario: dict[str, Any], wanted: dict[str, Any]) -> tuple[Safe | str, ...]:
-    tagged = {each: address("/scenarios", **{**wanted, "tag": [each]}) for each in scenario["tags"]}
-    language = scenario["language"]
+def _row(scenario: ScenarioView, wanted: dict[str, Any]) -> tuple[Safe | str, ...]:
+    tagged = {each: address("/scenarios", **{**wanted, "tag": [each]}) for each in scenario.tags}
+    language = scenario.language
     return (
-        _named(link(page_of(scenario["id"]), foreign(scenario["name"], 120)), scenario["id"]),
-        scenario["type"],
-        scenario["difficulty"],
+        _named(link(page_of(scenario.id), foreign(scenario.name, 120)), scenario.id),
+        scenario.type,
+        scenario.difficulty,
         link(address("/scenarios", **{**wanted, "language": language}), foreign(language)),
-        asking.tags(scenario["tags"], tagged),
-        asking.beginning(scenario["prompt"]),
+        asking.tags(scenario.tags, tagged),
+        asking.beginning(scenario.prompt),
         _actions(scenario),
     )
 
@@ -168,8 +167,8 @@ def _named(name: Safe, scenario_id: str) -> Safe:
     return tag("span", name, tag("small", foreign(scenario_id, 80), class_="mono quiet"), class_="cell")
 
 
-def _actions(scenario: dict[str, Any]) -> Safe:
-    name, found = scenario["name"][:80], scenario["id"]
+def _actions(scenario: ScenarioView) -> Safe:
+    name, found = scenario.name[:80], scenario.id
 
     def act(words: str) -> Safe:
         return tag(
@@ -190,7 +189,7 @@ def _undo(desk: Desk, notice: ui.element, scenario_id: str, again: Any) -> None:
         said = ui.element("div").classes("warn row spread").props("role=status")
 
     async def undo() -> None:
-        await desk.post(f"{api_of(scenario_id)}/restore")
+        await desk.call(restore_scenario, scenario_id)
         parts.tell("It is back", "positive")
         await again()
         said.delete()  # last, since it takes the button along
@@ -215,7 +214,7 @@ async def deleted(desk: Desk) -> None:
         listed.set_content(await _gone(desk))
 
     async def act(event: events.GenericEventArguments) -> None:
-        await desk.post(f"{api_of(str(event.args['id']))}/restore")
+        await desk.call(restore_scenario, str(event.args["id"]))
         parts.tell("It is back", "positive")
         await again()
 
@@ -225,8 +224,9 @@ async def deleted(desk: Desk) -> None:
 
 
 async def _gone(desk: Desk) -> Safe:
-    found = await desk.get("/api/deleted-scenarios", page=desk.query.get("page", 1), pageSize=PAGE_SIZE)
-    if not found.data:
+    asked = desk.asked(DeletedPage, page_size=PAGE_SIZE)
+    found = await desk.call(list_deleted, asked)
+    if not found.items:
         return tag("p", "Nothing was deleted within the last day.", class_="quiet")
     columns = (
         Column("Scenario", head=True),
@@ -237,18 +237,19 @@ async def _gone(desk: Desk) -> Safe:
     )
     rows = [
         (
-            _named(foreign(each["scenario"]["name"], 120), each["scenario"]["id"]),
-            asking.beginning(each["scenario"]["prompt"]),
-            when(each["deletedAt"]),
-            when(each["restorableUntil"]),
+            _named(foreign(each.scenario.name, 120), each.scenario.id),
+            asking.beginning(each.scenario.prompt),
+            when(each.deleted_at),
+            when(each.restorable_until),
             tag(
                 "button", "Restore", type="button", class_="native plain", data_act="restore",
-                data_id=each["scenario"]["id"], aria_label=f"Restore {each['scenario']['name'][:80]}",
+                data_id=each.scenario.id, aria_label=f"Restore {each.scenario.name[:80]}",
             ),
         )
-        for each in found.data
+        for each in found.items
     ]  # fmt: skip
-    return join([table("What can be restored", columns, rows, hidden=True), pager(found.meta, desk.here, "scenarios")])
+    pages = pager(page_meta(asked.page, PAGE_SIZE, found.total), desk.here, "scenarios")
+    return join([table("What can be restored", columns, rows, hidden=True), pages])
 
 
 # ── Nothing yet ──

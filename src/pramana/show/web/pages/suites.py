@@ -8,6 +8,7 @@ from typing import Any
 from nicegui import ui
 
 from pramana.app.suites import CaseFilter, ListedView, TierView, list_cases, list_suites, read_suite, upload_suite
+from pramana.errors import Problem
 from pramana.report.markup import Column, Safe, foreign, join, link, pager, table, tag, when
 from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import frame, parts
@@ -213,20 +214,20 @@ def _refused(error: Refused) -> Safe:
         why = "Runs are compared by the version and hash of their suite, so what is under a name must never change."
         return tag("div", tag("p", words), tag("p", why), class_="warn trouble")
     places = [
-        tag("li", tag("span", _place(each), class_="mono"), " ", foreign(each["message"])) for each in error.details
+        tag("li", tag("span", _place(each), class_="mono"), " ", foreign(each.message)) for each in error.problems
     ]
     return tag(
         "div", tag("p", words), tag("ul", places, class_="small plain-list") if places else None, class_="warn trouble"
     )
 
 
-def _place(detail: dict[str, Any]) -> str:
+def _place(problem: Problem) -> str:
     """Return where in which file something is wrong.
 
-    >>> _place({"file": "smoke.jsonl", "line": 2, "column": 35, "path": "[1].category"}), _place({"path": "version"})
+    >>> _place(Problem("", "[1].category", 2, 35, "smoke.jsonl")), _place(Problem("", "version"))
     ('smoke.jsonl:2:35', 'version')
     """
-    found = (detail.get("file") or detail.get("path"), detail.get("line"), detail.get("column"))
+    found = (problem.file or problem.path, problem.line, problem.column)
     return ":".join(str(each) for each in found if each)
 
 

@@ -12,6 +12,7 @@ from nicegui import ui
 
 from pramana.app.results import ResultFilter, list_results
 from pramana.app.runs import create_run, read_run
+from pramana.app.scenarios import import_library, read_scenario
 from pramana.app.views import RunView, WeightsView
 from pramana.app.weights import list_weights, pull_weights
 from pramana.report import figures
@@ -235,10 +236,10 @@ class Welcome:
     async def _call(self) -> None:
         await self._ready("local-voice")
         self._progress.tell("Importing the scenario …")
-        await self._desk.post("/api/library/import", {"files": [FILE], "mode": "skip"})
+        await self._desk.call(import_library, [FILE])
         scenario = Selection(ids=(SCENARIO,))
         wanted = RunRequest(scenarios=scenario, models=("local-voice",), modalities=("voice",))
-        asked = (await self._desk.get(f"/api/scenarios/{SCENARIO}")).data["prompt"]
+        asked = (await self._desk.call(read_scenario, SCENARIO)).prompt
         run = (await self._desk.call(create_run, wanted)).id
         self._progress.tell(f"Calling the embedded agent. {CALL_TAKES}")
 
