@@ -98,7 +98,7 @@ def hold(home: Path, heard: str, sampling: dict[str, float]) -> Call:
         run = create_run(store, RunRequest(paths=(FILE,), models=("local-voice",), parameters=dict(sampling)))
         asyncio.run(execute(store, run, Limits()))
         seconds = perf_counter() - began
-        ((_, result),) = store.pairs(run.id)
+        ((_, result),) = store.results.pairs(run.id)
     return Call(heard, sampling["temperature"], seconds, result.outcome, _answer(result), _speech_s(result))
 
 

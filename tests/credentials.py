@@ -4,8 +4,8 @@ from typing import Literal
 
 from sqlalchemy import update
 
-from pramana.store.runs import Store
 from pramana.store.schema import tokens
+from pramana.store.store import Store
 
 End = Literal["revoked", "expired", "demoted"]
 ENDS: tuple[End, ...] = ("revoked", "expired", "demoted")

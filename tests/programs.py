@@ -37,7 +37,7 @@ IMPORTED = (
     "pramana.show.cli.compare",
     "pramana.show.cli.rescore",
     "pramana.jobs",
-    "pramana.store.runs",
+    "pramana.store.store",
     "pramana.providers.text.openai",
     "pramana.loopback.voice",
     "alembic.command",

@@ -21,8 +21,8 @@ from pramana.request import Limits, RunRequest, Selection
 from pramana.run.accounts import Reach
 from pramana.store import open_store
 from pramana.store.queue import GAVE_UP, TRIES
-from pramana.store.runs import Store
 from pramana.store.schema import runs
+from pramana.store.store import Store
 
 from . import programs
 from .stores import postgres_store, sqlite_store
@@ -69,24 +69,24 @@ def wait_for(condition: Callable[[], bool], within: float = 20.0) -> None:
 
 
 def has_more(store: Store, run_id: str, than: int) -> bool:
-    return store.run(run_id).stored > than
+    return store.runs.find(run_id).stored > than
 
 
 def keys(store: Store, run_id: str) -> list[Any]:
-    return [result.key for _, result in store.results(run_id)]
+    return [result.key for _, result in store.results.each(run_id)]
 
 
 def test_queued_runs_are_carried_out_several_at_once_the_oldest_first(store: Store) -> None:
     runs = [queue(store, "fake:latency=0.3", limits=Limits(concurrency=100)) for _ in range(5)]
     assert [run.status for run in runs] == ["queued"] * 5
     with working(store, at_once=2) as jobs:
-        wait_for(lambda: store.run(runs[0].id).status == "running")
+        wait_for(lambda: store.runs.find(runs[0].id).status == "running")
         assert set(jobs.under_way) <= {runs[0].id, runs[1].id}
-        assert store.run(runs[4].id).status == "queued"
-        wait_for(lambda: all(store.run(run.id).status == "finished" for run in runs))
-    ends = [store.run(run.id).finished for run in runs]
+        assert store.runs.find(runs[4].id).status == "queued"
+        wait_for(lambda: all(store.runs.read(run.id).status == "finished" for run in runs))
+    ends = [store.runs.read(run.id).finished for run in runs]
     assert ends[0] <= ends[2] <= ends[4]  # type: ignore[operator]
-    assert [store.run(run.id).creator for run in runs] == ["Ann"] * 5
+    assert [store.runs.read(run.id).creator for run in runs] == ["Ann"] * 5
 
 
 def test_of_many_servers_exactly_one_takes_an_orphan(store: Store, url: str) -> None:
@@ -94,133 +94,135 @@ def test_of_many_servers_exactly_one_takes_an_orphan(store: Store, url: str) -> 
     run = queue(store, "fake:latency=0.05", limits=Limits(concurrency=1))
     take = (
         "import sys; from pramana.store import open_store; from pramana.store.lease import this_process\n"
-        "assert open_store(sys.argv[1]).take(sys.argv[2], this_process(), 60)"
+        "assert open_store(sys.argv[1]).queue.take(sys.argv[2], this_process(), 60)"
     )
     programs.run(["-c", take, url, run.id]).check_returncode()
-    assert store.run(run.id).status == "running"
-    assert store.waiting() == [run.id]
+    assert store.runs.read(run.id).status == "running"
+    assert store.queue.waiting() == [run.id]
     others = [open_store(url) for _ in range(3)]
     jobs = [Jobs(each) for each in (store, *others)]
     for each in jobs:
         each.start()
     try:
-        wait_for(lambda: bool(store.run(run.id).stored))
+        wait_for(lambda: bool(store.runs.read(run.id).stored))
         assert sum(run.id in each.under_way for each in jobs) == 1
-        wait_for(lambda: store.run(run.id).status == "finished")
+        wait_for(lambda: store.runs.read(run.id).status == "finished")
     finally:
         for each in jobs:
             each.close()
         for other in others:
             other.close()
     assert len(keys(store, run.id)) == len(set(keys(store, run.id))) == 10
-    assert store.attempts(run.id) == 2
+    assert store.runs.read(run.id).attempts == 2
 
 
 def test_a_run_whose_servers_end_three_times_is_given_up_and_can_be_resumed(store: Store) -> None:
     run = queue(store)
     for attempt in range(TRIES):
-        assert store.take(run.id, f"process {attempt} of a machine that is gone", seconds=-1)
+        assert store.queue.take(run.id, f"process {attempt} of a machine that is gone", seconds=-1)
     with working(store):
-        wait_for(lambda: store.run(run.id).status == "interrupted")
+        wait_for(lambda: store.runs.read(run.id).status == "interrupted")
         assert (
-            store.run(run.id).reason == GAVE_UP == "its server ended three times while it ran; resume it to try again"
+            store.runs.read(run.id).reason
+            == GAVE_UP
+            == "its server ended three times while it ran; resume it to try again"
         )
-        assert store.run(run.id).stored == 0
-        store.requeue(run.id)
-        wait_for(lambda: store.run(run.id).status == "finished")
+        assert store.runs.read(run.id).stored == 0
+        store.queue.requeue(run.id)
+        wait_for(lambda: store.runs.read(run.id).status == "finished")
 
 
 def test_a_server_that_ends_hands_its_runs_on_and_no_attempt_is_counted(store: Store) -> None:
     run = queue(store, "fake:latency=0.5", limits=Limits(concurrency=1))
     for _ in range(TRIES + 1):
         with working(store) as jobs:
-            before = store.run(run.id).stored
+            before = store.runs.read(run.id).stored
             wait_for(partial(has_more, store, run.id, before))
             began = time.monotonic()
             jobs.close()
             assert time.monotonic() - began < 3
-        left = store.run(run.id)
-        assert (left.status, left.reason, store.attempts(run.id)) == ("queued", HANDED_ON, 0)
-        assert store.holder(run.id) is None
+        left = store.runs.read(run.id)
+        assert (left.status, left.reason, store.runs.read(run.id).attempts) == ("queued", HANDED_ON, 0)
+        assert store.queue.holder(run.id) is None
     with working(store):
-        wait_for(lambda: store.run(run.id).status == "finished")
+        wait_for(lambda: store.runs.read(run.id).status == "finished")
     assert len(keys(store, run.id)) == len(set(keys(store, run.id))) == 10
 
 
 def test_a_server_that_was_silent_for_too_long_leaves_the_run_to_who_has_it_now(store: Store) -> None:
     run = queue(store, "fake:latency=0.2,echo", limits=Limits(concurrency=1))
     with working(store) as jobs:
-        wait_for(lambda: store.run(run.id).stored > 0)
+        wait_for(lambda: store.runs.read(run.id).stored > 0)
         with store._database.writing() as connection:  # as after a minute in which it could not say that it is there
             connection.execute(update(runs).where(runs.c.id == run.id), {"lease_until": 0.0})
-        assert store.claim(run.id, "another server")
-        at_once = store.run(run.id).stored
+        assert store.queue.claim(run.id, "another server")
+        at_once = store.runs.read(run.id).stored
         wait_for(lambda: not jobs.under_way)
-    left = store.run(run.id)
-    assert (left.status, left.reason, store.holder(run.id)) == ("running", None, "another server")
+    left = store.runs.read(run.id)
+    assert (left.status, left.reason, store.queue.holder(run.id)) == ("running", None, "another server")
     assert left.stored == at_once < left.expected, "it stores nothing more"
-    assert store.attempts(run.id) == 2
-    assert store.heartbeat(run.id, "another server")
+    assert store.runs.read(run.id).attempts == 2
+    assert store.queue.heartbeat(run.id, "another server")
 
 
 def test_what_hangs_keeps_no_server_from_ending(store: Store) -> None:
     run = queue(store, "fake:latency=600")
     with working(store) as jobs:
-        wait_for(lambda: store.run(run.id).status == "running" and run.id in jobs.under_way)
+        wait_for(lambda: store.runs.read(run.id).status == "running" and run.id in jobs.under_way)
         time.sleep(0.3)
         began = time.monotonic()
         jobs.close()
         assert time.monotonic() - began < 7
-    assert (store.run(run.id).status, store.attempts(run.id)) == ("queued", 0)
+    assert (store.runs.read(run.id).status, store.runs.read(run.id).attempts) == ("queued", 0)
 
 
 def test_a_run_that_hangs_is_cancelled_within_seconds(store: Store) -> None:
     run = queue(store, "fake:latency=600")
     with working(store):
-        wait_for(lambda: store.run(run.id).status == "running")
+        wait_for(lambda: store.runs.read(run.id).status == "running")
         began = time.monotonic()
-        assert store.cancel(run.id).status == "running"
-        wait_for(lambda: store.run(run.id).status == "cancelled")
+        assert store.queue.cancel(run.id).status == "running"
+        wait_for(lambda: store.runs.read(run.id).status == "cancelled")
         assert time.monotonic() - began < 7
     with pytest.raises(Conflict, match="it is cancelled"):
-        store.cancel(run.id)
+        store.queue.cancel(run.id)
 
 
 def test_a_queued_run_is_cancelled_at_once_and_never_begun(store: Store) -> None:
     run = queue(store)
-    assert store.cancel(run.id).status == "cancelled"
+    assert store.queue.cancel(run.id).status == "cancelled"
     with working(store):
         other = queue(store)
-        wait_for(lambda: store.run(other.id).status == "finished")
-    assert (store.run(run.id).status, store.attempts(run.id)) == ("cancelled", 0)
+        wait_for(lambda: store.runs.read(other.id).status == "finished")
+    assert (store.runs.read(run.id).status, store.runs.read(run.id).attempts) == ("cancelled", 0)
 
 
 def test_a_run_cancelled_while_its_server_died_is_not_begun_again(store: Store) -> None:
     run = queue(store)
-    assert store.take(run.id, "process of another machine", seconds=0.5)
-    assert store.cancel(run.id).status == "running"
+    assert store.queue.take(run.id, "process of another machine", seconds=0.5)
+    assert store.queue.cancel(run.id).status == "running"
     with working(store):
-        wait_for(lambda: store.run(run.id).status == "cancelled")
-    assert store.run(run.id).stored == 0
+        wait_for(lambda: store.runs.read(run.id).status == "cancelled")
+    assert store.runs.read(run.id).stored == 0
 
 
 def test_runs_of_the_command_line_are_left_alone(store: Store) -> None:
     run = create_run(store, RunRequest(suite="v1.0", tier="cheap", models=("fake:echo",)))
     with working(store):
         other = queue(store)
-        wait_for(lambda: store.run(other.id).status == "finished")
-        assert (store.run(run.id).status, store.run(run.id).stored) == ("running", 0)
+        wait_for(lambda: store.runs.read(other.id).status == "finished")
+        assert (store.runs.read(run.id).status, store.runs.read(run.id).stored) == ("running", 0)
     with pytest.raises(Conflict, match=f"pramana run --resume {run.id}"):
-        store.requeue(run.id)
+        store.queue.requeue(run.id)
 
 
 def test_a_run_that_is_deleted_while_it_waits_harms_nobody(store: Store) -> None:
     with working(store, at_once=1):
         first = queue(store, "fake:latency=0.2", limits=Limits(concurrency=10))
         second, third = queue(store), queue(store)
-        store.delete_run(second.id)
-        wait_for(lambda: store.run(third.id).status == "finished")
-    assert store.run(first.id).status == "finished"
+        store.runs.delete(second.id)
+        wait_for(lambda: store.runs.read(third.id).status == "finished")
+    assert store.runs.read(first.id).status == "finished"
 
 
 def test_many_queue_and_cancel_at_once_and_every_run_ends_once(store: Store) -> None:
@@ -233,18 +235,18 @@ def test_many_queue_and_cancel_at_once_and_every_run_ends_once(store: Store) -> 
             runs.append(run.id)
             if number % 3 == 0:
                 try:
-                    store.cancel(run.id)
+                    store.queue.cancel(run.id)
                 except Conflict:  # on a busy machine it may have ended first
-                    assert store.run(run.id).status == "finished"
+                    assert store.runs.read(run.id).status == "finished"
 
         threads = [threading.Thread(target=one, args=(number,)) for number in range(12)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        wait_for(lambda: all(store.run(each).status not in ("queued", "running") for each in runs), 40)
+        wait_for(lambda: all(store.runs.find(each).status not in ("queued", "running") for each in runs), 40)
     for each in runs:
-        found = store.run(each)
+        found = store.runs.find(each)
         assert found.status in ("finished", "cancelled")
         assert len(keys(store, each)) == len(set(keys(store, each))) == found.stored
         assert found.status == "cancelled" or found.stored == 10
@@ -262,11 +264,11 @@ def test_a_recording_is_read_only_where_a_server_may(store: Store) -> None:
     wanted = RunRequest(models=("fake-voice",), scenarios=Selection(ids=("named-path",)))
     run = create_run(store, wanted, REACH)
     with working(store):
-        wait_for(lambda: store.run(run.id).status == "finished")
+        wait_for(lambda: store.runs.read(run.id).status == "finished")
     again = create_run(store, wanted, REACH)
     asyncio.run(execute(store, again, Limits()))
     for each in (run, again):
-        ((_, result),) = store.results(each.id)
+        ((_, result),) = store.results.each(each.id)
         assert result.failure
         assert "which only the command line reads" in result.failure.message
 

@@ -14,7 +14,7 @@ from pramana.request import LOCAL_ONLY, SAMPLING, Limits, RunRequest, Selection,
 from pramana.run.accounts import Reach
 from pramana.show.api.runs import LimitsBody, RunBody
 from pramana.show.cli.run import run as command
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 OTHERWISE_TYPED = {
     "paths": "PATHS",

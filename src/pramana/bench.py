@@ -56,7 +56,7 @@ from pramana.score.similarity import Similarity, asked_of
 from pramana.store.engine import chunks
 from pramana.store.lease import Lease
 from pramana.store.queue import CANCELLED
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 INTERRUPTED = "interrupted by the user"
 HANDED_ON = "its server ended in good order; the next one goes on with it"
@@ -105,15 +105,15 @@ async def execute(
     command line; who goes on with it names others, for that sitting.
     """
     stop = Stop() if stop is None else stop
-    if store.run(run.id).status == "finished":
-        return store.run(run.id)
+    if store.runs.read(run.id).status == "finished":
+        return store.runs.read(run.id)
     reach = with_registered(store, reach or Reach())
     if run.owner == "server" and not reach.for_others:  # what others asked for stays so, wherever it goes on
         reach = replaced(reach, for_others=True, allow_private=settings.private_addresses_allowed())
-    hold = store.hold(run.id, lambda lost: stop(str(lost), lost), lambda: stop(CANCELLED), taken=taken)
+    hold = store.queue.hold(run.id, lambda lost: stop(str(lost), lost), lambda: stop(CANCELLED), taken=taken)
     async with hold as lease, AsyncExitStack() as stack:
         try:
-            store.keep_limits(run.id, limits.stored())
+            store.queue.keep_limits(run.id, limits.stored())
             prices = Prices.load(settings.prices_file(), store.prices.rates())
             _refuse_unknown_prices(run.plan, prices, limits, reach)
             budget = _what_is_left(store, run, limits)
@@ -122,17 +122,17 @@ async def execute(
             pools = _pools(store, run, accounts, stop, reach)
         except PramanaError as error:
             # Nobody was ever asked: a run that cannot begin is none, unless somebody waits for it elsewhere.
-            if run.owner == "cli" and store.attempts(run.id) == 1:
-                store.delete_run(run.id)
+            if run.owner == "cli" and store.runs.read(run.id).attempts == 1:
+                store.runs.delete(run.id)
             else:
-                store.finish(run.id, lease.owner, "stopped", str(error))
+                store.queue.finish(run.id, lease.owner, "stopped", str(error))
             raise
         try:
             progress = Progress(run, run.stored, budget=budget, waiting_s=accounts.held_s, calls=accounts.stages.counts)
             if watch:
                 accounts.stages.on_change = partial(_show, progress, watch)
             await stack.enter_async_context(_timers(limits, progress, watch, stop))
-            async with store.writer(run.id, _counted(progress, watch), lease.owner) as writer:
+            async with store.results.writer(run.id, _counted(progress, watch), lease.owner) as writer:
                 async for results in stream(pools, stop):
                     await writer.put(results)
         except AlreadyRunning as lost:  # found out by what was to be stored, before it was told
@@ -144,7 +144,7 @@ async def execute(
                 _finish(store, run, prices, accounts, stop, lease)
             raise
         _finish(store, run, prices, accounts, stop, lease)
-    return store.run(run.id)
+    return store.runs.read(run.id)
 
 
 def run_sync(
@@ -256,7 +256,7 @@ def _pool(
 
     # Who can be asked in neither way has every case skipped, with the reason.
     ceiling = max((asking.limiter.ceiling for asking in (written, aloud) if asking), default=1)
-    return Pool(Feed(store.pending_chunks(run.id, target.typed)), ceiling, ask, finish)
+    return Pool(Feed(store.cases.pending_chunks(run.id, target.typed)), ceiling, ask, finish)
 
 
 async def _recorded(reach: Reach, url: str, case: Case) -> bytes:
@@ -374,7 +374,7 @@ def _what_is_left(store: Store, run: Run, limits: Limits) -> Budget:
     """Return the budget less what the run has spent already: a cap is for all of it, however often it is resumed."""
     budget = Budget(limits.max_cost_usd, limits.max_total_tokens)
     if run.stored:
-        spent = store.spent(run.id)
+        spent = store.results.spent(run.id)
         budget.cost_usd, budget.tokens = spent.cost_usd, spent.tokens
         budget.unknown_cost, budget.unknown_tokens = spent.unknown_cost, spent.unknown_tokens
     return budget
@@ -384,7 +384,7 @@ def _finish(store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop
     """Record how this sitting ended; what is known of earlier ones stays."""
     if lease.lost:
         return  # how it ends is the other process's to say
-    now = store.run(run.id)
+    now = store.runs.read(run.id)
     complete = now.stored >= now.expected
     if not complete:
         stop(f"{now.expected - now.stored:,} results are missing, for a reason nobody has told")
@@ -398,7 +398,7 @@ def _finish(store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop
     reason = stop.reason if status != "finished" else None
     this = {"prices": prices.version, **accounts.notes()}
     notes = {**this, "left_out": left_out, "sittings": [*known.get("sittings", ()), {**this, "reason": stop.reason}]}
-    store.finish(run.id, lease.owner, status, reason or None, notes)
+    store.queue.finish(run.id, lease.owner, status, reason or None, notes)
 
 
 # ── Judge again ──
@@ -441,9 +441,9 @@ async def judge_again(
             return replace(result, checks=await scorings[result.key.model].checks(case, result.reply))
 
         progress = Progress(run, 0, budget=budget, waiting_s=accounts.held_s)
-        pairs = store.pairs(run.id) if results is None else results
+        pairs = store.results.pairs(run.id) if results is None else results
         replies: Iterator[tuple[Case, Result]] = (pair for pair in pairs if pair[1].reply is not None)
-        with store.scoring(run.id, label) as scoring:
+        with store.scorings.begin(run.id, label) as scoring:
             pool = Pool(Feed(chunks(replies)), limits.concurrency, judge_one, as_it_is)
             async for judged in stream([pool], stop):
                 await asyncio.to_thread(scoring.add, [(result.key, result.checks) for result in judged])

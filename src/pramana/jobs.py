@@ -20,7 +20,7 @@ from pramana.run.stages import Stage
 from pramana.run.stop import Stop
 from pramana.store.lease import this_process
 from pramana.store.queue import CANCELLED
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 log = logging.getLogger("pramana.jobs")
 
@@ -98,14 +98,14 @@ class Jobs:
     async def _begin_some(self) -> None:
         room = self._at_once - len(self._tasks)
         try:
-            waiting = await asyncio.to_thread(self._store.waiting) if room > 0 else []
+            waiting = await asyncio.to_thread(self._store.queue.waiting) if room > 0 else []
             for run_id in waiting:
                 if room <= 0 or self._closing:
                     return
                 if run_id in self._tasks:
                     continue
                 with suppress(NotFound):  # somebody has just deleted it
-                    if await asyncio.to_thread(self._store.take, run_id, this_process()):
+                    if await asyncio.to_thread(self._store.queue.take, run_id, this_process()):
                         self._stops[run_id] = Stop()
                         self._tasks[run_id] = asyncio.create_task(self._carry_out(run_id, self._stops[run_id]))
                         room -= 1
@@ -124,7 +124,7 @@ class Jobs:
 
         stop.then(hurry)
         try:
-            run = await asyncio.to_thread(self._store.pages.run, run_id)
+            run = await asyncio.to_thread(self._store.runs.read, run_id)
             reach = Reach(for_others=True, allow_private=self._allow_private())
             limits = Limits(**run.limits)
             await execute(self._store, run, limits, self._watch, stop, reach=reach, taken=True)
@@ -148,6 +148,6 @@ class Jobs:
     def _leave(self, run_id: str, reason: str) -> None:
         """Record why a run ended that could not record it itself."""
         with suppress(PramanaError):
-            holder = self._store.holder(run_id)
+            holder = self._store.queue.holder(run_id)
             if holder in (None, this_process()):
-                self._store.finish(run_id, holder, "stopped", reason)
+                self._store.queue.finish(run_id, holder, "stopped", reason)

@@ -480,3 +480,9 @@ class Run(Struct, frozen=True):
     """What it may spend: a server's run whichever server goes on with it, another in its first sitting."""
     cancelled: str | None = None
     """When somebody asked that it end."""
+    attempts: int = 0
+    """How often somebody began to work on it."""
+    holder: str | None = None
+    """The name of who holds it; None when nobody does."""
+    number: int = 0
+    """Of its row: what is known of it is found without reading the row again."""

@@ -42,7 +42,7 @@ from pramana.providers.prices import Prices
 from pramana.request import LOCAL_ONLY, RunRequest, Selection
 from pramana.run.accounts import Reach, accounts_of, commands
 from pramana.run.speech import NOISY, PLAIN
-from pramana.store.runs import Store
+from pramana.store.store import Store
 from pramana.store.text import stored
 
 DEFAULT_SUITE, DEFAULT_TIER = "v1.0", "cheap"
@@ -58,9 +58,9 @@ def create_run(store: Store, request: RunRequest, reach: Reach | None = None, cr
     if first is None:
         raise chosen.none_left()
     if not reach.for_others:
-        return store.create_run(plan, chain((first,), cases))
+        return store.runs.create(plan, chain((first,), cases))
     limits = request.limits.stored()
-    return store.create_run(plan, chain((first,), cases), owner="server", creator=creator, limits=limits)
+    return store.runs.create(plan, chain((first,), cases), owner="server", creator=creator, limits=limits)
 
 
 def estimate(store: Store, request: RunRequest, reach: Reach | None = None) -> Estimate:

@@ -19,7 +19,7 @@ from pramana.run.cache import FileCache
 from pramana.run.limiter import START
 from pramana.run.stop import Stop
 from pramana.store import open_store
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 from ..loopback.openai import OpenAIWire
 from ..loopback.server import Fault, Loopback
@@ -78,7 +78,7 @@ def begin(store: Store, suite: Path, *models: str, **given: Any) -> Run:
 
 
 def outcomes(store: Store, run: Run) -> list[str]:
-    return [result.outcome.value for _, result in store.results(run.id)]
+    return [result.outcome.value for _, result in store.results.each(run.id)]
 
 
 def give_prices(**dollars: float) -> None:
@@ -173,7 +173,7 @@ def test_every_request_has_its_time(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, int, list[str]]:
         run = begin(store, suite, f"{server.url}#m")
         ended = await execute(store, run, Limits(concurrency=10, timeout_s=0.1))
-        return ended, server.count, [str(each.failure) for _, each in store.results(run.id)]
+        return ended, server.count, [str(each.failure) for _, each in store.results.each(run.id)]
 
     ended, requests, failures = serve(use, faults=[Fault("hang")])
     assert (ended.status, ended.stored, requests) == ("finished", 10, 10 * asking.FIRST_ATTEMPTS)
@@ -268,7 +268,7 @@ def test_cost_is_by_the_users_prices_and_the_prices_are_recorded(suite: Path) ->
         give_prices(**{f"{server.url}#m": 1_000_000.0})
         run = begin(store, suite, f"{server.url}#m")
         ended = await execute(store, run, Limits())
-        return ended, [each.reply.cost_usd for _, each in store.results(run.id) if each.reply]
+        return ended, [each.reply.cost_usd for _, each in store.results.each(run.id) if each.reply]
 
     ended, costs = serve(use)
     assert len(costs) == 10
@@ -309,7 +309,7 @@ def test_a_budget_is_for_the_whole_run_however_often_it_is_resumed(suite: Path) 
         run = begin(store, suite, f"{server.url}#m")
         counts = []
         for _ in range(3):
-            await execute(store, store.run(run.id), Limits(concurrency=1, max_total_tokens=30))
+            await execute(store, store.runs.read(run.id), Limits(concurrency=1, max_total_tokens=30))
             counts.append(server.count)
         return counts
 
@@ -335,7 +335,7 @@ def test_a_budget_spent_before_the_judge_keeps_the_reply(judged: Path) -> None:
         stop = Stop()
         run = begin(store, judged, f"{server.url}#m")
         ended = await execute(store, run, Limits(concurrency=1, max_total_tokens=5), stop=stop)
-        (reasons) = [each.checks[0].reason for _, each in store.results(run.id)]
+        (reasons) = [each.checks[0].reason for _, each in store.results.each(run.id)]
         number = await judge_again(store, ended, None, Limits())
         assert number == 1
         return ended, reasons, stop, outcomes(store, run)
@@ -358,7 +358,7 @@ def test_tokens_of_judges_count(judged: Path) -> None:
         await execute(store, run, Limits(), watch)
         return sum(
             (each.reply.usage.input_tokens or 0) + (each.reply.usage.output_tokens or 0)
-            for _, each in store.results(run.id)
+            for _, each in store.results.each(run.id)
             if each.reply
         )
 
@@ -406,7 +406,7 @@ def test_a_start_that_fails_leaves_no_run(suite: Path, monkeypatch: pytest.Monke
         first = await execute(store, begin(store, suite, f"{server.url}#m"), Limits())
         with pytest.raises(AuthenticationFailed, match="set OPENAI_API_KEY"):
             await execute(store, begin(store, suite, "gpt-5"), Limits())
-        return store.runs(), first
+        return store.runs.page()[0], first
 
     runs, first = serve(use)
     assert [(run.id, run.status) for run in runs] == [(first.id, "finished")]
@@ -423,7 +423,7 @@ def test_a_resume_that_cannot_begin_leaves_the_run_as_it_was(suite: Path, monkey
         monkeypatch.delenv("OPENAI_API_KEY")
         with pytest.raises(AuthenticationFailed, match="set OPENAI_API_KEY"):
             await execute(store, first, Limits())
-        left = store.run(first.id)
+        left = store.runs.read(first.id)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         return first, left, await execute(store, left, Limits())
 
@@ -441,7 +441,7 @@ def test_what_nobody_gave_up_stays_to_be_asked(suite: Path, fault: Fault) -> Non
         asyncio.get_running_loop().call_later(0.08, stop, INTERRUPTED)
         first = await execute(store, run, Limits(concurrency=8), stop=stop)
         server.faults = ()
-        ended = await execute(store, store.run(run.id), Limits(concurrency=8))
+        ended = await execute(store, store.runs.read(run.id), Limits(concurrency=8))
         return first, ended, outcomes(store, run)
 
     first, ended, found = serve(use, faults=[fault], latency_s=0.05)
@@ -486,7 +486,7 @@ def test_a_defect_midway_is_recorded_and_can_be_resumed(suite: Path) -> None:
 
         with pytest.raises(RuntimeError):
             await execute(store, run, Limits(concurrency=1), breaks)
-        broken = store.run(run.id)
+        broken = store.runs.read(run.id)
         return broken, await execute(store, broken, Limits(concurrency=1))
 
     broken, ended = serve(use)

@@ -31,7 +31,7 @@ from pramana.run.stages import STAGES
 from pramana.score.evidence import SYNTHESISED
 from pramana.show.web.pages.welcome import FILE, SCENARIO
 from pramana.store import open_store
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 from ..embedded_faults import FAULTS, LONG_WORDS, WRONG_WORDS, Fault, FaultyServer, environment_of, installed, loads
 from ..virtual_time import virtual_time
@@ -99,7 +99,7 @@ def perform(home: Path, model: str, *paths: Path, **given: Any) -> Call:
         began = clock.monotonic()
         ended = asyncio.run(execute(store, run, Limits(), watch))
         seconds = clock.monotonic() - began
-        pairs = list(store.pairs(ended.id))
+        pairs = list(store.results.pairs(ended.id))
         call = next((result.reply.call for _, result in pairs if result.reply and result.reply.call), None)
         events = [json.loads(line) for line in store.blobs.get(call.log).splitlines()] if call else []
     return Call(home, ended, pairs, seconds, stages, events)
@@ -242,7 +242,7 @@ def test_a_stored_call_is_scored_again(calls: Mapping[Fault, Call], fault: Fault
     call = calls[fault]
     with at(call.home) as store, faulty(fault):
         number = asyncio.run(judge_again(store, call.run, "fake:fixed=YES", Limits()))
-        ((_, again),) = store.pairs(call.run.id, scoring=number)
+        ((_, again),) = store.results.pairs(call.run.id, scoring=number)
     assert check(again, "call").outcome is Outcome.PASSED
     assert check(again, "call").evidence["guard"] == check(call.result, "call").evidence["guard"]
     assert again.outcome is not Outcome.ERRORED

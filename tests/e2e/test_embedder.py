@@ -18,7 +18,7 @@ from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.stop import Stop
 from pramana.store import open_store
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 from ..loopback.openai import OpenAIWire
 from ..loopback.server import Fault, Loopback
@@ -73,7 +73,7 @@ def begin(store: Store, suite: Path, server: Loopback, *models: str) -> Run:
 
 
 def checks(store: Store, run: Run) -> list[Check]:
-    return [result.checks[0] for _, result in store.results(run.id)]
+    return [result.checks[0] for _, result in store.results.each(run.id)]
 
 
 def test_similarity_by_a_providers_embeddings_from_the_command_line(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_similarity_by_a_providers_embeddings_from_the_command_line(tmp_path: Pa
         done = pramana("run", suite, "--model", "fake:fixed=On rails a tram runs.", "--embedder", embedder, "--json")
         assert (done.returncode, data(done)["overall"]["passed"]) == (0, 3), done.stderr
         store = open_store(home_store())
-        run = store.run("latest")
+        run = store.runs.find("latest")
         (check, *_) = checks(store, run)
         assert run.plan.embedder is not None
         assert (run.plan.embedder.typed, run.plan.embedder.provider) == (embedder, "compatible")
@@ -95,7 +95,7 @@ def test_similarity_by_a_providers_embeddings_from_the_command_line(tmp_path: Pa
         assert (again.returncode, checks(store, run)[0].version) == (0, "1 compatible:embed")
         here = pramana("rescore", "latest", "--embedder", "local", "--json")
         assert (here.returncode, checks(store, run)[0].version) == (0, "1 all-MiniLM-L6-v2 0.1.0 sha256:53aa5117")
-    assert list(store.scorings(run.id).values())[1:] == [
+    assert list(store.scorings.list(run.id).values())[1:] == [
         f"judged by itself, embedded by {embedder}",
         "judged by itself",
     ]
@@ -110,7 +110,7 @@ def test_an_ideal_is_embedded_once_a_run(tmp_path: Path) -> None:
 
     async def use(server: Loopback, store: Store) -> list[str]:
         ended = await execute(store, begin(store, suite, server), Limits(concurrency=1))
-        assert (ended.status, store.counts(ended.id)[Outcome.PASSED]) == ("finished", 5)
+        assert (ended.status, store.results.counts(ended.id)[Outcome.PASSED]) == ("finished", 5)
         return [text for got in server.requests for text in got.body["input"]]
 
     sent = serve(use)
@@ -161,11 +161,11 @@ def test_what_embeddings_cost_is_the_runs_cost_and_ends_it(tmp_path: Path) -> No
         tokens = await execute(store, ended, Limits(concurrency=1, max_total_tokens=20))
         assert "--max-total-tokens" in str(tokens.reason)
         done = await execute(store, tokens, Limits(concurrency=4))
-        assert (done.status, store.counts(done.id)[Outcome.PASSED]) == ("finished", 20)
+        assert (done.status, store.results.counts(done.id)[Outcome.PASSED]) == ("finished", 20)
         assert {check.outcome for check in checks(store, done)} == {Outcome.PASSED}, "no budget is a wrong answer"
         with pytest.raises(BudgetSpent):
             await judge_again(store, done, None, Limits(concurrency=1, max_cost_usd=1))
-        assert "ended early: the run has cost" in store.scorings(done.id)[1]
+        assert "ended early: the run has cost" in store.scorings.list(done.id)[1]
         assert {check.outcome for check in checks(store, done)} == {Outcome.PASSED}
 
     serve(use)
@@ -223,7 +223,7 @@ def test_a_resumed_run_is_embedded_by_the_same(tmp_path: Path) -> None:
         run, stop = begin(store, suite, server), Stop()
         half = await execute(store, run, Limits(concurrency=1), lambda _: stop("enough"), stop)
         assert 0 < half.stored < 30
-        done = await execute(store, store.run(run.id), Limits(concurrency=4))
+        done = await execute(store, store.runs.read(run.id), Limits(concurrency=4))
         assert done.stored == 30
         return {check.version for check in checks(store, done)}
 

@@ -87,7 +87,7 @@ def test_cost_and_tokens_agree_with_the_budget_and_never_drop(tmp_path: Path) ->
             url = server.url
             run = create_run(store, RunRequest(paths=(suite,), models=(f"{url}#asked",), judge=f"{url}#first"))
             ended = await execute(store, run, Limits(), lambda progress: spent.append(progress.budget))
-            summary, stated = summary_of(store, ended), store.spent(run.id)
+            summary, stated = summary_of(store, ended), store.results.spent(run.id)
             replies = (summary.input_tokens.known + summary.output_tokens.known, summary.judge_tokens.known)
             assert sum(replies) == spent[-1].tokens == stated.tokens
             assert summary.cost_usd.known == pytest.approx(spent[-1].cost_usd) == pytest.approx(stated.cost_usd)

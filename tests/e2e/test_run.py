@@ -142,7 +142,7 @@ def wait_until(holds: Any, seconds: float = 60) -> None:
 def stored() -> int:
     store = open_store(home_store())
     try:
-        return store.run("latest").stored
+        return store.runs.find("latest").stored
     except NotFound:  # not made yet
         return 0
     finally:
@@ -151,7 +151,7 @@ def stored() -> int:
 
 def assert_one_result_a_key(count: int) -> None:
     store = open_store(home_store())
-    keys = Counter(result.key for _, result in store.results(store.run("latest").id))
+    keys = Counter(result.key for _, result in store.results.each(store.runs.find("latest").id))
     store.close()
     assert len(keys) == count
     assert set(keys.values()) == {1}
@@ -195,7 +195,7 @@ def watch(progress):
     if progress.results:
         os.write(counted, keys.encode())
 print("begun", flush=True)
-asyncio.run(execute(store, store.run("latest"), Limits(concurrency=int(sys.argv[2])), watch))
+asyncio.run(execute(store, store.runs.find("latest"), Limits(concurrency=int(sys.argv[2])), watch))
 """
 
 
@@ -232,7 +232,7 @@ def test_killed_at_fifty_random_moments_nothing_counted_is_lost(tmp_path: Path) 
     assert progressed >= 10  # many were killed between two commits, not before the first
     assert_one_result_a_key(cases * repeats)
     store = open_store(home_store())
-    kept = {f"{result.key.case} {result.key.repeat}" for _, result in store.results(store.run("latest").id)}
+    kept = {f"{result.key.case} {result.key.repeat}" for _, result in store.results.each(store.runs.find("latest").id)}
     store.close()
     lines = [each for each in counted.read_text(encoding="ascii").split("\n") if each]
     reported = [each for each in lines if re.fullmatch(r"sha256:[0-9a-f]{64} \d", each)]
@@ -351,14 +351,14 @@ def test_a_process_that_was_silent_too_long_leaves_the_run_to_the_one_that_took_
     run = create_run(store, RunRequest(paths=(suite,), models=("fake:latency=0.05,fixed=Yes",)))
 
     def sleep_through_it(_: object) -> None:
-        if store.holder(run.id) != "a rival":
+        if store.queue.holder(run.id) != "a rival":
             time.sleep(0.4)
-            assert store.claim(run.id, "a rival", 60)
+            assert store.queue.claim(run.id, "a rival", 60)
 
     ended = run_sync(store, run, Limits(concurrency=4), sleep_through_it, stop)
     assert isinstance(stop.error, AlreadyRunning)
     assert "a rival works on run" in str(stop.error)
-    assert (ended.status, store.holder(run.id)) == ("running", "a rival"), "how it ends is the other's to say"
+    assert (ended.status, store.queue.holder(run.id)) == ("running", "a rival"), "how it ends is the other's to say"
     assert 0 < ended.stored < 500
     store.close()
 

@@ -10,7 +10,7 @@ import pytest
 
 from pramana.jobs import AT_ONCE
 from pramana.store import open_store
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 from ..show.api.served import Client, Program, program
 from ..show.api.test_events import listening
@@ -35,15 +35,15 @@ def start(client: Client, model: str, **body: Any) -> str:
 
 
 def are_finished(store: Store, runs: list[str]) -> bool:
-    return all(store.run(each).status == "finished" for each in runs)
+    return all(store.runs.find(each).status == "finished" for each in runs)
 
 
 def have_begun(store: Store, runs: list[str]) -> bool:
-    return all(store.run(each).stored for each in runs)
+    return all(store.runs.find(each).stored for each in runs)
 
 
 def was_begun(store: Store, run_id: str, times: int) -> bool:
-    return store.attempts(run_id) == times
+    return store.runs.read(run_id).attempts == times
 
 
 def listed(client: Client) -> dict[str, Any]:
@@ -65,14 +65,14 @@ def test_a_server_killed_during_twenty_runs_loses_and_doubles_nothing(
             some = [start(server.client, "fake:latency=0.2", limits={"concurrency": 1}) for _ in range(AT_ONCE)]
             until(partial(have_begun, store, some))
             server.kill()
-        assert {store.run(each).status for each in some} == {"running"}
+        assert {store.runs.find(each).status for each in some} == {"running"}
         made += some
     with program():
         until(partial(are_finished, store, made))
     for run_id in made:
-        keys = Counter(result.key for _, result in store.results(run_id))
+        keys = Counter(result.key for _, result in store.results.each(run_id))
         assert (len(keys), set(keys.values())) == (10, {1}), run_id
-        assert (store.run(run_id).stored, store.run(run_id).status) == (10, "finished")
+        assert (store.runs.find(run_id).stored, store.runs.find(run_id).status) == (10, "finished")
     store.close()
 
 
@@ -97,15 +97,15 @@ def test_a_server_that_is_told_to_end_hands_its_runs_on() -> None:
     store = open_store(home_store())
     with program() as server:
         run_id = start(server.client, "fake:latency=0.3", limits={"concurrency": 1})
-        until(lambda: store.run(run_id).stored)
+        until(lambda: store.runs.find(run_id).stored)
         began = time.monotonic()
         server.process.terminate()
         assert server.process.wait(15) == 0
         assert time.monotonic() - began < 8
-    assert (store.run(run_id).status, store.attempts(run_id)) == ("queued", 0)
+    assert (store.runs.find(run_id).status, store.runs.read(run_id).attempts) == ("queued", 0)
     with program() as server:
-        until(lambda: store.run(run_id).status == "finished")
-    assert len({result.key for _, result in store.results(run_id)}) == 10
+        until(lambda: store.runs.find(run_id).status == "finished")
+    assert len({result.key for _, result in store.results.each(run_id)}) == 10
     store.close()
 
 

@@ -40,7 +40,7 @@ from pramana.score.calls import CallScoring
 from pramana.score.rubric import SCORES
 from pramana.show.cli import pramana as program
 from pramana.store import open_store
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 from .. import embedded_faults
 from ..loopback.elevenlabs import ElevenLabsAgent
@@ -133,7 +133,7 @@ async def performed(
 def call_all(home: Path, files: list[Path], models: list[str], limits: Limits | None = None, **given: Any) -> Spoken:
     with at_home(home) as store:
         ended = asyncio.run(performed(store, files, models, limits, **given))
-        return Spoken(home, ended, list(store.pairs(ended.id)))
+        return Spoken(home, ended, list(store.results.pairs(ended.id)))
 
 
 def pramana(home: Path, *arguments: str | Path) -> tuple[int, str]:
@@ -179,7 +179,7 @@ def test_the_embedded_agent_says_and_hears_the_same_in_every_process(tmp_path: P
     found = []
     for home in homes:
         with at_home(home) as store:
-            found.append({case.id: result for case, result in store.pairs(store.run("latest").id)})
+            found.append({case.id: result for case, result in store.results.pairs(store.runs.find("latest").id)})
     first, second = found
     assert caller(first["open"]) == caller(second["open"])
     assert first["open"].reply is not None
@@ -360,7 +360,7 @@ def test_the_last_question_of_a_chat_is_spoken_and_the_rest_is_known(
         with at_home(tmp_path / "home") as store:
             given: Any = {"modalities": ("voice",), "system_prompt": "Be kind."}
             ended = await performed(store, [suite], [f"{server.url}#m"], Limits(), **given)
-            return Spoken(tmp_path / "home", ended, list(store.pairs(ended.id)))
+            return Spoken(tmp_path / "home", ended, list(store.results.pairs(ended.id)))
 
     async def go() -> tuple[Spoken, list[Any]]:
         async with Loopback(OpenAIWire("At nine."), script={0: Fault("rate_limited")}) as server:
@@ -506,8 +506,8 @@ def test_a_stored_call_is_measured_again_to_the_last_digit(conversation: Spoken)
     code, _ = pramana(conversation.home, "rescore", conversation.run.id, "--quiet")
     assert code == 0
     with at_home(conversation.home) as store:
-        again = {case.id: result for case, result in store.pairs(conversation.run.id)}
-        first = {case.id: result for case, result in store.pairs(conversation.run.id, scoring=0)}
+        again = {case.id: result for case, result in store.results.pairs(conversation.run.id)}
+        first = {case.id: result for case, result in store.results.pairs(conversation.run.id, scoring=0)}
     for name in ("talk", "bad"):
         before, after = check(conversation.of(name), "call"), check(again[name], "call")
         assert after == before
@@ -548,7 +548,7 @@ def test_typed_a_conversation_is_asked_line_by_line_and_paired_with_the_call(con
         async with Loopback(OpenAIWire(says)) as server:
             with at_home(conversation.home) as store:
                 ended = await performed(store, [file], [f"{server.url}#m"], Limits(concurrency=1))
-                return ended, server.requests, [result for _, result in store.results(ended.id)]
+                return ended, server.requests, [result for _, result in store.results.each(ended.id)]
 
     ended, requests, results = asyncio.run(go())
     talk = next(each for each in results if each.case_id == "talk")
@@ -689,7 +689,7 @@ def test_another_recognition_writes_down_what_the_embedded_one_does_not_know(tmp
             with at_home(tmp_path / "home") as store:
                 agent = ["fake-voice:wordless=1,fixed=Um neun."]
                 ended = await performed(store, [file], agent, stt=f"{server.url}#ears")
-                return Spoken(tmp_path / "home", ended, list(store.pairs(ended.id))), server.asked
+                return Spoken(tmp_path / "home", ended, list(store.results.pairs(ended.id))), server.asked
 
     spoken, asked = asyncio.run(go())
     written = spoken.of("de")
@@ -720,7 +720,7 @@ def test_speech_recognition_that_fails_costs_words_and_neither_calls_nor_times(
             with at_home(tmp_path / "home") as store:
                 agent = ["fake-voice:wordless=1,fixed=Um neun."]
                 ended = await performed(store, [file], agent, stt=f"{server.url}#ears")
-                return Spoken(tmp_path / "home", ended, list(store.pairs(ended.id)))
+                return Spoken(tmp_path / "home", ended, list(store.results.pairs(ended.id)))
 
     spoken = asyncio.run(go())
     assert (spoken.run.status, len(dials)) == (ends, 1)
@@ -817,7 +817,7 @@ def test_vendors_agents_are_called_and_their_keys_are_nowhere_afterwards(
                 account(monkeypatch, model, servers[-1].url)
             with at_home(home) as store:
                 ended = await performed(store, [file], [model for model, _ in VENDORS])
-                return Spoken(home, ended, list(store.pairs(ended.id))), [server.asked for server in servers]
+                return Spoken(home, ended, list(store.results.pairs(ended.id))), [server.asked for server in servers]
 
     spoken, asked = asyncio.run(go())
     for (model, _), requests in zip(VENDORS, asked, strict=True):
@@ -909,5 +909,5 @@ def test_a_variant_has_one_spelling(arguments: list[str], variants: tuple[str, .
     home = tmp_path / "home"
     pramana(home, "run", kanji, "--model", "fake-voice:tone", "--quiet", *arguments)
     with at_home(home) as store:
-        run = store.run("latest")
+        run = store.runs.find("latest")
     assert (run.plan.variants, run.stored) == (variants, len(variants))

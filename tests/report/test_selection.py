@@ -18,7 +18,7 @@ from pramana.request import Limits, RunRequest, Selection
 from pramana.run.stop import Stop
 from pramana.show.cli import pramana
 from pramana.store import open_store
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 SCENARIO = """\
 version: "1.0"
@@ -136,7 +136,7 @@ def test_a_selection_of_a_selection_keeps_both(tmp_path: Path, store: Store) -> 
         store, RunRequest(paths=(suite,), models=("fake:echo",), selection=Selection(categories=("safety",)))
     )
     run_sync(store, whole, Limits())
-    part = select(store, store.run(whole.id), Selection(limit=1)).run
+    part = select(store, store.runs.read(whole.id), Selection(limit=1)).run
     assert (part.plan.suite, part.expected) == ("mine (selection)", 1)
     assert part.plan.selection == {"categories": ["safety"], "of these": {"limit": 1}}
 

@@ -75,7 +75,7 @@ def test_the_bars_stand_below_each_other_whatever_the_names(capsys: pytest.Captu
 def test_runs_are_listed_within_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(settings.database_url())
     targets = tuple(Target(f"http://localhost:8000/v1#模型{number}", "compatible", "x") for number in range(9))
-    store.create_run(Plan("日本語" * 20, None, targets), [Case("a", "test_case", (), Facets("b", "c"))])
+    store.runs.create(Plan("日本語" * 20, None, targets), [Case("a", "test_case", (), Facets("b", "c"))])
     store.close()
     for columns in (80, 120, 200):
         monkeypatch.setenv("COLUMNS", str(columns))

@@ -17,7 +17,7 @@ from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.cache import FileCache
 from pramana.store import open_store
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 from ..loopback.openai import OpenAIWire
 from ..loopback.server import Answer, Fault, Loopback
@@ -86,7 +86,7 @@ async def _run(url: str, suite: Path, limits: Limits, cache: FileCache | None = 
     try:
         begun = create_run(store, RunRequest(paths=(suite,), models=(f"{url}#m",)))
         ended = await asyncio.wait_for(execute(store, begun, limits, cache=cache), 60)
-        return ended, [result for _, result in store.results(begun.id)]
+        return ended, [result for _, result in store.results.each(begun.id)]
     finally:
         store.close()
 

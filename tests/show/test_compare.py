@@ -72,11 +72,11 @@ def run(
     plan = replace(plan, **more)
 
     async def write(run_id: str, results: Iterable[Result]) -> None:
-        async with store.writer(run_id, lambda _: None) as writer:
+        async with store.results.writer(run_id, lambda _: None) as writer:
             await writer.put(list(results))
 
     with closing(open_store(settings.database_url())) as store:
-        created = store.create_run(plan, iter(asked))
+        created = store.runs.create(plan, iter(asked))
         made = [
             result(each, Key(case_digest(each), model.typed, variant, repeat), outcome, check, took)
             for number, each in enumerate(asked)
@@ -85,7 +85,7 @@ def run(
             for repeat, outcome in enumerate(outcomes(number))
         ]
         asyncio.run(write(created.id, made))
-        store.finish(created.id, None, "finished" if len(made) == created.expected else "stopped")
+        store.queue.finish(created.id, None, "finished" if len(made) == created.expected else "stopped")
     return created.id
 
 
@@ -107,7 +107,7 @@ def exported(run_id: str, path: Path, without: Sequence[str] = ()) -> str:
     """Write a run as results.json; `without` takes fields of results away, as older programs have none."""
     out = io.StringIO()
     with closing(open_store(settings.database_url())) as store:
-        write_json(store.run(run_id), store.pairs(run_id), out)
+        write_json(store.runs.find(run_id), store.results.pairs(run_id), out)
     blocks = json.loads(out.getvalue())
     for block in blocks:
         block["results"] = [{key: each[key] for key in each if key not in without} for each in block["results"]]
@@ -379,12 +379,12 @@ def test_a_file_that_does_not_say_who_judged_is_taken_as_it_is(tmp_path: Path) -
 def test_the_store_is_closed_when_a_command_ends_in_an_error(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pramana.store.runs import Store
+    from pramana.store.store import Store
 
     run(cases(1))
     opened: list[Store] = []
     closed: list[Store] = []
-    monkeypatch.setattr(Store, "run", _counting(Store.run, opened))
+    monkeypatch.setattr(Store, "__init__", _counting(Store.__init__, opened))
     monkeypatch.setattr(Store, "close", _counting(Store.close, closed))
     done = CliRunner().invoke(pramana, arguments, standalone_mode=False)
     assert done.exception is not None

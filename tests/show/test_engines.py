@@ -46,7 +46,7 @@ def stored(*fingerprints: str | None, provider: str = "local") -> str:
     checks = (Check("contains", "1", Outcome.PASSED, "because"),)
 
     async def write(run_id: str) -> None:
-        async with store.writer(run_id, lambda _: None) as writer:
+        async with store.results.writer(run_id, lambda _: None) as writer:
             await writer.put([result(repeat, each) for repeat, each in enumerate(fingerprints)])
 
     def result(repeat: int, fingerprint: str | None) -> Result:
@@ -54,9 +54,9 @@ def stored(*fingerprints: str | None, provider: str = "local") -> str:
         return Result(Key(case_digest(CASE), "local", "text", repeat), CASE.id, reply, None, checks, None, None)
 
     with closing(open_store(settings.database_url())) as store:
-        run = store.create_run(plan, iter([CASE]))
+        run = store.runs.create(plan, iter([CASE]))
         asyncio.run(write(run.id))
-        store.finish(run.id, None, "finished")
+        store.queue.finish(run.id, None, "finished")
     return run.id
 
 
@@ -69,7 +69,7 @@ def printed(*arguments: str) -> str:
 def written(run_id: str, kind: Any) -> str:
     out = io.StringIO()
     with closing(open_store(settings.database_url())) as store:
-        export(kind, store.run(run_id), store.pairs(run_id), out)
+        export(kind, store.runs.find(run_id), store.results.pairs(run_id), out)
     return out.getvalue()
 
 

@@ -166,7 +166,7 @@ def test_a_run_held_back_by_its_provider_says_so(
     async def go() -> None:
         async with Loopback(OpenAIWire("x"), script={0: Fault("rate_limited", retry_after="1")}) as server:
             run = create_run(store, RunRequest(paths=(suite,), models=(f"{server.url}#any",)))
-            with Live(run.expected, store.counts(run.id)) as live:
+            with Live(run.expected, store.results.counts(run.id)) as live:
                 ended = await bench.execute(store, run, Limits(), live)
             assert (ended.status, ended.stored) == ("finished", 1)
 
@@ -201,7 +201,7 @@ def test_failures_say_which_variant_and_repeat_where_the_plan_has_several(
     suite = suite_of(tmp_path, 1)
     for repeats in (2, 1):
         run = create_run(store, RunRequest(paths=(suite,), models=("fake:fixed=no",), repeats=repeats))
-        with Live(run.expected, store.counts(run.id)) as live:
+        with Live(run.expected, store.results.counts(run.id)) as live:
             bench.run_sync(store, run, Limits(), live)
     found = result(0, Outcome.FAILED)
     live = Live(4)
@@ -229,7 +229,7 @@ def test_a_resumed_run_counts_what_earlier_sittings_have_stored(tmp_path: Path) 
     stop = Stop()
     run = bench.run_sync(store, run, Limits(concurrency=1), some, stop)
     assert 0 < run.stored < run.expected
-    with Live(run.expected, store.counts(run.id)) as live:
+    with Live(run.expected, store.results.counts(run.id)) as live:
         bench.run_sync(store, run, Limits(), live)
     store.close()
     assert live.counts[Outcome.PASSED] == 40

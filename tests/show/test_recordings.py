@@ -15,7 +15,7 @@ from pramana.request import Limits, RunRequest
 from pramana.show.cli import pramana
 from pramana.show.cli.export import _write_whole
 from pramana.store import open_store
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 SCENARIOS = """\
@@ -42,7 +42,7 @@ def calls(tmp_path: Path, store: Store) -> dict[str, Call]:
         store, RunRequest(paths=(file,), models=("fake-voice:latency=0.1,tokens=1",), modalities=("voice",))
     )
     found = run_sync(store, run, Limits())
-    pairs = [(case.id, result.reply) for case, result in store.pairs(found.id)]
+    pairs = [(case.id, result.reply) for case, result in store.results.pairs(found.id)]
     return {name: reply.call for name, reply in pairs if reply and reply.call}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pramana.store import open_store
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 from ..stores import postgres_store, sqlite_store
 

@@ -22,7 +22,7 @@ from pramana.model import (
     Usage,
     raw_json,
 )
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 AWKWARD = "NUL \0, halves \ud83d and \ude00, side by side \ud83d\ude00, whole 😀, mark \ufdd0 and \ufdd00000, é, 语"
 """Every text the rule is for."""
@@ -145,6 +145,6 @@ plans = st.builds(
 
 def rescore(store: Store, run_id: str, label: str, judged: Iterable[tuple[Key, tuple[Check, ...]]]) -> int:
     """Add a scoring as a whole."""
-    with store.scoring(run_id, label) as scoring:
+    with store.scorings.begin(run_id, label) as scoring:
         scoring.add(list(judged))
     return scoring.number

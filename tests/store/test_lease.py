@@ -12,7 +12,7 @@ import pytest
 from pramana.errors import AlreadyRunning
 from pramana.store import lease
 from pramana.store.lease import is_gone, shown, this_process
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 from .. import programs
 from .samples import case, plan
@@ -22,7 +22,7 @@ CLAIM = """
 import sys, time
 from pramana.store import open_store
 from pramana.store.lease import this_process
-assert open_store(sys.argv[1]).claim(sys.argv[2], this_process(), 60)
+assert open_store(sys.argv[1]).queue.claim(sys.argv[2], this_process(), 60)
 print("mine", flush=True)
 time.sleep(60)
 """
@@ -30,7 +30,7 @@ time.sleep(60)
 
 @pytest.fixture
 def run(store: Store) -> str:
-    return store.create_run(plan(), [case(1)]).id
+    return store.runs.create(plan(), [case(1)]).id
 
 
 def never(taken: AlreadyRunning) -> None:
@@ -43,7 +43,7 @@ def test_another_process_is_refused_until_it_is_killed(store: Store, url: str, r
         assert other.stdout.readline() == "mine\n"
 
         async def hold() -> None:
-            async with store.hold(run, never):
+            async with store.queue.hold(run, never):
                 pass
 
         with pytest.raises(AlreadyRunning) as caught:
@@ -55,28 +55,28 @@ def test_another_process_is_refused_until_it_is_killed(store: Store, url: str, r
         other.kill()
         other.wait()
         asyncio.run(hold())  # at once, although its lease would have lasted
-    assert store.attempts(run) == 2
+    assert store.runs.read(run).attempts == 2
 
 
 def test_the_limits_of_the_first_sitting_are_kept_with_a_run_of_the_command_line(store: Store, run: str) -> None:
     first, later = {"max_cost_usd": 5.0, "concurrency": 4}, {"concurrency": 32}
-    store.keep_limits(run, later)
-    assert store.run(run).limits == {}, "nobody has begun it"
+    store.queue.keep_limits(run, later)
+    assert store.runs.find(run).limits == {}, "nobody has begun it"
     for each in (first, later):
-        assert store.claim(run, "somebody")
-        store.keep_limits(run, each)
-        store.finish(run, "somebody", "interrupted")
-    assert store.run(run).limits == first
+        assert store.queue.claim(run, "somebody")
+        store.queue.keep_limits(run, each)
+        store.queue.finish(run, "somebody", "interrupted")
+    assert store.runs.find(run).limits == first
 
 
 def test_runs_of_a_server_and_those_begun_without_limits_keep_what_they_have(store: Store, run: str) -> None:
-    assert store.claim(run, "an earlier version")
-    store.finish(run, "an earlier version", "interrupted")
-    queued = store.create_run(plan(), [case(1)], owner="server", limits={"concurrency": 2}).id
+    assert store.queue.claim(run, "an earlier version")
+    store.queue.finish(run, "an earlier version", "interrupted")
+    queued = store.runs.create(plan(), [case(1)], owner="server", limits={"concurrency": 2}).id
     for each in (run, queued):
-        assert store.claim(each, "somebody")
-        store.keep_limits(each, {"concurrency": 9})
-    assert (store.run(run).limits, store.run(queued).limits) == ({}, {"concurrency": 2})
+        assert store.queue.claim(each, "somebody")
+        store.queue.keep_limits(each, {"concurrency": 9})
+    assert (store.runs.find(run).limits, store.runs.find(queued).limits) == ({}, {"concurrency": 2})
 
 
 @linux
@@ -110,13 +110,13 @@ def test_who_is_known_to_be_gone() -> None:
 
 def test_the_lease_of_another_machine_is_waited_for(store: Store, run: str) -> None:
     other = "process 7 on elsewhere [elsewhere 4711 12345]"
-    assert store.claim(run, other, 60)
-    assert not store.claim(run, this_process())
-    assert store.holder(run) == other
-    assert store.heartbeat(run, other, -1)
-    assert store.claim(run, this_process())
-    assert store.holder(run) == this_process()
-    assert not store.heartbeat(run, other), "it has lost it"
+    assert store.queue.claim(run, other, 60)
+    assert not store.queue.claim(run, this_process())
+    assert store.queue.holder(run) == other
+    assert store.queue.heartbeat(run, other, -1)
+    assert store.queue.claim(run, this_process())
+    assert store.queue.holder(run) == this_process()
+    assert not store.queue.heartbeat(run, other), "it has lost it"
 
 
 def test_a_hold_beats_for_as_long_as_it_lasts_and_then_lets_go(
@@ -125,16 +125,16 @@ def test_a_hold_beats_for_as_long_as_it_lasts_and_then_lets_go(
     monkeypatch.setattr(lease, "SECONDS", 0.4)
 
     async def work() -> None:
-        async with store.hold(run, never) as held:
+        async with store.queue.hold(run, never) as held:
             end = time.monotonic() + 1.2  # three times its lease
             while time.monotonic() < end:
-                assert not store.claim(run, "a rival")
+                assert not store.queue.claim(run, "a rival")
                 await asyncio.sleep(0.02)
             assert not held.lost
 
     asyncio.run(work())
-    assert store.holder(run) is None
-    assert store.claim(run, "a rival")
+    assert store.queue.holder(run) is None
+    assert store.queue.claim(run, "a rival")
 
 
 def test_who_was_silent_too_long_is_told_and_leaves_the_other_alone(
@@ -144,27 +144,27 @@ def test_who_was_silent_too_long_is_told_and_leaves_the_other_alone(
 
     async def work() -> AlreadyRunning:
         told: asyncio.Future[AlreadyRunning] = asyncio.get_running_loop().create_future()
-        async with store.hold(run, told.set_result) as held:
+        async with store.queue.hold(run, told.set_result) as held:
             time.sleep(0.4)  # as a machine that was asleep  # noqa: ASYNC251 - nothing may beat meanwhile
-            assert store.claim(run, "a rival", 60)
+            assert store.queue.claim(run, "a rival", 60)
             taken = await told
             assert held.lost
             return taken
 
     taken = asyncio.run(work())
     assert str(taken) == f"a rival works on run {run}: it has taken over, because this one was silent for too long"
-    assert store.holder(run) == "a rival"
+    assert store.queue.holder(run) == "a rival"
 
 
 def test_a_hold_that_ends_in_an_error_lets_go(store: Store, run: str) -> None:
     async def work() -> None:
-        async with store.hold(run, never):
+        async with store.queue.hold(run, never):
             raise RuntimeError("as it happens")
 
     with pytest.raises(RuntimeError):
         asyncio.run(work())
-    assert store.holder(run) is None
-    assert store.run(run).status == "running"
+    assert store.queue.holder(run) is None
+    assert store.runs.find(run).status == "running"
 
 
 def test_where_the_system_tells_nothing_only_time_does(monkeypatch: pytest.MonkeyPatch) -> None:

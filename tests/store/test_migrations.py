@@ -24,10 +24,10 @@ from pramana.request import Selection
 from pramana.store import engine as engine_module
 from pramana.store import open_store, records
 from pramana.store.engine import Database, _postgresql, _sqlite, _upgrade
-from pramana.store.runs import Store
 from pramana.store.scenarios import StoredScenario
 from pramana.store.schema import HEAD, metadata
 from pramana.store.scoring import timestamp
+from pramana.store.store import Store
 
 from .. import programs
 
@@ -180,7 +180,7 @@ def test_runs_of_before_are_found_by_suite_selection_and_models(empty_url: str) 
     store = open_store(empty_url)
 
     def found(**wanted: Any) -> list[str]:
-        runs, total = store.pages.runs(**wanted)
+        runs, total = store.runs.page(**wanted)
         assert total == len(runs)
         return [run.id for run in runs]
 
@@ -193,8 +193,8 @@ def test_runs_of_before_are_found_by_suite_selection_and_models(empty_url: str) 
         ["r1"],
         [],
     )
-    assert store.run("r1").plan == plans[1]
-    store.delete_run("r1")
+    assert store.runs.find("r1").plan == plans[1]
+    store.runs.delete("r1")
     assert found(model="odd \0 name") == []
     store.close()
 
@@ -204,7 +204,7 @@ def test_a_run_is_found_by_an_index(store: Store) -> None:
         return  # which has no rows to speak of here, so that PostgreSQL reads them all
     asked: list[tuple[str, Any]] = []
     event.listen(store._database._engine, "before_cursor_execute", lambda _, __, *given: asked.append(given[:2]))
-    store.pages.runs(model="a", suite="v1")
+    store.runs.page(model="a", suite="v1")
     with store._database.reading() as connection:
         statement, values = asked[-1]
         plan = " ".join(row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values))

@@ -13,8 +13,8 @@ from sqlalchemy import update
 from pramana import settings
 from pramana.errors import NotFound, StoreFailed
 from pramana.store import open_store
-from pramana.store.runs import Store
 from pramana.store.schema import runs
+from pramana.store.store import Store
 
 from .. import programs
 from .samples import case, plan
@@ -27,9 +27,9 @@ def test_the_file_is_in_the_data_folder_whatever_that_is_called(
     home = tmp_path / "odd" / name
     monkeypatch.setenv("PRAMANA_HOME", str(home))
     with closing(open_store(settings.database_url())) as store:
-        run = store.create_run(plan(), [case(1)])
+        run = store.runs.create(plan(), [case(1)])
     with closing(open_store(settings.database_url())) as store:
-        assert store.run("latest").id == run.id
+        assert store.runs.find("latest").id == run.id
     assert [each.name for each in (tmp_path / "odd").iterdir()] == [name]
     assert (home / "pramana.sqlite3").is_file()
 
@@ -41,27 +41,27 @@ def test_a_url_of_ones_own_is_still_read_as_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "5", '{"suite": "x"}', "[" * 100_000])
 def test_a_damaged_plan_is_one_sentence(store: Store, damage: str) -> None:
-    run = store.create_run(plan(), [case(1)])
+    run = store.runs.create(plan(), [case(1)])
     with store._database.writing() as connection:
         connection.execute(update(runs), {"plan": damage})
-    for ask in (lambda: store.run("latest"), store.runs, lambda: list(store.pending(run.id))):
+    for ask in (lambda: store.runs.find("latest"), store.runs.page, lambda: list(store.cases.pending(run.id))):
         with pytest.raises(StoreFailed, match=f'the column plan of run "{run.id}" is not as Pramana writes it'):
             ask()
 
 
 def test_damaged_notes_are_one_sentence(store: Store) -> None:
-    run = store.create_run(plan(), [case(1)])
+    run = store.runs.create(plan(), [case(1)])
     with store._database.writing() as connection:
         connection.execute(update(runs), {"notes": "{"})
     with pytest.raises(StoreFailed, match=f'the column notes of run "{run.id}" is not as Pramana writes it'):
-        store.run("latest")
+        store.runs.find("latest")
 
 
 def test_an_empty_name_is_no_run_though_there_be_but_one(store: Store) -> None:
-    run = store.create_run(plan(), [case(1)])
+    run = store.runs.create(plan(), [case(1)])
     with pytest.raises(NotFound, match="the name is empty"):
-        store.run("")
-    assert store.run("r").id == run.id
+        store.runs.find("")
+    assert store.runs.find("r").id == run.id
 
 
 def test_a_store_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ from pramana.errors import StoreFailed
 from pramana.store import open_store
 
 with tempfile.TemporaryDirectory() as folder, closing(open_store(f"sqlite:///{folder}/x")) as store:
-    store.runs()  # so that all is imported, which nobody else may be able to do
+    store.runs.page()[0]  # so that all is imported, which nobody else may be able to do
 if os.geteuid() == 0:
     os.setgid(65534)
     os.setuid(65534)

@@ -10,8 +10,8 @@ from sqlalchemy import update
 from pramana.errors import InvalidInput
 from pramana.store import open_store
 from pramana.store.preferences import Preferences
-from pramana.store.runs import Store
 from pramana.store.schema import preferences
+from pramana.store.store import Store
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -23,8 +23,8 @@ def stored(group):
     print("\\n".join(result.key.case for _, result in group), flush=True)
 
 async def main():
-    async with store.writer(sys.argv[2], stored) as writer:
-        for number, (key, case) in enumerate(store.pending(sys.argv[2])):
+    async with store.results.writer(sys.argv[2], stored) as writer:
+        for number, (key, case) in enumerate(store.cases.pending(sys.argv[2])):
             reply = Reply(case.turns[0].text * 20, raw=raw_json([case.id] * 300))
             check = Check("c", "1", Outcome.PASSED, "yes")
             await writer.put([Result(key, case.id, reply, None, (check,), None, None)])
@@ -48,21 +48,21 @@ def test_three_processes_write_one_file_at_once(tmp_path: Path) -> None:
     """Each to its own run, while this process reads and makes runs."""
     url = f"sqlite:///{tmp_path}/pramana.sqlite3"
     store = open_store(url)
-    ids = [store.create_run(plan(), some_cases(2000)).id for _ in range(3)]
+    ids = [store.runs.create(plan(), some_cases(2000)).id for _ in range(3)]
     outputs = [tmp_path / run_id for run_id in ids]
     writing = [start(url, run_id, output) for run_id, output in zip(ids, outputs, strict=True)]
     while any(process.poll() is None for process in writing):
-        store.create_run(plan(), some_cases(20))
-        assert all(store.run(run_id).stored >= 0 for run_id in ids)
+        store.runs.create(plan(), some_cases(20))
+        assert all(store.runs.find(run_id).stored >= 0 for run_id in ids)
         time.sleep(0.01)
     for process, output in zip(writing, outputs, strict=True):
         assert process.wait() == 0
         assert errors_of(output).read_text() == ""
     for run_id, output in zip(ids, outputs, strict=True):
-        there = [result.key.case for _, result in store.results(run_id)]
-        assert len(set(there)) == len(there) == store.run(run_id).stored == 2000
+        there = [result.key.case for _, result in store.results.each(run_id)]
+        assert len(set(there)) == len(there) == store.runs.find(run_id).stored == 2000
         assert output.read_text().split() == there
-        assert list(store.pending(run_id)) == []
+        assert list(store.cases.pending(run_id)) == []
     store.close()
 
 
@@ -70,7 +70,7 @@ def test_what_was_reported_survives_sigkill(tmp_path: Path) -> None:
     """Kill a writing process at random moments and go on, until the run is done."""
     url, moments = f"sqlite:///{tmp_path}/pramana.sqlite3", random.Random(7)
     store = open_store(url)
-    run_id = store.create_run(plan(), some_cases(8000)).id
+    run_id = store.runs.create(plan(), some_cases(8000)).id
     store.close()
     reported: set[str] = set()
     killed = 0
@@ -93,9 +93,9 @@ def test_what_was_reported_survives_sigkill(tmp_path: Path) -> None:
             assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
         connection.close()
         store = open_store(url)
-        there = [result.key.case for _, result in store.results(run_id)]
+        there = [result.key.case for _, result in store.results.each(run_id)]
         assert reported <= set(there), "a result that was reported is gone"
-        assert len(there) == len(set(there)) == store.run(run_id).stored
+        assert len(there) == len(set(there)) == store.runs.find(run_id).stored
         store.close()
         if process.returncode == 0:
             break

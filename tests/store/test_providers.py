@@ -11,7 +11,7 @@ from pramana.errors import AlreadyExists, Locked, NotFound
 from pramana.providers.accounts import Registered
 from pramana.store import open_store
 from pramana.store.providers import Known
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 KEY = "sk-somebodys-key-0123456789"
 MINE = Registered("my-vllm", "compatible", "http://models.example/v1", "llama", None)

@@ -30,7 +30,7 @@ from pramana.model import (
     raw_json,
 )
 from pramana.store import records, schema
-from pramana.store.runs import Store
+from pramana.store.store import Store
 from pramana.store.text import restored, stored
 
 from .samples import AWKWARD, case, cases, key, long_or_short, plan, plans, rescore, result, results_of, texts
@@ -105,7 +105,7 @@ def put_all(store: Store, run_id: str, results: list[Result]) -> list[tuple[int,
     reported: list[tuple[int, Result]] = []
 
     async def write() -> None:
-        async with store.writer(run_id, reported.extend) as writer:
+        async with store.results.writer(run_id, reported.extend) as writer:
             for each in results:
                 await writer.put([each])
 
@@ -122,10 +122,10 @@ def test_random_results_come_back_from_the_engine(store: Store) -> None:
         gathered.setdefault(some.key, some)
 
     gather()
-    run = store.create_run(plan(), [case(1)])
+    run = store.runs.create(plan(), [case(1)])
     reported = put_all(store, run.id, list(gathered.values()))
     assert [each for _, each in reported] == list(gathered.values())
-    assert list(store.results(run.id)) == reported
+    assert list(store.results.each(run.id)) == reported
 
 
 def test_random_cases_and_plans_come_back_from_the_engine(store: Store) -> None:
@@ -139,15 +139,15 @@ def test_random_cases_and_plans_come_back_from_the_engine(store: Store) -> None:
 
     @given(plans)
     def check(some: Plan) -> None:
-        run = store.create_run(some, gathered.values())
+        run = store.runs.create(some, gathered.values())
         assert run.plan == some
-        assert run == store.run(run.id)
-        store.delete_run(run.id)
+        assert run == store.runs.read(run.id)
+        store.runs.delete(run.id)
 
     check()
-    run = store.create_run(plan(), gathered.values())
-    assert list(store.cases(run.id)) == list(gathered.values())
-    assert [each.source for each in store.cases(run.id)] == [each.source for each in gathered.values()]
+    run = store.runs.create(plan(), gathered.values())
+    assert list(store.cases.of(run.id)) == list(gathered.values())
+    assert [each.source for each in store.cases.of(run.id)] == [each.source for each in gathered.values()]
 
 
 def test_nul_and_half_pairs_stand_in_every_text_column(store: Store) -> None:
@@ -173,8 +173,8 @@ def test_nul_and_half_pairs_stand_in_every_text_column(store: Store) -> None:
     whole = Plan(
         awkward(), awkward(), (target,), 1, {awkward(): awkward()}, awkward(), target, {awkward(): 1}, awkward()
     )
-    run = store.create_run(whole, [one], creator=awkward(), limits={awkward(): awkward()})
-    assert [found for _, found in store.pending(run.id)] == [one]
+    run = store.runs.create(whole, [one], creator=awkward(), limits={awkward(): awkward()})
+    assert [found for _, found in store.cases.pending(run.id)] == [one]
     reply = Reply(
         awkward(),
         Usage(1),
@@ -193,19 +193,19 @@ def test_nul_and_half_pairs_stand_in_every_text_column(store: Store) -> None:
     a_key = Key(case_digest(one), target.typed, awkward(), 0)
     some = Result(a_key, awkward(), reply, Failure(awkward(), awkward()), (check,), awkward(), awkward())
     assert [each for _, each in put_all(store, run.id, [some])] == [some]
-    assert [each for _, each in store.results(run.id)] == [some]
+    assert [each for _, each in store.results.each(run.id)] == [some]
     owner = awkward()
-    assert store.claim(run.id, owner, 60)
+    assert store.queue.claim(run.id, owner, 60)
     label = awkward()
     assert rescore(store, run.id, label, [(a_key, (check,))]) == 1
-    assert store.scorings(run.id)[1] == label
+    assert store.scorings.list(run.id)[1] == label
     holder = read_columns(store, "runs", ["lease_holder"])
-    assert store.finish(run.id, owner, "stopped", awkward(), {awkward(): awkward()})
-    done = store.run("latest")
+    assert store.queue.finish(run.id, owner, "stopped", awkward(), {awkward(): awkward()})
+    done = store.runs.find("latest")
     assert (done.plan, done.reason and "side by side \ud83d\ude00" in done.reason) == (whole, True)
 
     ours = {"id", "owner", "status", "created", "finished", "plan_digest", "outcome", "lease_holder", "cancelled"}
-    ours |= {"at", "kind", "subject", "action"}  # of the changes: runs go by ids
+    ours |= {"at", "kind", "subject", "action", "role"}  # of the changes: runs go by ids
     for table in schema.metadata.sorted_tables:
         names = [column.name for column in table.columns if isinstance(column.type, Text) and column.name not in ours]
         if table.name == "cases":
@@ -223,10 +223,10 @@ def read_columns(store: Store, table: str, names: list[str]) -> dict[str, str]:
 
 
 def test_what_is_no_plain_data_is_refused_and_the_rest_is_stored(store: Store) -> None:
-    run = store.create_run(plan(), [case(1), case(2), case(3)])
+    run = store.runs.create(plan(), [case(1), case(2), case(3)])
     good, bad, fine = (result(key(case(number))) for number in (1, 2, 3))
     assert bad.reply
     bad = replace(bad, reply=replace(bad.reply, raw={"plain": "data"}))  # as a careless provider would
     with pytest.raises(StoreFailed, match="is not plain data and was not stored: a raw response is the bytes"):
         put_all(store, run.id, [good, bad, fine])
-    assert [each for _, each in store.results(run.id)] == [good, fine]
+    assert [each for _, each in store.results.each(run.id)] == [good, fine]

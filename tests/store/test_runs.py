@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ from pramana.errors import InvalidInput, NotFound, StoreFailed
 from pramana.hash import case_digest
 from pramana.model import Case, Key, Outcome, Result, RunStatus
 from pramana.store import open_store
-from pramana.store.runs import Store
 from pramana.store.schema import metadata, runs
+from pramana.store.store import Store
 
 from .samples import case, check, key, plan, rescore, result, some_cases
 
@@ -26,7 +27,7 @@ def put_all(store: Store, run_id: str, results: list[Result]) -> list[tuple[int,
     reported: list[tuple[int, Result]] = []
 
     async def write() -> None:
-        async with store.writer(run_id, reported.extend) as writer:
+        async with store.results.writer(run_id, reported.extend) as writer:
             for each in results:
                 await writer.put([each])
 
@@ -40,32 +41,32 @@ def size(store: Store, table: str) -> int:
 
 
 def test_a_new_run_has_everything_pending_in_order(store: Store) -> None:
-    run = store.create_run(plan("a", "b", repeats=2), some_cases(3))
+    run = store.runs.create(plan("a", "b", repeats=2), some_cases(3))
     assert re.fullmatch(r"r\d{8}-\d{6}-[0-9a-f]{4}", run.id)
     assert (run.status, run.expected, run.stored, run.finished) == ("running", 12, 0, None)
     order = itertools.product(range(3), ("a", "b"), range(2))
     wanted = [(key(case(number), model, repeat), case(number)) for number, model, repeat in order]
-    assert list(store.pending(run.id)) == wanted
-    assert list(store.pending(run.id, "b")) == [each for each in wanted if each[0].model == "b"]
-    assert list(store.cases(run.id)) == list(some_cases(3))
-    assert [each.source for each in store.cases(run.id)] == [each.source for each in some_cases(3)]
+    assert list(store.cases.pending(run.id)) == wanted
+    assert list(store.cases.pending(run.id, "b")) == [each for each in wanted if each[0].model == "b"]
+    assert list(store.cases.of(run.id)) == list(some_cases(3))
+    assert [each.source for each in store.cases.of(run.id)] == [each.source for each in some_cases(3)]
 
 
 def test_what_is_stored_is_no_longer_pending(store: Store) -> None:
-    run = store.create_run(plan("a", "b", repeats=2), some_cases(600))
-    everything = [found for found, _ in store.pending(run.id)]
+    run = store.runs.create(plan("a", "b", repeats=2), some_cases(600))
+    everything = [found for found, _ in store.cases.pending(run.id)]
     done = everything[::3] + everything[1200:1300]
     put_all(store, run.id, [result(each) for each in done])
-    assert [found for found, _ in store.pending(run.id)] == [each for each in everything if each not in set(done)]
-    assert store.run(run.id).stored == len(set(done))
+    assert [found for found, _ in store.cases.pending(run.id)] == [each for each in everything if each not in set(done)]
+    assert store.runs.read(run.id).stored == len(set(done))
 
 
 def test_a_case_given_twice_is_asked_once_and_stored_once_among_runs(store: Store) -> None:
-    first = store.create_run(plan("a", "a"), [case(1), case(2), case(1)])
+    first = store.runs.create(plan("a", "a"), [case(1), case(2), case(1)])
     assert first.expected == 2
-    assert [found for found, _ in store.pending(first.id)] == [key(case(1), "a"), key(case(2), "a")]
-    second = store.create_run(plan("a"), [case(2), case(3)])
-    assert list(store.cases(second.id)) == [case(2), case(3)]
+    assert [found for found, _ in store.cases.pending(first.id)] == [key(case(1), "a"), key(case(2), "a")]
+    second = store.runs.create(plan("a"), [case(2), case(3)])
+    assert list(store.cases.of(second.id)) == [case(2), case(3)]
     assert size(store, "cases") == 3
 
 
@@ -75,14 +76,14 @@ def test_a_run_is_made_whole_or_not_at_all(store: Store) -> None:
         raise InvalidInput("line 701 does not fit")
 
     with pytest.raises(InvalidInput, match="line 701"):
-        store.create_run(plan(), broken())
-    assert store.runs() == []
+        store.runs.create(plan(), broken())
+    assert store.runs.page()[0] == []
     assert [size(store, table) for table in ("cases", "run_cases", "runs", "scorings")] == [0, 0, 0, 0]
 
 
 def test_the_plan_digest_covers_plan_and_cases(store: Store) -> None:
     def digest(*of: Case, models: tuple[str, ...] = ("a",)) -> str:
-        run = store.create_run(plan(*models), of)
+        run = store.runs.create(plan(*models), of)
         with store._database.reading() as connection:
             return str(connection.execute(select(runs.c.plan_digest).where(runs.c.id == run.id)).scalar_one())
 
@@ -94,40 +95,43 @@ def test_the_plan_digest_covers_plan_and_cases(store: Store) -> None:
 
 def test_a_run_is_found_by_id_beginning_or_latest(store: Store) -> None:
     with pytest.raises(NotFound, match="there is no run yet; start one: pramana run"):
-        store.run("latest")
-    made = [store.create_run(plan(), [case(1)]) for _ in range(5)]
-    assert store.runs() == made[::-1]
-    assert store.runs(limit=2) == made[:2:-1]
-    assert store.run("latest") == made[-1]
-    assert [store.run(run.id) for run in made] == made
+        store.runs.find("latest")
+    made = [store.runs.create(plan(), [case(1)]) for _ in range(5)]
+    assert store.runs.page()[0] == made[::-1]
+    assert store.runs.page(limit=2)[0] == made[:2:-1]
+    assert store.runs.find("latest") == made[-1]
+    assert [store.runs.read(run.id) for run in made] == made
     ids = [run.id for run in made]
     unique = next(size for size in range(1, 22) if sum(other.startswith(ids[0][:size]) for other in ids) == 1)
-    assert store.run(ids[0][:unique]) == made[0]
+    assert store.runs.find(ids[0][:unique]) == made[0]
     with pytest.raises(NotFound, match=r"begins the ids of several runs \(r.*, r.*, r.* …\); type more of it"):
-        store.run("r")
+        store.runs.find("r")
     with pytest.raises(NotFound, match=f'there is no run "x{ids[0]}"; did you mean "{ids[0]}"'):
-        store.run("x" + ids[0])
+        store.runs.find("x" + ids[0])
     for strange in ("", "%", "_" * 21, "\0", "\ud800", "r%"):
         with pytest.raises(NotFound):
-            store.run(strange)
+            store.runs.find(strange)
 
 
 def test_an_id_that_begins_another_is_found_exactly(store: Store) -> None:
-    short, long = (store.create_run(plan(), [case(1)]) for _ in range(2))
+    short, long = (store.runs.create(plan(), [case(1)]) for _ in range(2))
     with store._database.writing() as connection:
         connection.execute(update(runs).where(runs.c.id == long.id), {"id": f"{short.id}-and-more"})
-    assert store.run(short.id) == short
+    assert store.runs.read(short.id) == short
 
 
-@pytest.mark.parametrize("method", ["pending", "results", "cases", "counts", "finish", "claim", "heartbeat", "writer"])
+@pytest.mark.parametrize(
+    "method",
+    ["cases.pending", "results.each", "cases.of", "results.counts", "queue.finish", "queue.claim", "queue.heartbeat", "results.writer"],
+)  # fmt: skip
 def test_an_unknown_run_is_named(store: Store, method: str) -> None:
-    arguments = {"finish": (None, "stopped"), "claim": ("me",), "writer": (print,)}
+    arguments = {"queue.finish": (None, "stopped"), "queue.claim": ("me",), "results.writer": (print,)}
     with pytest.raises(NotFound, match='there is no run "r1"; see: pramana runs'):
-        list(getattr(store, method)("r1", *arguments.get(method, ())))
+        list(attrgetter(method)(store)("r1", *arguments.get(method, ())))
 
 
 def test_a_second_result_of_a_key_is_ignored_and_not_reported(store: Store) -> None:
-    run = store.create_run(plan(), some_cases(4))
+    run = store.runs.create(plan(), some_cases(4))
     first = [result(key(case(number))) for number in (0, 1, 1)]
     first[2] = result(key(case(1)), Outcome.FAILED)
     reported = put_all(store, run.id, first)
@@ -136,50 +140,50 @@ def test_a_second_result_of_a_key_is_ignored_and_not_reported(store: Store) -> N
     later = put_all(store, run.id, again)
     assert [each for _, each in later] == [again[0], again[3]]
     assert put_all(store, run.id, again) == []
-    assert list(store.results(run.id)) == reported + later
-    assert store.run(run.id).stored == 4
-    assert store.counts(run.id) == {
+    assert list(store.results.each(run.id)) == reported + later
+    assert store.runs.read(run.id).stored == 4
+    assert store.results.counts(run.id) == {
         Outcome.PASSED: 2, Outcome.FAILED: 0, Outcome.ERRORED: 2, Outcome.UNSCORED: 0, Outcome.SKIPPED: 0
     }  # fmt: skip
 
 
 def test_sequence_numbers_grow_over_all_runs_and_readers_tail_by_them(store: Store) -> None:
-    two = [store.create_run(plan(), some_cases(700)) for _ in range(2)]
+    two = [store.runs.create(plan(), some_cases(700)) for _ in range(2)]
     reported = []
     for run in (*two, *two):
-        half = [found for found, _ in itertools.islice(store.pending(run.id), 350)]
+        half = [found for found, _ in itertools.islice(store.cases.pending(run.id), 350)]
         reported += [(run.id, *each) for each in put_all(store, run.id, [result(each) for each in half])]
     seqs = [seq for _, seq, _ in reported]
     assert len(seqs) == 1400
     assert seqs == sorted(set(seqs))
     for run in two:
         mine = [(seq, each) for run_id, seq, each in reported if run_id == run.id]
-        assert list(store.results(run.id)) == mine
-        assert list(store.results(run.id, after=mine[400][0])) == mine[401:]
-        assert list(store.results(run.id, after=mine[-1][0])) == []
+        assert list(store.results.each(run.id)) == mine
+        assert list(store.results.each(run.id, after=mine[400][0])) == mine[401:]
+        assert list(store.results.each(run.id, after=mine[-1][0])) == []
 
 
 def test_a_deleted_run_never_lends_its_sequence_numbers(store: Store) -> None:
-    run = store.create_run(plan(), some_cases(3))
+    run = store.runs.create(plan(), some_cases(3))
     ((last, _),) = put_all(store, run.id, [result(key(case(1)))])
-    store.delete_run(run.id)
-    run = store.create_run(plan(), some_cases(3))
+    store.runs.delete(run.id)
+    run = store.runs.create(plan(), some_cases(3))
     ((seq, _),) = put_all(store, run.id, [result(key(case(1)))])
     assert seq > last
 
 
 def test_a_result_of_a_case_outside_the_run_is_refused(store: Store) -> None:
-    store.create_run(plan(), [case(2)])
-    run = store.create_run(plan(), [case(1)])
+    store.runs.create(plan(), [case(2)])
+    run = store.runs.create(plan(), [case(1)])
     for foreign in (case(2), case(3)):
         with pytest.raises(StoreFailed, match="the store could not do that"):
             put_all(store, run.id, [result(key(foreign))])
-    assert list(store.results(run.id)) == []
+    assert list(store.results.each(run.id)) == []
 
 
 def test_rescoring_keeps_the_old_checks(store: Store) -> None:
-    run = store.create_run(plan(), some_cases(600))
-    keys = [found for found, _ in store.pending(run.id)]
+    run = store.runs.create(plan(), some_cases(600))
+    keys = [found for found, _ in store.cases.pending(run.id)]
     old = put_all(store, run.id, [result(each, Outcome.FAILED) for each in keys])
     nothing = Result(keys[0], "x", None, None, (), None, None)
     assert nothing.outcome is Outcome.ERRORED
@@ -188,100 +192,100 @@ def test_rescoring_keeps_the_old_checks(store: Store) -> None:
     assert rescore(store, run.id, "by a judge", ((each, judged) for each in keys[:500])) == 1
     assert rescore(store, run.id, "one more", [(keys[0], (check(Outcome.SKIPPED),)), (keys[1], ())]) == 2
 
-    assert list(store.results(run.id, scoring=0)) == old
-    middle = [each.checks for _, each in store.results(run.id, scoring=1)]
+    assert list(store.results.each(run.id, scoring=0)) == old
+    middle = [each.checks for _, each in store.results.each(run.id, scoring=1)]
     assert middle == [judged] * 500 + [old[0][1].checks] * 100
-    newest = [each.checks for _, each in store.results(run.id)]
+    newest = [each.checks for _, each in store.results.each(run.id)]
     assert newest == [(check(Outcome.SKIPPED),), *middle[1:]]
-    assert store.scorings(run.id) == {0: "run", 1: "by a judge", 2: "one more"}
+    assert store.scorings.list(run.id) == {0: "run", 1: "by a judge", 2: "one more"}
     for scoring in (0, 1, 2, None):
-        shown = [each.outcome for _, each in store.results(run.id, scoring=scoring)]
-        assert store.counts(run.id, scoring) == {outcome: shown.count(outcome) for outcome in Outcome}
+        shown = [each.outcome for _, each in store.results.each(run.id, scoring=scoring)]
+        assert store.results.counts(run.id, scoring) == {outcome: shown.count(outcome) for outcome in Outcome}
     with pytest.raises(NotFound, match="the run has no scoring 3; it has 0, 1, 2"):
-        store.counts(run.id, 3)
+        store.results.counts(run.id, 3)
 
 
 def test_counts_after_rescoring_agree_where_there_is_no_reply(store: Store) -> None:
-    run = store.create_run(plan(), some_cases(3))
-    keys = [found for found, _ in store.pending(run.id)]
+    run = store.runs.create(plan(), some_cases(3))
+    keys = [found for found, _ in store.cases.pending(run.id)]
     silent = Result(keys[0], "x", None, None, (check(),), None, None)
     unchecked = Result(keys[1], "x", result(keys[1]).reply, None, (), None, None)
     put_all(store, run.id, [silent, unchecked, result(keys[2])])
-    assert store.counts(run.id)[Outcome.ERRORED] == 2
+    assert store.results.counts(run.id)[Outcome.ERRORED] == 2
     rescore(store, run.id, "again", [(keys[2], (check(), check(Outcome.FAILED)))])
-    shown = [each.outcome for _, each in store.results(run.id)]
+    shown = [each.outcome for _, each in store.results.each(run.id)]
     assert shown == [Outcome.ERRORED, Outcome.ERRORED, Outcome.FAILED]
-    assert store.counts(run.id) == {outcome: shown.count(outcome) for outcome in Outcome}
+    assert store.results.counts(run.id) == {outcome: shown.count(outcome) for outcome in Outcome}
 
 
 def test_a_rescoring_that_breaks_off_keeps_what_was_judged(store: Store) -> None:
-    run = store.create_run(plan(), some_cases(600))
-    keys = [found for found, _ in store.pending(run.id)]
+    run = store.runs.create(plan(), some_cases(600))
+    keys = [found for found, _ in store.cases.pending(run.id)]
     old = put_all(store, run.id, [result(each) for each in keys])
 
     def breaks_off() -> None:
-        with store.scoring(run.id, "broken") as broken:
+        with store.scorings.begin(run.id, "broken") as broken:
             broken.add([(each, (check(Outcome.FAILED),)) for each in keys[:500]])
-            assert list(store.results(run.id)) == old, "checks were seen before the scoring was finished"
+            assert list(store.results.each(run.id)) == old, "checks were seen before the scoring was finished"
             broken.label = "ended early"
             broken.add([(keys[501], (check(),)), (Key("sha256:unknown", "fake"), (check(),))])
 
     with pytest.raises(NotFound, match="there is nothing to be scored again"):
         breaks_off()
-    newest = [each.checks for _, each in store.results(run.id)]
+    newest = [each.checks for _, each in store.results.each(run.id)]
     assert newest == [(check(Outcome.FAILED),)] * 500 + [each.checks for _, each in old[500:]]
-    assert store.scorings(run.id) == {0: "run", 1: "ended early"}
+    assert store.scorings.list(run.id) == {0: "run", 1: "ended early"}
 
 
 def test_a_rescoring_without_a_check_leaves_nothing(store: Store) -> None:
-    run = store.create_run(plan(), [case(1)])
+    run = store.runs.create(plan(), [case(1)])
     put_all(store, run.id, [result(key(case(1)))])
-    with pytest.raises(NotFound), store.scoring(run.id, "broken") as broken:
+    with pytest.raises(NotFound), store.scorings.begin(run.id, "broken") as broken:
         broken.add([(Key("sha256:unknown", "fake"), (check(),))])
-    assert store.scorings(run.id) == {0: "run"}
+    assert store.scorings.list(run.id) == {0: "run"}
     assert rescore(store, run.id, "whole", [(key(case(1)), (check(),))]) == 1
 
 
 def test_a_finished_run_says_why_and_keeps_its_notes(store: Store) -> None:
-    run = store.create_run(plan(), [case(1)])
-    assert store.finish(run.id, None, "interrupted", "Ctrl-C", {"prices": "1", "limiter": [1]})
-    stopped = store.run(run.id)
+    run = store.runs.create(plan(), [case(1)])
+    assert store.queue.finish(run.id, None, "interrupted", "Ctrl-C", {"prices": "1", "limiter": [1]})
+    stopped = store.runs.read(run.id)
     assert (stopped.status, stopped.reason, stopped.notes) == ("interrupted", "Ctrl-C", {"prices": "1", "limiter": [1]})
     assert stopped.finished
-    assert store.claim(run.id, "me")
-    again = store.run(run.id)
+    assert store.queue.claim(run.id, "me")
+    again = store.runs.read(run.id)
     assert (again.status, again.finished, again.reason) == ("running", None, None)
-    assert store.finish(run.id, "me", "finished", notes={"limiter": [1, 2]})
-    done = store.run(run.id)
+    assert store.queue.finish(run.id, "me", "finished", notes={"limiter": [1, 2]})
+    done = store.runs.read(run.id)
     assert (done.status, done.reason, done.notes) == ("finished", None, {"prices": "1", "limiter": [1, 2]})
-    assert not store.claim(run.id, "me"), "a finished run is nobody's to claim"
+    assert not store.queue.claim(run.id, "me"), "a finished run is nobody's to claim"
 
 
 def test_deleting_a_run_leaves_the_cases_others_use(store: Store) -> None:
-    gone, kept = store.create_run(plan(), some_cases(600)), store.create_run(plan(), some_cases(2))
+    gone, kept = store.runs.create(plan(), some_cases(600)), store.runs.create(plan(), some_cases(2))
     for run in (gone, kept):
         put_all(store, run.id, [result(key(case(1)))])
         rescore(store, run.id, "again", [(key(case(1)), (check(Outcome.FAILED),))])
-    there = list(store.results(kept.id))
-    store.delete_run(gone.id)
-    assert store.runs() == [store.run(kept.id)]
-    assert list(store.results(kept.id)) == there
-    assert list(store.cases(kept.id)) == list(some_cases(2))
+    there = list(store.results.each(kept.id))
+    store.runs.delete(gone.id)
+    assert store.runs.page()[0] == [store.runs.read(kept.id)]
+    assert list(store.results.each(kept.id)) == there
+    assert list(store.cases.of(kept.id)) == list(some_cases(2))
     sizes = {table: size(store, table) for table in ("cases", "run_cases", "results", "checks", "scorings")}
     assert sizes == {"cases": 2, "run_cases": 2, "results": 1, "checks": 2, "scorings": 2}
 
 
 def test_exactly_one_of_many_threads_claims_a_run(store: Store) -> None:
-    run = store.create_run(plan(), [case(1)], owner="server")
-    store.create_run(plan(), [case(1)])
-    assert store.waiting() == [run.id], "what was begun on the command line waits for no server"
+    run = store.runs.create(plan(), [case(1)], owner="server")
+    store.runs.create(plan(), [case(1)])
+    assert store.queue.waiting() == [run.id], "what was begun on the command line waits for no server"
     for attempt in (1, 2):
         start = threading.Barrier(8)
         won: list[int] = []
 
         def claim(number: int, seconds: float, start: threading.Barrier = start, won: list[int] = won) -> None:
             start.wait()
-            if store.claim(run.id, f"process {number}", seconds):
+            if store.queue.claim(run.id, f"process {number}", seconds):
                 won.append(number)
 
         threads = [threading.Thread(target=claim, args=(number, 60)) for number in range(8)]
@@ -290,31 +294,31 @@ def test_exactly_one_of_many_threads_claims_a_run(store: Store) -> None:
         for thread in threads:
             thread.join()
         assert len(won) == 1
-        assert store.attempts(run.id) == attempt
-        assert store.waiting() == []
-        assert store.heartbeat(run.id, f"process {won[0]}", seconds=60)
-        assert not store.heartbeat(run.id, f"process {won[0] + 1}"), "the lease is another's"
-        assert store.heartbeat(run.id, seconds=-1), "whoever does not say who they are prolongs what there is"
-        assert store.waiting() == [run.id], "a lease that ran out is up for the next"
+        assert store.runs.read(run.id).attempts == attempt
+        assert store.queue.waiting() == []
+        assert store.queue.heartbeat(run.id, f"process {won[0]}", seconds=60)
+        assert not store.queue.heartbeat(run.id, f"process {won[0] + 1}"), "the lease is another's"
+        assert store.queue.heartbeat(run.id, seconds=-1), "whoever does not say who they are prolongs what there is"
+        assert store.queue.waiting() == [run.id], "a lease that ran out is up for the next"
 
 
 @pytest.mark.parametrize("status", ["finished", "stopped", "queued", "interrupted"])
 def test_who_has_lost_a_run_neither_ends_it_nor_hands_it_on(store: Store, status: RunStatus) -> None:
-    run = store.create_run(plan(), [case(1)], owner="server")
-    assert not store.finish(run.id, None, status), "it was never begun"
-    assert store.take(run.id, "first", seconds=-1)
-    assert store.take(run.id, "second", seconds=60)
+    run = store.runs.create(plan(), [case(1)], owner="server")
+    assert not store.queue.finish(run.id, None, status), "it was never begun"
+    assert store.queue.take(run.id, "first", seconds=-1)
+    assert store.queue.take(run.id, "second", seconds=60)
     before = store.changes.last()
     for other in ("first", None, "third"):
-        assert not store.finish(run.id, other, status, "for a reason of theirs", {"note": 1})
-    now = store.run(run.id)
-    assert (now.status, now.reason, now.notes, store.holder(run.id)) == ("running", None, {}, "second")
-    assert store.attempts(run.id) == 2
+        assert not store.queue.finish(run.id, other, status, "for a reason of theirs", {"note": 1})
+    now = store.runs.read(run.id)
+    assert (now.status, now.reason, now.notes, store.queue.holder(run.id)) == ("running", None, {}, "second")
+    assert store.runs.read(run.id).attempts == 2
     assert store.changes.last() == before, "nothing has happened that could be told"
-    assert store.finish(run.id, "second", status, "done")
-    assert (store.run(run.id).status, store.holder(run.id)) == (status, None)
-    assert not store.finish(run.id, "second", "stopped"), "it holds it no more"
-    assert not store.finish(run.id, None, "stopped"), "what has ended, or waits, stays so"
+    assert store.queue.finish(run.id, "second", status, "done")
+    assert (store.runs.read(run.id).status, store.queue.holder(run.id)) == (status, None)
+    assert not store.queue.finish(run.id, "second", "stopped"), "it holds it no more"
+    assert not store.queue.finish(run.id, None, "stopped"), "what has ended, or waits, stays so"
 
 
 @pytest.mark.parametrize("bad", ["", "mysql://x/y", "sqlite://", "sqlite:///:memory:", "pramana.db"])
@@ -346,8 +350,8 @@ def cases(count):
         yield Case(f"case-{number}", "test_case", (Turn("user", f"What is {number}?" * 5),), Facets("a", "b"))
 
 store = open_store(sys.argv[1])
-run = store.create_run(Plan("s", None, (Target("m", "fake", "m"),)), cases(int(sys.argv[2])))
-assert sum(1 for _ in store.pending(run.id)) == sum(1 for _ in store.cases(run.id)) == int(sys.argv[2])
+run = store.runs.create(Plan("s", None, (Target("m", "fake", "m"),)), cases(int(sys.argv[2])))
+assert sum(1 for _ in store.cases.pending(run.id)) == sum(1 for _ in store.cases.of(run.id)) == int(sys.argv[2])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
@@ -367,14 +371,14 @@ def test_importing_the_store_loads_no_database_library() -> None:
 
 
 def test_results_come_with_their_cases(store: Store) -> None:
-    run = store.create_run(plan("a", "b"), some_cases(300))
-    there = put_all(store, run.id, [result(found) for found, _ in store.pending(run.id)])
-    pairs = list(store.pairs(run.id))
+    run = store.runs.create(plan("a", "b"), some_cases(300))
+    there = put_all(store, run.id, [result(found) for found, _ in store.cases.pending(run.id)])
+    pairs = list(store.results.pairs(run.id))
     assert [each for _, each in pairs] == [each for _, each in there]
     assert all(case_digest(one) == each.key.case for one, each in pairs)
 
 
 def test_a_case_digest_is_what_pairs_runs(store: Store) -> None:
-    run = store.create_run(plan(), [case(1)])
-    ((found, one),) = store.pending(run.id)
+    run = store.runs.create(plan(), [case(1)])
+    ((found, one),) = store.cases.pending(run.id)
     assert found.case == case_digest(one) == case_digest(case(1))

@@ -18,9 +18,9 @@ from pramana.model import Scenario
 from pramana.request import Selection
 from pramana.store import open_store
 from pramana.store.engine import Lock
-from pramana.store.runs import Store
 from pramana.store.scenarios import IdsExist
 from pramana.store.schema import deleted_scenarios, scenarios
+from pramana.store.store import Store
 
 
 def plain(scenario_id: str, tags: Sequence[str] = (), **fields: Any) -> Scenario:

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.model import Check, Outcome
-from pramana.store.runs import Store
 from pramana.store.scoring import Rescoring
+from pramana.store.store import Store
 
 from .samples import check, plan, rescore, result, some_cases
 
@@ -19,11 +19,11 @@ def judged(by: str, cost: float | None, tokens: int | None) -> tuple[Check, ...]
 
 
 def begun(store: Store, count: int, checks: tuple[Check, ...]) -> tuple[str, list[Any]]:
-    run = store.create_run(plan(), some_cases(count))
-    keys = [found for found, _ in store.pending(run.id)]
+    run = store.runs.create(plan(), some_cases(count))
+    keys = [found for found, _ in store.cases.pending(run.id)]
 
     async def write() -> None:
-        async with store.writer(run.id, lambda _: None) as writer:
+        async with store.results.writer(run.id, lambda _: None) as writer:
             await writer.put([replace(result(each), checks=checks) for each in keys])
 
     asyncio.run(write())
@@ -31,7 +31,7 @@ def begun(store: Store, count: int, checks: tuple[Check, ...]) -> tuple[str, lis
 
 
 def paid(store: Store, run_id: str) -> list[Any]:
-    return [each.checks[0].evidence.get("other_scorings") for _, each in store.results(run_id)]
+    return [each.checks[0].evidence.get("other_scorings") for _, each in store.results.each(run_id)]
 
 
 def test_the_newest_check_says_what_the_others_cost(store: Store) -> None:
@@ -39,11 +39,11 @@ def test_the_newest_check_says_what_the_others_cost(store: Store) -> None:
     assert paid(store, run_id) == [None] * 3
     rescore(store, run_id, "b", [(each, judged("b", 0.25, 10)) for each in keys[:2]])
     rescore(store, run_id, "c", [(keys[0], judged("c", None, 1))])
-    first, second, third = (each.checks[0].evidence for _, each in store.results(run_id))
+    first, second, third = (each.checks[0].evidence for _, each in store.results.each(run_id))
     assert (first["judge"], first["other_scorings"]) == ("c", {"cost_usd": 0.75, "tokens": 110})
     assert (second["judge"], second["other_scorings"]) == ("b", {"cost_usd": 0.5, "tokens": 100})
     assert third == judged("a", 0.5, 100)[0].evidence
-    then = [each.checks[0].evidence for _, each in store.results(run_id, scoring=0)]
+    then = [each.checks[0].evidence for _, each in store.results.each(run_id, scoring=0)]
     assert [each["judge"] for each in then] == ["a"] * 3
     assert then[0]["other_scorings"] == {"cost_usd": None, "tokens": 11}, "an unknown price makes the sum unknown"
 
@@ -64,7 +64,7 @@ def test_what_a_killed_rescoring_had_paid_is_not_forgotten(store: Store, monkeyp
 
     monkeypatch.setattr(Rescoring, "__exit__", killed)
     rescore(store, run_id, "b", [(keys[0], judged("b", 0.25, 10))])
-    first, second = (each.checks[0].evidence for _, each in store.results(run_id))
+    first, second = (each.checks[0].evidence for _, each in store.results.each(run_id))
     assert (first["judge"], first["other_scorings"]) == ("a", {"cost_usd": 0.25, "tokens": 10})
     assert second == judged("a", 0.5, 100)[0].evidence
 
@@ -82,4 +82,4 @@ def test_ctrl_c_while_a_rescoring_ends_loses_none_of_it(store: Store, monkeypatc
     monkeypatch.setattr(Rescoring, "_end", interrupted)
     with pytest.raises(KeyboardInterrupt):
         rescore(store, run_id, "b", [(keys[0], judged("b", 0.25, 10))])
-    assert [each.checks[0].evidence["judge"] for _, each in store.results(run_id)] == ["b"]
+    assert [each.checks[0].evidence["judge"] for _, each in store.results.each(run_id)] == ["b"]

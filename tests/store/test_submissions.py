@@ -12,8 +12,8 @@ from sqlalchemy import select
 
 from pramana.errors import InvalidInput
 from pramana.store import open_store
-from pramana.store.runs import Store
 from pramana.store.schema import submission_cells, submission_series, submissions
+from pramana.store.store import Store
 from pramana.store.submissions import Batch, Point, Submission, Verdict
 from pramana.store.text import restored
 

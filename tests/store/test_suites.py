@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from pramana.errors import AlreadyExists, NotFound, StoreFailed
-from pramana.store.runs import Store
+from pramana.store.store import Store
 from pramana.store.suites import Upload
 
 

@@ -11,7 +11,7 @@ import pytest
 from pramana.errors import AlreadyRunning, StoreFailed
 from pramana.model import Result
 from pramana.store import open_store, writer
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 from .samples import case, key, plan, result, some_cases
 
@@ -19,8 +19,8 @@ Reported = list[tuple[int, Result]]
 
 
 def results_of(store: Store, count: int) -> tuple[str, list[Result]]:
-    run = store.create_run(plan(), some_cases(count))
-    return run.id, [result(found) for found, _ in store.pending(run.id)]
+    run = store.runs.create(plan(), some_cases(count))
+    return run.id, [result(found) for found, _ in store.cases.pending(run.id)]
 
 
 @pytest.mark.usefixtures("virtual_time")
@@ -34,10 +34,10 @@ def test_a_result_is_reported_soon_after_it_was_put_and_only_when_it_is_stored(s
         arrived, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def stored(_: Reported) -> None:
-            seen.append(sum(1 for _ in store.results(run_id)))
+            seen.append(sum(1 for _ in store.results.each(run_id)))
             arrived.set()
 
-        async with store.writer(run_id, stored) as opened:
+        async with store.results.writer(run_id, stored) as opened:
             for each in results:
                 arrived.clear()
                 started, worked = loop.time(), time.process_time()
@@ -61,7 +61,7 @@ def test_groups_are_bounded_and_nothing_is_lost_while_more_arrives(store: Store)
     groups: list[Reported] = []
 
     async def write() -> None:
-        async with store.writer(run_id, groups.append) as opened:
+        async with store.results.writer(run_id, groups.append) as opened:
             for number, each in enumerate(results):
                 await opened.put([each])
                 if number % 97 == 0:
@@ -71,7 +71,7 @@ def test_groups_are_bounded_and_nothing_is_lost_while_more_arrives(store: Store)
     assert max(map(len, groups)) <= writer.GROUP
     reported = [each for group in groups for each in group]
     assert [each for _, each in reported] == results
-    assert list(store.results(run_id)) == reported
+    assert list(store.results.each(run_id)) == reported
 
 
 def test_putting_waits_while_the_queue_is_full(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_putting_waits_while_the_queue_is_full(store: Store, monkeypatch: pytest
 
     async def write() -> None:
         nonlocal longest
-        async with store.writer(run_id, reported.extend) as opened:
+        async with store.results.writer(run_id, reported.extend) as opened:
 
             async def put(mine: list[Result]) -> None:
                 nonlocal longest
@@ -103,7 +103,7 @@ def test_what_was_put_is_stored_when_the_work_is_cancelled_or_fails(store: Store
     reported: Reported = []
 
     async def cancelled() -> None:
-        async with store.writer(run_id, reported.extend) as opened:
+        async with store.results.writer(run_id, reported.extend) as opened:
             for each in results[:4]:
                 await opened.put([each])
             await asyncio.Event().wait()
@@ -119,7 +119,7 @@ def test_what_was_put_is_stored_when_the_work_is_cancelled_or_fails(store: Store
             await task
 
     async def failing() -> None:
-        async with store.writer(run_id, reported.extend) as opened:
+        async with store.results.writer(run_id, reported.extend) as opened:
             await opened.put([results[4]])
             raise KeyError("of the caller")
 
@@ -127,7 +127,7 @@ def test_what_was_put_is_stored_when_the_work_is_cancelled_or_fails(store: Store
     with pytest.raises(KeyError, match="of the caller"):
         asyncio.run(failing())
     assert [each for _, each in reported] == results
-    assert list(store.results(run_id)) == reported
+    assert list(store.results.each(run_id)) == reported
 
 
 @pytest.mark.parametrize("leave_by", ["exit", "put"])
@@ -136,7 +136,7 @@ def test_an_error_of_the_database_surfaces_at_the_next_put_and_at_exit(store: St
     reported: Reported = []
 
     async def write() -> None:
-        async with store.writer(run_id, reported.extend) as opened:
+        async with store.results.writer(run_id, reported.extend) as opened:
             await opened.put([result(key(case(99)))])
             while leave_by == "put":
                 await opened.put([results[0]])
@@ -145,7 +145,7 @@ def test_an_error_of_the_database_surfaces_at_the_next_put_and_at_exit(store: St
     with pytest.raises(StoreFailed, match="the store could not do that"):
         asyncio.run(write())
     assert reported == []
-    assert list(store.results(run_id)) == []
+    assert list(store.results.each(run_id)) == []
 
 
 def test_whoever_waits_for_room_is_woken_by_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_whoever_waits_for_room_is_woken_by_an_error(store: Store, monkeypatch: 
     woken: list[str] = []
 
     async def write() -> None:
-        async with store.writer(run_id, lambda _: None) as opened:
+        async with store.results.writer(run_id, lambda _: None) as opened:
             await opened.put([result(key(case(99)))])
 
             async def put(each: Result) -> None:
@@ -177,12 +177,12 @@ def test_an_error_of_the_listener_is_not_swallowed(store: Store) -> None:
         raise ValueError("the display broke")
 
     async def write() -> None:
-        async with store.writer(run_id, broken) as opened:
+        async with store.results.writer(run_id, broken) as opened:
             await opened.put([results[0]])
 
     with pytest.raises(ValueError, match="the display broke"):
         asyncio.run(write())
-    assert len(list(store.results(run_id))) == 1
+    assert len(list(store.results.each(run_id))) == 1
 
 
 def test_two_writers_of_one_run_never_report_the_same_result(url: str) -> None:
@@ -192,7 +192,7 @@ def test_two_writers_of_one_run_never_report_the_same_result(url: str) -> None:
     reported: list[Reported] = [[], []]
 
     async def write(store: Store, listen: Callable[[Reported], None], mine: list[Result]) -> None:
-        async with store.writer(run_id, listen) as opened:
+        async with store.results.writer(run_id, listen) as opened:
             for number, each in enumerate(mine):
                 await opened.put([each])
                 if number % 50 == 0:
@@ -206,9 +206,9 @@ def test_two_writers_of_one_run_never_report_the_same_result(url: str) -> None:
 
     asyncio.run(main())
     both = sorted(reported[0] + reported[1], key=lambda each: each[0])
-    assert list(stores[0].results(run_id)) == both
+    assert list(stores[0].results.each(run_id)) == both
     assert {each.key for _, each in both} == {each.key for each in results}
-    assert len(both) == stores[0].run(run_id).stored == 1200
+    assert len(both) == stores[0].runs.read(run_id).stored == 1200
     for store in stores:
         store.close()
 
@@ -225,32 +225,32 @@ def test_every_commit_waits_for_the_disk(tmp_path: Path) -> None:
 def test_a_writer_that_has_lost_its_run_stores_nothing_more(store: Store) -> None:
     run_id, results = results_of(store, 6)
     reported: Reported = []
-    assert store.claim(run_id, "first", seconds=-1)
+    assert store.queue.claim(run_id, "first", seconds=-1)
 
     async def write() -> None:
-        async with store.writer(run_id, reported.extend, "first") as opened:
+        async with store.results.writer(run_id, reported.extend, "first") as opened:
             await opened.put(results[:2])
             while len(reported) < 2:  # noqa: ASYNC110 - the writer tells by a function
                 await asyncio.sleep(0.01)
-            assert store.claim(run_id, "process 7 on desk [4f1c 1234]")
+            assert store.queue.claim(run_id, "process 7 on desk [4f1c 1234]")
             await opened.put(results[2:4])
 
     with pytest.raises(AlreadyRunning, match=f"process 7 on desk works on run {run_id} now"):
         asyncio.run(write())
-    assert [each for _, each in store.results(run_id)] == results[:2]
-    assert (store.run(run_id).stored, len(reported)) == (2, 2)
+    assert [each for _, each in store.results.each(run_id)] == results[:2]
+    assert (store.runs.find(run_id).stored, len(reported)) == (2, 2)
 
 
 @pytest.mark.parametrize("owner", [None, "first"])
 def test_a_writer_stores_only_while_its_owner_holds_the_run(store: Store, owner: str | None) -> None:
     run_id, results = results_of(store, 1)
     if owner is None:
-        assert store.claim(run_id, "somebody")
+        assert store.queue.claim(run_id, "somebody")
 
     async def write() -> None:
-        async with store.writer(run_id, lambda _: None, owner) as opened:
+        async with store.results.writer(run_id, lambda _: None, owner) as opened:
             await opened.put(results)
 
     with pytest.raises(AlreadyRunning, match="stores nothing more of it"):
         asyncio.run(write())
-    assert store.run(run_id).stored == 0
+    assert store.runs.find(run_id).stored == 0

@@ -22,7 +22,7 @@ from pramana.app.streams import OpenStreams
 from pramana.errors import PramanaError
 from pramana.run.stages import Stage
 from pramana.store.preferences import Preferences
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 log = logging.getLogger("pramana.app")
 _Made = TypeVar("_Made")

@@ -62,8 +62,8 @@ async def read_call(
 
 
 def _read(app: App, named: str, seq: int, columns: int) -> CallView:
-    run_id = app.store.run(named).id
-    case, result = app.store.pages.result(run_id, seq)
+    run_id = app.store.runs.find(named).id
+    case, result = app.store.results.read(run_id, seq)
     call = result.reply.call if result.reply else None
     if call is None:
         raise NotFound(f"result {seq} of run {run_id} is no call: nothing was spoken, so there is nothing to hear")

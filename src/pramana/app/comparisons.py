@@ -10,7 +10,7 @@ from pramana.app.comparison_views import ApartNamedView, ComparisonView, NamedVi
 from pramana.app.sides import ModelUnclear, OtherCases, Source, of_run
 from pramana.errors import InvalidInput, Problem
 from pramana.request import PageNumber, PageSize, Searched
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 NAMED = 100
 """Cases that are named of each kind that is no flip."""

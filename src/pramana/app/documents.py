@@ -26,8 +26,8 @@ from pramana.load.scenario import (
     spelled,
     write_scenarios,
 )
-from pramana.store.runs import Store
 from pramana.store.scenarios import IdsExist, Imported, Mode
+from pramana.store.store import Store
 
 LONGEST_ID = 1_000
 """What an index of either store takes; the format itself sets no bound."""

@@ -15,7 +15,7 @@ from pramana.app.access import remember
 from pramana.app.comparison_views import WholeComparisonView, whole_view
 from pramana.app.sides import Source, compared
 from pramana.model import Run
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 KEPT = 32
 """Runs whose sums are kept."""
@@ -43,14 +43,14 @@ class Findings:
 
     def of(self, run: Run) -> tuple[Summary, RunTimes]:
         """Return the summary of a run as it stands, and how its times are spread."""
-        scorings = tuple(self._store.scorings(run.id))
+        scorings = tuple(self._store.scorings.list(run))
         with self._lock:
             sums = self._kept.get(run.id)
             if sums is None or sums.scorings != scorings:
                 sums = _Sums(Tally.of(run), SpreadTally.of(run), scorings, threading.Lock())
             remember(self._kept, run.id, sums, KEPT)
         with sums.lock:
-            for seq, case, result in self._store.numbered_pairs(run.id, sums.last):
+            for seq, case, result in self._store.results.numbered_pairs(run, sums.last):
                 sums.tally.add(case, result)
                 sums.spread.add(result)
                 sums.last, sums.made = seq, None
@@ -85,5 +85,5 @@ class Comparisons:
             return made.view
 
     def _state(self, source: Source) -> tuple[Any, ...]:
-        run = self._store.pages.run(source.where)
-        return run.stored, run.status, run.finished, *self._store.scorings(run.id)
+        run = self._store.runs.read(source.where)
+        return run.stored, run.status, run.finished, *self._store.scorings.list(run)

@@ -15,7 +15,7 @@ from pathlib import Path
 from pramana import clock, jsonl, settings
 from pramana.app.access import FRESH_S, remember
 from pramana.load.manifest import BUILT_IN, MANIFEST, Version, versions
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 KNOWN = 64
 """Suites whose facts are kept in memory."""

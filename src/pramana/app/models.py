@@ -114,7 +114,7 @@ async def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
 
 def _history(app: App, wanted: HistoryRequest) -> History:
     past, model = app.store.history, wanted.model
-    runs, total = app.store.pages.runs(model=model, limit=wanted.limit)
+    runs, total = app.store.runs.page(model=model, limit=wanted.limit)
     runs.reverse()
     measured = past.measured(runs, model)
     points = tuple(

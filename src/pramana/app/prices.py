@@ -128,7 +128,7 @@ def _loaded(kept: Sequence[SetPrice]) -> tuple[Prices, str | None]:
 
 def _recent(app: App) -> dict[str, Target]:
     """Return who was asked, judged, embedded or heard in the newest runs."""
-    runs, _ = app.store.pages.runs(limit=RECENT)
+    runs, _ = app.store.runs.page(limit=RECENT)
     plans = [run.plan for run in runs]
     every: Iterable[Target | None] = (
         target for plan in plans for target in (*plan.targets, plan.judge, plan.embedder, plan.stt)

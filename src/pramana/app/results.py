@@ -67,8 +67,8 @@ async def read_result(app: App, _: User, run_id: str, seq: int, outcome: Outcome
 
 
 def _list_results(app: App, named: str, wanted: ResultFilter) -> Results:
-    found, total = app.store.pages.results(
-        app.store.run(named).id,
+    found, total = app.store.results.page(
+        app.store.runs.find(named),
         outcome=wanted.outcome,
         model=wanted.model,
         case=wanted.case,
@@ -79,9 +79,9 @@ def _list_results(app: App, named: str, wanted: ResultFilter) -> Results:
 
 
 def _read_result(app: App, named: str, seq: int, outcome: Outcome | None) -> ResultBesides:
-    run = app.store.run(named)
-    case, result = app.store.pages.result(run.id, seq)
-    before, after = app.store.pages.beside(run.id, seq, outcome)
+    run = app.store.runs.find(named)
+    case, result = app.store.results.read(run, seq)
+    before, after = app.store.results.beside(run, seq, outcome)
     return ResultBesides(result_detail_view(seq, case, result, run.plan.system_prompt), before, after)
 
 

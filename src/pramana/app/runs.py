@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import asdict, fields, replace
+from msgspec.structs import asdict, fields
 
 from pramana import planning
 from pramana.analyse.estimate import Estimate
@@ -98,13 +98,13 @@ async def read_run(app: App, _: User, run_id: str, *, summary: bool = True) -> R
 @use_case("editor")
 async def cancel_run(app: App, _: User, run_id: str) -> RunView:
     """Ask that a run end. What is stored stays; whoever carries it out stops within seconds."""
-    return _run_view(await app.work(lambda: app.store.cancel(run_id)))
+    return _run_view(await app.work(lambda: app.store.queue.cancel(run_id)))
 
 
 @use_case("editor")
 async def resume_run(app: App, _: User, run_id: str, limits: Limits | None = None) -> RunView:
     """Queue a run again that was stopped, interrupted or cancelled; without limits, within those it had."""
-    run = await app.work(lambda: app.store.requeue(run_id, limits.stored() if limits else None))
+    run = await app.work(lambda: app.store.queue.requeue(run_id, limits.stored() if limits else None))
     app.on_queued()
     return _run_view(run)
 
@@ -112,11 +112,11 @@ async def resume_run(app: App, _: User, run_id: str, limits: Limits | None = Non
 @use_case("editor")
 async def delete_run(app: App, _: User, run_id: str) -> None:
     """Delete a run with all of its results; while somebody works on it, it must be cancelled first."""
-    await app.work(lambda: app.store.delete_run(run_id, unless_held=True))
+    await app.work(lambda: app.store.runs.delete(run_id, unless_held=True))
 
 
 def _list_runs(app: App, wanted: RunFilter) -> Runs:
-    found, total = app.store.pages.runs(
+    found, total = app.store.runs.page(
         status=wanted.status,
         model=wanted.model,
         suite=wanted.suite,
@@ -131,12 +131,11 @@ def _list_runs(app: App, wanted: RunFilter) -> Runs:
 
 
 def _read_run(app: App, named: str, *, summary: bool) -> RunDetailView:
-    run = app.store.pages.run(app.store.run(named).id)
+    run = app.store.runs.find(named)
     amounts, times = app.findings.of(run) if summary else (None, None)
-    holder, history = app.store.holder(run.id), app.store.history
+    history = app.store.history
     listed = _run_view(run, amounts.overall if amounts else history.ended([run])[0], history.cases_digests([run])[0])
-    view = run_detail_view(run, amounts, times, listed)
-    return replace(view, holder=shown(holder) if holder else None, attempts=app.store.attempts(run.id))
+    return run_detail_view(run, amounts, times, listed)
 
 
 # ── Views ──
@@ -174,14 +173,14 @@ def _run_view(run: Run, ended: Ended | Rate | None = None, cases_digest: str | N
 def run_detail_view(
     run: Run, summary: Summary | None, times: RunTimes | None, listed: RunView | None = None
 ) -> RunDetailView:
-    """Return all that a view of a run says without looking at who works on it."""
+    """Return all that a view of a run says."""
     return RunDetailView(
         **asdict(listed or _run_view(run, summary.overall if summary else None)),
         judges=tuple(summary.judge_names) if summary else None,
         plan=_plan_view(run),
         limits=LimitsView(**{PUBLISHED_LIMITS[name]: value for name, value in run.limits.items()}),
-        holder=None,
-        attempts=0,
+        holder=shown(run.holder) if run.holder else None,
+        attempts=run.attempts,
         notes=dict(run.notes),
         summary=summary,
         aggregates=times,

@@ -22,7 +22,7 @@ from pramana.embedded.engines import EngineInfo
 from pramana.errors import InvalidInput, quote
 from pramana.hash import case_digest
 from pramana.model import Check, Outcome
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 
 class Answer(NamedTuple):
@@ -289,13 +289,13 @@ def of_file(path: Path, model: str | None) -> Source:
 
 def of_run(store: Store, reference: str, model: str | None) -> Source:
     """Return a side that is a stored run."""
-    run = store.run(reference)
+    run = store.runs.find(reference)
     targets = run.plan.targets
     target = targets[_chosen(f"run {run.id}", model, [(each.typed, each.model) for each in targets])]
     typed = target.typed
 
     def answers() -> Iterator[Answer]:
-        for seq, result in store.results(run.id, raw=False):
+        for seq, result in store.results.each(run.id, raw=False):
             key, reply = result.key, result.reply
             if key.model != typed:
                 continue
@@ -315,7 +315,7 @@ def of_run(store: Store, reference: str, model: str | None) -> Source:
             )
 
     def digests() -> frozenset[str]:
-        return frozenset(map(case_digest, store.cases(run.id)))
+        return frozenset(map(case_digest, store.cases.of(run.id)))
 
     spoken = run.plan.variants != ("text",)
     return Source(

@@ -17,7 +17,7 @@ from pramana.model import Case, Result, Run
 
 if TYPE_CHECKING:
     from pramana.request import Selection
-    from pramana.store.runs import Store
+    from pramana.store.store import Store
 
 MARK = " (selection)"
 
@@ -34,7 +34,7 @@ class Selected:
 
     def results(self) -> Iterator[tuple[Case, Result]]:
         """Yield the results that are wanted with their cases; may be called again."""
-        for case, result in self.store.pairs(self.run.id):
+        for case, result in self.store.results.pairs(self.run):
             if self.selection.matches(case) and (self.digests is None or result.key.case in self.digests):
                 yield case, result
 
@@ -45,7 +45,7 @@ def select(store: "Store", run: Run, selection: "Selection") -> Selected:
         return Selected(store, run, selection)
     cases = 0
     kept: set[str] = set()
-    for case in selection.pick(store.cases(run.id)):
+    for case in selection.pick(store.cases.of(run)):
         cases += 1
         if selection.limit is not None:
             kept.add(case_digest(case))

@@ -14,7 +14,7 @@ from pramana.report.selection import MARK
 from pramana.report.terminal import fitted, padded, width, wrapped
 
 if TYPE_CHECKING:
-    from pramana.store.runs import Store
+    from pramana.store.store import Store
 
 SHOWN_REASONS = 8
 SHOWN_REASON = 160
@@ -28,7 +28,7 @@ BAR = 10
 
 def summary_of(store: "Store", run: Run) -> Summary:
     """Add up a run from what is stored."""
-    return summary_of_results(run, ((case, result) for _, case, result in store.numbered_pairs(run.id)))
+    return summary_of_results(run, ((case, result) for _, case, result in store.results.numbered_pairs(run)))
 
 
 def summary_of_results(run: Run, results: Results) -> Summary:

@@ -13,7 +13,7 @@ from pramana import settings
 from pramana.errors import StoreFailed
 
 if TYPE_CHECKING:
-    from pramana.store.runs import Store
+    from pramana.store.store import Store
 
 
 _SQLITE = "sqlite:///"
@@ -27,7 +27,7 @@ def open_store(url: str) -> "Store":
     from sqlalchemy import make_url
 
     from pramana.store.engine import open_database
-    from pramana.store.runs import Store
+    from pramana.store.store import Store
 
     settings.close_home()
     if not url.startswith(_SQLITE):

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select
 
-from pramana.store.engine import Database, Lock
+from pramana.store.engine import Database, Lock, Part
 from pramana.store.schema import changes
 from pramana.store.scoring import timestamp
 from pramana.store.text import restored, stored
@@ -42,11 +42,8 @@ def record(connection: Connection, kind: Kind, subject: str, action: str) -> Non
         connection.execute(delete(changes).where(changes.c.change_no <= number - KEPT))
 
 
-class Changes:
+class Changes(Part):
     """The lines of a store."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def first(self) -> int:
         """Return the oldest number that is kept; 0 where there is none."""

@@ -187,6 +187,13 @@ class Database:
         self._engine.dispose()
 
 
+class Part:
+    """A part of a store, by noun: all of them read and write one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
 def open_database(url: str | URL) -> Database:
     """Connect, create the folder of an SQLite file, and migrate."""
     try:

@@ -8,20 +8,22 @@ import hashlib
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 from sqlalchemy import ColumnElement, Connection, Select, String, cast, func, literal, select
 
 from pramana.hash import PREFIX
 from pramana.model import SEVERITY, Outcome, Run
-from pramana.store.engine import CHUNK, Database
+from pramana.store.engine import CHUNK, Database, Part
 from pramana.store.schema import cases, results, run_cases, runs, scorings
-from pramana.store.scoring import finished_scorings, levels
+from pramana.store.scoring import levels
 from pramana.store.text import restored, stored
 
+_Of = TypeVar("_Of")
+_Sums = TypeVar("_Sums")
 KEPT_TIMES = 4_000_000
 """Of all runs together: 32 MB."""
 _KEPT_SUMS = 10_000
@@ -55,93 +57,94 @@ _Judged = tuple[int, tuple[int, ...]]
 _NOTHING = Ended({}, frozenset(), 0, 0)
 
 
-class History:
+class _Recent(Generic[_Of, _Sums]):
+    """What was counted lately, up to a number of sums and of times in them; the oldest go first."""
+
+    def __init__(self, times_in: Callable[[_Sums], int] = lambda _: 0) -> None:
+        self._lock, self._times_in = threading.Lock(), times_in
+        self._kept: OrderedDict[_Of, _Sums] = OrderedDict()
+        self._times = 0
+
+    def among(self, wanted: Iterable[_Of]) -> dict[_Of, _Sums]:
+        """Return those of what is wanted that are kept."""
+        with self._lock:
+            return {each: self._kept[each] for each in wanted if each in self._kept}
+
+    def keep(self, found: Mapping[_Of, _Sums]) -> None:
+        with self._lock:
+            for of, sums in found.items():
+                self._times += self._times_in(sums) - (self._times_in(self._kept[of]) if of in self._kept else 0)
+                self._kept[of] = sums
+                self._kept.move_to_end(of)
+            while self._kept and (self._times > KEPT_TIMES or len(self._kept) > _KEPT_SUMS):
+                self._times -= self._times_in(self._kept.popitem(last=False)[1])
+
+
+class History(Part):
     """The runs of a store, as a model's past."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._lock = threading.Lock()
-        self._known: OrderedDict[_Key, _Measured] = OrderedDict()
-        self._distinct: OrderedDict[frozenset[str], int] = OrderedDict()
-        self._asked: OrderedDict[str, str] = OrderedDict()
-        self._ended: OrderedDict[_Judged, Ended] = OrderedDict()
-        self._times = 0
+        super().__init__(database)
+        self._known: _Recent[_Key, _Measured] = _Recent(_size)
+        self._distinct: _Recent[frozenset[str], int] = _Recent()
+        self._asked: _Recent[str, str] = _Recent()
+        self._ended: _Recent[_Judged, Ended] = _Recent()
 
     def ended(self, of: Sequence[Run]) -> list[Ended | None]:
         """Return how the results of each of some runs ended, by their newest checks; of a run that is gone, None."""
         with self._database.reading() as connection:
             rows = _rows(connection, [run.id for run in of])
-            with self._lock:
-                known = {key: self._ended[key] for key, _ in rows.values() if key in self._ended}
+            known = self._ended.among(key for key, _ in rows.values())
             several = {rows[run.id][0] for run in of if run.id in rows and _ways(run) > 1}
             grown = {key: number for key, number in rows.values() if known.get(key, _NOTHING).stored != number}
             found = known | _count(connection, grown, known, several)
-        with self._lock:
-            for key, each in found.items():
-                self._ended[key] = each
-                self._ended.move_to_end(key)
-            while len(self._ended) > _KEPT_SUMS:
-                self._ended.popitem(last=False)
+        self._ended.keep(found)
         return [found.get(rows[run.id][0], _NOTHING) if run.id in rows else None for run in of]
 
     def measured(self, of: Sequence[Run], model: str) -> list[_Measured]:
         """Return what a model, as it was typed, did in each of some runs; of one that is gone, nothing."""
         found: list[_Measured] = []
+        with self._database.reading() as connection:
+            rows = _rows(connection, [run.id for run in of])
         for run in of:
-            with self._database.reading() as connection:
-                query = select(runs.c.run_no, runs.c.stored).where(runs.c.id == run.id)
-                row = connection.execute(query).first()
-                if row is None:
-                    found.append({})
-                    continue
-                among = tuple(finished_scorings(connection, row.run_no))
-                key = (row.run_no, model, row.stored, among)
-                with self._lock:
-                    known = self._known.get(key)
-                    if known is not None:
-                        self._known.move_to_end(key)
-                if known is None:
-                    known = _measure(connection, row.run_no, model, among)
-                    self._keep(key, known)
-            found.append(known)
+            if run.id not in rows:
+                found.append({})
+                continue
+            (run_no, among), number = rows[run.id]
+            key = (run_no, model, number, among)
+            known = self._known.among([key])
+            if key not in known:
+                with self._database.reading() as connection:
+                    known[key] = _measure(connection, run_no, model, among)
+            self._known.keep(known)
+            found.append(known[key])
         return found
 
     def distinct_cases(self, run_ids: Iterable[str]) -> int:
         """Return how many different cases some runs have: a case that several of them asked counts once."""
         ids = frozenset(run_ids)
-        with self._lock:
-            known = self._distinct.get(ids)
-        if known is not None:
-            return known
-        mine = select(runs.c.run_no).where(runs.c.id.in_(ids))
-        query = select(func.count(run_cases.c.case_no.distinct())).where(run_cases.c.run_no.in_(mine))
-        with self._database.reading() as connection:
-            counted = int(connection.execute(query).scalar_one())
-        with self._lock:
-            self._distinct[ids] = counted
-            if len(self._distinct) > _KEPT_SUMS:
-                self._distinct.popitem(last=False)
-        return counted
+        known = self._distinct.among([ids])
+        if ids not in known:
+            mine = select(runs.c.run_no).where(runs.c.id.in_(ids))
+            query = select(func.count(run_cases.c.case_no.distinct())).where(run_cases.c.run_no.in_(mine))
+            with self._database.reading() as connection:
+                known[ids] = int(connection.execute(query).scalar_one())
+            self._distinct.keep(known)
+        return known[ids]
 
     def cases_digests(self, of: Sequence[Run]) -> list[str | None]:
         """Return a digest of the cases of each of some runs, equal where the cases are; of a run that is gone, None.
 
         Neither models nor the order of the cases matter. A run never changes its cases: each is read once.
         """
-        with self._lock:
-            found = {run.id: self._asked[run.id] for run in of if run.id in self._asked}
+        found = self._asked.among(run.id for run in of)
         alike: dict[bytes, str] = {}  # most runs in a list ask what others in it do, and only one of those is read
         for run in of:
             if run.id not in found:
                 with self._database.reading() as connection:
-                    if digest := _cases_digest(connection, run.id, alike):
+                    if digest := _cases_digest(connection, run.number, alike):
                         found[run.id] = digest
-        with self._lock:
-            for run_id, digest in found.items():
-                self._asked[run_id] = digest
-                self._asked.move_to_end(run_id)
-            while len(self._asked) > _KEPT_SUMS:
-                self._asked.popitem(last=False)
+        self._asked.keep(found)
         return [found.get(run.id) for run in of]
 
     def judged_again(self, of: Sequence[Run]) -> list[tuple[str, ...]]:
@@ -159,29 +162,20 @@ class History:
         # Twice in a row by the same judge is as once.
         return [tuple(label for label, _ in groupby(found.get(run.id, ()))) for run in of]
 
-    def _keep(self, key: _Key, measured: _Measured) -> None:
-        with self._lock:
-            if key not in self._known:
-                self._known[key] = measured
-                self._times += _size(measured)
-            while self._known and (self._times > KEPT_TIMES or len(self._known) > _KEPT_SUMS):
-                _, dropped = self._known.popitem(last=False)
-                self._times -= _size(dropped)
-
 
 # ── Which cases runs have ──
 
 
-def _cases_digest(connection: Connection, run_id: str, alike: dict[bytes, str]) -> str | None:
+def _cases_digest(connection: Connection, run_no: int, alike: dict[bytes, str]) -> str | None:
     """Return the digest of a run's cases; `alike` has those that are known, by the numbers of the cases."""
-    mine = select(runs.c.run_no).where(runs.c.id == stored(run_id)).scalar_subquery()
-    listed = select(func.aggregate_strings(cast(run_cases.c.case_no, String), ",")).where(run_cases.c.run_no == mine)
+    mine = run_cases.c.run_no == run_no
+    listed = select(func.aggregate_strings(cast(run_cases.c.case_no, String), ",")).where(mine)
     numbers: str | None = connection.execute(listed).scalar()
     if numbers is None:
         return None
     key = hashlib.sha256(",".join(sorted(numbers.split(","))).encode()).digest()
     if key not in alike:
-        query = select(cases.c.digest).join_from(run_cases, cases).where(run_cases.c.run_no == mine)
+        query = select(cases.c.digest).join_from(run_cases, cases).where(mine)
         digest = hashlib.sha256()
         ordered = query.order_by(cases.c.digest).execution_options(yield_per=CHUNK)
         for each in connection.scalars(ordered):

@@ -47,14 +47,14 @@ class Lease:
 
     def __init__(
         self,
-        store: Leases,
+        queue: Leases,
         run_id: str,
         on_lost: Callable[[AlreadyRunning], None],
         on_cancelled: Callable[[], None],
         *,
         taken: bool,
     ) -> None:
-        self._store, self._run_id, self._taken_already = store, run_id, taken
+        self._queue, self._run_id, self._taken_already = queue, run_id, taken
         self._on_lost, self._on_cancelled = on_lost, on_cancelled
         self.owner = this_process()
         """The name by which it holds."""
@@ -63,7 +63,7 @@ class Lease:
         """Another process has taken the run over: this one was silent for too long."""
 
     async def __aenter__(self) -> Self:
-        if not self._taken_already and not self._store.claim(self._run_id, self.owner, SECONDS):
+        if not self._taken_already and not self._queue.claim(self._run_id, self.owner, SECONDS):
             raise self._taken("wait until it has ended, or stop it")
         self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._listen())]
         return self
@@ -74,13 +74,13 @@ class Lease:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._store.release(self._run_id, self.owner)
+        self._queue.release(self._run_id, self.owner)
 
     async def _beat(self) -> None:
         while not self.lost:
             await asyncio.sleep(SECONDS / BEATS)
             with suppress(StoreFailed):  # the writer will say so; one beat that is missed ends nothing
-                held = await asyncio.to_thread(self._store.heartbeat, self._run_id, self.owner, SECONDS)
+                held = await asyncio.to_thread(self._queue.heartbeat, self._run_id, self.owner, SECONDS)
                 self.lost = not held
         self._on_lost(self._taken("it has taken over, because this one was silent for too long"))
 
@@ -88,12 +88,12 @@ class Lease:
         while True:
             await asyncio.sleep(LISTEN_S)
             with suppress(StoreFailed):  # the next look will tell
-                if await asyncio.to_thread(self._store.is_cancelled, self._run_id):
+                if await asyncio.to_thread(self._queue.is_cancelled, self._run_id):
                     self._on_cancelled()
                     return
 
     def _taken(self, what: str) -> AlreadyRunning:
-        holder = self._store.holder(self._run_id)
+        holder = self._queue.holder(self._run_id)
         return AlreadyRunning(f"{shown(holder) if holder else 'another process'} works on run {self._run_id}: {what}")
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import delete, select
 
 from pramana.errors import InvalidInput, did_you_mean, quote
 from pramana.store.changes import record
-from pramana.store.engine import Database
+from pramana.store.engine import Part
 from pramana.store.schema import preferences
 from pramana.store.scoring import timestamp
 
@@ -39,11 +39,8 @@ class Preferences(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Pages of other hosts that may use the API, such as https://bench.example."""
 
 
-class Decisions:
+class Decisions(Part):
     """The preferences of a store."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def read(self) -> Preferences:
         """Return what holds now."""

@@ -10,7 +10,7 @@ from sqlalchemy import delete, select
 
 from pramana.errors import NotFound, did_you_mean, quote
 from pramana.store.changes import record
-from pramana.store.engine import Database
+from pramana.store.engine import Part
 from pramana.store.preferences import PUT
 from pramana.store.schema import preferences
 from pramana.store.scoring import timestamp
@@ -31,11 +31,8 @@ class SetPrice(msgspec.Struct, frozen=True):
     updated: str
 
 
-class SetPrices:
+class SetPrices(Part):
     """The prices of a store."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def list(self) -> list[SetPrice]:
         """Return all of them, by name."""

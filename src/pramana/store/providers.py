@@ -14,7 +14,7 @@ from pramana.errors import AlreadyExists, NotFound, did_you_mean, quote
 from pramana.providers.accounts import Registered
 from pramana.store import records
 from pramana.store.changes import record
-from pramana.store.engine import Database
+from pramana.store.engine import Database, Part
 from pramana.store.schema import providers
 from pramana.store.scoring import timestamp
 from pramana.store.text import stored
@@ -39,11 +39,12 @@ class Known(msgspec.Struct, frozen=True):
     updated: str
 
 
-class Providers:
+class Providers(Part):
     """The registered providers of a store."""
 
     def __init__(self, database: Database, vault: Callable[[], Vault] = open_vault) -> None:
-        self._database, self._vault = database, vault
+        super().__init__(database)
+        self._vault = vault
 
     def list(self) -> list[Known]:
         """Return all of them, by id."""

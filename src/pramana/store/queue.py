@@ -15,7 +15,7 @@ from pramana.errors import AlreadyRunning, Conflict, Hint
 from pramana.model import Run, RunStatus
 from pramana.store import lease, records
 from pramana.store.changes import record
-from pramana.store.engine import Database
+from pramana.store.engine import Part
 from pramana.store.lease import Lease
 from pramana.store.row import row_of, run_of
 from pramana.store.schema import runs
@@ -30,10 +30,8 @@ CANCELLED = "cancelled on request"
 _LOOKED_AT = 200
 
 
-class Queue:
-    """The part of the store that says who works on what."""
-
-    _database: Database
+class Queue(Part):
+    """Who works on what."""
 
     # ── The lease ──
 
@@ -121,11 +119,6 @@ class Queue:
         with self._database.reading() as connection:
             return restored_or_none(row_of(connection, run_id)["lease_holder"])
 
-    def attempts(self, run_id: str) -> int:
-        """Return how often the run was claimed."""
-        with self._database.reading() as connection:
-            return int(row_of(connection, run_id)["attempts"])
-
     def keep_limits(self, run_id: str, limits: Mapping[str, Any]) -> None:
         """Write down what a run of the command line may spend, while it is carried out for the first time.
 
@@ -212,10 +205,11 @@ class Queue:
             record(connection, "run", row["id"], "queued")
             return run_of(row_of(connection, run_id))
 
-    def refuse_if_held(self, connection: Connection, row: RowMapping) -> None:
-        """Raise while somebody works on a run."""
-        if row["status"] in UNDER_WAY and not _is_free(row, self._database.now(connection)):
-            raise AlreadyRunning(f"run {row['id']} is under way; cancel it first")
+
+def refuse_if_held(row: RowMapping, now: float) -> None:
+    """Raise while somebody works on a run."""
+    if row["status"] in UNDER_WAY and not _is_free(row, now):
+        raise AlreadyRunning(f"run {row['id']} is under way; cancel it first")
 
 
 def _is_free(row: RowMapping, now: float) -> bool:

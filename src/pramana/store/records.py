@@ -23,7 +23,6 @@ from pramana.model import (
     Reply,
     Result,
     Source,
-    Target,
     Usage,
 )
 from pramana.store.text import MARK, restored, restored_or_none, stored, stored_row
@@ -81,33 +80,12 @@ def from_json(text: str) -> Any:
 
 
 def case_to_json(case: Case) -> str:
-    """Return a case as JSON, without where it was read."""
-    facets, stated = case.facets, case.assertion
-    value: dict[str, Any] = {
-        "id": case.id,
-        "kind": case.kind,
-        "turns": [[turn.role, turn.text] for turn in case.turns],
-        "facets": [facets.category, facets.difficulty, facets.language, facets.tags],
-    }
-    if stated is not None:
-        value["assertion"] = [
-            stated.type,
-            stated.case_sensitive,
-            stated.threshold,
-            stated.judge_prompt,
-            stated.schema,
-        ]
-    for name in ("ideals", "name", "expected_outcome", "prompt_audio_url", "tokens_est"):
-        given = getattr(case, name)
-        if given is not None and given != ():
-            value[name] = given
-    if case.script:
-        value["script"] = msgspec.to_builtins(case.script)
-    if case.conditions:
-        value["conditions"] = case.conditions
-    return to_json(value)
+    """Return a case as JSON: what differs from the defaults, without where it was read."""
+    plain = msgspec.to_builtins(case)
+    return to_json({name: value for name, value in plain.items() if name != "source" and value != _LEFT_OUT[name]})
 
 
+_LEFT_OUT = {each.name: each.default for each in msgspec.structs.fields(Case)}
 _decode_case = msgspec.json.Decoder(Case).decode
 
 
@@ -120,43 +98,17 @@ def case_from_json(text: str, source_file: str | None = None, source_line: int |
 
 def plan_to_plain(plan: Plan) -> dict[str, Any]:
     """Return a plan as plain data, for its column and its digest."""
-    return {
-        "suite": plan.suite,
-        "suite_hash": plan.suite_hash,
-        "targets": [_target_to_plain(target) for target in plan.targets],
-        "repeats": plan.repeats,
-        "parameters": dict(plan.parameters),
-        "system_prompt": plan.system_prompt,
-        "judge": None if plan.judge is None else _target_to_plain(plan.judge),
-        "selection": dict(plan.selection),
-        "runner_version": plan.runner_version,
-        # Only where there is one: plans that were stored before there were any keep their digest.
-        **({} if plan.embedder is None else {"embedder": _target_to_plain(plan.embedder)}),
-        **({} if plan.variants == ("text",) else {"variants": list(plan.variants)}),
-        **({} if plan.stt is None else {"stt": _target_to_plain(plan.stt)}),
-        **({} if plan.voice == "espeak" else {"voice": plan.voice}),
-    }
+    plain: dict[str, Any] = msgspec.to_builtins(plan)
+    return {name: value for name, value in plain.items() if name not in _ADDED or value != _ADDED[name]}
+
+
+_ADDED = {"embedder": None, "variants": ("text",), "stt": None, "voice": "espeak"}
+"""Only where they are stated: plans that were stored before there were any keep their digest."""
 
 
 def plan_from_json(text: str) -> Plan:
     """Return the plan whose plain data was stored."""
-    value = from_json(text)
-    judge, embedder, stt = (
-        None if given is None else Target(**given)
-        for given in (value.pop("judge"), value.pop("embedder", None), value.pop("stt", None))
-    )
-    targets = tuple(Target(**target) for target in value.pop("targets"))
-    variants = tuple(value.pop("variants", ("text",)))
-    return Plan(targets=targets, judge=judge, embedder=embedder, stt=stt, variants=variants, **value)
-
-
-def _target_to_plain(target: Target) -> dict[str, Any]:
-    return {
-        "typed": target.typed,
-        "provider": target.provider,
-        "model": target.model,
-        "arguments": dict(target.arguments),
-    }
+    return msgspec.convert(from_json(text), Plan)
 
 
 def result_to_row(result: Result) -> tuple[Any, ...]:

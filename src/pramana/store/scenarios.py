@@ -20,7 +20,7 @@ from pramana.errors import AlreadyExists, Conflict, NotFound, Problem, quote
 from pramana.model import Scenario
 from pramana.request import Selection, is_branch
 from pramana.store.changes import record
-from pramana.store.engine import CHUNK, Database, Lock, chunks
+from pramana.store.engine import CHUNK, Database, Lock, Part, chunks
 from pramana.store.schema import deleted_scenarios, scenarios
 from pramana.store.scoring import timestamp
 from pramana.store.text import restored, stored
@@ -91,11 +91,11 @@ _decode_stored = msgspec.json.Decoder(StoredScenario).decode
 _decode_page = msgspec.json.Decoder(list[StoredScenario]).decode
 
 
-class Scenarios:
+class Scenarios(Part):
     """The scenarios of a store."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         sqlite = database.is_sqlite
         self._id = "id" if sqlite else 'id COLLATE "C"'
         self._place = "instr" if sqlite else "strpos"

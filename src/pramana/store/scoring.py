@@ -16,7 +16,8 @@ from pramana import clock
 from pramana.errors import NotFound
 from pramana.model import SEVERITY, Check, Key, Outcome, Spent
 from pramana.store import records
-from pramana.store.engine import Database
+from pramana.store.engine import Database, Part
+from pramana.store.row import RunRef, read_run
 from pramana.store.schema import cases, checks, results, runs, scorings
 from pramana.store.text import restored, stored
 
@@ -98,6 +99,23 @@ def levels(run_no: int, among: Sequence[int]) -> Select[tuple[int, int]]:
     )
     found = select(results.c.seq, worst.label("level")).select_from(judged).where(results.c.run_no == run_no)
     return found.group_by(results.c.seq)
+
+
+class Scorings(Part):
+    """The scorings of the runs of a store."""
+
+    def list(self, run: RunRef) -> Mapping[int, str]:
+        """Return the labels of the finished scorings by number; the first, number 0, came with the replies."""
+        with self._database.reading() as connection:
+            return finished_scorings(connection, read_run(connection, run).number)
+
+    def begin(self, run: RunRef, label: str) -> "Rescoring":
+        """Return a new scoring, to be entered as a context: its checks are added beside those there are.
+
+        Nobody sees them until the context ends. A result without new checks keeps those it had.
+        """
+        with self._database.reading() as connection:
+            return Rescoring(self._database, read_run(connection, run).number, label)
 
 
 class Rescoring:

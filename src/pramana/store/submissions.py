@@ -27,7 +27,7 @@ from sqlalchemy import Connection, and_, func, select
 from pramana import clock
 from pramana.errors import InvalidInput, Problem
 from pramana.store.changes import record
-from pramana.store.engine import Database, Lock
+from pramana.store.engine import Database, Lock, Part
 from pramana.store.schema import deliveries, submission_days
 from pramana.store.scoring import timestamp
 from pramana.store.text import restored, stored, stored_row
@@ -199,11 +199,11 @@ _Days = Mapping[tuple[bool, str, str], list[int]]
 """What is to be added to each day of a model."""
 
 
-class Submissions:
+class Submissions(Part):
     """The submissions of a store."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._numbers: dict[tuple[bool, str, str, str], int] = {}
         """Numbers of series that are committed: they never change."""
 

@@ -12,7 +12,7 @@ from sqlalchemy import insert, select
 
 from pramana.errors import AlreadyExists, NotFound, StoreFailed, did_you_mean, quote
 from pramana.store.changes import record
-from pramana.store.engine import Database, Lock, chunks
+from pramana.store.engine import Lock, Part, chunks
 from pramana.store.schema import suite_tiers
 from pramana.store.scoring import timestamp
 from pramana.store.text import stored
@@ -41,11 +41,8 @@ class Tier(msgspec.Struct, frozen=True):
     created: str
 
 
-class Suites:
+class Suites(Part):
     """The uploaded suites of a store."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def list(self) -> list[Tier]:
         """Return every tier, by version, in the order of uploading within it."""

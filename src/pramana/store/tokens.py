@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, RowMapping, and_, delete, insert, or_, sel
 
 from pramana import clock
 from pramana.errors import Hint, InvalidInput, NotFound, Problem, did_you_mean, quote
-from pramana.store.engine import Database
+from pramana.store.engine import Part
 from pramana.store.schema import sessions, tokens
 from pramana.store.scoring import timestamp
 from pramana.store.text import restored, stored
@@ -48,11 +48,8 @@ class Token(msgspec.Struct, frozen=True):
     """None: never."""
 
 
-class Tokens:
+class Tokens(Part):
     """The tokens of a store."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def create(self, name: str, role: str, days: int | None = EXPIRES_DAYS) -> tuple[Token, str]:
         """Make a token; return what is known of it, and the token itself, which nobody can show again.

@@ -21,7 +21,7 @@ from pramana.app import App
 from pramana.show.api import make_app
 from pramana.show.api.connection import Connection
 from pramana.store import open_store
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 from ... import programs
 from ...stores import sqlite_store

@@ -12,7 +12,7 @@ from pramana.app.calls import CallView, peaks
 from pramana.hash import case_digest
 from pramana.model import Call, Case, Check, Facets, Key, Outcome, Plan, Reply, Result, Target, Turn
 from pramana.show.api.envelope import shape_of
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 from .served import Client, serve
 
@@ -38,7 +38,7 @@ def sound(seconds: float = 3.0) -> Any:
 def stored(store: Store, recording: bytes, log: bytes, evidence: Any = None, *, spoken: bool = True) -> tuple[str, int]:
     """Store a run with one result, and return where it is."""
     case = Case("hours", "scenario", (Turn("user", "When do you open?"),), Facets("x", "easy"))
-    run = store.create_run(Plan("mine", None, (Target("m", "fake", "m"),), variants=("voice",)), [case])
+    run = store.runs.create(Plan("mine", None, (Target("m", "fake", "m"),), variants=("voice",)), [case])
     call = Call(store.blobs.put(recording), store.blobs.put(log)) if spoken else None
     reply = Reply("At nine.", answers=("At nine.",) if spoken else (), call=call)
     check = Check(
@@ -47,11 +47,11 @@ def stored(store: Store, recording: bytes, log: bytes, evidence: Any = None, *, 
     made = Result(Key(case_digest(case), "m", "voice"), case.id, reply, None, (check,), None, None)
 
     async def write() -> None:
-        async with store.writer(run.id, lambda _: None) as writer:
+        async with store.results.writer(run.id, lambda _: None) as writer:
             await writer.put([made])
 
     asyncio.run(write())
-    ((seq, _),) = store.results(run.id)
+    ((seq, _),) = store.results.each(run.id)
     return run.id, seq
 
 
@@ -108,7 +108,7 @@ def test_what_is_no_call_says_so(client: Client, store: Store) -> None:
 
 def test_a_recording_that_is_not_here_damaged_or_none_says_so(client: Client, store: Store) -> None:
     run_id, seq = stored(store, audio.write_wav(sound(), RATE), log_of(EVENTS))
-    path = store.blobs.path(store.pages.result(run_id, seq)[1].reply.call.recording)  # type: ignore[union-attr]
+    path = store.blobs.path(store.results.read(run_id, seq)[1].reply.call.recording)  # type: ignore[union-attr]
     path.write_bytes(b"RIFF")
     for there in (True, False):
         if not there:

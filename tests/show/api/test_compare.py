@@ -12,7 +12,8 @@ from pramana.app.sides import compared
 from pramana.hash import case_digest
 from pramana.model import Call, Check, Key, Outcome, Plan, Reply, Result, Target
 from pramana.show.api.envelope import shape_of
-from pramana.store.runs import Store
+from pramana.store.scoring import Scorings
+from pramana.store.store import Store
 
 from .served import Client
 from .test_models import add_run, case
@@ -198,7 +199,7 @@ def add_calls(
 ) -> str:
     """Store a run of eight calls in each variant, whose callers waited so long."""
     cases = [case(number) for number in range(8)]
-    run = store.create_run(Plan("mine", None, (Target("m", provider, "m"),), variants=variants), cases)
+    run = store.runs.create(Plan("mine", None, (Target("m", provider, "m"),), variants=variants), cases)
     counts = {"substitutions": 1, "deletions": 0, "insertions": 0, "reference_words": 10}
     evidence = {
         "times": {"lines": [{"voice_to_voice_s": waited_s, "first_audible_s": 1 + waited_s}]},
@@ -213,11 +214,11 @@ def add_calls(
     ]
 
     async def write() -> None:
-        async with store.writer(run.id, lambda _: None) as writer:
+        async with store.results.writer(run.id, lambda _: None) as writer:
             await writer.put(made)
 
     asyncio.run(write())
-    store.finish(run.id, None, "finished")
+    store.queue.finish(run.id, None, "finished")
     return run.id
 
 
@@ -264,7 +265,7 @@ def test_pages_of_one_comparison_are_worked_out_once_until_a_run_is_judged_again
     client.get(f"{address}&anyJudge=true")
     client.get(f"/api/compare?base={new}&new={base}")
     assert len(worked_out) == 3
-    scorings = Store.scorings
-    monkeypatch.setattr(Store, "scorings", lambda self, run: {**scorings(self, run), 1: "again"})
+    scorings = Scorings.list
+    monkeypatch.setattr(Scorings, "list", lambda self, run: {**scorings(self, run), 1: "again"})
     client.get(address)
     assert len(worked_out) == 4

@@ -14,7 +14,7 @@ from pramana.app.offers import OfferView
 from pramana.hash import case_digest
 from pramana.model import Case, Check, Failure, Key, Outcome, Plan, Reply, Result, Target, Usage
 from pramana.show.api.envelope import shape_of
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 from .served import Client
 
@@ -38,7 +38,7 @@ def add_run(
     """Store a run with results that ended so."""
     cases = [case(number) for number in range(len(outcomes) // repeats)]
     plan = Plan("mine", None, (Target(model, "fake", model),), repeats, variants=(variant,), **planned)
-    run = store.create_run(plan, cases)
+    run = store.runs.create(plan, cases)
     results = []
     for number, outcome in enumerate(outcomes):
         of, repeat = cases[number // repeats], number % repeats
@@ -52,11 +52,11 @@ def add_run(
             results.append(Result(key, of.id, reply, None, (check,), "sha256:a", "sha256:b"))
 
     async def write() -> None:
-        async with store.writer(run.id, lambda _: None) as writer:
+        async with store.results.writer(run.id, lambda _: None) as writer:
             await writer.put(results)
 
     asyncio.run(write())
-    store.finish(run.id, None, "finished")
+    store.queue.finish(run.id, None, "finished")
     return run.id
 
 
@@ -106,9 +106,9 @@ def test_what_was_judged_again_counts_as_judged_last(either: Client) -> None:
     assert history(either)["runs"][0]["passed"] == 0
     judged = [
         (result.key, (Check("llm_judge", "1", Outcome.PASSED, "after all"),))
-        for _, result in either.store.results(run_id)
+        for _, result in either.store.results.each(run_id)
     ]
-    with either.store.scoring(run_id, "again") as scoring:
+    with either.store.scorings.begin(run_id, "again") as scoring:
         scoring.add(judged[:3])
     (found,) = history(either)["runs"]
     assert (found["passed"], found["failed"]) == (3, 1)
@@ -122,7 +122,7 @@ def setups(store: Store, client: Client, *plans: dict[str, Any], **given: Any) -
     ids = [add_run(store, ["passed"], **plan, **given) for plan in plans]
     found = [each["setupDigest"] for each in history(client)["runs"]]
     for each in ids:
-        store.delete_run(each)
+        store.runs.delete(each)
     return found
 
 
@@ -158,8 +158,8 @@ def test_a_run_that_was_judged_again_has_another_setup(either: Client) -> None:
     ids = [add_run(either.store, ["failed"] * 2, judge=GPT) for _ in range(4)]
     for run_id, labels in zip(ids, ((), ("by opus",), ("by opus", "by opus"), ("by opus", "by gpt-5")), strict=True):
         for label in labels:
-            with either.store.scoring(run_id, label) as scoring:
-                scoring.add([(result.key, result.checks) for _, result in either.store.results(run_id)])
+            with either.store.scorings.begin(run_id, label) as scoring:
+                scoring.add([(result.key, result.checks) for _, result in either.store.results.each(run_id)])
     as_it_ran, once, twice, other = (each["setupDigest"] for each in history(either)["runs"])
     assert once == twice
     assert len({as_it_ran, once, other}) == 3
@@ -172,7 +172,7 @@ def test_only_the_newest_runs_are_shown_and_a_day_that_lacks_some_says_so(client
     assert [each["run"] for each in found.data["runs"]] == ids[1:]
     assert found.json["meta"] == {"total": 3, "shown": 2}
     assert [each["complete"] for each in found.data["days"]] == [False]
-    client.store.delete_run(ids[2])
+    client.store.runs.delete(ids[2])
     assert [each["run"] for each in history(client)["runs"]] == ids[:2]
 
 

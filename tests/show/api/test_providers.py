@@ -382,12 +382,12 @@ def test_a_run_asks_by_a_registered_provider_and_stores_no_key(
     run = create_run(client.store, RunRequest(models=("my-vllm:llama",), scenarios=Selection()), reach)
     ended = run_sync(client.store, run, Limits(), reach=reach)
     assert (ended.status, ended.stored) == ("finished", 1)
-    (_, result), *_ = client.store.results(run.id)
+    (_, result), *_ = client.store.results.each(run.id)
     assert result.checks[0].outcome.value == "passed"
     assert openai.requests[-1].headers["Authorization"] == f"Bearer {KEY}"
     assert openai.requests[-1].body["model"] == "llama"
     client.delete("/api/providers/my-vllm")
-    assert client.store.run(run.id).plan.targets[0].arguments == {"account": "my-vllm", "base_url": openai.url}
+    assert client.store.runs.read(run.id).plan.targets[0].arguments == {"account": "my-vllm", "base_url": openai.url}
     assert KEY.encode() not in b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
 
 
@@ -428,6 +428,6 @@ def test_a_server_writes_down_no_run_that_would_run_code_here(client: Client, ty
     for given in ({"models": (typed,)}, {"models": ("fake",), "judge": typed}, {"models": ("fake",), "stt": typed}):
         with pytest.raises(InvalidInput, match="which only its own command line may"):
             create_run(client.store, RunRequest(tier="cheap", **given), reach_of(client.serving))
-    assert client.store.runs() == []
+    assert client.store.runs.page()[0] == []
     assert reach_of(client.serving).for_others
     assert Reach().for_others is False

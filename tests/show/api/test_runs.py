@@ -20,7 +20,7 @@ from pramana.hash import case_digest
 from pramana.model import Case, Check, Outcome, Result
 from pramana.request import Limits
 from pramana.show.api.envelope import shape_of
-from pramana.store.runs import Store
+from pramana.store.store import Store
 
 from .served import Client, serve
 from .test_models import add_run, case
@@ -118,7 +118,7 @@ def test_whoever_judged_is_named_also_after_judging_again(either: Client) -> Non
     before = either.get(f"/api/runs/{run_id}").data
     assert (before["judge"], before["judges"]) == (None, ["fake:fixed=YES"])
     assert before["summary"]["judgedBy"] == "Judged by its own model."
-    asyncio.run(judge_again(either.store, either.store.run(run_id), "fake:fixed=NO", Limits()))
+    asyncio.run(judge_again(either.store, either.store.runs.find(run_id), "fake:fixed=NO", Limits()))
     after = either.get(f"/api/runs/{run_id}").data
     shape_of(RunDetailView).model_validate(after)
     assert (after["judge"], after["judges"]) == (None, ["fake:fixed=NO"])
@@ -203,8 +203,8 @@ def test_a_list_tells_how_results_ended_where_it_is_asked_to(either: Client) -> 
 
 def test_outcomes_of_a_list_follow_what_is_stored_and_judged_again(either: Client) -> None:
     assert either.store
-    made = [result for _, result in either.store.results(add_run(either.store, ["passed", "failed"] * 3))]
-    run = either.store.create_run(either.store.runs()[0].plan, [case(number) for number in range(6)])
+    made = [result for _, result in either.store.results.each(add_run(either.store, ["passed", "failed"] * 3))]
+    run = either.store.runs.create(either.store.runs.find("latest").plan, [case(number) for number in range(6)])
 
     def seen() -> Any:
         (found,) = either.get(f"/api/runs?outcomes=true&text={run.id}").data
@@ -212,7 +212,7 @@ def test_outcomes_of_a_list_follow_what_is_stored_and_judged_again(either: Clien
 
     async def write(some: Sequence[Result]) -> None:
         assert either.store
-        async with either.store.writer(run.id, lambda _: None) as writer:
+        async with either.store.results.writer(run.id, lambda _: None) as writer:
             await writer.put(some)
 
     assert seen() == (0, 0, 0, None)
@@ -221,7 +221,7 @@ def test_outcomes_of_a_list_follow_what_is_stored_and_judged_again(either: Clien
         assert seen() == amounts
         assert seen() == amounts
     passed = (Check("llm_judge", "1", Outcome.PASSED, "after all"),)
-    with either.store.scoring(run.id, "again") as scoring:
+    with either.store.scorings.begin(run.id, "again") as scoring:
         scoring.add([(each.key, passed) for each in made[:2]])
         assert seen() == (6, 3, 3, 0.5)  # not finished yet
     assert seen() == (6, 4, 2, 4 / 6)
@@ -232,8 +232,8 @@ def test_runs_of_the_same_cases_have_the_same_digest_whatever_the_model(either: 
     first = add_run(either.store, ["passed"] * 3)
     other = add_run(either.store, ["failed"] * 6, model="other", repeats=2)
     more = add_run(either.store, ["passed"] * 4)
-    plan = either.store.run(first).plan
-    turned = either.store.create_run(plan, [case(number) for number in (2, 0, 1)]).id
+    plan = either.store.runs.find(first).plan
+    turned = either.store.runs.create(plan, [case(number) for number in (2, 0, 1)]).id
 
     def listed(query: str) -> dict[str, Any]:
         return {each["id"]: each["casesDigest"] for each in either.get(f"/api/runs{query}").data}
@@ -246,7 +246,7 @@ def test_runs_of_the_same_cases_have_the_same_digest_whatever_the_model(either: 
     assert either.get(f"/api/runs/{more}?summary=false").data["casesDigest"] == found[more]
     points = either.get("/api/models/history?model=fake").data["runs"]
     assert {each["run"]: each["casesDigest"] for each in points} == {first: found[first], more: found[more]}
-    either.store.delete_run(more)
+    either.store.runs.delete(more)
     assert listed("?outcomes=true") == {name: digest for name, digest in found.items() if name != more}
 
 
@@ -258,7 +258,7 @@ def test_the_cases_of_five_hundred_runs_are_read_quickly_and_once(client: Client
     assert client.store
     add_run(client.store, ["passed"] * 200)
     copy_runs(client.store, 499)
-    of = client.store.runs(500)
+    of = client.store.runs.page(limit=500)[0]
     times = []
     for _ in range(2):
         began = time.thread_time()

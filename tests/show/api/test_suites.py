@@ -206,7 +206,7 @@ def test_an_uploaded_suite_is_run_by_its_name(client: Client, sqlite_url: str, m
         pramana, ["run", "--suite", "team-1", "--tier", "full", "--model", "fake:fixed=so", "--quiet"]
     )
     assert said.exit_code == 0, said.output
-    assert store.run("latest").stored == 120
+    assert store.runs.find("latest").stored == 120
 
 
 def test_one_that_is_not_there_or_was_tampered_with_does_not_run(client: Client) -> None:

@@ -262,7 +262,7 @@ async def delete_run(run_id: str, here: Here, caller: Annotated[Credential, call
 
 
 def _named(run_id: RunId, here: Here, _: Viewer) -> str:
-    return here.store.run(run_id).id
+    return here.store.runs.find(run_id).id
 
 
 Named = Annotated[str, Depends(_named)]
@@ -289,11 +289,11 @@ async def export_run(
 
 def _written(here: App, run_id: str, format_: Format) -> tuple[Run, IO[bytes]]:
     """Write the whole file aside, so that what goes wrong can still be said."""
-    run = here.store.pages.run(run_id)
+    run = here.store.runs.read(run_id)
     file = SpooledTemporaryFile(4 << 20)  # noqa: SIM115 - whoever sends it closes it
     out = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     try:
-        export(format_, run, here.store.pairs(run.id), out)
+        export(format_, run, here.store.results.pairs(run), out)
         out.flush()
         out.detach()
         file.seek(0)

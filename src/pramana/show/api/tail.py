@@ -20,8 +20,8 @@ from pramana.errors import PramanaError
 from pramana.model import Result
 from pramana.run.stages import Stage
 from pramana.store.changes import Change
-from pramana.store.pages import State
 from pramana.store.queue import UNDER_WAY
+from pramana.store.runs import State
 
 log = logging.getLogger("pramana.api")
 
@@ -282,11 +282,11 @@ class Tail:
         How runs stand is read before their results: of one that had ended then, every result is found.
         """
         self.looks += 1
-        states = self._store.pages.states(heads) if heads else {}
+        states = self._store.runs.states(heads) if heads else {}
         results = {}
         for run_id, state in states.items():
             if heads[run_id] < 0:
-                results[run_id] = [(self._store.pages.last(state.run_no), b"")]
+                results[run_id] = [(self._store.results.last(state.run_no), b"")]
             else:
                 results[run_id] = self._read(state.run_no, heads[run_id])
         if changes is None:
@@ -298,7 +298,7 @@ class Tail:
         return _News(states, results, told)
 
     def _read(self, run_no: int, number: int) -> list[tuple[int, bytes]]:
-        rows = self._store.pages.after(run_no, number, PIECE)
+        rows = self._store.results.after(run_no, number, PIECE)
         return [(seq, event("result", self._describe(seq, result), seq)) for seq, result in rows]
 
     def _apply(self, news: _News, heads: dict[str, int]) -> None:

@@ -22,7 +22,7 @@ from pramana.show.cli.stores import local_store
 
 if TYPE_CHECKING:
     from pramana.request import Selection
-    from pramana.store.runs import Store
+    from pramana.store.store import Store
 
 
 @click.command()
@@ -42,11 +42,11 @@ def export(run: str, *, format_: Format, selection: "Selection", output: Path | 
     damaged: list[str] = []
     if audio is not None:
         with local_store() as store:
-            selected = select(store, store.run(run), selection)
+            selected = select(store, store.runs.find(run), selection)
             damaged = _export_audio(store, selected.results(), audio)
     if output is not None:
         with local_store() as store:
-            selected = select(store, store.run(run), selection)
+            selected = select(store, store.runs.find(run), selection)
             heard = _recordings(audio or output.parent, output.parent)
             with output.open("w", encoding="utf-8", newline="") as out:
                 write(format_, selected.run, selected.results(), out, heard)
@@ -54,7 +54,7 @@ def export(run: str, *, format_: Format, selection: "Selection", output: Path | 
         if sys.stdout is None:
             raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
         with local_store() as store:
-            selected = select(store, store.run(run), selection)
+            selected = select(store, store.runs.find(run), selection)
             write(format_, selected.run, selected.results(), sys.stdout)
     if damaged:
         files = terminal.counted(len(damaged), "file")

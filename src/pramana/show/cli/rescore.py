@@ -58,7 +58,7 @@ def rescore(
 
     store = open_store(settings.database_url())
     try:
-        selected = select(store, store.run(run), selection)
+        selected = select(store, store.runs.find(run), selection)
         found = selected.run
         limits = Limits(concurrency=concurrency, max_cost_usd=max_cost, max_total_tokens=max_total_tokens)
         stop, expected = Stop(), sum(1 for _ in selected.results()) if selection else found.stored

@@ -18,7 +18,7 @@ from pramana.show.cli.outputs import Output
 if TYPE_CHECKING:
     from pramana.request import RunRequest, Selection
     from pramana.run.stop import Stop
-    from pramana.store.runs import Store
+    from pramana.store.store import Store
 
 _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "as_json"}
 """With the limits, the options that may differ when a run is resumed; every other option belongs to the plan."""
@@ -142,7 +142,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             with _named_by_options(context):
                 begun = create_run(store, request)
         else:
-            begun = store.run(given["resume"])
+            begun = store.runs.find(given["resume"])
         if given["id_file"]:
             given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
         for target in begun.plan.targets:
@@ -158,7 +158,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         if not quiet:
             suite = terminal.fitted(begun.plan.suite, 40)
             click.echo(f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask", err=True)
-        stop, counts = Stop(), store.counts(begun.id) if begun.stored else None
+        stop, counts = Stop(), store.results.counts(begun.id) if begun.stored else None
         with Live(begun.expected, counts, quiet=quiet) as live, Interruptible(stop):
             try:
                 ended = run_sync(store, begun, request.limits, live, stop, cache=cache)
@@ -184,9 +184,9 @@ def _leave(store: "Store", begun: Run) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # this takes a moment only
     try:
         with suppress(PramanaError):  # also when there is no such run any more: it could not begin
-            left = store.run(begun.id)
-            if (holder := store.holder(begun.id)) in (None, this_process()):
-                store.finish(begun.id, holder, "interrupted", INTERRUPTED)
+            left = store.runs.read(begun.id)
+            if (holder := store.queue.holder(begun.id)) in (None, this_process()):
+                store.queue.finish(begun.id, holder, "interrupted", INTERRUPTED)
             if left.stored < left.expected:
                 click.echo(f"\nGo on with: pramana run --resume {begun.id}", err=True)
     finally:
@@ -196,7 +196,7 @@ def _leave(store: "Store", begun: Run) -> None:
 def _forget(store: "Store", begun: Run, id_file: Path | None) -> None:
     """Take the id of a run back that could not begin and so is none: whoever reads the file must find nothing."""
     try:
-        store.run(begun.id)
+        store.runs.read(begun.id)
     except NotFound:
         if id_file:
             id_file.unlink(missing_ok=True)
@@ -334,5 +334,5 @@ def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> 
         from pramana.report import export
 
         with given["output"].open("w", encoding="utf-8", newline="") as out:
-            export("json", ended, store.pairs(ended.id), out)
+            export("json", ended, store.results.pairs(ended.id), out)
     return code

@@ -43,7 +43,7 @@ def _as_data(run: Run) -> dict[str, Any]:
 def runs(*, limit: int, as_json: bool) -> None:
     """List runs, newest first."""
     with local_store() as store:
-        found = store.runs(limit)
+        found = store.runs.page(limit=limit)[0]
     if as_json:
         terminal.print_json([_as_data(run) for run in found])
     elif not found:
@@ -71,7 +71,7 @@ def show(run: str, *, selection: "Selection", as_json: bool) -> None:
     from pramana.report.summary import decide, print_summary, summary_of_results
 
     with local_store() as store:
-        selected = select(store, store.run(run), selection)
+        selected = select(store, store.runs.find(run), selection)
         found = selected.run
         summary = summary_of_results(found, selected.results())
         sentence = decide(found, summary).sentence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from pramana import settings
 
 if TYPE_CHECKING:
-    from pramana.store.runs import Store
+    from pramana.store.store import Store
 
 
 def local_store() -> "closing[Store]":

@@ -23,7 +23,7 @@ from pramana.show.remote import Remote, Said, ServerFailed
 
 if TYPE_CHECKING:
     from pramana.load.results import Block
-    from pramana.store.runs import Store
+    from pramana.store.store import Store
 
 MOST_RESULTS, MOST_BYTES = 1_000, 8 << 20
 """Of one request; the second is a quarter of what a server takes unless it was told otherwise."""
@@ -148,13 +148,13 @@ def _report(
 
 def _parcels(store: "Store", what: str | None) -> list[_Parcel]:
     if what is None:
-        found = [run for run in reversed(store.runs(1_000_000)) if run.status == "finished"]
+        found = [run for run in reversed(store.runs.page(limit=1_000_000)[0]) if run.status == "finished"]
         return [_of_run(store, run) for run in found]
     if Path(what).is_file() or what.endswith(".json"):
         from pramana.load.results import read_results
 
         return [_of_block(block, what) for block in read_results(what)]
-    run = store.run(what)
+    run = store.runs.find(what)
     if run.status != "finished":
         raise InvalidInput(f"run {run.id} is {run.status}; finish it first: pramana run --resume {run.id}")
     return [_of_run(store, run)]
@@ -177,7 +177,7 @@ def _of_run(store: "Store", run: Run) -> _Parcel:
     def results(parcel: _Parcel) -> Iterator[dict[str, Any]]:
         from pramana.report.exports import score_of
 
-        for case, result in store.pairs(run.id):
+        for case, result in store.results.pairs(run.id):
             reply, target = result.reply, models[result.key.model]
             if reply is None or result.key.variant != "text":
                 parcel.counts["left_out"] += 1

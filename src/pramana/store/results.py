@@ -1,0 +1,227 @@
+"""Results of runs: all of them as a stream, some by the page, what they amount to, and what came after a number.
+
+A list of results reads neither the raw responses nor all of an answer; those of a page are found by the index of their
+run first. Results are written by `writer.py` alone.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, null, select
+
+from pramana.errors import NotFound, quote
+from pramana.model import SEVERITY, Case, Outcome, Result, Spent
+from pramana.store import records
+from pramana.store.engine import CHUNK, Part, chunks
+from pramana.store.row import RunRef, read_run
+from pramana.store.schema import cases, results
+from pramana.store.scoring import count_outcomes, finished_scorings, levels, newest_checks, spent_on_checks
+from pramana.store.text import stored
+from pramana.store.writer import Writer
+
+EXCERPT = 400
+"""Characters of an answer that a list shows."""
+_CUT_OFF = re.compile("\ufdd0[0-9a-f]{0,3}$")
+_OUTPUT = records.RESULT_COLUMNS.index("output")
+_Seqs = Select[Any]
+Numbered = tuple[int, Result]
+"""A result and its sequence number."""
+
+
+class Results(Part):
+    """What was answered, and how it was judged."""
+
+    # ── All of a run ──
+
+    def each(self, run: RunRef, after: int = 0, scoring: int | None = None, *, raw: bool = True) -> Iterator[Numbered]:
+        """Yield the results stored after a sequence number, with the checks each had last, or had as of a scoring.
+
+        The raw responses, which nobody adds up, can be left out.
+        """
+        with self._database.reading() as connection:
+            run_no = read_run(connection, run).number
+            among = finished_scorings(connection, run_no, scoring)
+        while True:
+            mine = (results.c.run_no == run_no, results.c.seq > after)
+            with self._database.reading() as connection:
+                found = _read(connection, mine, among, raw=raw, limit=CHUNK)
+            if not found:
+                return
+            yield from found
+            after = found[-1][0]
+
+    def pairs(self, run: RunRef, scoring: int | None = None) -> Iterator[tuple[Case, Result]]:
+        """Yield each result with its case, in the order of storing."""
+        for _, asked, result in self._paired(self.each(run, scoring=scoring)):
+            yield asked, result
+
+    def numbered_pairs(self, run: RunRef, after: int = 0) -> Iterator[tuple[int, Case, Result]]:
+        """Yield each result stored after a sequence number with that and its case; without the raw response."""
+        return self._paired(self.each(run, after, raw=False))
+
+    def _paired(self, found: Iterable[Numbered]) -> Iterator[tuple[int, Case, Result]]:
+        for some in chunks(found):
+            digests = {result.key.case for _, result in some}
+            with self._database.reading() as connection:
+                rows = connection.execute(select(cases.c.digest, cases.c.body).where(cases.c.digest.in_(digests)))
+                known = {digest: records.case_from_json(body, None, None) for digest, body in rows}
+            for seq, result in some:
+                yield seq, known[result.key.case], result
+
+    def writer(self, run: RunRef, on_stored: Callable[[list[Numbered]], None], owner: str | None = None) -> Writer:
+        """Return the writer of a run's results, to be entered as a context; it stores while the owner holds the run.
+
+        Without an owner, while nobody does.
+        """
+        with self._database.reading() as connection:
+            return Writer(self._database, read_run(connection, run).number, on_stored, owner)
+
+    # ── What they amount to ──
+
+    def counts(self, run: RunRef, scoring: int | None = None) -> Mapping[Outcome, int]:
+        """Return how many results ended how, by the checks each had last, or had as of a scoring."""
+        with self._database.reading() as connection:
+            found = count_outcomes(connection, read_run(connection, run).number, scoring)
+        return {outcome: found.get(outcome, 0) for outcome in Outcome}
+
+    def spent(self, run: RunRef) -> Spent:
+        """Return what the replies of a run have cost, with the checks that came with them."""
+        unknown_tokens = and_(results.c.input_tokens.is_(None), results.c.output_tokens.is_(None))
+        tokens = func.coalesce(results.c.input_tokens, 0) + func.coalesce(results.c.output_tokens, 0)
+        sums = (
+            func.coalesce(func.sum(results.c.cost_usd), 0.0),
+            func.coalesce(func.sum(tokens), 0),
+            func.coalesce(func.sum(case((results.c.cost_usd.is_(None), 1), else_=0)), 0),
+            func.coalesce(func.sum(case((unknown_tokens, 1), else_=0)), 0),
+        )
+        with self._database.reading() as connection:
+            run_no = read_run(connection, run).number
+            replies = select(*sums).where(
+                results.c.run_no == run_no, results.c.output.is_not(None), results.c.cached.is_(False)
+            )
+            cost, used, unpriced, uncounted = connection.execute(replies).one()
+            judged = spent_on_checks(connection, run_no)
+        return Spent(
+            float(cost) + judged.cost_usd,
+            int(used) + judged.tokens,
+            bool(unpriced) or judged.unknown_cost,
+            bool(uncounted) or judged.unknown_tokens,
+        )
+
+    # ── Some of them ──
+
+    def page(
+        self,
+        run: RunRef,
+        *,
+        outcome: Outcome | None = None,
+        model: str | None = None,
+        case: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> tuple[list[Numbered], int]:
+        """Return some results of a run in the order of storing, each with the start of its answer, and the total."""
+        with self._database.reading() as connection:
+            found = read_run(connection, run)
+            among = finished_scorings(connection, found.number)
+            models = {target.typed for target in found.plan.targets}
+            if model is not None and model not in models:
+                return [], 0
+            model = None if models == {model} else model  # all of them are: the index alone will do
+            wanted = _wanted(found.number, list(among), outcome, model, case).order_by(results.c.seq)
+            judged_again = outcome is not None and list(among) != [0]
+            if case is not None or judged_again:  # no index has that: to count them and to find them is one look
+                every = connection.scalars(wanted).all()
+                total, seqs = len(every), every[offset : offset + limit]
+            else:
+                total = found.stored
+                if outcome is not None or model is not None:
+                    total = int(connection.execute(select(func.count()).select_from(wanted.subquery())).scalar_one())
+                seqs = connection.scalars(wanted.limit(limit).offset(offset)).all()
+            return _read(connection, [results.c.seq.in_(seqs)], among, excerpt=True), total
+
+    def read(self, run: RunRef, seq: int) -> tuple[Case, Result]:
+        """Return a result of a run, all of it, and its case."""
+        with self._database.reading() as connection:
+            found = read_run(connection, run)
+            mine = (results.c.seq == seq, results.c.run_no == found.number)
+            body = select(cases.c.body).join_from(results, cases, cases.c.case_no == results.c.case_no).where(*mine)
+            asked = connection.execute(body).scalar_one_or_none()
+            if asked is None:
+                raise NotFound(f"run {quote(found.id)} has no result {seq}")
+            ((_, result),) = _read(connection, mine, finished_scorings(connection, found.number), raw=True)
+        return records.case_from_json(asked), result
+
+    def beside(self, run: RunRef, seq: int, outcome: Outcome | None = None) -> tuple[int | None, int | None]:
+        """Return the numbers of the results before and after one, or of the nearest that ended so; None at an end."""
+        with self._database.reading() as connection:
+            run_no = read_run(connection, run).number
+            among = list(finished_scorings(connection, run_no))
+            if outcome is not None and among != [0]:
+                query: _Seqs = levels(run_no, among)
+                query = query.having(query.selected_columns.level == SEVERITY.index(outcome))
+            else:
+                query = _wanted(run_no, among, outcome, None, None)
+            before = query.where(results.c.seq < seq).order_by(results.c.seq.desc()).limit(1)
+            after = query.where(results.c.seq > seq).order_by(results.c.seq).limit(1)
+            return connection.execute(before).scalar(), connection.execute(after).scalar()
+
+    # ── What is new ──
+
+    def last(self, run_no: int) -> int:
+        """Return the number of the newest result of a run; 0 where there is none."""
+        newest = select(func.coalesce(func.max(results.c.seq), 0)).where(results.c.run_no == run_no)
+        with self._database.reading() as connection:
+            return int(connection.execute(newest).scalar_one())
+
+    def after(self, run_no: int, seq: int, limit: int = 500) -> list[Numbered]:
+        """Return the results of a run that were stored after a number, each with the beginning of its answer."""
+        mine = (results.c.run_no == run_no, results.c.seq > seq)
+        with self._database.reading() as connection:
+            return _read(connection, mine, [0], excerpt=True, limit=limit)
+
+
+def _wanted(run_no: int, among: Sequence[int], outcome: Outcome | None, model: str | None, case: str | None) -> _Seqs:
+    """Return the query of the numbers that are wanted; without a filter on texts, the index alone answers it."""
+    query = select(results.c.seq).where(results.c.run_no == run_no)
+    if outcome is not None and among == [0]:
+        query = query.where(results.c.outcome == outcome.value)
+    elif outcome is not None:
+        judged = levels(run_no, among).subquery()
+        query = query.join(judged, judged.c.seq == results.c.seq).where(judged.c.level == SEVERITY.index(outcome))
+    if model is not None:
+        query = query.where(results.c.model == stored(model))
+    if case is not None and case.startswith("sha256:"):
+        query = query.where(
+            results.c.case_no == select(cases.c.case_no).where(cases.c.digest == stored(case)).scalar_subquery()
+        )
+    elif case is not None:
+        query = query.where(results.c.case_id == stored(case))
+    return query
+
+
+def _read(
+    connection: Connection,
+    which: Iterable[ColumnElement[bool]],
+    among: Iterable[int],
+    *,
+    raw: bool = False,
+    excerpt: bool = False,
+    limit: int | None = None,
+) -> list[Numbered]:
+    """Return results with their newest checks; an excerpt has the beginning of the answer alone."""
+    instead: dict[str, Any] = {} if raw else {"raw": null()}
+    if excerpt:
+        instead["output"] = func.substr(results.c.output, 1, EXCERPT)
+    columns = [instead.get(name, results.c[name]) for name in records.RESULT_COLUMNS]
+    query = select(results.c.seq, cases.c.digest, *columns)
+    query = query.join_from(results, cases, cases.c.case_no == results.c.case_no).where(*which)
+    rows = connection.execute(query.order_by(results.c.seq).limit(limit)).all()
+    judged = newest_checks(connection, [row[0] for row in rows], among) if rows else {}
+    found = []
+    for seq, digest, *values in rows:
+        if excerpt and values[_OUTPUT] is not None:
+            values[_OUTPUT] = _CUT_OFF.sub("", values[_OUTPUT])
+        found.append((seq, records.result_from_row(digest, values, tuple(judged.get(seq, ())))))
+    return found
