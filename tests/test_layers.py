@@ -9,7 +9,7 @@ def import_cycles(package: str) -> list[list[str]]:
     Imports in functions and those for type checkers count too: a module that must be imported late, because it would
     otherwise be half made, is a cycle all the same.
     """
-    graph = grimp.build_graph(package)
+    graph = grimp.build_graph(package, cache_dir=None)
     imported = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     found: list[list[str]] = []
     order: dict[str, int] = {}

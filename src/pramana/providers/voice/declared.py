@@ -40,8 +40,6 @@ class Declared:
     def __init__(self, given: Description, account: Account) -> None:
         self._given = given
         self._http = Http(given.name, account)
-        self.parameters = _parameters(given)
-        """Names of the parameters that have a place in the description; any other is not passed on."""
 
     @classmethod
     def open(cls, target: Target, account: Account | None) -> "Declared":
@@ -55,7 +53,7 @@ class Declared:
     async def dial(self, dial: Dial) -> SocketChannel:
         """Open a call and return it once it is ready."""
         given, account = self._given, self._http.account
-        used = _names(given)
+        used = names_used(given)
         if dial.system_prompt and "system_prompt" not in used:
             raise Rejected(f"{given.name} takes no system prompt: it has its own", parameter="system_prompt")
         values = {
@@ -171,19 +169,13 @@ def shipped(name: str) -> Description:
     return described(_all_shipped()[name])
 
 
-def _names(given: Description) -> frozenset[str]:
+def names_used(given: Description) -> frozenset[str]:
     """Return the names of all values that a description uses."""
     rates = [str(given.uplink.rate), str(given.downlink.rate), given.greets]
     before = given.dial
     asked = [before.path, before.headers, before.body or {}] if before else []
     sent = [step.send for step in given.handshake] + [rule.reply for rule in given.downlink.rules]
     return names_in([given.url, given.headers, rates, asked, sent, given.uplink.send, given.interrupt, given.bye])
-
-
-def _parameters(given: Description) -> frozenset[str]:
-    used = _names(given)
-    named = {path_of(name)[1] for name in used if name.startswith("parameters.")}
-    return frozenset(str(each) for each in named) | (used & {"voice"})
 
 
 def _address_of(given: Description, model: str, key: str | None) -> str:
