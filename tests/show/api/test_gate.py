@@ -468,7 +468,7 @@ def test_a_few_slow_requests_of_a_kind_are_worked_on_and_the_rest_are_told_to_co
         go_on.wait(30)
         raise InvalidInput("it was slow")
 
-    monkeypatch.setattr("pramana.show.api.compare.of_run", slow)
+    monkeypatch.setattr("pramana.app.comparisons.of_run", slow)
     found: list[Answer] = []
     asking = [threading.Thread(target=lambda: found.append(client.get("/api/compare?base=a&new=b"))) for _ in range(40)]
     for each in asking:

@@ -158,7 +158,7 @@ class Gate:
         if _is_part_of_pages(scope):
             scope["pramana.user"] = STRANGER
             return None
-        credential = scope.get("pramana.credential") or self._credential(scope, headers, is_foreign=is_foreign)
+        credential = self._credential(scope, headers, is_foreign=is_foreign)
         scope["pramana.credential"] = credential
         access = self._serving.access
         if not access.is_known(credential) and (limited := self._too_fast(scope, STRANGER)) is not None:

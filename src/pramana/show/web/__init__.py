@@ -1,7 +1,7 @@
-"""The workbench: pages over the API, on the same port. What a page does, the API can do.
+"""The workbench: pages beside the API, on the same port. What a page does, the API can do.
 
-`make_app()` puts both behind one gate. A page asks the API in its own process, as whoever looks at it (`desk`), so that
-roles, limits and messages are the API's; it is drawn with labelled parts (`parts`) in one visual language (`style`).
+`make_app()` puts both behind one gate. A page calls use cases as whoever looks at it (`desk`), so that roles, limits and
+messages are the API's; it is drawn with labelled parts (`parts`) in one visual language (`style`).
 NiceGUI keeps what it serves in its module, so a process has one workbench.
 """
 
@@ -47,8 +47,7 @@ def make_app(serving: App) -> ASGIApp:
     """Return the API and the workbench of a server, with the gate before them."""
     routes = make_routes(serving)
     pages = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    gate = Gate(_Dispatcher(routes, pages), serving)
-    _install(pages, gate, routes)
+    _install(pages, routes)
     of_routes = routes.router.lifespan_context
 
     @asynccontextmanager
@@ -57,17 +56,17 @@ def make_app(serving: App) -> ASGIApp:
             yield
 
     routes.router.lifespan_context = both
-    return gate
+    return Gate(_Dispatcher(routes, pages), serving)
 
 
-def _install(pages: FastAPI, gate: ASGIApp, routes: FastAPI) -> None:
-    """Register every page, and what they ask."""
+def _install(pages: FastAPI, routes: FastAPI) -> None:
+    """Register every page, and what they call."""
     import nicegui
 
     from pramana.show.web.kit import frame, sockets, style
-    from pramana.show.web.kit.desk import Api
+    from pramana.show.web.kit.desk import Backend
 
-    nicegui.app.state.api = Api(gate, routes.state.tail, routes.state.serving)
+    nicegui.app.state.backend = Backend(routes.state.serving, routes.state.tail)
     style.install()
     frame.install()
     sockets.install(routes.state.serving)

@@ -1,23 +1,20 @@
-"""Where a page sits: whoever looks at it, what its address says, and the API as that person may use it.
+"""Where a page sits: whoever looks at it, what its address says, and the use cases that this person may call.
 
-Every page asks with the credential of the browser that opened it, in the same process and without a socket. So whatever
-a person may not do, no page can do for them, and a token that was revoked ends with its next click.
+Every page calls them with the credential of the browser that opened it. So whatever a person may not do, no page can do
+for them, and a token that was revoked ends with its next click.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode
 
-import httpx
 import msgspec
 import nicegui
 from nicegui import background_tasks, ui
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pramana.app import App
 from pramana.app.access import Credential, User
@@ -49,40 +46,26 @@ PAGE_HINTS: Mapping[HintKey, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
-    """What the pages of one server ask."""
+class Backend:
+    """What the pages of one server call, and who tells them of news."""
 
-    app: ASGIApp
+    app: App
     tail: Tail
-    app_layer: App
-
-
-_ROUTE = re.compile(r"; see GET /api/\S+$")
-"""Where to look by the API, which tells nothing to who reads a page."""
 
 
 class Refused(PramanaError):
-    """What the API said no to."""
+    """What a use case said no to."""
 
     def __init__(self, status: int, message: str, code: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)
         self.status, self.reason, self.problems = status, code, tuple(problems)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the API said."""
-
-    status: int
-    data: Any
-    meta: dict[str, Any]
-
-
 class Desk:
     """One page that somebody looks at."""
 
     def __init__(self, request: Request, credential: Credential | None = None) -> None:
-        self._api: Api = nicegui.app.state.api
+        self._backend: Backend = nicegui.app.state.backend
         self._since: int | None = None
         self.who: User = user_of(request)
         self.path: dict[str, str] = {name: str(value) for name, value in request.path_params.items()}
@@ -93,18 +76,10 @@ class Desk:
         """Where one brings a token, and comes back from."""
         self.theme = request.cookies.get(THEME)
         self._credential: Credential = credential or request.scope["pramana.credential"]
-        self._client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(self._ask_gate, raise_app_exceptions=False),
-            base_url=f"http://{request.headers.get('host', 'localhost')}",
-            timeout=None,  # noqa: S113 - nothing is between us and the routes, and those have their own limits
-        )
-
-    async def _ask_gate(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._api.app({**scope, "pramana.credential": self._credential}, receive, send)
 
     async def begin(self) -> None:
         """Note the time before a page reads anything, so that it is told of whatever is new since then."""
-        self._since = await self._api.tail.now()
+        self._since = await self._backend.tail.now()
 
     # ── Asking ──
 
@@ -115,7 +90,7 @@ class Desk:
         **named: _Rest.kwargs,
     ) -> _View:
         """Do something as whoever looks at this page."""
-        app, credential = self._api.app_layer, self._credential
+        app, credential = self._backend.app, self._credential
         try:
             await app.access.admit(credential)
             return await use_case(app, credential, *given, **named)
@@ -134,43 +109,6 @@ class Desk:
         except InvalidInput as error:
             raise Refused(error.http_status, public_message(error, PAGE_HINTS), error.code, error.problems) from error
 
-    async def get(self, path: str, **query: Any) -> Answer:
-        """Read something; what is None is left out of the query, and lists are repeated in it."""
-        return await self._ask("GET", path, query=query)
-
-    async def post(self, path: str, body: Any = None) -> Answer:
-        return await self._ask("POST", path, body)
-
-    async def put(self, path: str, body: Any) -> Answer:
-        return await self._ask("PUT", path, body)
-
-    async def patch(self, path: str, body: Any) -> Answer:
-        return await self._ask("PATCH", path, body)
-
-    async def delete(self, path: str) -> Answer:
-        return await self._ask("DELETE", path)
-
-    async def text(self, path: str, **query: Any) -> str:
-        """Read something that is no JSON, as an export."""
-        return (await self._sent("GET", path, params=_given(query))).text
-
-    async def _ask(self, method: str, path: str, body: Any = None, query: dict[str, Any] | None = None) -> Answer:
-        sent: dict[str, Any] = {"params": _given(query)} if query else {}  # without, those of the path stay
-        if body is not None:
-            sent |= {"content": msgspec.json.encode(body), "headers": {"content-type": "application/json"}}
-        response = await self._sent(method, path, **sent)
-        said = msgspec.json.decode(response.content)
-        return Answer(response.status_code, said["data"], said.get("meta") or {})
-
-    async def _sent(self, method: str, path: str, **sent: Any) -> httpx.Response:
-        try:
-            response = await self._client.request(method, path, **sent)
-        except httpx.InvalidURL:  # nothing else can be wrong with what is quoted
-            raise Refused(414, "what is asked for is too long for an address", "too_large") from None
-        if response.status_code >= 400:
-            raise _refusal(response)
-        return response
-
     # ── Following ──
 
     def when_new(self, kinds: set[str], then: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -186,15 +124,13 @@ class Desk:
                     await news.wait()
                     await asyncio.sleep(SETTLED_S)
                     news.clear()
-                    with suppress(
-                        Refused
-                    ):  # the next news may find the store again; strangers are led away by `sockets`
+                    with suppress(Refused):  # the next news may find the store; strangers are led away by `sockets`
                         await then()
 
         async def listen() -> None:
             telling = background_tasks.create(tell(), name="tell a page of news")
             try:
-                async for name, data in _events(self._api.tail.changes(self._since)):
+                async for name, data in _events(self._backend.tail.changes(self._since)):
                     if name == "missed" or data.get("kind") in kinds:
                         news.set()
             finally:
@@ -215,7 +151,7 @@ class Desk:
         """
 
         async def listen() -> None:
-            async for name, data in _events(self._api.tail.run(run_id, after)):
+            async for name, data in _events(self._backend.tail.run(run_id, after)):
                 await then(name, data)
 
         self._while_open(listen(), over)
@@ -274,16 +210,6 @@ def _given(query: dict[str, Any]) -> dict[str, Any]:
         for name, value in query.items()
         if value is not None and value != ""
     }
-
-
-def _refusal(response: httpx.Response) -> Refused:
-    try:
-        said = msgspec.json.decode(response.content)
-        words = _ROUTE.sub("", said["error"])
-        problems = [Problem(each["message"], each["path"]) for each in said.get("details") or ()]
-        return Refused(response.status_code, words, said["code"], problems)
-    except (msgspec.DecodeError, KeyError, TypeError):
-        return Refused(response.status_code, f"the server answered {response.status_code}", "unknown")
 
 
 async def _events(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
