@@ -1,7 +1,7 @@
 """The workbench: pages beside the API, on the same port. What a page does, the API can do.
 
-`make_app()` puts both behind one gate. A page calls use cases as whoever looks at it (`desk`), so that roles, limits and
-messages are the API's; it is drawn with labelled parts (`parts`) in one visual language (`style`).
+`make_app()` puts both behind one gate. A page calls use cases as whoever looks at it (`desk`), so that roles, limits
+and messages are the API's; it is drawn with labelled parts (`parts`) in one visual language (`style`).
 NiceGUI keeps what it serves in its module, so a process has one workbench.
 """
 
