@@ -1,6 +1,11 @@
-"""What import-linter's contracts do not say of the imports of the package: none leads back to where it began."""
+"""What import-linter's contracts do not say of the package: no import leads back to where it began, nothing is too long."""
+
+import ast
+from pathlib import Path
 
 import grimp
+
+import pramana
 
 
 def import_cycles(package: str) -> list[list[str]]:
@@ -38,3 +43,19 @@ def import_cycles(package: str) -> list[list[str]]:
 
 def test_no_module_imports_itself_by_others_even_late() -> None:
     assert import_cycles("pramana") == []
+
+
+def test_no_module_and_no_function_grows_beyond_reading() -> None:
+    """600 lines a module, 80 a function; a function that only states data (a schema, a table) may be longer."""
+    data = {"results_schema", "upgrade"}
+    long = []
+    for file in Path(pramana.__file__).parent.rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        if (lines := text.count("\n")) > 600:
+            long.append(f"{file.name}: {lines} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in data:
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > 80:
+                    long.append(f"{file.name}: {node.name} has {lines} lines")
+    assert not long

@@ -149,16 +149,11 @@ def compare(
     base_rate = _mean([each.base_passed / each.repeats for each in pairs])
     new_rate = _mean([each.new_passed / each.repeats for each in pairs])
     over = sum(each.base_over.answers for each in pairs), sum(each.new_over.answers for each in pairs)
-    if overturned:
-        sentence = _overturned(made)
-    elif apart and not pairs:
-        sentence = _nothing_but_apart(made)
-    else:
+    repeated = evidence.repeated or any(over)  # who passed once of three times is not one "that failed"
+    sentence = _overturned(made) if overturned else _say(made, verdict, len(lost), len(gained), repeated=repeated)
+    if verdict == "no_change" and pairs and not evidence.interval.within(margin):
         told = _Told.of(pairs)
-        repeated = evidence.repeated or any(over)  # who passed once of three times is not one "that failed"
-        sentence = _sentence(verdict, told, len(lost), len(gained), repeated=repeated)
-        if verdict == "no_change" and not evidence.interval.within(margin):
-            sentence = f"No difference seen: {told.all_of_them} ended as before, but {told.prove_little}."
+        sentence = f"No difference seen: {told.all_of_them} ended as before, but {told.prove_little}."
     if apart and pairs and not (overturned and made.lost_sight_of):
         sentence = _with_judges(sentence, apart, any_judge=any_judge)
     return Comparison(
@@ -184,6 +179,12 @@ def compare(
         margin=margin,
         needed=cases_needed(margin, flipping, alpha=alpha) if verdict == "inconclusive" else None,
     )
+
+
+def _say(made: Pairing, verdict: Verdict, lost: int, gained: int, *, repeated: bool) -> str:
+    if made.apart and not made.pairs:
+        return _nothing_but_apart(made)
+    return _sentence(verdict, _Told.of(made.pairs), lost, gained, repeated=repeated)
 
 
 def _overturned(made: Pairing) -> str:
