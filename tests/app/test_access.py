@@ -17,7 +17,18 @@ from sqlalchemy import update
 import pramana.app
 from pramana import clock
 from pramana.app import App, server, tokens
-from pramana.app.access import FRESH_S, RULES, Credential, Forbidden, TooManyRequests, Unauthorized, require
+from pramana.app.access import (
+    FRESH_S,
+    OPEN_WHEN,
+    RULES,
+    STRANGER,
+    Credential,
+    Forbidden,
+    TooManyRequests,
+    Unauthorized,
+    allowed_user,
+    require,
+)
 from pramana.app.tokens import TokenRequest
 from pramana.errors import InvalidInput
 from pramana.store import open_store
@@ -53,7 +64,7 @@ def secret_of(app: App, role: Role) -> Credential:
 
 def test_every_use_case_has_a_rule() -> None:
     assert USE_CASES.keys() == RULES.keys()
-    assert set(RULES.values()) <= {*ROLES, None}
+    assert set(RULES.values()) <= set(ROLES)
     assert len(USE_CASES) >= 7
 
 
@@ -103,7 +114,6 @@ def refused_to_everyone(app: App) -> dict[str, Credential]:
 @pytest.mark.parametrize("name", USE_CASES)
 def test_a_use_case_is_refused_to_everyone_below_its_role(app: App, name: str) -> None:
     needed, use_case = RULES[name], USE_CASES[name]
-    assert needed is not None, "nothing is open to strangers yet"
     for kind, credential in refused_to_everyone(app).items():
         with pytest.raises(Unauthorized):
             pytest.fail(f"{kind}: {asyncio.run(use_case(app, credential))}")
@@ -115,12 +125,25 @@ def test_a_use_case_is_refused_to_everyone_below_its_role(app: App, name: str) -
                     asyncio.run(use_case(app, credential))
 
 
+def test_a_setting_opens_submissions_and_badges_to_strangers_and_nothing_else(app: App) -> None:
+    app.decided(app.store.decisions.write({"anonymous_submission": True}))
+    assert OPEN_WHEN.keys() == {"submissions.submit", "submissions.submit_batch", "submissions.badge"}
+    for name, use_case in USE_CASES.items():
+        if name in OPEN_WHEN:
+            assert run(allowed_user(app, Credential(), use_case)) is STRANGER
+        else:
+            with pytest.raises(Unauthorized):
+                run(allowed_user(app, Credential(), use_case))
+        with pytest.raises(Unauthorized):  # a token that is shown counts
+            run(allowed_user(app, Credential("pramana_" + "x" * 43), use_case))
+
+
 @pytest.mark.parametrize("name", USE_CASES)
 def test_a_use_case_is_open_to_its_role_by_token_by_session_and_to_the_own_account(app: App, name: str) -> None:
     def passes(app: App, credential: Credential) -> None:
         require(asyncio.run(app.access.user(credential)), RULES[name])
 
-    token = secret_of(app, RULES[name] or "viewer")
+    token = secret_of(app, RULES[name])
     passes(app, token)
     passes(app, session_of(app, token))
     printed = Credential(app.access.make_startup_token())

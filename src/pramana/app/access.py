@@ -35,8 +35,10 @@ NONE_LEFT = (
 )
 MAX_REMEMBERED = 10_000
 """Tokens and addresses: a stranger who invents some must not fill our memory."""
-RULES: "dict[str, Role | None]" = {}
-"""Of each use case, by its module and name, the role it needs; None: anybody may. A test walks them."""
+RULES: dict[str, Role] = {}
+"""Of each use case, by its module and name, the role it needs. A test walks them."""
+OPEN_WHEN: dict[str, Callable[[Preferences], bool]] = {}
+"""The use cases that a setting opens to strangers, and whether it does."""
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _Rest = ParamSpec("_Rest")
@@ -285,9 +287,9 @@ class Access:
         return Bucket(limit, int(left), (limit - left) * 60 / limit, 0.0 if enough else (1 - left) * 60 / limit)
 
 
-def require(user: User, role: Role | None) -> None:
+def require(user: User, role: Role) -> None:
     """Raise unless a user may do what a role may."""
-    if role is None or user.may(role):
+    if user.may(role):
         return
     if user.role is None:
         raise Unauthorized(NO_TOKEN)
@@ -295,29 +297,35 @@ def require(user: User, role: Role | None) -> None:
 
 
 def use_case(
-    role: Role | None,
+    role: Role, open_when: Callable[[Preferences], bool] | None = None
 ) -> "Callable[[Callable[Concatenate[_App, User, _Rest], Awaitable[_Value]]], Callable[Concatenate[_App, Credential, _Rest], Awaitable[_Value]]]":  # noqa: E501 - one type
-    """Declare which role a use case needs: it is called with a credential, and gets the user whose it is."""
+    """Declare which role a use case needs: it is called with a credential, and gets the user whose it is.
+
+    With `open_when`, strangers may do it too, as long as that holds of the settings.
+    """
 
     def declare(
         function: "Callable[Concatenate[_App, User, _Rest], Awaitable[_Value]]",
     ) -> "Callable[Concatenate[_App, Credential, _Rest], Awaitable[_Value]]":
         RULES[_name_of(function)] = role
+        if open_when:
+            OPEN_WHEN[_name_of(function)] = open_when
 
         @wraps(function)
         async def checked(app: _App, credential: Credential, /, *given: _Rest.args, **named: _Rest.kwargs) -> _Value:
-            user = await app.access.user(credential)
-            require(user, role)
-            return await function(app, user, *given, **named)
+            return await function(app, await allowed_user(app, credential, checked), *given, **named)
 
         return checked
 
     return declare
 
 
-def rule_of(use_case: Callable[..., Awaitable[object]]) -> Role | None:
-    """Return which role a use case needs."""
-    return RULES[_name_of(use_case)]
+async def allowed_user(app: Host, credential: Credential, use_case: Callable[..., Awaitable[object]]) -> User:
+    """Return whose credential it is; raises for who may not do a use case."""
+    user, name = await app.access.user(credential), _name_of(use_case)
+    if not (name in OPEN_WHEN and OPEN_WHEN[name](app.preferences())):
+        require(user, RULES[name])
+    return user
 
 
 def _name_of(use_case: Callable[..., Awaitable[object]]) -> str:

@@ -1,21 +1,20 @@
 """`/api/badge/{model}`: a picture for a page, of how many verified results have passed. No script, nothing fetched."""
 
 import hashlib
-from datetime import timedelta
 from html import escape
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
 
-from pramana import clock
-from pramana.app.access import Unauthorized
+from pramana.app import submissions
+from pramana.app.access import Credential
+from pramana.app.submissions import BADGE_DAYS
 from pramana.errors import visible
 from pramana.show.api.envelope import documented
-from pramana.show.api.serving import Here, user_of
+from pramana.show.api.serving import Here, caller_of
 from pramana.store.submissions import Passed
 
 router = APIRouter(tags=["community"])
-DAYS = 30
 FRESH_S = 300
 LONGEST = 40
 """Letters of a model that are shown."""
@@ -40,16 +39,15 @@ def _pictured() -> dict[str, Any]:
 
 
 @router.get("/api/badge/{model:path}", summary="A badge for a model", **_pictured())
-def badge(model: str, request: Request, here: Here) -> Response:
+async def badge(
+    model: str, request: Request, here: Here, caller: Annotated[Credential, caller_of(submissions.badge)]
+) -> Response:
     """Return the share of scored, verified results of the last 30 days that have passed, and how many there were.
 
     A server that takes results from anybody shows it to anybody: a badge stands on pages that have no token.
     """
     public = here.preferences().anonymous_submission
-    if not public and not user_of(request).may("viewer"):
-        raise Unauthorized("badges of this server are shown to those who have a token")
-    since = clock.now().date() - timedelta(days=DAYS - 1)
-    picture = draw(model, here.store.submissions.passed(model, since.isoformat())).encode()
+    picture = draw(model, await submissions.badge(here, caller, model)).encode()
     tag = f'"{hashlib.sha256(picture).hexdigest()[:32]}"'
     headers = {
         "Cache-Control": f"{'public' if public else 'private'}, max-age={FRESH_S}",
@@ -73,9 +71,9 @@ def draw(model: str, found: Passed) -> str:
         share = found.passed / found.scored
         # Rounded down: only what has no failure at all is 100 %.
         said, colour = f"{int(share * 100)} % of {found.scored:,}", next(each for bar, each in _COLOURS if share >= bar)
-        title = f"{name}: {found.passed:,} of {found.scored:,} verified results passed in {DAYS} days"
+        title = f"{name}: {found.passed:,} of {found.scored:,} verified results passed in {BADGE_DAYS} days"
     else:
-        said, colour, title = "unknown", _UNKNOWN, f"{name}: no verified results in {DAYS} days"
+        said, colour, title = "unknown", _UNKNOWN, f"{name}: no verified results in {BADGE_DAYS} days"
     left_text, right_text = _width(name), _width(said)
     left, right = left_text + 12, right_text + 12
     return _PICTURE.format(

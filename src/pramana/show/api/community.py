@@ -6,90 +6,31 @@ where and why. A 400 always means that nothing was stored.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from datetime import date, timedelta
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Iterator
+from datetime import date
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import create_model
 from pydantic.alias_generators import to_camel
 
-from pramana import clock, jsonl
-from pramana.app import App
-from pramana.app.access import Unauthorized, User
+from pramana import jsonl
+from pramana.app import submissions
+from pramana.app.access import Credential
+from pramana.app.submissions import BatchSubmittedView, ChartPointView, ChartRequest, SubmittedView, Verification
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote, visible
-from pramana.show.api.envelope import Answered, Shape, answer, documented
-from pramana.show.api.serving import Here, Viewer, user_of
-from pramana.store.submissions import ANONYMOUS, MOST_PROBLEMS, MOST_RESULTS, Batch, Submission
+from pramana.show.api.envelope import answer, documented
+from pramana.show.api.serving import Here, caller_of
+from pramana.store.submissions import MOST_PROBLEMS, MOST_RESULTS, Batch, Status, Submission
 
 router = APIRouter(tags=["community"])
-MOST_DAYS = 366
-HINTED = 1_000
-"""Prompts of a suite among which the one that was meant is looked for."""
 _Read = TypeVar("_Read", Submission, Batch)
-_Verification = Literal["verified", "unverified"]
-_HASH = re.compile("sha256:[0-9a-f]{64}")
 _TOO_DEEP = f"nested more than {jsonl.MAX_DEPTH} levels deep"
 _encode = msgspec.json.Encoder().encode
 
 
 # ── What is sent and answered ──
-
-
-class Submitted(BaseModel):
-    """What became of one result."""
-
-    id: str = Field(description="Of what is stored; a duplicate of the same day has the id of the first")
-    status: Literal["accepted", "duplicate"]
-    verification: _Verification
-    time: str
-    batch: str
-
-
-class Told(BaseModel):
-    """What became of one result of a batch."""
-
-    id: str | None
-    status: Literal["accepted", "duplicate", "refused"]
-    verification: _Verification | None
-    reason: str | None = Field(description="Why it was refused")
-
-
-class BatchSubmitted(BaseModel):
-    """What became of a batch."""
-
-    batch: str
-    time: str
-    accepted: int
-    duplicates: int
-    refused: int
-    results: list[Told] = Field(description="In the order in which they were sent")
-
-
-class SubmittedAnswer(Answered[Submitted]):
-    """An answer with the status where the client looks for it."""
-
-    status: Literal["accepted", "duplicate"]
-
-
-class BatchAnswer(Answered[BatchSubmitted]):
-    """An answer with the status of the whole: `duplicate` when nothing in it was new."""
-
-    status: Literal["accepted", "duplicate"]
-
-
-class ChartPoint(Shape):
-    """One model on one day."""
-
-    model: str
-    day: str
-    submissions: int = Field(description="Different content: each contributor's once")
-    duplicates: int = Field(description="How often such content was sent again on this day")
-    prompts: int
-    distinct_outputs: int = Field(description="Of each prompt, added up")
-    changed_prompts: int = Field(description="Whose outputs differ from those of the last day before that has any")
-    consistency: float = Field(description="The share of prompts with one output only")
 
 
 def _sent(kind: type) -> dict[str, Any]:
@@ -107,9 +48,11 @@ def _sent(kind: type) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def _told(shape: Any, model: type) -> dict[str, Any]:
-    said = documented(shape)
-    said["responses"][200]["model"] = model
+def _told(view: type[msgspec.Struct], name: str) -> dict[str, Any]:
+    """Return what a route says of its answers, with the status where the client looks for it."""
+    said = documented(view)
+    answered = said["responses"][200]
+    answered["model"] = create_model(name, __base__=answered["model"], status=(Status, ...))
     return said
 
 
@@ -117,16 +60,7 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-async def _submitter(request: Request, here: Here) -> User:
-    """Return whoever submits: anyone with a token; without one, where an administrator allows it."""
-    found = user_of(request)
-    if found.role is None and not here.preferences().anonymous_submission:
-        raise Unauthorized("to submit needs a token: send it as Authorization: Bearer TOKEN")
-    return found
-
-
 _Bytes = Annotated[bytes, Depends(_body)]
-_Submitter = Annotated[User, Depends(_submitter)]
 
 
 # ── Routes ──
@@ -136,79 +70,38 @@ _Submitter = Annotated[User, Depends(_submitter)]
     "/api/submit",
     summary="Submit one result",
     openapi_extra=_sent(Submission),
-    **_told(Submitted, SubmittedAnswer),
+    **_told(SubmittedView, "SubmittedAnswer"),
 )
-def submit(body: _Bytes, here: Here, who: _Submitter) -> Response:
+async def submit(here: Here, caller: Annotated[Credential, caller_of(submissions.submit)], body: _Bytes) -> Response:
     """Store one result. Of a suite that is known here it is verified; a prompt which that suite has not is refused."""
-    result = _read(body, Submission)
-    batch = Batch([result])
-    (found,) = _verified(here, batch)
-    if isinstance(found, str):
-        raise InvalidInput(found, [Problem(found, "prompt_id" if result.suite_hash else "suite_hash")])
-    try:
-        receipt = here.store.submissions.add(batch, [found], who.token_id or ANONYMOUS)
-    except InvalidInput as error:
-        problems = [Problem(each.message, each.path.partition(".")[2]) for each in error.problems]
-        raise InvalidInput.of(problems) from None
-    (status,) = receipt.statuses
-    data = {
-        "id": receipt.ids[0],
-        "status": status,
-        "verification": _word(found),
-        "time": receipt.received,
-        "batch": receipt.batch,
-    }
-    return _answer(status, data)
+    found = await submissions.submit(here, caller, await here.work(lambda: _read(body, Submission)))
+    return _answer(found.status, found)
 
 
 @router.post(
     "/api/submit/batch",
     summary="Submit up to 1,000 results",
     openapi_extra=_sent(Batch),
-    **_told(BatchSubmitted, BatchAnswer),
+    **_told(BatchSubmittedView, "BatchAnswer"),
 )
-def submit_batch(body: _Bytes, here: Here, who: _Submitter) -> Response:
+async def submit_batch(
+    here: Here, caller: Annotated[Credential, caller_of(submissions.submit_batch)], body: _Bytes
+) -> Response:
     """Store the results of a batch in one transaction.
 
     What does not fit the format is told by its number, and nothing is stored. A result that fits and is refused (its
-    suite has no such prompt) stands alone: the others are stored. When all are refused, that is a 400.
+    suite has no such prompt) stands alone: the others are stored. When all are refused, that is a 400. The status is
+    `duplicate` when nothing in it was new.
     """
-    batch = _read(body, Batch)
-    found = _verified(here, batch)
-    taken = [each for each in found if not isinstance(each, str)]
-    if not taken:
-        problems = [Problem(str(why), f"results[{index}]") for index, why in enumerate(found)]
-        raise InvalidInput(f"none of the results can be taken: {found[0]}", problems)
-    kept = batch
-    if len(taken) < len(found):
-        some = [each for each, fits in zip(batch.results, found, strict=True) if not isinstance(fits, str)]
-        kept = msgspec.structs.replace(batch, results=some)
-    receipt = here.store.submissions.add(kept, taken, who.token_id or ANONYMOUS)
-    stored = zip(receipt.ids, receipt.statuses, strict=True)
-    results = []
-    for each in found:
-        if isinstance(each, str):
-            results.append({"id": None, "status": "refused", "verification": None, "reason": each})
-        else:
-            number, status = next(stored)
-            results.append({"id": number, "status": status, "verification": _word(each), "reason": None})
-    accepted = receipt.statuses.count("accepted")
-    data = {
-        "batch": receipt.batch,
-        "time": receipt.received,
-        "accepted": accepted,
-        "duplicates": len(taken) - accepted,
-        "refused": len(found) - len(taken),
-        "results": results,
-    }
-    return _answer("accepted" if accepted else "duplicate", data)
+    found = await submissions.submit_batch(here, caller, await here.work(lambda: _read(body, Batch)))
+    return _answer("accepted" if found.accepted else "duplicate", found)
 
 
-@router.get("/api/data/chart", summary="What models said, day by day", **documented(list[ChartPoint]))
-def chart(
+@router.get("/api/data/chart", summary="What models said, day by day", **documented(list[ChartPointView]))
+async def chart(
     here: Here,
-    _: Viewer,
-    verification: Annotated[_Verification, Query(description="Never both: they are kept apart")] = "verified",
+    caller: Annotated[Credential, caller_of(submissions.chart)],
+    verification: Annotated[Verification, Query(description="Never both: they are kept apart")] = "verified",
     model: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
     first: Annotated[
         date | None, Query(alias="from", description="A day, in UTC; by default 89 days before to")
@@ -217,67 +110,14 @@ def chart(
     models: Annotated[int, Query(ge=1, le=100, description="At most so many: those with the most submissions")] = 20,
 ) -> Response:
     """Return a point for each model and day with submissions, by model and day."""
-    last = last or clock.now().date()
-    first = first or last - min(timedelta(days=89), last - date.min)
-    if not 0 <= (last - first).days < MOST_DAYS:
-        raise InvalidInput(f"from must not be after to, and at most {MOST_DAYS} days are shown at once")
-    points, there = here.store.submissions.chart(
-        verified=verification == "verified",
-        first=first.isoformat(),
-        last=last.isoformat(),
-        model=model,
-        models=models,
-    )
-    shown = [
-        {
-            "model": each.model,
-            "day": each.day,
-            "submissions": each.submissions,
-            "duplicates": each.duplicates,
-            "prompts": each.prompts,
-            "distinctOutputs": each.outputs,
-            "changedPrompts": each.changed,
-            "consistency": each.consistency,
-        }
-        for each in points
-    ]
-    return answer(
-        shown, {"verification": verification, "from": first.isoformat(), "to": last.isoformat(), "models": there}
-    )
+    wanted = ChartRequest(verification=verification, model=model, first=first, last=last, models=models)
+    found = await submissions.chart(here, caller, wanted)
+    days = {"from": found.first.isoformat(), "to": found.last.isoformat()}
+    return answer(found.points, {"verification": verification, **days, "models": found.models})
 
 
-def _answer(status: str, data: Mapping[str, Any]) -> Response:
+def _answer(status: Status, data: msgspec.Struct) -> Response:
     return Response(_encode({"success": True, "status": status, "data": data}), media_type="application/json")
-
-
-def _word(verified: bool) -> _Verification:
-    return "verified" if verified else "unverified"
-
-
-# ── Whether results can be taken ──
-
-
-def _verified(here: App, batch: Batch) -> list[bool | str]:
-    """Return of each result whether its suite is known here; or why it cannot be taken."""
-    named = {suite for suite in map(batch.suite_of, batch.results) if _HASH.fullmatch(suite)}
-    suites = here.known_suites.facts_of(named)
-    strict = here.preferences().refuse_unverified
-    found: list[bool | str] = []
-    hinted = False
-    for each in batch.results:
-        suite = batch.suite_of(each)
-        facts = suites.get(suite)
-        if facts is None:
-            what = f"the suite {quote(suite, 80)} is" if suite else "without a suite_hash the suite is"
-            found.append(f"{what} not known here, and only results of known suites are taken" if strict else False)
-        elif each.prompt_id in facts.prompts:
-            found.append(True)
-        else:
-            # Once: to compare a thousand names with a suite's thousands takes minutes.
-            hint = "" if hinted or len(facts.prompts) > HINTED else did_you_mean(each.prompt_id, facts.prompts)
-            hinted = True
-            found.append(f"the suite {suite} has no prompt {quote(each.prompt_id)}{hint}")
-    return found
 
 
 # ── Reading ──

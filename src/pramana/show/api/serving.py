@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
 from pramana.app import App
-from pramana.app.access import STRANGER, Credential, User, require, rule_of
+from pramana.app.access import STRANGER, Credential, User, allowed_user, require
 from pramana.store.tokens import Role
 
 THREADS = {"sqlite": 40, "postgresql": 16}
@@ -33,7 +33,7 @@ def caller_of(use_case: Callable[..., Awaitable[Any]]) -> Any:
 
     async def credential(connection: HTTPConnection, app: Here) -> Credential:
         found: Credential = connection.scope.get("pramana.credential", Credential())
-        require(await app.access.user(found), rule_of(use_case))
+        await allowed_user(app, found, use_case)
         return found
 
     credential.__name__ = f"caller_of_{use_case.__name__}"

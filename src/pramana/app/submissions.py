@@ -1,0 +1,230 @@
+"""Community submissions: results of anyone's runs in, what models said day by day and how many passed out.
+
+Where an administrator allows it, strangers may submit and see badges.
+"""
+
+import re
+from datetime import date, timedelta
+from typing import Annotated, Literal, NamedTuple
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from pramana import clock
+from pramana.app import App
+from pramana.app.access import User, use_case
+from pramana.app.views import View
+from pramana.errors import InvalidInput, Problem, did_you_mean, quote
+from pramana.store.preferences import Preferences
+from pramana.store.submissions import ANONYMOUS, Batch, Passed, Status, Submission
+
+MOST_DAYS = 366
+BADGE_DAYS = 30
+HINTED = 1_000
+"""Prompts of a suite among which the one that was meant is looked for."""
+_HASH = re.compile("sha256:[0-9a-f]{64}")
+Verification = Literal["verified", "unverified"]
+
+
+class ChartRequest(Struct, frozen=True, kw_only=True):
+    """Which days of which models."""
+
+    verification: Verification = "verified"
+    model: str | None = None
+    first: date | None = None
+    """None: 89 days before the last."""
+    last: date | None = None
+    """None: today, in UTC."""
+    models: int = 20
+    """At most so many: those with the most submissions."""
+
+
+class SubmittedView(View, frozen=True, kw_only=True):
+    """What became of one result."""
+
+    id: Annotated[str, Meta(description="Of what is stored; a duplicate of the same day has the id of the first")]
+    status: Status
+    verification: Verification
+    time: str
+    batch: str
+
+
+class ToldView(View, frozen=True, kw_only=True):
+    """What became of one result of a batch."""
+
+    id: str | None
+    status: Literal["accepted", "duplicate", "refused"]
+    verification: Verification | None
+    reason: Annotated[str | None, Meta(description="Why it was refused")]
+
+
+class BatchSubmittedView(View, frozen=True, kw_only=True):
+    """What became of a batch."""
+
+    batch: str
+    time: str
+    accepted: int
+    duplicates: int
+    refused: int
+    results: Annotated[tuple[ToldView, ...], Meta(description="In the order in which they were sent")]
+
+
+class ChartPointView(View, frozen=True, kw_only=True):
+    """One model on one day."""
+
+    model: str
+    day: str
+    submissions: Annotated[int, Meta(description="Different content: each contributor's once")]
+    duplicates: Annotated[int, Meta(description="How often such content was sent again on this day")]
+    prompts: int
+    distinct_outputs: Annotated[int, Meta(description="Of each prompt, added up")]
+    changed_prompts: Annotated[
+        int, Meta(description="Whose outputs differ from those of the last day before that has any")
+    ]
+    consistency: Annotated[float, Meta(description="The share of prompts with one output only")]
+
+
+class Chart(NamedTuple):
+    """A point for each model and day, which days these are, and how many models there are."""
+
+    points: list[ChartPointView]
+    first: date
+    last: date
+    models: int
+
+
+def _takes_anonymous(decided: Preferences) -> bool:
+    return decided.anonymous_submission
+
+
+@use_case("viewer", open_when=_takes_anonymous)
+async def submit(app: App, user: User, result: Submission) -> SubmittedView:
+    """Store one result. Of a suite that is known here it is verified; a prompt which that suite has not is refused."""
+    return await app.work(lambda: _submit(app, user, result))
+
+
+@use_case("viewer", open_when=_takes_anonymous)
+async def submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
+    """Store the results of a batch in one transaction.
+
+    A result that is refused (its suite has no such prompt) stands alone: the others are stored. When all are refused,
+    nothing is, and `InvalidInput` says why.
+    """
+    return await app.work(lambda: _submit_batch(app, user, batch))
+
+
+@use_case("viewer")
+async def chart(app: App, _: User, wanted: ChartRequest) -> Chart:
+    """Return a point for each model and day with submissions, by model and day."""
+    return await app.work(lambda: _chart(app, wanted))
+
+
+@use_case("viewer", open_when=_takes_anonymous)
+async def badge(app: App, _: User, model: str) -> Passed:
+    """Return how many scored, verified results of the last 30 days have passed, and how many there were."""
+    since = clock.now().date() - timedelta(days=BADGE_DAYS - 1)
+    return await app.work(lambda: app.store.submissions.passed(model, since.isoformat()))
+
+
+def _submit(app: App, user: User, result: Submission) -> SubmittedView:
+    batch = Batch([result])
+    (found,) = _verified(app, batch)
+    if isinstance(found, str):
+        raise InvalidInput(found, [Problem(found, "prompt_id" if result.suite_hash else "suite_hash")])
+    try:
+        receipt = app.store.submissions.add(batch, [found], user.token_id or ANONYMOUS)
+    except InvalidInput as error:
+        problems = [Problem(each.message, each.path.partition(".")[2]) for each in error.problems]
+        raise InvalidInput.of(problems) from None
+    return SubmittedView(
+        id=receipt.ids[0],
+        status=receipt.statuses[0],
+        verification=_word(found),
+        time=receipt.received,
+        batch=receipt.batch,
+    )
+
+
+def _submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
+    found = _verified(app, batch)
+    taken = [each for each in found if not isinstance(each, str)]
+    if not taken:
+        problems = [Problem(str(why), f"results[{index}]") for index, why in enumerate(found)]
+        raise InvalidInput(f"none of the results can be taken: {found[0]}", problems)
+    kept = batch
+    if len(taken) < len(found):
+        some = [each for each, fits in zip(batch.results, found, strict=True) if not isinstance(fits, str)]
+        kept = replace(batch, results=some)
+    receipt = app.store.submissions.add(kept, taken, user.token_id or ANONYMOUS)
+    stored = zip(receipt.ids, receipt.statuses, strict=True)
+    results = []
+    for each in found:
+        if isinstance(each, str):
+            results.append(ToldView(id=None, status="refused", verification=None, reason=each))
+        else:
+            number, status = next(stored)
+            results.append(ToldView(id=number, status=status, verification=_word(each), reason=None))
+    accepted = receipt.statuses.count("accepted")
+    return BatchSubmittedView(
+        batch=receipt.batch,
+        time=receipt.received,
+        accepted=accepted,
+        duplicates=len(taken) - accepted,
+        refused=len(found) - len(taken),
+        results=tuple(results),
+    )
+
+
+def _word(verified: bool) -> Verification:
+    return "verified" if verified else "unverified"
+
+
+def _verified(app: App, batch: Batch) -> list[bool | str]:
+    """Return of each result whether its suite is known here; or why it cannot be taken."""
+    suites = app.known_suites.facts_of(suite for suite in map(batch.suite_of, batch.results) if _HASH.fullmatch(suite))
+    strict = app.preferences().refuse_unverified
+    found: list[bool | str] = []
+    hinted = False
+    for each in batch.results:
+        suite = batch.suite_of(each)
+        facts = suites.get(suite)
+        if facts is None:
+            what = f"the suite {quote(suite, 80)} is" if suite else "without a suite_hash the suite is"
+            found.append(f"{what} not known here, and only results of known suites are taken" if strict else False)
+        elif each.prompt_id in facts.prompts:
+            found.append(True)
+        else:
+            # Once: to compare a thousand names with a suite's thousands takes minutes.
+            far = hinted or len(facts.prompts) > HINTED
+            hint = "" if far else did_you_mean(each.prompt_id, facts.prompts)
+            hinted = True
+            found.append(f"the suite {suite} has no prompt {quote(each.prompt_id)}{hint}")
+    return found
+
+
+def _chart(app: App, wanted: ChartRequest) -> Chart:
+    last = wanted.last or clock.now().date()
+    first = wanted.first or last - min(timedelta(days=89), last - date.min)
+    if not 0 <= (last - first).days < MOST_DAYS:
+        raise InvalidInput(f"from must not be after to, and at most {MOST_DAYS} days are shown at once")
+    points, there = app.store.submissions.chart(
+        verified=wanted.verification == "verified",
+        first=first.isoformat(),
+        last=last.isoformat(),
+        model=wanted.model,
+        models=wanted.models,
+    )
+    shown = [
+        ChartPointView(
+            model=each.model,
+            day=each.day,
+            submissions=each.submissions,
+            duplicates=each.duplicates,
+            prompts=each.prompts,
+            distinct_outputs=each.outputs,
+            changed_prompts=each.changed,
+            consistency=each.consistency,
+        )
+        for each in points
+    ]
+    return Chart(shown, first, last, there)
