@@ -124,11 +124,15 @@ class Database:
         for each in self.on_written:
             each()
 
+    def run(self, connection: Connection, statement: str, values: Any) -> Any:
+        """Run a statement with `?` for values, once or for each row of a list, by the driver itself."""
+        return connection.exec_driver_sql(statement if self.is_sqlite else statement.replace("?", "%s"), values)
+
     def run_many(self, connection: Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Run a statement with `?` for values once for each row, by the driver itself: nothing is faster."""
         if not self.is_sqlite:
             if rows:
-                connection.exec_driver_sql(statement.replace("?", "%s"), list(rows))
+                self.run(connection, statement, list(rows))
             return
         # Python's sqlite3 gives up the interpreter's lock for each row, and the event loop takes it: with many rows a
         # statement, the two threads fight for it a hundred times less.

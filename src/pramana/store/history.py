@@ -16,10 +16,10 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, Connection, Select, String, cast, func, literal, select
 
 from pramana.hash import PREFIX
-from pramana.model import SEVERITY, Outcome, Run
+from pramana.model import Outcome, Run
 from pramana.store.engine import CHUNK, Database, Part
 from pramana.store.schema import cases, results, run_cases, runs, scorings
-from pramana.store.scoring import levels
+from pramana.store.scoring import count_outcomes
 from pramana.store.text import restored, stored
 
 _Of = TypeVar("_Of")
@@ -213,12 +213,11 @@ def _count(
     """
     found = dict.fromkeys(grown, _NOTHING)
 
-    def add(query: Select[Any], keys: Iterable[_Judged]) -> None:
+    def add(rows: Iterable[Sequence[Any]], keys: Iterable[_Judged]) -> None:
         by_run = {key[0]: key for key in keys}
-        for run_no, outcome, model, variant, number, last in connection.execute(query):
+        for run_no, model, variant, outcome, number, last in rows:
             key = by_run[run_no]
-            sums = found[key]
-            ended = SEVERITY[outcome] if isinstance(outcome, int) else Outcome(outcome)
+            sums, ended = found[key], Outcome(outcome)
             found[key] = Ended(
                 {**sums.outcomes, ended: sums.outcomes.get(ended, 0) + number},
                 sums.ways | {(model, variant)} if ended in (Outcome.PASSED, Outcome.FAILED) else sums.ways,
@@ -229,27 +228,23 @@ def _count(
     once = [key for key in grown if key[1] == (0,)]
     for many in (False, True):
         if beginners := [key for key in once if key not in known and (key in several) is many]:
-            add(_counted(results.c.run_no.in_([run_no for run_no, _ in beginners]), many=many), beginners)
+            of_them = results.c.run_no.in_([run_no for run_no, _ in beginners])
+            add(connection.execute(_counted(of_them, many=many)).all(), beginners)
     for key in grown:
-        of_run = results.c.run_no == key[0]
         if key[1] != (0,):
-            judged = levels(*key).subquery()
-            joined = results.join(judged, judged.c.seq == results.c.seq)
-            columns = (results.c.run_no, judged.c.level, results.c.model, results.c.variant)
-            query = select(*columns, func.count(), func.max(results.c.seq)).select_from(joined).where(of_run)
-            add(query.group_by(*columns), [key])
+            add(count_outcomes(connection, *key, results.c.run_no, results.c.model, results.c.variant), [key])
         elif key in known:
             found[key] = known[key]
-            add(_counted(of_run, results.c.seq > known[key].last, many=key in several), [key])
+            new = _counted(results.c.run_no == key[0], results.c.seq > known[key].last, many=key in several)
+            add(connection.execute(new).all(), [key])
     return found
 
 
 def _counted(*which: ColumnElement[bool], many: bool) -> Select[Any]:
     """Return the query of how results ended; unless there are many ways of asking, the index alone answers it."""
-    each: list[ColumnElement[Any]] = [results.c.run_no, results.c.outcome]
     ways = [results.c.model, results.c.variant] if many else [literal(""), literal("")]
-    query = select(*each, *ways, func.count(), func.max(results.c.seq)).where(*which)
-    return query.group_by(*each, *(ways if many else ()))
+    query = select(results.c.run_no, *ways, results.c.outcome, func.count(), func.max(results.c.seq)).where(*which)
+    return query.group_by(results.c.run_no, results.c.outcome, *(ways if many else ()))
 
 
 # ── A model over time ──
@@ -262,16 +257,8 @@ def _size(measured: _Measured) -> int:
 def _measure(connection: Connection, run_no: int, model: str, among: Sequence[int]) -> _Measured:
     mine = (results.c.run_no == run_no, results.c.model == stored(model))
     outcomes: dict[str, dict[Outcome, int]] = {}
-    if list(among) == [0]:
-        counted = select(results.c.variant, results.c.outcome, func.count()).where(*mine)
-        for variant, outcome, number in connection.execute(counted.group_by(results.c.variant, results.c.outcome)):
-            outcomes.setdefault(variant, {})[Outcome(outcome)] = number
-    else:
-        judged = levels(run_no, among).subquery()
-        joined = results.join(judged, judged.c.seq == results.c.seq)
-        again = select(results.c.variant, judged.c.level, func.count()).select_from(joined).where(*mine)
-        for variant, level, number in connection.execute(again.group_by(results.c.variant, judged.c.level)):
-            outcomes.setdefault(variant, {})[SEVERITY[level]] = number
+    for variant, outcome, number, _ in count_outcomes(connection, run_no, among, results.c.variant, where=mine[1:]):
+        outcomes.setdefault(variant, {})[outcome] = number
     timed = select(results.c.total_s).where(*mine, results.c.variant == "text", results.c.cached.is_(False))
     timed = timed.where(results.c.total_s.is_not(None)).order_by(results.c.total_s)
     times = array("d", connection.scalars(timed)) if "text" in outcomes else array("d")

@@ -53,13 +53,14 @@ class Providers(Part):
 
     def read(self, provider_id: str) -> Known:
         """Return what is known of one."""
-        return _known(self._row(provider_id))
+        row = self._find(provider_id)
+        if row is None:
+            raise self._missing(provider_id)
+        return _known(row)
 
     def registered(self, provider_id: str) -> Registered | None:
         """Return one as it is asked; None where none is registered under the id."""
-        with self._database.reading() as connection:
-            mine = select(providers).where(providers.c.id == stored(provider_id))
-            row = connection.execute(mine).mappings().first()
+        row = self._find(provider_id)
         if row is None:
             return None
         found, locked = _known(row), row["secret"]
@@ -122,13 +123,9 @@ class Providers(Part):
     def _locked(self, key: str | bool | None) -> str | None:
         return self._vault().lock(key) if isinstance(key, str) else None
 
-    def _row(self, provider_id: str) -> RowMapping:
+    def _find(self, provider_id: str) -> RowMapping | None:
         with self._database.reading() as connection:
-            mine = select(providers).where(providers.c.id == stored(provider_id))
-            row = connection.execute(mine).mappings().first()
-        if row is None:
-            raise self._missing(provider_id)
-        return row
+            return connection.execute(select(providers).where(providers.c.id == stored(provider_id))).mappings().first()
 
     def _missing(self, provider_id: str) -> NotFound:
         known = [each.id for each in self.list()]

@@ -82,8 +82,9 @@ class Results(Part):
     def counts(self, run: RunRef, scoring: int | None = None) -> Mapping[Outcome, int]:
         """Return how many results ended how, by the checks each had last, or had as of a scoring."""
         with self._database.reading() as connection:
-            found = count_outcomes(connection, read_run(connection, run).number, scoring)
-        return {outcome: found.get(outcome, 0) for outcome in Outcome}
+            run_no = read_run(connection, run).number
+            rows = count_outcomes(connection, run_no, finished_scorings(connection, run_no, scoring))
+            return dict.fromkeys(Outcome, 0) | {outcome: number for outcome, number, _ in rows}
 
     def spent(self, run: RunRef) -> Spent:
         """Return what the replies of a run have cost, with the checks that came with them."""

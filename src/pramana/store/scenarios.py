@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import chain, count, islice
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -78,14 +78,6 @@ class IdsExist(AlreadyExists):
         self.ids, self.problems = tuple(ids), tuple(problems)
 
 
-class _Searched(msgspec.Struct):
-    id: str
-    name: str
-    prompt: str
-    expected_outcome: str
-
-
-_searched = msgspec.json.Decoder(_Searched).decode
 _decode = msgspec.json.Decoder(Scenario).decode
 _decode_stored = msgspec.json.Decoder(StoredScenario).decode
 _decode_page = msgspec.json.Decoder(list[StoredScenario]).decode
@@ -119,7 +111,7 @@ class Scenarios(Part):
             f"(SELECT id, body, created, updated FROM scenarios{where} ORDER BY {self._id} LIMIT ? OFFSET ?) AS page"
         )
         with self._database.reading_once() as connection:
-            text, total = self._run(connection, query, (*values, *values, limit, offset)).one()
+            text, total = self._database.run(connection, query, (*values, *values, limit, offset)).one()
         return _decode_page(f"[{restored(text or '')}]"), total
 
     def _search(self, wanted: Selection, offset: int, limit: int) -> tuple[list[StoredScenario], int]:
@@ -128,15 +120,15 @@ class Scenarios(Part):
         total = 0
         for row in self._each(wanted):
             if offset <= total < offset + limit:
-                found.append(_read(*row))
+                found.append(_stored(*row))
             total += 1
         return found, total
 
     def chunks(self, wanted: Selection) -> Iterator[list[Scenario]]:
         """Yield those that are wanted, by id, some at once."""
-        return chunks(_decode(restored(body)) for body, _, _ in islice(self._each(wanted), wanted.limit))
+        return chunks(scenario for scenario, _, _ in islice(self._each(wanted), wanted.limit))
 
-    def _each(self, wanted: Selection) -> Iterator[tuple[str, str, str]]:
+    def _each(self, wanted: Selection) -> Iterator[tuple[Scenario, str, str]]:
         where, values = self._where(wanted)
         folded, last = wanted.text.casefold(), ""
         query = (
@@ -145,10 +137,12 @@ class Scenarios(Part):
         )
         while True:
             with self._database.reading() as connection:
-                rows = self._run(connection, query, (*values, last, CHUNK)).all()
+                rows = self._database.run(connection, query, (*values, last, CHUNK)).all()
             for _, body, created, updated in rows:
-                if not folded or _holds(restored(body), folded):
-                    yield body, created, updated
+                found = _decode(restored(body))
+                texts = (found.id, found.name, found.prompt, found.expected_outcome)
+                if not folded or any(folded in each.casefold() for each in texts):
+                    yield found, created, updated
             if len(rows) < CHUNK:
                 return
             last = rows[-1][0]
@@ -170,7 +164,7 @@ class Scenarios(Part):
         )
         found: dict[str, dict[str, int]] = {"type": {}, "difficulty": {}, "language": {}, "tag": {}}
         with self._database.reading() as connection:
-            rows = self._run(connection, query, ()).all()
+            rows = self._database.run(connection, query, ()).all()
         for *single, tags, times in rows:
             named = [*zip(found, map(restored, single), strict=False)]
             named += [("tag", each) for each in set(msgspec.json.decode(restored(tags)))]
@@ -295,7 +289,7 @@ class Scenarios(Part):
         given = _encode(ids).decode() if sqlite else list(ids)
         among = "IN (SELECT value FROM json_each(?))" if sqlite else "= ANY(?)"  # one value, however many they are
         query = f"SELECT id, created FROM scenarios WHERE id {among}"  # noqa: S608 - texts of ours
-        return {row[0]: row[1] for row in self._run(connection, query, (given,))}
+        return {row[0]: row[1] for row in self._database.run(connection, query, (given,))}
 
     def _row(self, connection: Connection, scenario_id: str) -> tuple[str, str, str]:
         mine = scenarios.c.id == stored(scenario_id)
@@ -321,9 +315,6 @@ class Scenarios(Part):
         found += [has_tag] * len(wanted.all_tags)
         values = [*chain.from_iterable(among.values()), *map(_sought, (*wanted.tags, *wanted.all_tags))]
         return f" WHERE {' AND '.join(found)}" if found else "", [stored(each) for each in values]
-
-    def _run(self, connection: Connection, query: str, values: tuple[Any, ...]) -> Any:
-        return connection.exec_driver_sql(query if self._database.is_sqlite else query.replace("?", "%s"), values)
 
 
 _TIMES = """|| ',"created_at":"' || created || '","updated_at":"' || updated || '"}', ','"""
@@ -352,11 +343,6 @@ def _tag(tag: str) -> str:
 def _sought(tag: str) -> str:
     """Return what the list of tags holds where it has this tag, or one of its branch."""
     return _tag(tag)[:-2] if is_branch(tag) else _tag(tag)
-
-
-def _holds(body: str, folded: str) -> bool:
-    found = _searched(body)
-    return any(folded in each.casefold() for each in (found.id, found.name, found.prompt, found.expected_outcome))
 
 
 def _expired() -> str:

@@ -5,12 +5,12 @@ finished scoring that has any for it, so that judging some results again leaves 
 checks have cost was paid all the same; the newest check says how much.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from msgspec.structs import replace
-from sqlalchemy import Connection, Select, and_, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, func, insert, select, update
 
 from pramana import clock
 from pramana.errors import NotFound
@@ -75,15 +75,25 @@ def _sum(evidence: Sequence[Mapping[str, object]], name: str) -> float | None:
     return sum(known) if len(known) == len(evidence) else None
 
 
-def count_outcomes(connection: Connection, run_no: int, scoring: int | None) -> dict[Outcome, int]:
-    """Return how many results ended how; `Result.outcome` in SQL wherever there was a second scoring."""
-    among = list(finished_scorings(connection, run_no, scoring))
-    if among == [0]:
-        stated = select(results.c.outcome, func.count()).where(results.c.run_no == run_no)
-        return {Outcome(name): number for name, number in connection.execute(stated.group_by(results.c.outcome))}
-    found = levels(run_no, among).subquery()
-    counted = connection.execute(select(found.c.level, func.count()).group_by(found.c.level))
-    return {SEVERITY[level]: number for level, number in counted}
+def count_outcomes(
+    connection: Connection,
+    run_no: int,
+    among: Iterable[int],
+    *by: ColumnElement[Any],
+    where: Iterable[ColumnElement[bool]] = (),
+) -> Iterator[tuple[Any, ...]]:
+    """Yield how many results ended how by some columns: their values, the outcome, the number and the last result.
+
+    `Result.outcome` in SQL wherever there was a second scoring.
+    """
+    scored = list(among)
+    judged = levels(run_no, scored).subquery()
+    once = scored == [0]
+    ended: ColumnElement[Any] = results.c.outcome if once else judged.c.level
+    query = select(*by, ended, func.count(), func.max(results.c.seq)).where(results.c.run_no == run_no, *where)
+    query = query.select_from(results if once else results.join(judged, judged.c.seq == results.c.seq))
+    for *values, outcome, number, last in connection.execute(query.group_by(*by, ended)):
+        yield *values, Outcome(outcome) if once else SEVERITY[outcome], number, last
 
 
 def levels(run_no: int, among: Sequence[int]) -> Select[tuple[int, int]]:

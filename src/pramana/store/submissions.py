@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import chain
@@ -245,8 +245,9 @@ class Submissions(Part):
                 new[number, each.day].add(each.output_hash)
                 models[number] = each.kind[:2]
             touched = self._recount(connection, new, models, days)
-            self._row_by_row(connection, INSERT, rows)
-            self._row_by_row(connection, _CELL, touched)
+            for statement, some in ((INSERT, rows), (_CELL, touched)):
+                if some:  # row by row: where the event loop has little to do, faster than many rows a statement
+                    self._database.run(connection, statement, some)
             self._database.run_many(connection, _AGAIN, [(times, *which) for which, times in again.items()])
             changed = [(verified, stored(model), day, *counts) for (verified, model, day), counts in days.items()]
             self._database.run_many(connection, _DAY, changed)
@@ -256,11 +257,6 @@ class Submissions(Part):
             self._numbers = {}
         self._numbers.update(numbers)
         return Receipt(batch_id, received, [_id(each) for each in given], statuses)
-
-    def _row_by_row(self, connection: Connection, statement: str, rows: list[tuple[Any, ...]]) -> None:
-        """Run a statement for each row; where the event loop has little to do, faster than many rows a statement."""
-        if rows:
-            connection.exec_driver_sql(statement if self._database.is_sqlite else statement.replace("?", "%s"), rows)
 
     def _number(self, connection: Connection, given: Sequence[_Prepared]) -> dict[tuple[bool, str, str, str], int]:
         """Return the numbers of the series of some results; new ones are made."""
@@ -390,14 +386,12 @@ class Submissions(Part):
 
     def _among(
         self, connection: Connection, query: str, before: tuple[Any, ...], values: Iterable[Any]
-    ) -> Iterable[Sequence[Any]]:
+    ) -> Iterator[Sequence[Any]]:
         """Run a query that ends with the name of a column: for the rows where it has one of the values."""
-        some = list(values)
-        if not some:
-            return []
-        if self._database.is_sqlite:
-            return connection.exec_driver_sql(f"{query} IN {_marks(1, len(some))}", (*before, *some)).fetchall()
-        return connection.exec_driver_sql(f"{query} = ANY(%s)".replace("?", "%s"), (*before, some)).fetchall()
+        if some := list(values):
+            sqlite = self._database.is_sqlite
+            among = f"IN {_marks(1, len(some))}" if sqlite else "= ANY(?)"
+            yield from self._database.run(connection, f"{query} {among}", (*before, *(some if sqlite else [some])))
 
     # ── Asking ──
 

@@ -118,8 +118,3 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["seq"], ["results.seq"], name="fk_checks_results"),
         sqlite_with_rowid=False,
     )
-
-
-def downgrade() -> None:
-    """Refuse: there is nothing before the first tables."""
-    raise NotImplementedError("delete the store instead")

@@ -1,0 +1,57 @@
+"""How many statements an answer about a run takes: its row is read once, however much is told of it."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import event
+
+from pramana.store.store import Store
+
+from .served import Client
+from .test_models import add_run
+
+
+@contextmanager
+def statements(store: Store) -> Iterator[list[str]]:
+    """Give the statements that a block runs, without those that begin and end transactions."""
+    ran: list[str] = []
+
+    def note(_: object, __: object, statement: str, *___: object) -> None:
+        if not statement.startswith("BEGIN"):
+            ran.append(re.sub(r"\s+", " ", statement))
+
+    event.listen(store._database._engine, "before_cursor_execute", note)
+    try:
+        yield ran
+    finally:
+        event.remove(store._database._engine, "before_cursor_execute", note)
+
+
+def reads_the_row(statement: str) -> bool:
+    return 'runs."plan"' in statement
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [
+        ("/api/runs/{run}", 9),
+        ("/api/runs/{run}?summary=false", 6),
+        ("/api/runs/{run}/results", 5),
+        ("/api/runs/{run}/results?outcome=failed", 6),
+        ("/api/runs/{run}/results/{seq}", 8),
+        ("/api/runs?outcomes=true", 7),
+    ],
+)
+def test_the_row_of_a_run_is_read_once(client: Client, path: str, most: int) -> None:
+    """As by a page of the workbench, which calls the same functions."""
+    assert client.store
+    run = add_run(client.store, ["passed", "failed", "passed"])
+    ((seq, _), *_) = client.store.results.each(run)
+    asked = path.format(run=run, seq=seq)
+    client.get("/api/me")  # whose connection it is, and what was decided for everyone, is asked for every caller
+    with statements(client.store) as ran:
+        assert client.get(asked).status == 200
+    assert sum(map(reads_the_row, ran)) == 1, ran
+    assert len(ran) <= most, ran
