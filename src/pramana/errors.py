@@ -60,7 +60,7 @@ class Problem:
 
 HintKey = Literal[
     "list_runs", "start_run", "resume_run", "list_scenarios", "list_library", "list_models", "list_tokens",
-    "pull_weights", "publish_suite",
+    "create_token", "pull_weights", "publish_suite",
 ]  # fmt: skip
 COMMAND_HINTS: Mapping[HintKey, str] = {
     "list_runs": "see: pramana runs",
@@ -70,6 +70,7 @@ COMMAND_HINTS: Mapping[HintKey, str] = {
     "list_library": "see: pramana validate library",
     "list_models": "see what there is: pramana models",
     "list_tokens": "see: pramana token list",
+    "create_token": "make one on its machine: pramana token create NAME --role admin",
     "pull_weights": "run: pramana models pull {}",
     "publish_suite": "restore the file, or publish the new content as a new version: pramana suite publish",
 }

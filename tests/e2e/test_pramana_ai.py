@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 from platformdirs import user_cache_path
 
+from pramana.app.access import TooManyRequests
 from pramana.settings import variable
 from pramana.show.api.gate import Gate
 from pramana.show.cli import pramana
@@ -189,19 +190,19 @@ def test_it_waits_as_long_as_it_is_told_to(
 ) -> None:
     community.own_results()
     told: list[str] = []
-    meter = Gate._too_fast
+    admit = Gate._admit
 
-    def crowded(self: Gate, scope: Any, found: Any) -> Any:
+    async def crowded(self: Gate, scope: Any, *given: Any, **named: Any) -> None:
         """Count as ever; but before its first request was told to wait, others of its address have used up the rest."""
-        refusal = meter(self, scope, found)
-        if scope["path"] == "/api/submit":
-            while not told and refusal is None:
-                refusal = meter(self, scope, found)
-            if refusal is not None:
-                told.append(refusal.headers["retry-after"])
-        return refusal
+        try:
+            await admit(self, scope, *given, **named)
+            while not told and scope["path"] == "/api/submit":
+                await admit(self, scope, *given, **named)
+        except TooManyRequests as error:
+            told.append(str(error.retry_after_s))
+            raise
 
-    monkeypatch.setattr(Gate, "_too_fast", crowded)
+    monkeypatch.setattr(Gate, "_admit", crowded)
     with serve(f"sqlite:///{tmp_path / 'store.sqlite3'}", tokens_required=True) as server:
         assert server.store
         assert server.serving

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pramana import clock
-from pramana.errors import PramanaError, StoreFailed
+from pramana.errors import Hint, PramanaError, StoreFailed
 from pramana.store.preferences import Preferences
 from pramana.store.scoring import timestamp
 from pramana.store.store import Store
@@ -29,10 +29,7 @@ CONCURRENT_LOOKUPS = 4
 """Each takes a connection to the store."""
 INVALID_TOKEN = "nobody knows this token; it may have been revoked"
 NO_TOKEN = "this needs a token: send it as Authorization: Bearer TOKEN"
-NONE_LEFT = (
-    "this needs a token, and every token of this server is revoked or expired; make one on its machine: "
-    "pramana token create NAME --role admin"
-)
+NONE_LEFT = "this needs a token, and every token of this server is revoked or expired"
 MAX_REMEMBERED = 10_000
 """Tokens and addresses: a stranger who invents some must not fill our memory."""
 RULES: dict[str, Role] = {}
@@ -147,27 +144,7 @@ class Access:
         """The start-up token and its sessions, by their hashes; they end with the process."""
 
     async def user(self, credential: Credential) -> User:
-        """Return whose credential it is; raises `Unauthorized` for a token that is nobody's."""
-        found = await self.find(credential)
-        if found is None:
-            raise Unauthorized(self.refusal(INVALID_TOKEN))
-        return found
-
-    async def admit(self, credential: Credential) -> User:
-        """Return whose credential it is, and count that they ask."""
-        if not self.is_known(credential):
-            self._count(STRANGER, credential)  # who invents tokens is counted before any is looked up
-        user = await self.user(credential)
-        self._count(user, credential)
-        return user
-
-    def _count(self, user: User, credential: Credential) -> None:
-        bucket = self.spend(user, credential)
-        if bucket and bucket.wait_s:
-            raise TooManyRequests(bucket)
-
-    async def find(self, credential: Credential) -> User | None:
-        """Return whose credential it is; None for a token that is nobody's.
+        """Return whose credential it is; raises `Unauthorized` for a token that is nobody's.
 
         A token that is shown counts, valid or not. A session that has ended is no session: whoever has the server's own
         account needs none, and others are strangers.
@@ -175,23 +152,31 @@ class Access:
         if self._app.open_to_all:
             return OWNER
         if credential.secret is not None:
-            return await self._find(credential.secret, is_session=False)
-        found = None
-        if credential.session is not None:
-            found = await self._find(credential.session, is_session=True)
+            if holder := await self._find(credential.secret, is_session=False):
+                return holder
+            raise self.refusal(INVALID_TOKEN)
+        found = await self._find(credential.session, is_session=True) if credential.session else None
         return found or (OWNER if self._is_owner(credential) else STRANGER)
+
+    async def admit(self, credential: Credential, note: Callable[[Bucket], None] = lambda _: None) -> User:
+        """Return whose credential it is, and count that they ask; `note` is called with what is left to them."""
+        if not self._is_known(credential):
+            self._count(STRANGER, credential, note)  # who invents tokens is counted before any is looked up
+        user = await self.user(credential)
+        if user is not OWNER:
+            self._count(user, credential, note)
+        return user
 
     def _is_owner(self, credential: Credential) -> bool:
         return self._app.open_to_all or (credential.own_account and self._app.trusts_own_account)
 
-    def is_known(self, credential: Credential) -> bool:
-        """Return whether a secret was found to be somebody's; who invents secrets is counted before they are."""
+    def _is_known(self, credential: Credential) -> bool:
         shown = credential.secret or credential.session
         return shown is None or self._is_owner(credential) or self._known.get(shown, (0.0, None))[1] is not None
 
-    def refusal(self, why: str) -> str:
+    def refusal(self, why: str) -> Unauthorized:
         """Return why somebody is refused; when no token is valid any more, how to get in."""
-        return NONE_LEFT if self._app.tokens_ended else why
+        return Unauthorized(NONE_LEFT, hint=Hint("create_token")) if self._app.tokens_ended else Unauthorized(why)
 
     async def _find(self, secret: str, *, is_session: bool) -> User | None:
         until, found = self._known.get(secret, (0.0, None))
@@ -273,10 +258,8 @@ class Access:
         finally:
             del self._noting[token_id]
 
-    def spend(self, user: User, credential: Credential) -> Bucket | None:
-        """Count a request against its token or address; None for the owner, who is not counted."""
-        if user is OWNER:
-            return None
+    def _count(self, user: User, credential: Credential, note: Callable[[Bucket], None]) -> None:
+        """Count a request against its token or address; raises `TooManyRequests`."""
         limit, now = self._app.preferences().requests_per_minute, clock.monotonic()
         key = user.token_id or f"address {credential.address}"
         left, at = self._buckets.get(key, (float(limit), now))
@@ -284,7 +267,10 @@ class Access:
         enough = left >= 1
         left -= enough  # who is refused has not been served, and who waits as told is
         remember(self._buckets, key, (left, now))
-        return Bucket(limit, int(left), (limit - left) * 60 / limit, 0.0 if enough else (1 - left) * 60 / limit)
+        wait_s = 0.0 if enough else (1 - left) * 60 / limit
+        note(bucket := Bucket(limit, int(left), (limit - left) * 60 / limit, wait_s))
+        if wait_s:
+            raise TooManyRequests(bucket)
 
 
 def require(user: User, role: Role) -> None:

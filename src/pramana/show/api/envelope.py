@@ -25,7 +25,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Route
 
 from pramana.app import Busy
-from pramana.app.access import TooManyRequests
+from pramana.app.access import TooManyRequests, Unauthorized
 from pramana.errors import COMMAND_HINTS, HintKey, PramanaError, Problem, StoreFailed, visible
 from pramana.request import from_texts, metadata, published_name
 
@@ -289,6 +289,7 @@ API_HINTS: Mapping[HintKey, str] = {
     "list_library": "see GET /api/library",
     "list_models": "see GET /api/models",
     "list_tokens": "see GET /api/tokens",
+    "create_token": "make one on its machine: pramana token create NAME --role admin",
     "pull_weights": "pull them: POST /api/weights/{}/pull",
 }
 """What to do about an error, for programs; some of it only a command can do."""
@@ -296,9 +297,11 @@ API_HINTS: Mapping[HintKey, str] = {
 
 def of_error(error: PramanaError, most: int = MOST_DETAILS) -> Response:
     """Return what one of our own errors says; of the store only that, for its words are of hosts, users and paths."""
-    retry = {"Retry-After": str(error.retry_after_s)} if isinstance(error, Busy | TooManyRequests) else None
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else {}
+    if isinstance(error, Busy | TooManyRequests):
+        headers["Retry-After"] = str(error.retry_after_s)
     details = [as_detail(each) for each in error.problems[:most]]
-    return refuse(error.http_status, public_message(error), code=error.code, details=details, headers=retry)
+    return refuse(error.http_status, public_message(error), code=error.code, details=details, headers=headers)
 
 
 def public_message(error: PramanaError, hints: Mapping[HintKey, str] = API_HINTS) -> str:

@@ -11,6 +11,7 @@ another host.
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pramana.app import App, is_loopback
-from pramana.app.access import INVALID_TOKEN, NO_TOKEN, STRANGER, Bucket, Credential, User
+from pramana.app.access import NO_TOKEN, STRANGER, Bucket, Credential
 from pramana.errors import PramanaError
 from pramana.show.api.envelope import broken, of_error, refuse
 from pramana.show.api.peer import is_forwarded, is_own_account
@@ -72,7 +73,7 @@ class Gate:
             return
         try:
             refused = await self._refusal(scope)
-        except PramanaError as error:  # the store cannot be read
+        except PramanaError as error:  # they may not, or the store cannot be read
             refused = of_error(error)
         except Exception as error:  # noqa: BLE001 - it is logged under its number, and told as any other defect is
             refused = broken(error)
@@ -132,8 +133,7 @@ class Gate:
             return Response(status_code=204, headers=_PREFLIGHT)
         if scope["path"] == HEALTH:
             return None
-        if (refused := await self._stranger_or_too_fast(scope, headers, is_foreign=not is_own)) is not None:
-            return refused
+        await self._admit(scope, headers, is_foreign=not is_own)
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > self._most(scope):
             return self._too_large(scope)
@@ -153,25 +153,17 @@ class Gate:
 
     # ── Who ──
 
-    async def _stranger_or_too_fast(self, scope: Scope, headers: Headers, *, is_foreign: bool) -> "Response | None":
-        """Find out who asks, and refuse them before anything that they have sent is read."""
+    async def _admit(self, scope: Scope, headers: Headers, *, is_foreign: bool) -> None:
+        """Find out who asks, and refuse strangers and whoever asks too often before what they have sent is read."""
         if _is_part_of_pages(scope):
             scope["pramana.user"] = STRANGER
-            return None
+            return
         credential = self._credential(scope, headers, is_foreign=is_foreign)
-        scope["pramana.credential"] = credential
-        access = self._serving.access
-        if not access.is_known(credential) and (limited := self._too_fast(scope, STRANGER)) is not None:
-            return limited  # who invents tokens is counted before any is looked up
-        found = await access.find(credential)
-        scope["pramana.user"] = found or STRANGER
-        if found is None:
-            return _unauthorized(access.refusal(INVALID_TOKEN))
-        if (limited := self._too_fast(scope, found)) is not None:
-            return limited
-        if found.role is None and not self._is_open(scope["path"]):
-            return _unauthorized(access.refusal(NO_TOKEN))
-        return None
+        access, scope["pramana.credential"] = self._serving.access, credential
+        user = await access.admit(credential, partial(scope.__setitem__, "pramana.limits"))
+        scope["pramana.user"] = user
+        if user.role is None and not self._is_open(scope["path"]):
+            raise access.refusal(NO_TOKEN)
 
     def _credential(self, scope: Scope, headers: Headers, *, is_foreign: bool) -> Credential:
         kind, _, shown = headers.get("authorization", "").partition(" ")
@@ -198,20 +190,6 @@ class Gate:
         return _is_page(path) and not path.startswith(SOCKETS)
 
     # ── How often and how much ──
-
-    def _too_fast(self, scope: Scope, user: User) -> "Response | None":
-        """Count a request, and return the refusal of whoever asks too often."""
-        bucket = self._serving.access.spend(user, scope["pramana.credential"])
-        if bucket is None:
-            return None
-        scope["pramana.limits"] = bucket
-        if not bucket.wait_s:
-            return None
-        return refuse(
-            429,
-            f"more than {bucket.limit:,} requests a minute; wait {bucket.wait_s:.0f} s",
-            headers={"Retry-After": str(max(1, round(bucket.wait_s + 0.5)))},
-        )
 
     def _address(self, scope: Scope) -> str:
         """Return where a request comes from: behind proxies that are trusted, from whom the first of them has it."""
@@ -345,10 +323,6 @@ def _host_name(host: str) -> str | None:
     except ValueError:
         return None
     return parts.hostname if parts.netloc == host and not parts.username and " " not in host else None
-
-
-def _unauthorized(why: str) -> "Response":
-    return refuse(401, why, headers={"WWW-Authenticate": "Bearer"})
 
 
 def _read_address(text: str) -> IPv4Address | IPv6Address | None:
