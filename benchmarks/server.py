@@ -85,7 +85,10 @@ def bare(home: Path) -> AbstractContextManager[str]:
 
 
 def serve_bare(home: Path) -> None:
-    """Serve one route without gate, roles, filters or errors: the same SELECT, the same JSON, nothing taken apart."""
+    """Serve one route without gate, roles, filters or errors: the same SELECT, the same JSON, nothing taken apart.
+
+    Stored names become those of the API by replacing text, which only synthetic scenarios allow.
+    """
     import socket
 
     import sqlalchemy
@@ -103,6 +106,8 @@ def serve_bare(home: Path) -> None:
     def listed(page: int = 1, pageSize: int = 50) -> Response:  # noqa: N803 - the API's name
         with engine.connect() as connection:
             found, total = connection.exec_driver_sql(query, (pageSize, (page - 1) * pageSize)).one()
+        found = found.replace('"expected_outcome":', '"expectedOutcome":')
+        found = found.replace('"prompt_audio_url":', '"promptAudioUrl":')
         meta = {"page": page, "pageSize": pageSize, "total": total, "totalPages": -(-total // pageSize)}
         written = json.dumps(meta, separators=(",", ":"))
         whole = f'{{"success":true,"data":[{found}],"meta":{written}}}'

@@ -258,7 +258,7 @@ LOCAL_ONLY = _marked("local_only")
 
 
 def _problems(stated: Struct, within: str = "") -> Iterator[Problem]:
-    for each in fields(stated):
+    for each in _fields_of(type(stated)):
         value = getattr(stated, each.name)
         nested = isinstance(value, Struct | Mapping)  # they are checked by themselves; files by who reads them
         if not nested and each.name != "paths" and (message := misfit(value, each)):

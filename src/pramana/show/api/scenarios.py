@@ -166,11 +166,11 @@ def _importing(*errors: int) -> dict[str, Any]:
     **documented(list[ScenarioView]),
 )
 async def list_scenarios(
-    request: Request, here: Here, caller: Annotated[Credential, caller_of(scenarios.list_scenarios)]
+    request: Request, caller: Annotated[Credential, caller_of(scenarios.list_scenarios)]
 ) -> Response:
     """Return a page of the scenarios that match, by id. Within one filter any value matches, but for `allTags`."""
     wanted = from_query(ScenarioPage, request)
-    found = await scenarios.list_scenarios(here, caller, wanted)
+    found = await scenarios.list_scenarios(request.app.state.serving, caller, wanted)
     return answer(found.items, page_meta(wanted.page, wanted.page_size, found.total))
 
 

@@ -31,7 +31,8 @@ def caller_of(use_case: Callable[..., Awaitable[Any]]) -> Any:
     Whoever may not do it is refused before anything that they have sent is looked at.
     """
 
-    async def credential(connection: HTTPConnection, app: Here) -> Credential:
+    async def credential(connection: HTTPConnection) -> Credential:
+        app: App = connection.app.state.serving  # a dependency of a dependency would take longer than the store
         found: Credential = connection.scope.get("pramana.credential", Credential())
         await allowed_user(app, found, use_case)
         return found

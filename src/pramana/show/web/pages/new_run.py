@@ -172,7 +172,7 @@ class _Form:
         wanted = self._wanted_scenarios()
         if wanted is None:
             return ""
-        total = (await self._desk.call(list_scenarios, _filter(wanted))).total
+        total = (await self._desk.call(list_scenarios, self._desk.asked(ScenarioPage, wanted, page_size=1))).total
         if not wanted:
             return f"All {total:,} scenarios will be asked. Choose above to ask only some."
         return f"{total:,} of {self._kept:,} scenarios {'matches' if total == 1 else 'match'}."
