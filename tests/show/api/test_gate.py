@@ -676,6 +676,19 @@ def test_the_first_token_says_what_becomes_of_models_at_private_addresses(tmp_pa
             assert store.decisions.read().allow_private_addresses is allowed
 
 
+@pytest.mark.parametrize(("typed", "allowed"), [("y", True), ("n", False), ("", False)])
+def test_at_a_terminal_the_first_token_asks_about_models_at_private_addresses(
+    monkeypatch: pytest.MonkeyPatch, typed: str, allowed: bool
+) -> None:
+    monkeypatch.setattr("pramana.show.cli.token._at_a_terminal", lambda: True)
+    for is_first in (True, False):
+        made = CliRunner().invoke(pramana, ["token", "create", "--role", "admin"], input=f"{typed}\n")
+        assert ("Allow them for everyone with a token?" in made.stderr) is is_first
+        assert made.stdout.startswith("pramana_"), "only the token is on standard output"
+        with closing(open_store(settings.database_url())) as store:
+            assert store.decisions.read().allow_private_addresses is allowed
+
+
 def test_a_token_needs_no_name_and_tells_programs_what_it_is() -> None:
     made = json.loads(invoke("token", "create", "--role", "viewer", "--json")[1])
     assert (made["name"], made["role"], made["token"][:8]) == ("viewer", "viewer", "pramana_")

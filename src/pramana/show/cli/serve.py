@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -143,7 +144,8 @@ def _serve(serving: "App", listening: socket.socket) -> None:
                 if serving.open_to_all:
                     who = "Everyone on this machine may do everything, without a token"
                 elif serving.trusts_own_account:
-                    who = "Your own account on this machine needs no token; everyone else needs one"
+                    if sys.platform == "linux":  # which says whose a connection is
+                        who = "Your own account on this machine needs no token; everyone else needs one"
                     if not serving.api_only:  # as Jupyter does: whoever reads this may come in
                         url += f"/sign-in?token={serving.access.make_startup_token()}"
                         who += ", such as the one in this URL, until the server ends"

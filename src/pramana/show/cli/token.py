@@ -13,6 +13,10 @@ from pramana.store.tokens import EXPIRES_DAYS, MOST_DAYS, Token
 _FIRST = "This is the first token. Until now a server may use models at private addresses, such as Ollama on localhost."
 
 
+def _at_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def _days(_: click.Context, __: click.Parameter, text: str) -> int | None:
     if text == "never":
         return None
@@ -56,7 +60,7 @@ def create(name: str, *, role: str, days: int | None, allow: bool | None, as_jso
     """Make a token for NAME (or just for its role) and print it, this once: only its hash is kept."""
     with local_store() as store:
         is_first = not store.tokens.ever() and not store.decisions.read().allow_private_addresses
-        if is_first and allow is None and sys.stdin.isatty() and sys.stderr.isatty():
+        if is_first and allow is None and _at_a_terminal():
             allow = click.confirm(f"{_FIRST} Allow them for everyone with a token?", err=True)
         made, secret = store.tokens.create(name or role, role, days)
         if allow is not None:
