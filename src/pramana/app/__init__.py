@@ -19,6 +19,7 @@ from pramana.app.findings import Comparisons, Findings
 from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Pulls
 from pramana.app.streams import OpenStreams
+from pramana.app.tail import Tail
 from pramana.errors import PramanaError
 from pramana.run.stages import Stage
 from pramana.store.preferences import Preferences
@@ -102,6 +103,8 @@ class App:
     findings: Findings = field(init=False)
     """What each run amounts to, kept while it grows."""
     comparisons: Comparisons = field(init=False)
+    tail: Tail = field(init=False)
+    """Who tells of news."""
     known_suites: KnownSuites = field(init=False)
 
     pulls: Pulls = field(default_factory=Pulls)
@@ -111,7 +114,7 @@ class App:
 
     def __post_init__(self) -> None:
         self.access, self.findings = Access(self), Findings(self.store)
-        self.comparisons = Comparisons(self.store)
+        self.comparisons, self.tail = Comparisons(self.store), Tail(self)
         self.known_suites = KnownSuites(self.store)
         self.streams = OpenStreams(self.access)
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from pramana.analyse.summary import why
 from pramana.app import App
 from pramana.app.access import User, use_case
 from pramana.app.views import (
@@ -20,6 +19,7 @@ from pramana.app.views import (
     ResultDetailView,
     ResultView,
     TurnView,
+    result_view,
 )
 from pramana.model import Assertion, Case, Outcome, Reply, Result
 from pramana.request import PageNumber, PageSize, Searched
@@ -86,29 +86,6 @@ def _read_result(app: App, named: str, seq: int, outcome: Outcome | None) -> Res
 
 
 # ── Views ──
-
-
-def result_view(seq: int, result: Result) -> ResultView:
-    """Return a result for a list, or for who follows its run."""
-    key, reply = result.key, result.reply
-    return ResultView(
-        seq=seq,
-        case_id=result.case_id,
-        case_digest=key.case,
-        model=key.model,
-        variant=key.variant,
-        repeat=key.repeat,
-        outcome=result.outcome,
-        reason=None if result.outcome is Outcome.PASSED else why(result),
-        output=reply.text if reply else None,
-        latency_seconds=reply.total_s if reply else None,
-        first_token_seconds=reply.first_token_s if reply else None,
-        input_tokens=reply.usage.input_tokens if reply else None,
-        output_tokens=reply.usage.output_tokens if reply else None,
-        cost_usd=reply.cost_usd if reply else None,
-        cached=bool(reply and reply.cached),
-        failure_code=result.failure.code if result.failure else None,
-    )
 
 
 def result_detail_view(seq: int, case: Case, result: Result, system_prompt: str | None = None) -> ResultDetailView:

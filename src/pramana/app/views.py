@@ -11,9 +11,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from pramana.analyse.estimate import Purpose
 from pramana.analyse.spread import RunTimes
-from pramana.analyse.summary import Summary
+from pramana.analyse.summary import Summary, why
 from pramana.embedded.weights import Phase
-from pramana.model import Outcome, RunStatus
+from pramana.model import Outcome, Result, RunStatus
 from pramana.store.scoring import timestamp
 from pramana.store.tokens import Role
 
@@ -248,6 +248,29 @@ class ResultView(View, frozen=True, kw_only=True):
     cost_usd: float | None
     cached: bool
     failure_code: str | None
+
+
+def result_view(seq: int, result: Result) -> ResultView:
+    """Return a result for a list, or for who follows its run."""
+    key, reply = result.key, result.reply
+    return ResultView(
+        seq=seq,
+        case_id=result.case_id,
+        case_digest=key.case,
+        model=key.model,
+        variant=key.variant,
+        repeat=key.repeat,
+        outcome=result.outcome,
+        reason=None if result.outcome is Outcome.PASSED else why(result),
+        output=reply.text if reply else None,
+        latency_seconds=reply.total_s if reply else None,
+        first_token_seconds=reply.first_token_s if reply else None,
+        input_tokens=reply.usage.input_tokens if reply else None,
+        output_tokens=reply.usage.output_tokens if reply else None,
+        cost_usd=reply.cost_usd if reply else None,
+        cached=bool(reply and reply.cached),
+        failure_code=result.failure.code if result.failure else None,
+    )
 
 
 class TurnView(View, frozen=True, kw_only=True):

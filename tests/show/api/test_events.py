@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pramana.app import streams
-from pramana.show.api import tail
+from pramana.app import streams, tail
 from pramana.store.tokens import Role
 
 from ...credentials import ENDS, End, end_token

@@ -14,7 +14,6 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from pramana.app import App
-from pramana.app.results import result_view
 from pramana.show.api import (
     admin,
     audio,
@@ -36,7 +35,6 @@ from pramana.show.api import (
 )
 from pramana.show.api.gate import Gate
 from pramana.show.api.serving import THREADS
-from pramana.show.api.tail import Tail
 
 ROUTERS = (
     scenarios.router,  # first: routes are tried in this order, and nothing is asked for more often
@@ -75,7 +73,7 @@ def make_routes(serving: App) -> FastAPI:
             from pramana.jobs import Jobs
 
             jobs = Jobs(serving.store, allow_private=serving.private_addresses_allowed)
-            jobs.on_call = app.state.tail.call_moved
+            jobs.on_call = serving.tail.call_moved
             serving.calls = jobs.calls
             jobs.start()
             serving.on_queued = jobs.wake
@@ -99,8 +97,7 @@ def make_routes(serving: App) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.serving = serving
-    app.state.tail = Tail(serving, result_view)
-    serving.store.when_written(app.state.tail.wake)
+    serving.store.when_written(serving.tail.wake)
     envelope.install(app, [route for router in ROUTERS for route in router.routes])
     for router in ROUTERS:
         app.include_router(router)

@@ -194,14 +194,18 @@ def refuse(
     return _json(said, status, headers)
 
 
-def _json(value: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:
+def as_json_bytes(value: Any) -> bytes:
+    """Return a value as JSON on one line."""
     try:
-        body = _encode(value)
+        return _encode(value)
     except (UnicodeEncodeError, ValueError, TypeError, OverflowError):  # half of a surrogate pair; a model may say so
         from pramana.report.terminal import as_json
 
-        body = as_json(msgspec.to_builtins(value)).encode()
-    return Response(body, status, headers, "application/json")
+        return as_json(msgspec.to_builtins(value)).encode()
+
+
+def _json(value: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(as_json_bytes(value), status, headers, "application/json")
 
 
 PageNumber = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]

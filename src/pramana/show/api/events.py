@@ -1,7 +1,7 @@
 """`/api/events` and `/api/runs/{id}/events`: what is new, as it happens, as server-sent events."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from typing import Annotated, Any
 
@@ -9,12 +9,24 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from pramana.app.access import User
+from pramana.app import events
+from pramana.app.access import Credential, User
 from pramana.app.streams import OpenStreams
-from pramana.show.api.envelope import documented
-from pramana.show.api.runs import Named
-from pramana.show.api.serving import Here, Viewer
-from pramana.show.api.tail import Tail
+from pramana.app.tail import (
+    CallsView,
+    ChangeEvent,
+    ChangeView,
+    DeletedView,
+    FinishedView,
+    MissedView,
+    ProgressView,
+    RunEvent,
+    StillHere,
+)
+from pramana.app.views import ResultView
+from pramana.show.api.envelope import as_json_bytes, documented
+from pramana.show.api.runs import RunId
+from pramana.show.api.serving import Here, caller_of, user_of
 
 router = APIRouter(tags=["events"])
 MOST = 2**63 - 1
@@ -24,6 +36,31 @@ _For = Annotated[float | None, Query(alias="seconds", gt=0, le=86_400, descripti
 
 LAST_WORD_S = 1.0
 """How long who does not read may keep a stream open that has ended."""
+
+
+_NAMES: dict[type, bytes] = {
+    ResultView: b"result",
+    ProgressView: b"progress",
+    FinishedView: b"finished",
+    CallsView: b"calls",
+    DeletedView: b"deleted",
+    ChangeView: b"change",
+    MissedView: b"missed",
+}
+
+
+def encoded(event: RunEvent | ChangeEvent) -> bytes:
+    """Return an event as a server-sent one.
+
+    >>> encoded(CallsView({"agent": 1}))
+    b'event: calls\\ndata: {"agent":1}\\n\\n'
+    """
+    if isinstance(event, StillHere):
+        return b": still here\n\n"
+    number = event.seq if isinstance(event, ResultView) else getattr(event, "number", None)
+    data = {} if isinstance(event, MissedView) else event.stages if isinstance(event, CallsView) else event
+    numbered = b"" if number is None else b"id: %d\n" % number
+    return numbered + b"event: " + _NAMES[type(event)] + b"\ndata: " + as_json_bytes(data) + b"\n\n"
 
 
 class EventStream(StreamingResponse):
@@ -57,22 +94,28 @@ def _streamed(*errors: int) -> dict[str, Any]:
 
 
 @router.get("/api/events", summary="Follow everything new", **_streamed())
-async def follow(request: Request, here: Here, who: Viewer, last: _Last = None, seconds: _For = None) -> Response:
+async def follow(
+    request: Request,
+    here: Here,
+    caller: Annotated[Credential, caller_of(events.follow_changes)],
+    last: _Last = None,
+    seconds: _For = None,
+) -> Response:
     """Tell of each thing that is made, changed or removed: `change` with `kind`, `id` and `action`.
 
     The id of an event is the number of the change; with Last-Event-ID nothing after it is missed, as long as it is
     kept. When it is not any more, `missed` comes first: look at everything then.
     """
-    tail: Tail = request.app.state.tail
-    return EventStream(here.streams, _bounded(tail.changes(last), seconds), who)
+    found = await events.follow_changes(here, caller, last)
+    return EventStream(here.streams, _bounded(found, seconds), user_of(request))
 
 
 @router.get("/api/runs/{run_id}/events", summary="Follow a run", **_streamed(404))
 async def follow_run(
-    run_id: Named,
+    run_id: RunId,
     request: Request,
     here: Here,
-    who: Viewer,
+    caller: Annotated[Credential, caller_of(events.follow_run)],
     last: _Last = None,
     after: Annotated[int, Query(ge=0, le=MOST, description="Leave out results up to this number")] = 0,
     seconds: _For = None,
@@ -82,15 +125,15 @@ async def follow_run(
     The id of an event is the number of the result: with Last-Event-ID it goes on after that one. `calls` says how many
     calls are at each stage (`ringing`, `caller`, `waiting`, `agent`, `scoring`), for a run of this server.
     """
-    tail: Tail = request.app.state.tail
-    return EventStream(here.streams, _bounded(tail.run(run_id, after if last is None else last), seconds), who)
+    found = await events.follow_run(here, caller, run_id, after if last is None else last)
+    return EventStream(here.streams, _bounded(found, seconds), user_of(request))
 
 
-async def _bounded(events: AsyncIterator[bytes], seconds: float | None) -> AsyncIterator[bytes]:
-    async with aclosing(events) as found:  # type: ignore[type-var] # it is a generator
+async def _bounded(events: AsyncGenerator[RunEvent | ChangeEvent], seconds: float | None) -> AsyncIterator[bytes]:
+    async with aclosing(events) as found:
         if seconds is None:
             async for each in found:
-                yield each
+                yield encoded(each)
             return
         end = asyncio.get_running_loop().time() + seconds
         while True:
@@ -99,4 +142,4 @@ async def _bounded(events: AsyncIterator[bytes], seconds: float | None) -> Async
                     each = await anext(found)
             except (TimeoutError, StopAsyncIteration):
                 return
-            yield each
+            yield encoded(each)

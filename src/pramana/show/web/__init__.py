@@ -64,9 +64,8 @@ def _install(pages: FastAPI, routes: FastAPI) -> None:
     import nicegui
 
     from pramana.show.web.kit import frame, sockets, style
-    from pramana.show.web.kit.desk import Backend
 
-    nicegui.app.state.backend = Backend(routes.state.serving, routes.state.tail)
+    nicegui.app.state.app_layer = routes.state.serving
     style.install()
     frame.install()
     sockets.install(routes.state.serving)

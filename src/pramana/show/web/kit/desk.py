@@ -5,9 +5,8 @@ for them, and a token that was revoked ends with its next click.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -18,11 +17,12 @@ from starlette.requests import Request
 
 from pramana.app import App
 from pramana.app.access import Credential, User
+from pramana.app.events import follow_changes, follow_run
+from pramana.app.tail import ChangeView, MissedView, RunEvent, StillHere
 from pramana.errors import COMMAND_HINTS, HintKey, InvalidInput, PramanaError, Problem
 from pramana.request import from_texts
 from pramana.show.api.envelope import log_defect, public_message
 from pramana.show.api.serving import user_of
-from pramana.show.api.tail import Tail
 from pramana.show.web.kit.plain import THEME
 
 _View = TypeVar("_View")
@@ -46,14 +46,6 @@ PAGE_HINTS: Mapping[HintKey, str] = {
 """What to do about an error, for people at a page; some of it only a command can do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """What the pages of one server call, and who tells them of news."""
-
-    app: App
-    tail: Tail
-
-
 class Refused(PramanaError):
     """What a use case said no to."""
 
@@ -66,7 +58,7 @@ class Desk:
     """One page that somebody looks at."""
 
     def __init__(self, request: Request, credential: Credential | None = None) -> None:
-        self._backend: Backend = nicegui.app.state.backend
+        self._app: App = nicegui.app.state.app_layer
         self._since: int | None = None
         self.who: User = user_of(request)
         self.path: dict[str, str] = {name: str(value) for name, value in request.path_params.items()}
@@ -80,7 +72,7 @@ class Desk:
 
     async def begin(self) -> None:
         """Note the time before a page reads anything, so that it is told of whatever is new since then."""
-        self._since = await self._backend.tail.now()
+        self._since = await self._app.tail.now()
 
     # ── Asking ──
 
@@ -91,7 +83,7 @@ class Desk:
         **named: _Rest.kwargs,
     ) -> _View:
         """Do something as whoever looks at this page."""
-        app, credential = self._backend.app, self._credential
+        app, credential = self._app, self._credential
         try:
             await app.access.admit(credential)
             return await use_case(app, credential, *given, **named)
@@ -131,8 +123,8 @@ class Desk:
         async def listen() -> None:
             telling = background_tasks.create(tell(), name="tell a page of news")
             try:
-                async for name, data in _events(self._backend.tail.changes(self._since)):
-                    if name == "missed" or data.get("kind") in kinds:
+                async for each in await follow_changes(self._app, self._credential, self._since):
+                    if isinstance(each, MissedView) or (isinstance(each, ChangeView) and each.kind in kinds):
                         news.set()
             finally:
                 telling.cancel()
@@ -143,17 +135,18 @@ class Desk:
         self,
         run_id: str,
         after: int,
-        then: Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]],
+        then: Callable[[RunEvent], Coroutine[Any, Any, None]],
         over: Callable[[], None] | None = None,
     ) -> None:
-        """Call a function of this page with every event of a run: `result`, `progress`, `finished`, `deleted`.
+        """Call a function of this page with every event of a run, but for `StillHere`.
 
         `over` is called when no more will come, for whatever reason: the run or the page ended, or something broke.
         """
 
         async def listen() -> None:
-            async for name, data in _events(self._backend.tail.run(run_id, after)):
-                await then(name, data)
+            async for each in await follow_run(self._app, self._credential, run_id, after):
+                if not isinstance(each, StillHere):
+                    await then(each)
 
         self._while_open(listen(), over)
 
@@ -163,7 +156,7 @@ class Desk:
         async def begun() -> None:
             try:
                 await client.connected()
-                with client:
+                with client, suppress(PramanaError):  # whoever may not listen is led away by `sockets`
                     await work
             finally:
                 work.close()
@@ -211,11 +204,3 @@ def _given(query: dict[str, Any]) -> dict[str, Any]:
         for name, value in query.items()
         if value is not None and value != ""
     }
-
-
-async def _events(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-    """Yield the name and the data of each server-sent event; heartbeats are left out."""
-    async for each in stream:
-        fields = dict(line.split(b": ", 1) for line in each.splitlines() if b": " in line and not line.startswith(b":"))
-        if b"event" in fields:
-            yield fields[b"event"].decode(), msgspec.json.decode(fields[b"data"])

@@ -8,9 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
-import msgspec
 from msgspec.structs import asdict, replace
 from nicegui import background_tasks, ui
 
@@ -18,11 +16,13 @@ from pramana import clock
 from pramana.app.results import ResultFilter, Results, list_results
 from pramana.app.runs import cancel_run, delete_run, read_run, resume_run
 from pramana.app.suites import ListedView, list_suites
+from pramana.app.tail import CallsView, DeletedView, FinishedView, ProgressView, RunEvent
 from pramana.app.views import ResultView, RunDetailView, RunView
 from pramana.model import Outcome
 from pramana.report import figures
 from pramana.report.markup import Safe, foreign, join, link, tag, when
 from pramana.report.run_summary import outcome_links, render_summary
+from pramana.run.stages import Stage
 from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address
@@ -56,7 +56,7 @@ class _Shown:
         self._drawn: tuple[str, bool] | None = None
         self._seen: deque[tuple[float, int]] = deque([(clock.monotonic(), data.stored)])
         self._changed = self._held = False
-        self._calls: Mapping[str, int] = {}
+        self._calls: Mapping[Stage, int] = {}
         """How many calls are at each stage."""
         self._follows: object | None = None
         """What stands for the listener that tells of this run now."""
@@ -247,24 +247,24 @@ class _Shown:
         for seq in sorted(self._failures)[:-NEWEST]:
             del self._failures[seq]
 
-    async def _take(self, name: str, data: dict[str, Any]) -> None:
+    async def _take(self, event: RunEvent) -> None:
         """Take an event of the run; what it changes is drawn with the next tick."""
-        if name == "calls":
-            self._calls = data
+        if isinstance(event, CallsView):
+            self._calls = event.stages
             self._draw_progress()
             return
-        if name == "result":
-            self._keep([msgspec.convert(data, ResultView)])
-        elif name == "deleted":
+        if isinstance(event, DeletedView):
             self._gone()
             return
-        else:
-            stopped = self._run.cancel_requested != data["cancelRequested"]
-            self._learn(_with_progress(self._run, data))
+        if isinstance(event, ResultView):
+            self._keep([event])
+        elif isinstance(event, ProgressView):
+            stopped = self._run.cancel_requested != event.cancel_requested
+            self._learn(replace(self._run, **asdict(event)))
             if stopped or self._run.status not in UNDER_WAY:
                 self._draw_head()
         self._changed = True
-        if name == "finished":
+        if isinstance(event, FinishedView):
             self._follows = None
             self._timer.deactivate()
             await self._refresh()
@@ -370,7 +370,7 @@ def _adding_up(run: RunDetailView) -> Safe:
     return tag("p", words, class_="quiet", role="status")
 
 
-def _progress(run: RunDetailView, rate: float | None, where: str, calls: Mapping[str, int]) -> Safe:
+def _progress(run: RunDetailView, rate: float | None, where: str, calls: Mapping[Stage, int]) -> Safe:
     stored, expected = run.stored, run.expected
     share = stored / expected if expected else 1.0
     said = [f"{stored:,} of {expected:,} results"]
@@ -398,18 +398,6 @@ def _progress(run: RunDetailView, rate: float | None, where: str, calls: Mapping
         tag("p", " · ".join(said), class_="small"),
         tag("ul", (tag("li", each) for each in outcome_links(counts, where)), class_="outcomes") if counts else None,
         class_="card progress",
-    )
-
-
-def _with_progress(run: RunDetailView, told: Mapping[str, Any]) -> RunDetailView:
-    """Return a run as an event tells of its progress."""
-    return replace(
-        run,
-        status=told["status"],
-        stored=told["stored"],
-        expected=told["expected"],
-        reason=told["reason"],
-        cancel_requested=told["cancelRequested"],
     )
 
 

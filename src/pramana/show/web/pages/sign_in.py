@@ -38,7 +38,7 @@ async def sign_in(request: Request) -> Response:
     to = _within(request.query_params.get("to"))
     if user_of(request).role is not None:
         return RedirectResponse(to, 303)
-    serving: App = nicegui.app.state.backend.app
+    serving: App = nicegui.app.state.app_layer
     secret = request.query_params.get("token", "")
     if serving.access.is_startup_token(secret):
         return await _signed_in(request, secret, to)

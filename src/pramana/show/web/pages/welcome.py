@@ -4,7 +4,7 @@ What is missing for it is downloaded first, with a bar to watch.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,11 +13,13 @@ from nicegui import ui
 from pramana.app.results import ResultFilter, list_results
 from pramana.app.runs import create_run, read_run
 from pramana.app.scenarios import import_library, read_scenario
-from pramana.app.views import RunView, WeightsView
+from pramana.app.tail import CallsView, DeletedView, FinishedView, RunEvent
+from pramana.app.views import ResultView, RunView, WeightsView
 from pramana.app.weights import list_weights, pull_weights
 from pramana.report import figures
 from pramana.report.markup import Safe, foreign, link, tag
 from pramana.request import RunRequest, Selection
+from pramana.run.stages import Stage
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Desk, Refused
 from pramana.show.web.kit.waveform import play_at
@@ -30,7 +32,6 @@ LOOK_S = 0.5
 """Between two looks at a download."""
 YOUNG = 5
 """Runs from which on a store is no newcomer's any more."""
-Data = dict[str, Any]
 
 
 class Failed(Exception):
@@ -243,7 +244,7 @@ class Welcome:
         run = (await self._desk.call(create_run, wanted)).id
         self._progress.tell(f"Calling the embedded agent. {CALL_TAKES}")
 
-        def show(calls: Data) -> None:
+        def show(calls: Mapping[Stage, int]) -> None:
             for stage in calls:
                 doing = figures.CALL_STAGES[stage].capitalize()
                 quoted = f": “{asked}”" if stage == "caller" else " …"
@@ -259,14 +260,14 @@ class Welcome:
             if model in each.models and not each.present:
                 await brought(self._desk, each, self._progress.tell)
 
-    async def _over(self, run: str, show: Callable[[Data], None] = lambda _: None) -> int:
+    async def _over(self, run: str, show: Callable[[Mapping[Stage, int]], None] = lambda _: None) -> int:
         """Wait until a run of one call is over, and show where the call is; return the number of its result."""
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        async def heard(name: str, data: Data) -> None:
-            if name == "calls":
-                show(data)
-            elif name in ("result", "finished", "deleted") and not ended.done():
+        async def heard(event: RunEvent) -> None:
+            if isinstance(event, CallsView):
+                show(event.stages)
+            elif isinstance(event, ResultView | FinishedView | DeletedView) and not ended.done():
                 ended.set_result(None)
 
         def unheard() -> None:  # the page was closed, the token revoked; where something broke, they read this

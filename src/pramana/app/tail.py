@@ -8,22 +8,21 @@ another or of the command line looks the same, and whoever was cut off goes on w
 import asyncio
 import logging
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-import msgspec
-
-from pramana.app import App
+from pramana.app.views import ResultView, View, result_view
 from pramana.errors import PramanaError
-from pramana.model import Result
+from pramana.model import RunStatus
 from pramana.run.stages import Stage
 from pramana.store.changes import Change
 from pramana.store.queue import UNDER_WAY
 from pramana.store.runs import State
+from pramana.store.store import Store
 
-log = logging.getLogger("pramana.api")
+log = logging.getLogger("pramana.app")
 
 LOOK_S = 0.2
 LEAST_S = 0.02
@@ -33,34 +32,76 @@ PIECE = 500
 """Results that are read at once."""
 REMEMBERED = 2_000
 """Events of one run, or changes, that are at hand; who is further behind reads from the store."""
-_STILL_HERE = b": still here\n\n"
-Describe = Callable[[int, Result], Any]
 
 
-def event(name: str, data: Any, number: int | None = None) -> bytes:
-    """Return one server-sent event.
+class Host(Protocol):
+    """What the tail asks of the application."""
 
-    >>> event("progress", {"stored": 1})
-    b'event: progress\\ndata: {"stored":1}\\n\\n'
-    """
-    try:
-        body = msgspec.json.encode(data)
-    except (UnicodeEncodeError, ValueError, TypeError, OverflowError):  # half of a surrogate pair: a model may say so
-        from pramana.report.terminal import as_json
+    store: Store
+    closing: asyncio.Event
 
-        body = as_json(msgspec.to_builtins(data)).replace("\n", " ").encode()
-    numbered = b"" if number is None else b"id: %d\n" % number
-    return numbered + b"event: " + name.encode() + b"\ndata: " + body + b"\n\n"
+    @property
+    def calls(self) -> Callable[[str], Mapping[Stage, int]]: ...
+
+
+class ProgressView(View, frozen=True, kw_only=True):
+    """How far a run is."""
+
+    status: RunStatus
+    stored: int
+    expected: int
+    reason: str | None
+    cancel_requested: bool
+
+
+class FinishedView(ProgressView, frozen=True, kw_only=True):
+    """How a run ended; nothing more comes of it."""
+
+
+class DeletedView(View, frozen=True):
+    """A run is gone."""
+
+
+class CallsView(View, frozen=True):
+    """How many calls of a run are at each stage."""
+
+    stages: Mapping[Stage, int]
+
+
+class ChangeView(View, frozen=True, kw_only=True):
+    """Something was made, changed or removed."""
+
+    number: int
+    at: str
+    kind: str
+    id: str
+    action: str
+
+
+class MissedView(View, frozen=True):
+    """Changes were missed that are not kept any more: look at everything."""
+
+    number: int
+    """Of the newest change."""
+
+
+class StillHere(View, frozen=True):
+    """Nothing is new, and whoever listens is still told of news."""
+
+
+RunEvent = ResultView | ProgressView | CallsView | DeletedView | StillHere
+ChangeEvent = ChangeView | MissedView | StillHere
+_Event = TypeVar("_Event")
 
 
 @dataclass(slots=True)
-class _Stream:
+class _Stream(Generic[_Event]):
     """Numbered events that are at hand, the newest last."""
 
     floor: int = 0
     """Events up to this number are not at hand."""
     numbers: list[int] = field(default_factory=list)
-    events: list[bytes] = field(default_factory=list)
+    events: list[_Event] = field(default_factory=list)
     pulse: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, and then replaced, when there is news."""
 
@@ -68,14 +109,14 @@ class _Stream:
     def head(self) -> int:
         return self.numbers[-1] if self.numbers else self.floor
 
-    def add(self, some: list[tuple[int, bytes]]) -> None:
+    def add(self, some: Sequence[tuple[int, _Event]]) -> None:
         self.numbers += [number for number, _ in some]
-        self.events += [text for _, text in some]
+        self.events += [each for _, each in some]
         if (many := len(self.numbers) - REMEMBERED) > 0:
             self.floor = self.numbers[many - 1]
             del self.numbers[:many], self.events[:many]
 
-    def after(self, number: int) -> list[tuple[int, bytes]] | None:
+    def after(self, number: int) -> list[tuple[int, _Event]] | None:
         """Return what came after a number; None when it must be read from the store."""
         if number < self.floor:
             return None
@@ -88,7 +129,7 @@ class _Stream:
 
 
 @dataclass(slots=True)
-class _Topic(_Stream):
+class _Topic(_Stream[ResultView]):
     """A run that somebody follows."""
 
     listeners: int = 0
@@ -101,17 +142,19 @@ class _Topic(_Stream):
 @dataclass(slots=True)
 class _News:
     states: dict[str, State]
-    results: dict[str, list[tuple[int, bytes]]]
-    changes: list[Change]
+    results: dict[str, list[ResultView]]
+    floors: dict[str, int]
+    """Of runs that somebody has just begun to follow: the number of the last result that is there already."""
+    changes: list[ChangeView]
 
 
 class Tail:
     """What the listeners of one process share."""
 
-    def __init__(self, serving: App, describe: Describe) -> None:
-        self._store, self._serving, self._describe = serving.store, serving, describe
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self._topics: dict[str, _Topic] = {}
-        self._changes = _Stream(floor=-1)
+        self._changes = _Stream[ChangeView](floor=-1)
         self._listeners = self._changes_listeners = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
@@ -139,7 +182,7 @@ class Tail:
 
     # ── Listening ──
 
-    async def run(self, run_id: str, number: int) -> AsyncIterator[bytes]:
+    async def run(self, run_id: str, number: int) -> AsyncGenerator[RunEvent]:
         """Yield the events of a run after a result's number, until it has ended and all is told."""
         async with self._listening():
             topic = self._topics.get(run_id)
@@ -155,43 +198,43 @@ class Tail:
                 if not topic.listeners:
                     self._topics.pop(run_id, None)
 
-    async def _run_events(self, run_id: str, topic: _Topic, number: int) -> AsyncIterator[bytes]:
+    async def _run_events(self, run_id: str, topic: _Topic, number: int) -> AsyncIterator[RunEvent]:
         shown: State | None = None
         shown_calls: Mapping[Stage, int] = {}
-        while not self._serving.closing.is_set():
+        while not self._host.closing.is_set():
             state, pulse, all_read = topic.state, topic.pulse, topic.all_read
-            calls = self._serving.calls(run_id)
+            calls = self._host.calls(run_id)
             if state is None:
-                yield event("deleted", {})
+                yield DeletedView()
                 return
             some = topic.after(number)
             if some is None:
-                some = await asyncio.to_thread(self._read, state.run_no, number)
+                some = _numbered(await asyncio.to_thread(self._read, state.run_no, number))
                 all_read = all_read and not some
-            for seq, text in some:
+            for seq, each in some:
                 number = seq
-                yield text
+                yield each
             if state != shown:
                 shown = state
-                yield event("progress", _progress(state))
+                yield ProgressView(**_progress(state))
             if calls != shown_calls and not all_read:
                 shown_calls = calls
-                yield event("calls", calls)
+                yield CallsView(calls)
             if some:
                 continue
             if all_read:
-                yield event("finished", _progress(state))
+                yield FinishedView(**_progress(state))
                 return
             if not await self._pulse(pulse):
-                yield _STILL_HERE
+                yield StillHere()
 
     async def now(self) -> int | None:
         """Return the number of the newest change; None while the store is away."""
         with suppress(PramanaError):
-            return await asyncio.to_thread(self._store.changes.last)
+            return await asyncio.to_thread(self._host.store.changes.last)
         return None
 
-    async def changes(self, number: int | None) -> AsyncIterator[bytes]:
+    async def changes(self, number: int | None) -> AsyncGenerator[ChangeEvent]:
         """Yield everything new after a change's number; without one, from now on."""
         async with self._listening():
             self._changes_listeners += 1
@@ -200,33 +243,33 @@ class Tail:
                 last = self._changes.head
                 if number is None:
                     number = last
-                elif number > last or number < await asyncio.to_thread(self._store.changes.first) - 1:
+                elif number > last or number < await asyncio.to_thread(self._host.store.changes.first) - 1:
                     # Another store, or longer ago than is kept: look at everything.
                     number = last
-                    yield event("missed", {}, last)
-                yield _STILL_HERE  # whoever listens knows by it that nothing is missed from here on
+                    yield MissedView(last)
+                yield StillHere()  # whoever listens knows by it that nothing is missed from here on
                 async for each in self._change_events(number):
                     yield each
             finally:
                 self._changes_listeners -= 1
                 if not self._changes_listeners:  # nobody reads on from here: the next begins anew
-                    self._changes = _Stream(floor=-1)
+                    self._changes = _Stream[ChangeView](floor=-1)
 
-    async def _change_events(self, number: int) -> AsyncIterator[bytes]:
-        while not self._serving.closing.is_set():
+    async def _change_events(self, number: int) -> AsyncIterator[ChangeEvent]:
+        while not self._host.closing.is_set():
             pulse, some = self._changes.pulse, self._changes.after(number)
             if some is None:
-                read = await asyncio.to_thread(self._store.changes.after, number, PIECE)
-                some = [(each.number, _change(each)) for each in read]
-            for found, text in some:
+                read = await asyncio.to_thread(self._host.store.changes.after, number, PIECE)
+                some = [(each.number, _change_view(each)) for each in read]
+            for found, each in some:
                 number = found
-                yield text
+                yield each
             if not some and not await self._pulse(pulse):
-                yield _STILL_HERE
+                yield StillHere()
 
     async def _pulse(self, pulse: asyncio.Event) -> bool:
         """Wait for news; False when it is time to say that somebody is still here."""
-        closing = asyncio.ensure_future(self._serving.closing.wait())
+        closing = asyncio.ensure_future(self._host.closing.wait())
         news = asyncio.ensure_future(pulse.wait())
         try:
             done, _ = await asyncio.wait((news, closing), timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -252,7 +295,7 @@ class Tail:
         """Wait for a look that has begun after now: what it finds is no older than whoever listens."""
         wanted = self._begun + 1
         self._news.set()
-        while self._done < wanted and not self._serving.closing.is_set():
+        while self._done < wanted and not self._host.closing.is_set():
             await self._looked.wait()
 
     async def _look_on(self) -> None:
@@ -282,24 +325,23 @@ class Tail:
         How runs stand is read before their results: of one that had ended then, every result is found.
         """
         self.looks += 1
-        states = self._store.runs.states(heads) if heads else {}
-        results = {}
+        states = self._host.store.runs.states(heads) if heads else {}
+        results, floors = dict[str, list[ResultView]](), dict[str, int]()
         for run_id, state in states.items():
             if heads[run_id] < 0:
-                results[run_id] = [(self._store.results.last(state.run_no), b"")]
+                floors[run_id] = self._host.store.results.last(state.run_no)
             else:
                 results[run_id] = self._read(state.run_no, heads[run_id])
         if changes is None:
             told = []
         elif changes < 0:
-            told = [Change(self._store.changes.last(), "", "", "", "")]
+            told = [Change(self._host.store.changes.last(), "", "", "", "")]
         else:
-            told = self._store.changes.after(changes, PIECE)
-        return _News(states, results, told)
+            told = self._host.store.changes.after(changes, PIECE)
+        return _News(states, results, floors, [_change_view(each) for each in told])
 
-    def _read(self, run_no: int, number: int) -> list[tuple[int, bytes]]:
-        rows = self._store.results.after(run_no, number, PIECE)
-        return [(seq, event("result", self._describe(seq, result), seq)) for seq, result in rows]
+    def _read(self, run_no: int, number: int) -> list[ResultView]:
+        return [result_view(*each) for each in self._host.store.results.after(run_no, number, PIECE)]
 
     def _apply(self, news: _News, heads: dict[str, int]) -> None:
         for run_id, head in heads.items():
@@ -308,9 +350,8 @@ class Tail:
                 continue  # nobody follows it any more, or somebody new does
             state, some = news.states.get(run_id), news.results.get(run_id, [])
             changed = bool(some) or state != topic.state
-            if head < 0 and some:
-                topic.floor, some = some[0][0], []
-            topic.add(some)
+            topic.floor = news.floors.get(run_id, topic.floor)
+            topic.add(_numbered(some))
             topic.state = state
             topic.all_read = state is not None and state.status not in UNDER_WAY and len(some) < PIECE
             if changed or topic.all_read:
@@ -318,8 +359,12 @@ class Tail:
         if news.changes and self._changes.floor < 0:
             self._changes.floor = news.changes[0].number
         elif news.changes:
-            self._changes.add([(each.number, _change(each)) for each in news.changes])
+            self._changes.add([(each.number, each) for each in news.changes])
             self._changes.tell()
+
+
+def _numbered(some: Sequence[ResultView]) -> list[tuple[int, ResultView]]:
+    return [(each.seq, each) for each in some]
 
 
 def _progress(state: State) -> dict[str, Any]:
@@ -328,16 +373,9 @@ def _progress(state: State) -> dict[str, Any]:
         "stored": state.stored,
         "expected": state.expected,
         "reason": state.reason,
-        "cancelRequested": state.cancelled,
+        "cancel_requested": state.cancelled,
     }
 
 
-def _change(change: Change) -> bytes:
-    said = {
-        "number": change.number,
-        "at": change.at,
-        "kind": change.kind,
-        "id": change.subject,
-        "action": change.action,
-    }
-    return event("change", said, change.number)
+def _change_view(change: Change) -> ChangeView:
+    return ChangeView(number=change.number, at=change.at, kind=change.kind, id=change.subject, action=change.action)
