@@ -1,7 +1,7 @@
 """Runs: started, listed, read, cancelled, resumed and deleted. A server or a command line carries them out."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import asdict, fields
@@ -24,11 +24,12 @@ from pramana.app.views import (
     TargetView,
     UnjudgedView,
 )
-from pramana.model import Outcome, Run, RunStatus, Target
+from pramana.model import Case, Outcome, Result, Run, RunStatus, Target
 from pramana.request import Limits, PageNumber, PageSize, RunRequest, Searched, published_name
 from pramana.store.history import Ended
 from pramana.store.lease import shown
 
+_Rendered = TypeVar("_Rendered")
 SELECTION_NAMES = {
     "categories": "type",
     "tags": "tag",
@@ -93,6 +94,19 @@ async def read_run(app: App, _: User, run_id: str, *, summary: bool = True) -> R
     if summary:
         return await app.heavy(lambda: _read_run(app, run_id, summary=True))
     return await app.work(lambda: _read_run(app, run_id, summary=False))
+
+
+@use_case("viewer")
+async def render_run(
+    app: App, _: User, run_id: str, render: Callable[[Run, Iterator[tuple[Case, Result]]], _Rendered]
+) -> _Rendered:
+    """Return what a renderer makes of a run and its results, one by one."""
+
+    def work() -> _Rendered:
+        run = app.store.runs.find(run_id)
+        return render(run, app.store.results.pairs(run))
+
+    return await app.heavy(work)
 
 
 @use_case("editor")

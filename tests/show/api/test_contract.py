@@ -5,7 +5,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,11 +13,14 @@ from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 
+from pramana.app.access import Credential
+from pramana.app.server import who_am_i
 from pramana.show.api import ROUTERS, make_routes
-from pramana.show.api.serving import Viewer
+from pramana.show.api.serving import caller_of
 
 from .served import Client, serve
 
+Viewer = Annotated[Credential, caller_of(who_am_i)]
 OPEN = {
     ("GET", "/api/health"), ("HEAD", "/api/health"), ("POST", "/api/submit"), ("POST", "/api/submit/batch"),
     ("GET", "/api/badge/{model:path}"),

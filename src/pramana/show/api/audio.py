@@ -1,7 +1,5 @@
 """`/audio/…`: what people bring and what calls have recorded, by path or by digest, in ranges for seeking."""
 
-import asyncio
-import hashlib
 import os
 import re
 from collections.abc import Iterator
@@ -11,11 +9,12 @@ from typing import IO, Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from pramana import audio
-from pramana.errors import InvalidInput, NotFound
-from pramana.show.api.envelope import PageNumber, PageSize, Shape, answer, documented, page_of, refuse
-from pramana.show.api.serving import Editor, Here, Viewer
-from pramana.store.sounds import Kept
+from pramana.app import recordings
+from pramana.app.access import Credential
+from pramana.app.recordings import RecordingView, Uploaded, UploadedView
+from pramana.errors import NotFound
+from pramana.show.api.envelope import PageNumber, PageSize, answer, documented, page_of, refuse
+from pramana.show.api.serving import Here, caller_of
 
 router = APIRouter(tags=["audio"])
 CHUNK = 1 << 18
@@ -29,55 +28,47 @@ _BODY = {
         },
     }
 }
+_Uploader = Annotated[Credential, caller_of(recordings.upload_recording)]
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
-class Recording(Shape):
-    """A recording that is there."""
-
-    path: str
-    bytes: int
-    changed_at: str
-
-
-class Uploaded(Recording):
-    """A recording that was brought."""
-
-    digest: str
-    seconds: float
-    sample_rate: int
-
-
-@router.get("/api/audio", summary="List recordings", **documented(list[Recording]))
-def list_recordings(here: Here, _: Viewer, page: PageNumber = 1, page_size: PageSize = 50) -> Response:
+@router.get("/api/audio", summary="List recordings", **documented(list[RecordingView]))
+async def list_recordings(
+    here: Here,
+    caller: Annotated[Credential, caller_of(recordings.list_recordings)],
+    page: PageNumber = 1,
+    page_size: PageSize = 50,
+) -> Response:
     """Return those that people brought, by name."""
-    every = list(here.store.sounds.list())
-    shown, meta = page_of(every, page, page_size)
-    return answer([_recording(each) for each in shown], meta)
+    return answer(*page_of(await recordings.list_recordings(here, caller), page, page_size))
 
 
-@router.post("/audio", summary="Bring a recording", **documented(Uploaded, 409, status=201), openapi_extra=_BODY)
-async def upload(request: Request, here: Here, _: Editor) -> Response:
+@router.post("/audio", summary="Bring a recording", **documented(UploadedView, 409, status=201), openapi_extra=_BODY)
+async def upload(request: Request, here: Here, caller: _Uploader) -> Response:
     """Keep the body, a WAV, FLAC, OGG or MP3, under its digest: `/audio/sha256:…`."""
-    return await asyncio.to_thread(_keep, here, None, await request.body())
+    return _uploaded(await recordings.upload_recording(here, caller, await request.body()))
 
 
 @router.put(
     "/audio/{name:path}",
     summary="Bring a recording by name",
-    **documented(Uploaded, 409, status=201),
+    **documented(UploadedView, 409, status=201),
     openapi_extra=_BODY,
 )
 async def upload_as(
-    name: str, request: Request, here: Here, _: Editor, *, replace: Annotated[bool, Query()] = False
+    name: str, request: Request, here: Here, caller: _Uploader, *, replace: Annotated[bool, Query()] = False
 ) -> Response:
     """Keep the body under a path, which a scenario names as its `prompt_audio_url`."""
-    return await asyncio.to_thread(_keep, here, name, await request.body(), replace)
+    return _uploaded(await recordings.upload_recording(here, caller, await request.body(), name, replace=replace))
+
+
+def _uploaded(found: Uploaded) -> Response:
+    return answer(found.recording, status=201 if found.is_new else 200)
 
 
 def _a_file() -> dict[str, Any]:
     """Return what a route says that answers with a file, or in the envelope why not."""
-    told = documented(Recording, 404, 416)
+    told = documented(RecordingView, 404, 416)
     told["responses"] |= {
         status: {"content": {"audio/*": {}}, "description": what}
         for status, what in ((200, "The file"), (206, "The part of it that was asked for"))
@@ -87,33 +78,21 @@ def _a_file() -> dict[str, Any]:
 
 @router.get("/audio/{name:path}", summary="Fetch a recording", **_a_file())
 @router.head("/audio/{name:path}", include_in_schema=False)
-def fetch(name: str, request: Request, here: Here, _: Viewer) -> Response:
+async def fetch(
+    name: str, request: Request, here: Here, caller: Annotated[Credential, caller_of(recordings.find_recording)]
+) -> Response:
     """Return a file by its path or digest, or the part of it that a Range asks for."""
-    return _sent(here.store.sounds.find(name), request)
+    path = await recordings.find_recording(here, caller, name)
+    return await here.work(lambda: _sent(path, request))
 
 
 @router.delete("/audio/{name:path}", summary="Remove a recording", **documented(None, 404))
-def remove(name: str, here: Here, _: Editor) -> Response:
+async def remove(
+    name: str, here: Here, caller: Annotated[Credential, caller_of(recordings.remove_recording)]
+) -> Response:
     """Take away a recording that somebody brought; recordings of calls stay with their runs."""
-    here.store.sounds.remove(name)
+    await recordings.remove_recording(here, caller, name)
     return answer(None)
-
-
-def _keep(here: Here, name: str | None, data: bytes, replace: bool = False) -> Response:
-    try:
-        sound = audio.read(data)
-    except audio.BadAudio as bad:
-        raise InvalidInput(f"this recording cannot be used: {bad}") from None
-    if wrong := audio.problem(sound.samples, sound.rate):
-        raise InvalidInput(f"this recording cannot be used: {wrong}")
-    kept, new = here.store.sounds.put(name, data, replace=replace)
-    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-    about = {"digest": digest, "seconds": round(sound.seconds, 6), "sampleRate": sound.rate}
-    return answer({**_recording(kept), **about}, status=201 if new else 200)
-
-
-def _recording(kept: Kept) -> dict[str, object]:
-    return {"path": f"/audio/{kept.name}", "bytes": kept.size, "changedAt": kept.changed}
 
 
 def _sent(path: Path, request: Request) -> Response:

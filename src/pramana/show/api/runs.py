@@ -9,27 +9,28 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
 from msgspec.structs import replace
 from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from pramana.analyse.summary import Summary
-from pramana.app import App, results, runs
+from pramana.app import results, runs
 from pramana.app.access import Credential
 from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
 from pramana.errors import InvalidInput
 from pramana.load.scenario import ScenarioType
-from pramana.model import Difficulty, Outcome, Run, RunStatus
+from pramana.model import Case, Difficulty, Outcome, Result, Run, RunStatus
 from pramana.report import export
 from pramana.report.exports import Format
 from pramana.request import MAX_NAME_CHARS, Limits, RunRequest, Selection
 from pramana.show.api.envelope import Body, PageNumber, PageSize, answer, body_of, camel, documented, page_meta
-from pramana.show.api.serving import Here, Viewer, caller_of
+from pramana.show.api.serving import Here, caller_of
 
 router = APIRouter(tags=["runs"])
 RunId = Annotated[str, Path(description="Its id, the beginning of one, or latest")]
+"""The run that is read. What changes a run takes its whole id alone: `latest` may be another one by then."""
 MOST_IDS = 1_000
 LONGEST_NAME = MAX_NAME_CHARS
 _PIECE = 1 << 18
@@ -261,14 +262,6 @@ async def delete_run(run_id: str, here: Here, caller: Annotated[Credential, call
     return answer(None)
 
 
-def _named(run_id: RunId, here: Here, _: Viewer) -> str:
-    return here.store.runs.find(run_id).id
-
-
-Named = Annotated[str, Depends(_named)]
-"""The run that is read. What changes a run takes its whole id alone: `latest` may be another one by then."""
-
-
 def _exporting() -> dict[str, Any]:
     told = documented(None, 404)
     kinds = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind, _ in _EXPORTED.values()}
@@ -278,29 +271,31 @@ def _exporting() -> dict[str, Any]:
 
 @router.get("/api/runs/{run_id}/export", summary="Export a run", **_exporting())
 async def export_run(
-    run_id: Named, here: Here, _: Viewer, format_: Annotated[Format, Query(alias="format")] = "json"
+    run_id: RunId,
+    here: Here,
+    caller: Annotated[Credential, caller_of(runs.render_run)],
+    format_: Annotated[Format, Query(alias="format")] = "json",
 ) -> Response:
     """Return its results as a file: `results.json` as others use it, CSV, JUnit, Markdown or one HTML page."""
     kind, ending = _EXPORTED[format_]
-    run, file = await here.heavy(lambda: _written(here, run_id, format_))
-    headers = {"content-disposition": f'attachment; filename="{run.id}.{ending}"'}
+    found, file = await runs.render_run(here, caller, run_id, lambda *given: _written(format_, *given))
+    headers = {"content-disposition": f'attachment; filename="{found}.{ending}"'}
     return StreamingResponse(_pieces(file), 200, headers, kind)
 
 
-def _written(here: App, run_id: str, format_: Format) -> tuple[Run, IO[bytes]]:
-    """Write the whole file aside, so that what goes wrong can still be said."""
-    run = here.store.runs.read(run_id)
+def _written(format_: Format, run: Run, results: Iterator[tuple[Case, Result]]) -> tuple[str, IO[bytes]]:
+    """Write the whole file aside, so that what goes wrong can still be said; return the run's id and the file."""
     file = SpooledTemporaryFile(4 << 20)  # noqa: SIM115 - whoever sends it closes it
     out = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     try:
-        export(format_, run, here.store.results.pairs(run), out)
+        export(format_, run, results, out)
         out.flush()
         out.detach()
         file.seek(0)
     except BaseException:
         file.close()
         raise
-    return run, file
+    return run.id, file
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:

@@ -6,12 +6,11 @@ A route hands the credential on to a use case, which decides what its user may d
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from pramana.app import App
-from pramana.app.access import STRANGER, Credential, User, allowed_user, require
-from pramana.store.tokens import Role
+from pramana.app.access import STRANGER, Credential, User, allowed_user
 
 THREADS = {"sqlite": 40, "postgresql": 16}
 """Of the routes. Each may hold a connection, and the pool has some to spare for tokens, settings, health and runs."""
@@ -45,20 +44,3 @@ def user_of(connection: HTTPConnection) -> User:
     """Return who the gate found to ask."""
     found: User = connection.scope.get("pramana.user", STRANGER)
     return found
-
-
-def needs(role: Role) -> Any:
-    """Return the dependency of a route that is no use case yet, and that only a role may use; it gives the user."""
-
-    async def check(request: Request) -> User:
-        found = user_of(request)
-        require(found, role)
-        return found
-
-    check.__name__ = f"needs_{role}"
-    return Depends(check)
-
-
-Viewer = Annotated[User, needs("viewer")]
-Editor = Annotated[User, needs("editor")]
-Admin = Annotated[User, needs("admin")]

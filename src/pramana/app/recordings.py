@@ -1,0 +1,82 @@
+"""Recordings: what people bring for their prompts, and what calls have recorded, by path or by digest."""
+
+import hashlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pramana import audio
+from pramana.app import App
+from pramana.app.access import User, use_case
+from pramana.app.views import View
+from pramana.errors import InvalidInput
+from pramana.store.sounds import Kept
+
+
+class RecordingView(View, frozen=True, kw_only=True):
+    """A recording that is there."""
+
+    path: str
+    bytes: int
+    changed_at: str
+
+
+class UploadedView(RecordingView, frozen=True, kw_only=True):
+    """A recording that was brought."""
+
+    digest: str
+    seconds: float
+    sample_rate: int
+
+
+class Uploaded(NamedTuple):
+    """A recording that was brought, and whether none was there before."""
+
+    recording: UploadedView
+    is_new: bool
+
+
+@use_case("viewer")
+async def list_recordings(app: App, _: User) -> list[RecordingView]:
+    """Return those that people brought, by name."""
+    return [RecordingView(**_about(each)) for each in await app.work(lambda: list(app.store.sounds.list()))]
+
+
+@use_case("editor")
+async def upload_recording(
+    app: App, _: User, data: bytes, name: str | None = None, *, replace: bool = False
+) -> Uploaded:
+    """Keep a WAV, FLAC, OGG or MP3 under a path, which a scenario names as its `prompt_audio_url`, or its digest."""
+    return await app.work(lambda: _upload(app, data, name, replace=replace))
+
+
+@use_case("viewer")
+async def find_recording(app: App, _: User, name: str) -> Path:
+    """Return where a recording is kept, by its path or digest."""
+    return await app.work(lambda: app.store.sounds.find(name))
+
+
+@use_case("editor")
+async def remove_recording(app: App, _: User, name: str) -> None:
+    """Take away a recording that somebody brought; recordings of calls stay with their runs."""
+    await app.work(lambda: app.store.sounds.remove(name))
+
+
+def _upload(app: App, data: bytes, name: str | None, *, replace: bool) -> Uploaded:
+    try:
+        sound = audio.read(data)
+    except audio.BadAudio as bad:
+        raise InvalidInput(f"this recording cannot be used: {bad}") from None
+    if wrong := audio.problem(sound.samples, sound.rate):
+        raise InvalidInput(f"this recording cannot be used: {wrong}")
+    kept, is_new = app.store.sounds.put(name, data, replace=replace)
+    view = UploadedView(
+        **_about(kept),
+        digest=f"sha256:{hashlib.sha256(data).hexdigest()}",
+        seconds=round(sound.seconds, 6),
+        sample_rate=sound.rate,
+    )
+    return Uploaded(view, is_new)
+
+
+def _about(kept: Kept) -> dict[str, Any]:
+    return {"path": f"/audio/{kept.name}", "bytes": kept.size, "changed_at": kept.changed}
