@@ -68,7 +68,7 @@ COMMAND_HINTS: Mapping[HintKey, str] = {
     "resume_run": "resume it there: pramana run --resume {}",
     "list_scenarios": "see: pramana scenarios export",
     "list_library": "see: pramana validate library",
-    "list_models": "see what there is: pramana models",
+    "list_models": "see what it offers: pramana models",
     "list_tokens": "see: pramana token list",
     "create_token": "make one on its machine: pramana token create NAME --role admin",
     "pull_weights": "run: pramana models pull {}",
