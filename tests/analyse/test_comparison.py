@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.contingency_tables import mcnemar as referee  # type: ignore[import-untyped]
 
-from pramana.analyse import compare
-from pramana.analyse.comparison import EXIT_CODES
+from pramana.analyse.comparison import EXIT_CODES, compare
 from pramana.analyse.pairing import Apart, Excluded, Judged, Over, Pair
 from pramana.model import Outcome
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from pramana.analyse import Tally
 from pramana.analyse.intervals import wilson
 from pramana.analyse.summary import (
     MAX_FAILURES,
@@ -16,6 +15,7 @@ from pramana.analyse.summary import (
     OTHER_REASONS,
     Failed,
     Rate,
+    Tally,
     Times,
     Total,
     why,

@@ -65,6 +65,19 @@ def bad(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_list_of_runs_imports_nothing_that_it_does_not_need() -> None:
+    heavy = ["pydantic", "aiohttp", "numpy", "fastapi", "yaml", "alembic", "pramana.analyse.summary", "pramana.bench"]
+    code = (
+        "import sys; sys.argv = ['pramana', 'runs']\n"
+        "from pramana.show.cli import main\n"
+        "try: main()\n"
+        f"except SystemExit as stop: sys.exit(stop.code or [name for name in {heavy} if name in sys.modules] or 0)\n"
+    )
+    for _ in range(2):  # an empty store, and an existing one
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_help_imports_nothing_heavy() -> None:
     heavy = ["pydantic", "aiohttp", "numpy", "sqlalchemy", "fastapi", "yaml", "rich", "jsonschema_rs", "re2"]
     code = (

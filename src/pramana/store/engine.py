@@ -185,10 +185,14 @@ class Database:
             elif version != HEAD:
                 _upgrade(connection)
 
+    def release_connections(self) -> None:
+        """Close the connections that nobody uses, with the memory of their caches and statements."""
+        self._engine.dispose()
+
     def close(self) -> None:
         """Close every connection; one that a thread still works with, when it is given back."""
         event.listen(self._engine, "checkin", lambda _, entry: entry.invalidate())
-        self._engine.dispose()
+        self.release_connections()
 
 
 class Part:

@@ -54,5 +54,9 @@ class Store:
         """Have somebody told, in whichever thread it happens, whenever this process has written something."""
         self._database.on_written.append(tell)
 
+    def release_connections(self) -> None:
+        """Close the connections that nobody uses, with the memory of their caches and statements."""
+        self._database.release_connections()
+
     def close(self) -> None:
         self._database.close()

@@ -81,7 +81,6 @@ def pramana() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with a documented code."""
-    gc.set_threshold(50_000, 20, 50)  # imports and results leave few cycles: searching them took a fifth of a start
     for stream in (
         sys.stdout,
         sys.stderr,

@@ -1,5 +1,6 @@
 """`pramana run`: ask models, check every reply, lose nothing."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -159,12 +160,13 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             suite = terminal.fitted(begun.plan.suite, 40)
             click.echo(f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask", err=True)
         stop, counts = Stop(), store.results.counts(begun.id) if begun.stored else None
-        with Live(begun.expected, counts, quiet=quiet) as live, Interruptible(stop):
+        with Live(begun.expected, counts, quiet=quiet) as live, Interruptible(stop), _gc_paused():
             try:
                 ended = run_sync(store, begun, request.limits, live, stop, cache=cache)
             except PramanaError:
                 _forget(store, begun, given["id_file"])
                 raise
+        store.release_connections()  # what wrote the results keeps some MB that the summary can use
         return _report(store, ended, stop, given)
     except KeyboardInterrupt:
         if begun:
@@ -200,6 +202,19 @@ def _forget(store: "Store", begun: Run, id_file: Path | None) -> None:
     except NotFound:
         if id_file:
             id_file.unlink(missing_ok=True)
+
+
+@contextmanager
+def _gc_paused() -> Iterator[None]:
+    """Look for cycles rarely while models are asked, which leaves few; what reads results leaves many."""
+    usual = gc.get_threshold()
+    gc.freeze()  # what was imported and loaded until now stays anyway
+    gc.set_threshold(50_000, 20, 50)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+        gc.unfreeze()
 
 
 def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path, ...], given: dict[str, Any]) -> None:
