@@ -44,6 +44,7 @@ class _Watch:
         """Run a callback as the loop does, and time it."""
         thread = threading.get_ident()
         without, working, start = self._without_processor, time.thread_time(), time.perf_counter()
+        used = time.process_time()
         self._began[thread] = start
         try:
             _run(handle)
@@ -53,6 +54,10 @@ class _Watch:
             place = self._places.pop(thread, "?")
             if seconds > LIMIT_S:
                 seconds = max(worked, seconds - max(0.0, _without_processor() - without))
+                if (
+                    place == "?"
+                ):  # nor did the sampler run: some thread worked with the lock, or the machine stood still
+                    seconds = min(seconds, time.process_time() - used)
             if seconds > LIMIT_S:
                 self.holds.append(Hold(place, seconds, worked))
 
@@ -62,7 +67,8 @@ class _Watch:
             now, frames = time.perf_counter(), sys._current_frames()
             for thread, began in list(self._began.items()):
                 if now - began > LIMIT_S / 2 and thread in frames:
-                    stack = traceback.extract_stack(frames[thread])
+                    walked = traceback.walk_stack(frames[thread])  # reading the sources could outlast the callback
+                    stack = traceback.StackSummary.extract(walked, lookup_lines=False)[::-1]
                     ours = [each for each in stack if SOURCE in each.filename] or stack
                     self._places[thread] = " → ".join(
                         f"{each.filename.rpartition('site-packages/')[2]}:{each.lineno} {each.name}"
