@@ -44,7 +44,6 @@ class _Watch:
         """Run a callback as the loop does, and time it."""
         thread = threading.get_ident()
         without, working, start = self._without_processor, time.thread_time(), time.perf_counter()
-        used = time.process_time()
         self._began[thread] = start
         try:
             _run(handle)
@@ -54,10 +53,6 @@ class _Watch:
             place = self._places.pop(thread, "?")
             if seconds > LIMIT_S:
                 seconds = max(worked, seconds - max(0.0, _without_processor() - without))
-                if (
-                    place == "?"
-                ):  # nor did the sampler run: some thread worked with the lock, or the machine stood still
-                    seconds = min(seconds, time.process_time() - used)
             if seconds > LIMIT_S:
                 self.holds.append(Hold(place, seconds, worked))
 

@@ -1,6 +1,7 @@
 """`pramana serve`: the workbench and the API for a person or a team, and the runs they start."""
 
 import asyncio
+import gc
 import signal
 import socket
 import sys
@@ -135,6 +136,8 @@ def _serve(serving: "App", listening: socket.socket) -> None:
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
+            gc.collect()
+            gc.freeze()  # collecting all that was imported held the event loop for over 100 ms
             listening.listen(QUEUED)  # uvicorn takes one number for this and for how many are accepted at once
             if self.started:
                 shown = f"[{serving.host}]" if ":" in serving.host else serving.host
