@@ -152,12 +152,11 @@ def press(page: Page, button: Locator, patience_s: float) -> str:
     """Press a button, and what it asks about; return what is said then, at the latest after a while."""
     page.evaluate(f"document.querySelectorAll({'.q-notification .q-btn'!r}).forEach(e => e.click())")
     button.evaluate("e => e.click()")  # whatever lies above it
-    asked = page.locator("[role=alertdialog] .btn.danger")
     until = time.monotonic() + patience_s
     while True:
         page.wait_for_timeout(100)
-        if asked.count():
-            asked.first.evaluate("e => e.click()")
+        # In one step: a dialog that closes between two would be waited for.
+        page.evaluate("document.querySelector('[role=alertdialog] .btn.danger')?.click()")
         said = " ".join(page.locator(SAID).all_inner_texts())
         if NEEDS.search(said) or time.monotonic() > until:
             return said
