@@ -32,7 +32,7 @@ Problems are values (`Problem`): loaders collect them, and only a stage's border
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypedDict, Unpack
 
 Severity = Literal["error", "warning"]
 
@@ -85,6 +85,16 @@ class Hint:
     about: str = ""
 
 
+class _Stated(TypedDict, total=False):
+    """What the first line of an error class may state."""
+
+    code: str
+    http_status: int
+    exit_code: int
+    transient: bool
+    fatal: bool
+
+
 class PramanaError(Exception):
     """Something Pramana can explain: what happened, and perhaps a hint of what to do."""
 
@@ -94,6 +104,11 @@ class PramanaError(Exception):
     problems: tuple[Problem, ...] = ()
     """Each at its place, where it is known."""
     hint: Hint | None = None
+
+    def __init_subclass__(cls, **stated: Unpack[_Stated]) -> None:
+        super().__init_subclass__()
+        for name, value in stated.items():
+            setattr(cls, name, value)
 
     def __init__(self, message: str, *, hint: Hint | None = None) -> None:
         super().__init__(message)
@@ -112,12 +127,8 @@ class PramanaError(Exception):
         return self.explain(COMMAND_HINTS)
 
 
-class InvalidInput(PramanaError):
+class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_code=2):
     """What was given does not fit its format."""
-
-    code = "invalid_input"
-    http_status = 400
-    exit_code = 2
 
     def __init__(self, message: str, problems: Sequence[Problem] = (), *, hint: Hint | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -132,28 +143,16 @@ class InvalidInput(PramanaError):
         return cls(f"{ordered[0]}{more}", ordered)
 
 
-class NotFound(PramanaError):
+class NotFound(PramanaError, code="not_found", http_status=404, exit_code=2):
     """What was named does not exist."""
 
-    code = "not_found"
-    http_status = 404
-    exit_code = 2
 
-
-class AlreadyExists(PramanaError):
+class AlreadyExists(PramanaError, code="already_exists", http_status=409, exit_code=2):
     """A published version never changes."""
 
-    code = "already_exists"
-    http_status = 409
-    exit_code = 2
 
-
-class HashMismatch(PramanaError):
+class HashMismatch(PramanaError, code="hash_mismatch", http_status=409, exit_code=2):
     """The content is not what was pinned."""
-
-    code = "hash_mismatch"
-    http_status = 409
-    exit_code = 2
 
     def __init__(self, what: str, *, pinned: str, found: str) -> None:
         super().__init__(
@@ -163,72 +162,45 @@ class HashMismatch(PramanaError):
         self.pinned, self.found = pinned, found
 
 
-class BrokenPlugin(PramanaError):
+class BrokenPlugin(PramanaError, code="broken_plugin"):
     """Another package has registered something that cannot be used."""
 
-    code = "broken_plugin"
 
-
-class WeightsMissing(PramanaError):
+class WeightsMissing(PramanaError, code="weights_missing", http_status=503):
     """The weights are not here, and could not be brought here."""
 
-    code = "weights_missing"
-    http_status = 503
 
-
-class EngineMissing(WeightsMissing):
+class EngineMissing(WeightsMissing, code="engine_missing"):
     """The runtime is not installed."""
 
-    code = "engine_missing"
 
-
-class Locked(PramanaError):
+class Locked(PramanaError, code="locked", http_status=503):
     """Stored secrets cannot be read with the keys at hand."""
 
-    code = "locked"
-    http_status = 503
 
-
-class StoreFailed(PramanaError):
+class StoreFailed(PramanaError, code="store_failed", http_status=503):
     """The database could not do what was asked of it."""
 
-    code = "store_failed"
-    http_status = 503
 
-
-class AlreadyRunning(PramanaError):
+class AlreadyRunning(PramanaError, code="already_running", http_status=409):
     """Another process is working on this run."""
 
-    code = "already_running"
-    http_status = 409
 
-
-class Conflict(PramanaError):
+class Conflict(PramanaError, code="conflict", http_status=409, exit_code=2):
     """It cannot be done as things stand."""
 
-    code = "conflict"
-    http_status = 409
-    exit_code = 2
 
-
-class BudgetSpent(PramanaError):
+class BudgetSpent(PramanaError, code="budget_spent"):
     """The run may spend no more."""
 
-    code = "budget_spent"
 
-
-class Stopped(PramanaError):
+class Stopped(PramanaError, code="stopped"):
     """The run was told to stop before this was asked."""
 
-    code = "stopped"
 
-
-class ProviderError(PramanaError):
+class ProviderError(PramanaError, code="provider_error", http_status=502):
     """Who was asked did not answer."""
 
-    code = "provider_error"
-    http_status = 502
-    exit_code = 3
     transient: ClassVar[bool] = False
     """Asking again may help."""
     fatal: bool = False
@@ -245,77 +217,48 @@ class ProviderError(PramanaError):
         self.status, self.retry_after = status, _seconds(retry_after)
 
 
-class AuthenticationFailed(ProviderError):
+class AuthenticationFailed(ProviderError, code="authentication_failed", fatal=True):
     """The key is missing or wrong."""
 
-    code = "authentication_failed"
-    fatal = True
 
-
-class OutOfCredit(ProviderError):
+class OutOfCredit(ProviderError, code="out_of_credit", fatal=True):
     """The account has no money left, or may spend none."""
 
-    code = "out_of_credit"
-    fatal = True
 
-
-class UnknownModel(ProviderError):
+class UnknownModel(ProviderError, code="unknown_model", fatal=True):
     """The provider knows no such model."""
 
-    code = "unknown_model"
-    fatal = True
 
-
-class RateLimited(ProviderError):
+class RateLimited(ProviderError, code="rate_limited", transient=True):
     """Too many requests."""
 
-    code = "rate_limited"
-    transient = True
 
-
-class Unavailable(ProviderError):
+class Unavailable(ProviderError, code="unavailable", transient=True):
     """The provider cannot answer now."""
 
-    code = "unavailable"
-    transient = True
 
-
-class Unreachable(Unavailable):
+class Unreachable(Unavailable, code="unreachable"):
     """There is no connection to the provider."""
 
-    code = "unreachable"
 
-
-class NothingThere(ProviderError):
+class NothingThere(ProviderError, code="nothing_there"):
     """Whoever answers at that address is not the API."""
 
-    code = "nothing_there"
 
-
-class BrokenReply(ProviderError):
+class BrokenReply(ProviderError, code="broken_reply", transient=True):
     """What came back is cut off or not in the wire format."""
 
-    code = "broken_reply"
-    transient = True
 
-
-class AddressRefused(ProviderError):
+class AddressRefused(ProviderError, code="address_refused", fatal=True):
     """The address is not on the public Internet, and whoever named it may name no other."""
 
-    code = "address_refused"
-    fatal = True
 
-
-class KeyInAnswer(ProviderError):
+class KeyInAnswer(ProviderError, code="key_in_answer"):
     """The answer holds a key: it is never stored, and nothing is judged that was not said."""
 
-    code = "key_in_answer"
 
-
-class Rejected(ProviderError):
+class Rejected(ProviderError, code="rejected"):
     """The request was refused for what it asks."""
-
-    code = "rejected"
 
     def __init__(self, message: str, *, status: int | None = None, parameter: str | None = None) -> None:
         super().__init__(message, status=status)

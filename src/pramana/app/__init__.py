@@ -33,19 +33,14 @@ AT_ONCE, WAITING = 4, 16
 """How many requests that take long are worked on, and how many more may wait; the rest are told to come again."""
 
 
-class Busy(PramanaError):
+class Busy(PramanaError, code="busy", http_status=503):
     """Others are being served; it is worth asking again."""
 
-    code = "busy"
-    http_status = 503
     retry_after_s = 5
 
 
-class TooLarge(PramanaError):
+class TooLarge(PramanaError, code="too_large", http_status=413):
     """More was sent at once than an administrator allows."""
-
-    code = "too_large"
-    http_status = 413
 
 
 @dataclass(slots=True)

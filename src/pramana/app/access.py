@@ -41,28 +41,16 @@ _Value = TypeVar("_Value")
 _Rest = ParamSpec("_Rest")
 
 
-class Forbidden(PramanaError):
+class Forbidden(PramanaError, code="forbidden", http_status=403, exit_code=2):
     """Whoever asks may not do this."""
 
-    code = "forbidden"
-    http_status = 403
-    exit_code = 2
 
-
-class Unauthorized(PramanaError):
+class Unauthorized(PramanaError, code="unauthorized", http_status=401, exit_code=2):
     """There is no valid token."""
 
-    code = "unauthorized"
-    http_status = 401
-    exit_code = 2
 
-
-class TooManyRequests(PramanaError):
+class TooManyRequests(PramanaError, code="rate_limited", http_status=429, exit_code=3):
     """A token or an address has asked too often lately."""
-
-    code = "rate_limited"
-    http_status = 429
-    exit_code = 3
 
     def __init__(self, bucket: "Bucket") -> None:
         super().__init__(f"more than {bucket.limit:,} requests a minute; wait {bucket.wait_s:.0f} s")

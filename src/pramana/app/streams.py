@@ -17,20 +17,12 @@ OF_A_TOKEN = 100
 OF_A_PROCESS = 1_000
 
 
-class TooManyStreams(PramanaError):
+class TooManyStreams(PramanaError, code="rate_limited", http_status=429, exit_code=1):
     """A token has as many streams open as it may."""
 
-    code = "rate_limited"
-    http_status = 429
-    exit_code = 1
 
-
-class NoRoom(PramanaError):
+class NoRoom(PramanaError, code="unavailable", http_status=503, exit_code=1):
     """A process has as many streams open as it may."""
-
-    code = "unavailable"
-    http_status = 503
-    exit_code = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,10 +6,8 @@ from contextlib import contextmanager
 from pramana.errors import EngineMissing, InvalidInput
 
 
-class BadAudio(InvalidInput):
+class BadAudio(InvalidInput, code="bad_audio"):
     """What was given is no sound that can be used."""
-
-    code = "bad_audio"
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -14,10 +14,8 @@ LONGEST_TEXT = 20_000
 """Characters: far more than five minutes of speech."""
 
 
-class CannotSpeak(InvalidInput):
+class CannotSpeak(InvalidInput, code="cannot_speak"):
     """The text would not be spoken as it is meant."""
-
-    code = "cannot_speak"
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

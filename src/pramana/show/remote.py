@@ -19,18 +19,12 @@ TIMEOUT_S = 300.0
 _MEANINGLESS = "what answers there is no Pramana"
 
 
-class ServerFailed(PramanaError):
+class ServerFailed(PramanaError, code="server_failed", exit_code=3):
     """The server could not be asked, or could not do it."""
 
-    code = "server_failed"
-    exit_code = 3
 
-
-class NotAllowed(PramanaError):
+class NotAllowed(PramanaError, code="not_allowed", exit_code=2):
     """The server does not let whoever asks do this."""
-
-    code = "not_allowed"
-    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)

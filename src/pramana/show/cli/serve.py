@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class CannotListen(PramanaError):
+class CannotListen(PramanaError, code="cannot_listen", exit_code=3):
     """The address cannot be listened at."""
-
-    code = "cannot_listen"
-    exit_code = 3
 
 
 @click.command()
