@@ -16,6 +16,7 @@ from pramana import settings
 from pramana.errors import InvalidInput, quote
 from pramana.model import Embeds, Provider, Target
 from pramana.providers.accounts import Accounts, CommandLine, Lookup
+from pramana.providers.kinds import VARIABLES
 from pramana.providers.names import is_called, open_provider
 from pramana.providers.voice.cascade import Hearing, around
 from pramana.providers.voice.embedded import EmbeddedEars, PatientEars
@@ -68,7 +69,7 @@ class OpenAccounts:
         self._stack = AsyncExitStack()
         # No time here: `Asking` keeps it, for every provider alike.
         self._sources = accounts_of(reach, None)
-        self._providers: dict[tuple[str, str], Provider] = {}
+        self._providers: dict[tuple[str, str, str], Provider] = {}
         self._limiters: dict[tuple[str, str, str], Limiter] = {}
         self._askings: dict[str, Asking] = {}
         self._callings: dict[str, Calling] = {}
@@ -195,7 +196,9 @@ class OpenAccounts:
         )
 
     def _provider(self, target: Target) -> Provider:
-        key = (target.provider, str(sorted(target.arguments.items())))
+        # What has an account serves all of its models; a function, or an installed provider, may be one model only.
+        of_one_model = "" if target.provider in VARIABLES else target.model
+        key = (target.provider, of_one_model, str(sorted(target.arguments.items())))
         if key not in self._providers:
             shared_machine = target.provider == "local" and settings.in_ci()
             opened = replace(target, arguments={**target.arguments, "threads": 1}) if shared_machine else target

@@ -7,16 +7,22 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pramana import settings
+from pramana.bench import execute
 from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, RateLimited
 from pramana.model import Reply, Request, Turn
+from pramana.planning import create_run
 from pramana.providers.names import resolve
 from pramana.providers.text import function
 from pramana.providers.text.function import Function
+from pramana.request import Limits, RunRequest
+from pramana.store import open_store
 
 MODULE = """
 import asyncio, threading, time
@@ -270,6 +276,28 @@ def test_closing_does_not_wait_for_a_function_that_hangs() -> None:
     released.set()
 
 
+def test_two_functions_of_one_run_each_answer_for_themselves(tmp_path: Path) -> None:
+    suite = tmp_path / "mine.jsonl"
+    suite.write_text(json.dumps(one_case(1, "hi", "HI")) + "\n", encoding="utf-8")
+    models = ("python:my_functions:shout", "python:my_functions:later")
+    with closing(open_store(settings.database_url())) as store:
+        begun = create_run(store, RunRequest(paths=(suite,), models=models))
+        asyncio.run(execute(store, begun, Limits()))
+        said = {each.key.model: each.reply.text for _, each in store.results.each(begun.id) if each.reply}
+    assert said == {models[0]: "HI", models[1]: "hi!"}
+
+
+def one_case(number: int, prompt: str, ideal: str) -> dict[str, Any]:
+    return {
+        "id": f"coding-{number:03}",
+        "category": "coding",
+        "input": prompt,
+        "ideal": ideal,
+        "assertion": {"type": "contains"},
+        "metadata": {"difficulty": "easy", "tokens_est": 1},
+    }
+
+
 @pytest.mark.parametrize("name", ["hang", "never_ends"])
 def test_calls_that_were_given_up_take_nobodys_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(function, "THREADS", 2)
@@ -306,17 +334,7 @@ def test_a_coroutine_that_blocks_holds_up_nobody_else() -> None:
 @pytest.mark.parametrize("name", ["hang", "never_ends"])
 def test_a_function_that_hangs_does_not_keep_the_process(name: str, tmp_path: Path) -> None:
     suite = tmp_path / "mine.jsonl"
-    cases = [
-        {
-            "id": f"coding-{number:03}",
-            "category": "coding",
-            "input": text,
-            "ideal": "hi",
-            "assertion": {"type": "contains"},
-            "metadata": {"difficulty": "easy", "tokens_est": 1},
-        }
-        for number, text in enumerate(["hang", "hi"])
-    ]
+    cases = [one_case(number, text, "hi") for number, text in enumerate(["hang", "hi"])]
     suite.write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
     command = [sys.executable, "-m", "pramana", "run", str(suite), "--model", f"python:my_functions:{name}"]
     done = subprocess.run(
