@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pramana.errors import Problem, Severity, quote
+from pramana.errors import InvalidInput, Problem, Severity, quote
 
 MAX_ERRORS = 1_000
 EXCERPT = 160
@@ -39,6 +39,11 @@ class Problems:
 
     def __repr__(self) -> str:
         return f"<{self.errors:,} errors, {self.warnings:,} warnings>"
+
+    def raise_errors(self) -> None:
+        """Raise `InvalidInput` with the errors, where there are any."""
+        if self.errors:
+            raise InvalidInput.of([each for each in self.kept if each.severity == "error"], self.errors)
 
     @property
     def not_shown(self) -> int:

@@ -6,7 +6,9 @@ A token goes to the host that was named and nowhere else: no redirect is followe
 import http.client
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from email.message import Message
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
@@ -33,7 +35,7 @@ class Said:
 
     status: int
     body: bytes
-    headers: Mapping[str, str]
+    headers: Message
 
     @property
     def ok(self) -> bool:
@@ -41,24 +43,18 @@ class Said:
 
     @property
     def json(self) -> dict[str, Any]:
-        try:
+        with suppress(ValueError, RecursionError):
             found = json.loads(self.body)
-        except (ValueError, RecursionError):
-            raise ServerFailed(_MEANINGLESS) from None
-        if not isinstance(found, dict) or not isinstance(found.get("success"), bool):
-            raise ServerFailed(_MEANINGLESS)
-        return found
+            if isinstance(found, dict) and isinstance(found.get("success"), bool):
+                return found
+        raise ServerFailed(_MEANINGLESS)
 
     def text_of(self, kind: str) -> str:
         """Return the text of an answer of a media type; anything else was not said by a server of ours."""
-        stated = {name.lower(): value for name, value in self.headers.items()}.get("content-type", "")
-        try:
-            text = self.body.decode()
-        except UnicodeDecodeError:
-            raise ServerFailed(_MEANINGLESS) from None
-        if stated.partition(";")[0].strip().lower() != kind:
-            raise ServerFailed(_MEANINGLESS)
-        return text
+        if self.headers.get_content_type() == kind:
+            with suppress(UnicodeDecodeError):
+                return self.body.decode()
+        raise ServerFailed(_MEANINGLESS)
 
 
 class _StayHere(HTTPRedirectHandler):
@@ -72,6 +68,8 @@ class Remote:
 
     url: str
     token: str | None = field(default=None, repr=False)
+    may_ask_to_wait: bool = False
+    """Whether an answer that asks to wait (429) comes back, too."""
 
     def __post_init__(self) -> None:
         try:
@@ -106,10 +104,10 @@ class Remote:
         request = Request(address, body, headers, method=method)  # noqa: S310 - http and https alone, see above
         try:
             with self._opener().open(request, timeout=TIMEOUT_S) as response:
-                return Said(response.status, response.read(), dict(response.headers.items()))
+                return Said(response.status, response.read(), response.headers)
         except HTTPError as error:
             with error:
-                return self._refused(Said(error.code, error.read(), dict(error.headers.items())))
+                return self._refused(Said(error.code, error.read(), error.headers))
         except (URLError, http.client.HTTPException, OSError, UnicodeError) as error:
             why = visible(str(getattr(error, "reason", "") or error) or type(error).__name__)
             raise ServerFailed(f"{self.url} could not be asked: {why}; is the server running there?") from None
@@ -120,6 +118,8 @@ class Remote:
         return build_opener(ProxyHandler({scheme: proxy} if proxy else {}), _StayHere())
 
     def _refused(self, said: Said) -> Said:
+        if said.status == 429 and self.may_ask_to_wait:
+            return said
         if 300 <= said.status < 400:
             raise ServerFailed(f"{self.url} leads elsewhere ({said.status}); name the address that it leads to")
         why = visible(str(said.json.get("error", "")))[:1_000]

@@ -7,13 +7,14 @@ Exit codes: 0 good, 1 the answer is bad, 2 usage or invalid input, 3 the work co
 
 import gc
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import NoReturn
 
 import click
 
-from pramana.errors import InvalidInput, PramanaError, did_you_mean, visible
+from pramana.errors import InvalidInput, PramanaError, Problem, did_you_mean, visible
 
 COMMANDS = {
     "run": ("pramana.show.cli.run:run", "Ask models, check every reply, lose nothing."),
@@ -23,17 +24,14 @@ COMMANDS = {
     "export": ("pramana.show.cli.export:export", "Write a run as JSON, CSV, JUnit, Markdown or HTML."),
     "rescore": ("pramana.show.cli.rescore:rescore", "Judge a run again without asking again."),
     "models": ("pramana.show.cli.models:models", "List whom you may ask; pull the embedded models."),
-    "validate": (
-        "pramana.show.cli.validate:validate",
-        "Check suite and scenario files; every error with its place.",
-    ),
+    "validate": ("pramana.show.cli.formats:validate", "Check suite and scenario files; every error with its place."),
     "selftest": ("pramana.show.cli.selftest:selftest", "Prove the clock that voice agents are timed with."),
     "serve": ("pramana.show.cli.serve:serve", "Serve the workbench and the API, and run what is asked for."),
     "token": ("pramana.show.cli.token:token", "Make, list and revoke the server's tokens."),
     "scenarios": ("pramana.show.cli.scenarios:scenarios", "Import and export the scenarios of a store or a server."),
     "submit": ("pramana.show.cli.submit:submit", "Submit results to a server, run by run."),
     "suite": ("pramana.show.cli.suite:suite", "List, hash, verify and publish suites."),
-    "schema": ("pramana.show.cli.schema:schema", "Print the JSON Schema of a file format, for editors."),
+    "schema": ("pramana.show.cli.formats:schema", "Print the JSON Schema of a file format, for editors."),
 }
 
 
@@ -96,41 +94,51 @@ def main() -> NoReturn:
         # When the reader of a pipe has seen enough, click puts a wrapper around our output and leaves by exit 1.
         code = 141 if sys.stdout is not stdout else stop.code or 0
     except click.ClickException as error:
-        if _wants_json():
-            _print_json_error(error.format_message(), "usage", [])
-        else:
+        if not _printed_as_json(error.format_message(), "usage"):
             error.show()
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("Interrupted.", err=True)
         code = 130
     except PramanaError as error:
-        _explain(error)
+        _print_error(str(error), error.code, error.problems)
         code = error.exit_code
     except OSError as error:
         where = f"{visible(str(error.filename))}: " if error.filename else ""
         with suppress(OSError):  # it may be the terminal itself that is gone
-            _say(f"{where}{error.strerror or error}", "os_error")
+            _print_error(f"{where}{error.strerror or error}", "os_error")
         code = 3
     except Exception as error:  # noqa: BLE001 - the last resort: 1 would say that an answer is bad
-        _admit(error)
+        _print_error(_admit(error), "defect")
         code = 3
     gc.freeze()  # or the interpreter looks for cycles among everything that was imported before it ends
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _wants_json() -> bool:
-    return "--json" in sys.argv[1:]
-
-
-def _print_json_error(message: str, code: str, details: list[dict[str, object]]) -> None:
+def _print_error(message: str, code: str, problems: Sequence[Problem] = ()) -> None:
+    """Print what went wrong: the problems where they are known, else the message."""
+    if _printed_as_json(message, code, problems):
+        return
     from pramana.report import terminal
 
-    terminal.print_json({"error": message, "code": code, "details": details})
+    for problem in problems:
+        terminal.print_problem(problem, err=True)
+    if not problems:
+        click.echo("pramana: " + "\n".join(visible(line) for line in message.split("\n")), err=True)
 
 
-def _admit(error: Exception) -> None:
-    """Say in one sentence that something is wrong here and not with the input, and keep what helps to find it."""
+def _printed_as_json(message: str, code: str, problems: Sequence[Problem] = ()) -> bool:
+    """Print an error as JSON where that was asked for; tell whether it was."""
+    if "--json" not in sys.argv[1:]:
+        return False
+    from pramana.report import terminal
+
+    terminal.print_json({"error": message, "code": code, "details": [terminal.as_data(each) for each in problems]})
+    return True
+
+
+def _admit(error: Exception) -> str:
+    """Return one sentence that something is wrong here and not with the input, and keep what helps to find it."""
     import traceback
 
     from pramana import settings
@@ -148,25 +156,4 @@ def _admit(error: Exception) -> None:
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     what = visible(f"{type(first).__name__}: {first}" if str(first) else type(first).__name__)
-    sentence = f"this is a defect of Pramana, please report it: {what[:300]}; {where}"
-    _say(sentence, "defect")
-
-
-def _say(sentence: str, code: str) -> None:
-    if _wants_json():
-        _print_json_error(sentence, code, [])
-    else:
-        click.echo(f"pramana: {sentence}", err=True)
-
-
-def _explain(error: PramanaError) -> None:
-    from pramana.report import terminal
-
-    if _wants_json():
-        details = [terminal.as_data(problem) for problem in error.problems] if isinstance(error, InvalidInput) else []
-        _print_json_error(str(error), error.code, details)
-    elif isinstance(error, InvalidInput) and error.problems:
-        for problem in error.problems:
-            terminal.print_problem(problem, err=True)
-    else:
-        click.echo("pramana: " + "\n".join(visible(line) for line in str(error).split("\n")), err=True)
+    return f"this is a defect of Pramana, please report it: {what[:300]}; {where}"

@@ -4,15 +4,15 @@ Either side is a stored run or a `results.json`. Beside the verdicts stand the t
 far as both have them, in what the two were asked differently, and where embedded models ran on different engines.
 """
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pramana import settings
 from pramana.errors import InvalidInput
 from pramana.report import terminal
+from pramana.show.cli.options import local_store
 
 if TYPE_CHECKING:
     from pramana.analyse.changes import Limit
@@ -130,6 +130,4 @@ def _side(reference: str, model: str | None, stack: ExitStack) -> "Source":
 
     if reference.endswith(".json"):
         return of_file(Path(reference), model)
-    from pramana.store import open_store
-
-    return of_run(stack.enter_context(closing(open_store(settings.database_url()))), reference, model)
+    return of_run(stack.enter_context(local_store()), reference, model)

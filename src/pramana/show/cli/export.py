@@ -16,9 +16,7 @@ from pramana.report import export as write
 from pramana.report import terminal
 from pramana.report.exports import FORMATS, Format, recording_name
 from pramana.report.selection import select
-from pramana.show.cli.options import selecting
-from pramana.show.cli.outputs import Output
-from pramana.show.cli.stores import local_store
+from pramana.show.cli.options import Output, local_store, selecting
 
 if TYPE_CHECKING:
     from pramana.request import Selection
@@ -39,22 +37,16 @@ if TYPE_CHECKING:
 )
 def export(run: str, *, format_: Format, selection: "Selection", output: Path | None, audio: Path | None) -> None:
     """Write the results of RUN as JSON, CSV, JUnit, Markdown or one HTML page; all of them, or of a selection."""
-    damaged: list[str] = []
-    if audio is not None:
-        with local_store() as store:
-            selected = select(store, store.runs.find(run), selection)
-            damaged = _export_audio(store, selected.results(), audio)
-    if output is not None:
-        with local_store() as store:
-            selected = select(store, store.runs.find(run), selection)
+    if output is None and audio is None and sys.stdout is None:
+        raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
+    with local_store() as store:
+        selected = select(store, store.runs.find(run), selection)
+        damaged = _export_audio(store, selected.results(), audio) if audio else []
+        if output:
             heard = _recordings(audio or output.parent, output.parent)
             with output.open("w", encoding="utf-8", newline="") as out:
                 write(format_, selected.run, selected.results(), out, heard)
-    elif audio is None:
-        if sys.stdout is None:
-            raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
-        with local_store() as store:
-            selected = select(store, store.runs.find(run), selection)
+        elif not audio:
             write(format_, selected.run, selected.results(), sys.stdout)
     if damaged:
         files = terminal.counted(len(damaged), "file")

@@ -6,9 +6,9 @@ from typing import Any
 import click
 from click.termui import progressbar
 
-from pramana import settings
 from pramana.errors import visible
 from pramana.report import terminal
+from pramana.show.cli.options import local_store
 
 
 @click.group(invoke_without_command=True)
@@ -20,14 +20,10 @@ def models(context: click.Context, *, refresh: bool, as_json: bool) -> None:
     if context.invoked_subcommand is None:
         from pramana.app.offers import offers as asked
         from pramana.run.accounts import Reach
-        from pramana.store import open_store
 
-        store = open_store(settings.database_url())
-        try:
+        with local_store() as store:
             registered = [each.id for each in store.providers.list()]
             offers = asked(Reach(store.providers.registered), registered, refresh=refresh)
-        finally:
-            store.close()
         if as_json:
             terminal.print_json({each.provider: {"models": each.models, "problem": each.problem} for each in offers})
             return

@@ -1,11 +1,19 @@
-"""Options that several commands share: numbers that are numbers, and the filters that select cases."""
+"""What several commands share: numbers, files to write, the filters that select cases, and the local store."""
 
 import functools
 import math
+import os
 from collections.abc import Callable
-from typing import Any
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from pramana import settings
+
+if TYPE_CHECKING:
+    from pramana.store.store import Store
 
 
 class Finite(click.FloatRange):
@@ -21,6 +29,42 @@ class Finite(click.FloatRange):
 
 
 POSITIVE = Finite(min=0, min_open=True)
+
+
+class Output(click.Path):
+    """A path to a file that will be written. It is tried at once: what was asked and paid for must not end nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        there = os.path.lexists(path)
+        if there and not path.is_file():  # a pipe or a device: to open it is to begin
+            return path
+        try:
+            path.open("a", encoding="utf-8").close()
+        except OSError as error:
+            self.fail(f"{os.fspath(path)!r} cannot be written: {error.strerror}.", param, ctx)
+        if not there:
+            path.unlink()
+        return path
+
+
+SERVER_TOKEN = click.option(
+    "--token",
+    metavar="T",
+    callback=lambda _, __, value: value or settings.variable("PRAMANA_TOKEN"),
+    help="For that server [default: PRAMANA_TOKEN]",
+)
+
+
+def local_store() -> "closing[Store]":
+    """Return the store, to be entered as a context: it is closed however the command ends."""
+    from pramana.store import open_store
+
+    return closing(open_store(settings.database_url()))
+
 
 _many: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
 _FILTERS = (
@@ -43,16 +87,8 @@ def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_selection(*arguments: Any, **given: Any) -> Any:
         from pramana.request import Selection
 
-        selection = Selection(
-            categories=given.pop("categories") + given.pop("types"),
-            tags=given.pop("tags"),
-            all_tags=given.pop("all_tags"),
-            difficulties=given.pop("difficulties"),
-            languages=given.pop("languages"),
-            ids=given.pop("ids"),
-            text=given.pop("text"),
-            limit=given.pop("limit"),
-        )
+        given["categories"] += given.pop("types")
+        selection = Selection(**{name: given.pop(name) for name in Selection.__struct_fields__})
         return command(*arguments, selection=selection, **given)
 
     for option in reversed(_FILTERS):

@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pramana import settings
 from pramana.errors import PramanaError
 from pramana.report import terminal
-from pramana.show.cli.options import POSITIVE, selecting
+from pramana.show.cli.options import POSITIVE, local_store, selecting
 
 if TYPE_CHECKING:
     from pramana.request import Selection
@@ -54,10 +53,8 @@ def rescore(
     from pramana.request import Limits
     from pramana.run.stop import Stop
     from pramana.show.progress import Interruptible, Live
-    from pramana.store import open_store
 
-    store = open_store(settings.database_url())
-    try:
+    with local_store() as store:
         selected = select(store, store.runs.find(run), selection)
         found = selected.run
         limits = Limits(concurrency=concurrency, max_cost_usd=max_cost, max_total_tokens=max_total_tokens)
@@ -82,5 +79,3 @@ def rescore(
             click.echo(_ENDED_EARLY, err=True)
             return 130
         return decision.code
-    finally:
-        store.close()

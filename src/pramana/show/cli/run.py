@@ -13,8 +13,7 @@ from pramana import settings
 from pramana.errors import InvalidInput, NotFound, PramanaError, Problem
 from pramana.model import Run
 from pramana.report import terminal
-from pramana.show.cli.options import POSITIVE, Finite, selecting
-from pramana.show.cli.outputs import Output
+from pramana.show.cli.options import POSITIVE, Finite, Output, selecting
 
 if TYPE_CHECKING:
     from pramana.request import RunRequest, Selection
@@ -146,14 +145,13 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             begun = store.runs.find(given["resume"])
         if given["id_file"]:
             given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
-        for target in begun.plan.targets:
-            if target.provider in ("local", "local-voice"):
-                from pramana.embedded.language import WEIGHTS
-                from pramana.embedded.weights import find
-                from pramana.show.cli.models import pull_weights
+        if any(target.provider in ("local", "local-voice") for target in begun.plan.targets):
+            from pramana.embedded.language import WEIGHTS
+            from pramana.embedded.weights import find
+            from pramana.show.cli.models import pull_weights
 
-                if find(WEIGHTS) is None:
-                    pull_weights(WEIGHTS)
+            if find(WEIGHTS) is None:
+                pull_weights(WEIGHTS)
         cache = FileCache(settings.home() / "cache") if request.cache else None
         quiet = given["quiet"] or given["as_json"]
         if not quiet:
@@ -242,13 +240,12 @@ def _request(paths: tuple[Path, ...], given: dict[str, Any], selection: "Selecti
     from pramana.request import Limits, RunRequest
 
     named = {name: value for name, value in given.items() if name in RunRequest.__struct_fields__}
-    if paths:
-        del named["suite"]
-    else:
-        named["tier"] = "cheap" if given["tier"] is None else given["tier"]
+    tier = "cheap" if given["tier"] is None else given["tier"]
     return RunRequest(
         **{
             **named,
+            "suite": None if paths else given["suite"],
+            "tier": None if paths else tier,
             "paths": paths,
             "selection": selection,
             "models": given["models"] or ("local",),

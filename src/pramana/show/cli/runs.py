@@ -7,8 +7,7 @@ import click
 
 from pramana.model import Run
 from pramana.report import terminal
-from pramana.show.cli.options import selecting
-from pramana.show.cli.stores import local_store
+from pramana.show.cli.options import local_store, selecting
 
 if TYPE_CHECKING:
     from pramana.request import Selection
@@ -66,9 +65,11 @@ def show(run: str, *, selection: "Selection", as_json: bool) -> None:
     """
     from itertools import islice
 
-    from pramana.report import conversation
     from pramana.report.selection import select
     from pramana.report.summary import decide, print_summary, summary_of_results
+
+    if selection.ids:  # nothing else needs it, and it imports much
+        from pramana.report import conversation
 
     with local_store() as store:
         selected = select(store, store.runs.find(run), selection)

@@ -1,37 +1,26 @@
 """`pramana scenarios`: YAML files into a store or a server, and back."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from pramana import clock, settings
+from pramana import clock
 from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
-from pramana.show.cli.outputs import Output
-from pramana.show.cli.stores import local_store
+from pramana.show.cli.options import SERVER_TOKEN, Output, local_store
+from pramana.show.remote import Remote
 
 if TYPE_CHECKING:
     from pramana.app.documents import Placed
     from pramana.app.scenarios import ScenarioFilter
-    from pramana.show.remote import Remote
     from pramana.store.scenarios import Imported, Mode
 
 SPEAKS_AFTER_S = 2.0
 """Work that is done sooner is not worth a word on the way."""
-
-
-def _remote(url: str, token: str | None) -> "Remote":
-    from pramana.show.remote import Remote
-
-    return Remote(url, token or settings.variable("PRAMANA_TOKEN"))
-
-
-_TOKEN = click.option("--token", metavar="T", help="For that server [default: PRAMANA_TOKEN]")
 
 
 @click.group(cls=HelpfulGroup)
@@ -54,7 +43,7 @@ def scenarios() -> None:
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would change.")
 @click.option("--to", "url", metavar="URL", help="A server [default: the local store]")
-@_TOKEN
+@SERVER_TOKEN
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def import_(
     paths: tuple[Path, ...],
@@ -77,13 +66,12 @@ def import_(
 
     if not paths and not library:
         raise click.UsageError("name a file or a folder, or --library for the built-in scenarios")
-    remote = _remote(url, token) if url else None
+    remote = Remote(url, token) if url else None
     files = _files((*paths, *([LIBRARY] if library else [])))
     problems = Problems()
-    with _told("Reading", "file", len(files), quiet=as_json) as passing:
-        placed = read_all(open_files(passing(files), problems), problems)
-    if problems.errors:
-        raise InvalidInput.of([each for each in problems if each.severity == "error"], problems.errors)
+    watched = _watched(files, "Reading", "file", len(files), quiet=as_json)
+    placed = read_all(open_files(watched, problems), problems)
+    problems.raise_errors()
     if not as_json and len(placed) > 5_000:
         click.echo(f"Importing {terminal.counted(len(placed), 'scenario')} …", err=True)
     done = _send(remote, files, placed, mode, dry_run) if remote else _keep(placed, mode, dry_run)
@@ -124,7 +112,7 @@ def _keep(placed: "Sequence[Placed]", mode: "Mode", dry_run: bool) -> "Imported 
 
 
 def _send(
-    remote: "Remote",
+    remote: Remote,
     files: Sequence[Path],
     placed: "Sequence[Placed]",
     mode: "Mode",
@@ -187,13 +175,13 @@ _DIFFICULTIES = ("easy", "medium", "hard")
 @click.option("--text", default="", help="Only with this text in id, name, prompt or expected outcome.")
 @click.option("--id", **_many, help="Only these.")
 @click.option("--from", "url", metavar="URL", help="A server [default: the local store]")
-@_TOKEN
+@SERVER_TOKEN
 def export(path: Path | None, *, url: str | None, token: str | None, **wanted: Any) -> None:
     """Write scenarios as one YAML document to PATH, or to standard output; importing it gives the same."""
     from pramana.app.scenarios import ScenarioFilter
 
     filters = ScenarioFilter(**wanted)
-    text = _fetched(_remote(url, token), filters) if url else _written(filters)
+    text = _fetched(Remote(url, token), filters) if url else _written(filters)
     count = text.count("\n- id: ")  # nothing else begins a line so
     if path is None:
         sys.stdout.write(text)
@@ -208,11 +196,12 @@ def _written(filters: "ScenarioFilter") -> str:
     from pramana.load.scenario import write_yaml
 
     wanted = filters.selection()
-    with local_store() as store, _told("Writing", "scenario", store.scenarios.page(wanted, 0, 1)[1]) as passing:
-        return "".join(write_yaml(passing(store.scenarios.chunks(wanted), len)))
+    with local_store() as store:
+        total = store.scenarios.page(wanted, 0, 1)[1]
+        return "".join(write_yaml(_watched(store.scenarios.chunks(wanted), "Writing", "scenario", total, len)))
 
 
-def _fetched(remote: "Remote", filters: "ScenarioFilter") -> str:
+def _fetched(remote: Remote, filters: "ScenarioFilter") -> str:
     from msgspec import to_builtins
 
     query = {name: value for name, value in to_builtins(filters).items() if value}
@@ -225,31 +214,27 @@ def _fetched(remote: "Remote", filters: "ScenarioFilter") -> str:
 # ── On the way ──
 
 
-class _Passing:
-    """Hands things on, and says now and then how many: on a terminal over the last line, else on a line of its own."""
-
-    def __init__(self, doing: str, noun: str, total: int, *, quiet: bool) -> None:
-        self.doing, self.noun, self.total = doing, noun, total
-        self.terminal = sys.stderr is not None and sys.stderr.isatty()
-        self.quiet = quiet or sys.stderr is None
-        self.spoke_at, self.every_s = clock.monotonic() + SPEAKS_AFTER_S, 0.2 if self.terminal else 5.0
-        self.spoke = False
-
-    def __call__(self, things: Iterable[Any], size: Any = lambda _: 1) -> Iterator[Any]:
-        done = 0
-        for each in things:
-            yield each
-            done += size(each)
-            if not self.quiet and clock.monotonic() > self.spoke_at:
-                self.spoke_at = clock.monotonic() + self.every_s
-                self.spoke = True
-                said = f"{self.doing} {terminal.counted(self.total, self.noun)}: {done:,} so far"
-                click.echo(f"\r{said}" if self.terminal else said, err=True, nl=not self.terminal)
-
-
-@contextmanager
-def _told(doing: str, noun: str, total: int, *, quiet: bool = False) -> "Iterator[_Passing]":
-    passing = _Passing(doing, noun, total, quiet=quiet)
-    yield passing
-    if passing.spoke and passing.terminal:
+def _watched(
+    things: Iterable[Any],
+    doing: str,
+    noun: str,
+    total: int,
+    size: Callable[[Any], int] = lambda _: 1,
+    *,
+    quiet: bool = False,
+) -> Iterator[Any]:
+    """Hand things on, and say now and then how many: on a terminal over the last line, else on a line of its own."""
+    if quiet or sys.stderr is None:
+        yield from things
+        return
+    terminal_there = sys.stderr.isatty()
+    done, has_spoken, speaks_at = 0, False, clock.monotonic() + SPEAKS_AFTER_S
+    for each in things:
+        yield each
+        done += size(each)
+        if clock.monotonic() > speaks_at:
+            has_spoken, speaks_at = True, clock.monotonic() + (0.2 if terminal_there else 5.0)
+            said = f"{doing} {terminal.counted(total, noun)}: {done:,} so far"
+            click.echo(f"\r{said}" if terminal_there else said, err=True, nl=not terminal_there)
+    if has_spoken and terminal_there:
         click.echo(err=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pramana import settings
 from pramana.errors import InvalidInput, PramanaError, quote
+from pramana.show.cli.options import local_store
 
 if TYPE_CHECKING:
     from pramana.app import App
@@ -52,11 +52,9 @@ def serve(
     not start as it was asked to; 3 when it cannot.
     """
     from pramana.app import App, is_loopback
-    from pramana.store import open_store
 
     trusted = tuple(map(_network, proxies))
-    store = open_store(settings.database_url())
-    try:
+    with local_store() as store:
         if api_only and store.kind == "sqlite":
             raise InvalidInput(
                 "--api-only is for a team's PostgreSQL, where another process runs what this one accepts; set "
@@ -91,8 +89,6 @@ def serve(
         with _listening(host, port) as listening:
             serving.port = listening.getsockname()[1]
             _serve(serving, listening)
-    finally:
-        store.close()
     return 0
 
 

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 import click
 
-from pramana import clock, settings
-from pramana.errors import InvalidInput, PramanaError, visible
-from pramana.model import Outcome, Result, Run
+from pramana import clock
+from pramana.errors import InvalidInput, PramanaError, Problem, visible
+from pramana.model import Outcome, Run
 from pramana.report import terminal
-from pramana.show.cli.stores import local_store
+from pramana.show.cli.options import SERVER_TOKEN, local_store
 from pramana.show.remote import Remote, Said, ServerFailed
 
 if TYPE_CHECKING:
@@ -52,19 +52,10 @@ class _Parcel:
         return {"subject": self.subject, "name": self.name, **self.counts, "notes": self.notes}
 
 
-class _Receiver(Remote):
-    """A server whose wish that we wait is heard."""
-
-    __slots__ = ()
-
-    def _refused(self, said: Said) -> Said:
-        return said if said.status == 429 else super()._refused(said)
-
-
 @click.command()
 @click.argument("what", metavar="RUN|FILE", required=False)
 @click.option("--to", "url", metavar="URL", required=True, help="The server, such as http://localhost:3000.")
-@click.option("--token", metavar="T", help="For that server [default: PRAMANA_TOKEN]")
+@SERVER_TOKEN
 @click.option("--again", is_flag=True, help="Also what was submitted there before.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def submit(what: str | None, *, url: str, token: str | None, again: bool, as_json: bool) -> int:
@@ -74,14 +65,18 @@ def submit(what: str | None, *, url: str, token: str | None, again: bool, as_jso
     next time. Exit code: 0 when everything has arrived, 2 when something is not valid or not allowed, 3 when the work
     could not be finished.
     """
-    receiver = _Receiver(_spelled(url), token or settings.variable("PRAMANA_TOKEN"))
+
+    def say(line: str) -> None:
+        if not as_json:
+            click.echo(visible(line), err=True)
+
+    receiver = Remote(_spelled(url), token, may_ask_to_wait=True)
     done: list[_Parcel] = []
     failure: PramanaError | None = None
     with local_store() as store:
         there = set() if again else store.submissions.delivered(receiver.url)
         parcels = _parcels(store, what)
         pending = [each for each in parcels if each.subject not in there]
-        say = _quiet if as_json else _loud
         if pending:
             say(_SENT)
         for number, parcel in enumerate(pending, 1):
@@ -105,14 +100,6 @@ def _spelled(url: str) -> str:
     except ValueError:
         return url  # whoever opens it says what is wrong with it
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), parts.query, ""))
-
-
-def _loud(line: str) -> None:
-    click.echo(visible(line), err=True)
-
-
-def _quiet(_: str) -> None:
-    pass
 
 
 def _told(parcel: _Parcel) -> str:
@@ -191,12 +178,13 @@ def _of_run(store: "Store", run: Run) -> _Parcel:
                 "dropped": list(reply.dropped),
                 "parameters": others,
             }
+            checks = [{"name": each.name, "version": each.version, "outcome": each.outcome} for each in result.checks]
             yield {
                 "model_id": target.model,
                 "prompt_id": case.id,
                 "output": reply.text,
                 "score": score_of(case, result),
-                "assertion_result": _verdict(result),
+                "assertion_result": _verdict(result.outcome, checks=checks),
                 "latency_ms": round(reply.total_s * 1000, 3),
                 "result_hash": result.result_hash,
                 "metadata": {name: value for name, value in noted.items() if value not in (None, [], {})},
@@ -208,14 +196,11 @@ def _of_run(store: "Store", run: Run) -> _Parcel:
     return parcel
 
 
-def _verdict(result: Result) -> dict[str, Any]:
-    checks = [{"name": each.name, "version": each.version, "outcome": each.outcome.value} for each in result.checks]
-    details = {"outcome": result.outcome.value, "checks": checks}
-    return {"passed": result.outcome is Outcome.PASSED if _decided(result.outcome) else None, "details": details}
+_PASSED = {Outcome.PASSED: True, Outcome.FAILED: False}
 
 
-def _decided(outcome: Outcome) -> bool:
-    return outcome in (Outcome.PASSED, Outcome.FAILED)
+def _verdict(outcome: Outcome, **details: Any) -> dict[str, Any]:
+    return {"passed": _PASSED.get(outcome), "details": {"outcome": outcome, **details}}
 
 
 def _of_block(block: "Block", file: str) -> _Parcel:
@@ -233,19 +218,13 @@ def _of_block(block: "Block", file: str) -> _Parcel:
             if each.variant != "text" or (each.outcome in (Outcome.ERRORED, Outcome.SKIPPED) and not each.output):
                 parcel.counts["left_out"] += 1  # nobody has said anything
                 continue
-            decided = _decided(each.outcome)
-            score = each.score if decided and each.score is not None and 0 <= each.score <= 1 else None
-            if decided and each.score is None:
-                score = float(each.outcome is Outcome.PASSED)
+            score = float(each.outcome is Outcome.PASSED) if each.score is None else each.score
             yield {
                 "model_id": block.model_id,
                 "prompt_id": each.test_id,
                 "output": each.output,
-                "score": score,
-                "assertion_result": {
-                    "passed": each.outcome is Outcome.PASSED if decided else None,
-                    "details": {"outcome": each.outcome.value},
-                },
+                "score": score if each.outcome in _PASSED and 0 <= score <= 1 else None,
+                "assertion_result": _verdict(each.outcome),
                 "latency_ms": _number(each.latency_ms),
                 "result_hash": each.result_hash and each.result_hash[:LONGEST_NAME],
                 "metadata": {"repeat": each.repeat},
@@ -277,11 +256,8 @@ def _deliver(receiver: Remote, parcel: _Parcel, say: Callable[[str], None]) -> N
         parcel.counts["sent"] += count
         for name in ("accepted", "duplicates", "refused"):
             parcel.counts[name] += data[name]
-        if data["refused"]:
-            first = next((each["reason"] for each in data["results"] if each["reason"]), "")
-            parcel.notes.append(str(first))
-        if len(parcel.notes) > 3:
-            del parcel.notes[3:]
+        if data["refused"] and len(parcel.notes) < 3:
+            parcel.notes.append(str(next((each["reason"] for each in data["results"] if each["reason"]), "")))
 
 
 def _bodies(parcel: _Parcel) -> Iterator[tuple[bytes, int]]:
@@ -320,8 +296,6 @@ def _sent(receiver: Remote, body: bytes, say: Callable[[str], None]) -> dict[str
         clock.sleep(wait)
     answer = said.json
     if not said.ok:
-        from pramana.errors import Problem
-
         details = answer.get("details") or []
         problems = [Problem(str(each.get("message")), str(each.get("path"))) for each in details]
         raise InvalidInput(f"{receiver.url}: {answer.get('error')}", problems)
@@ -334,8 +308,7 @@ def _sent(receiver: Remote, body: bytes, say: Callable[[str], None]) -> dict[str
 
 def _wish(said: Said, attempt: int) -> float:
     """Return how many seconds a server asks to wait; where it does not say, longer each time."""
-    stated = next((value for name, value in said.headers.items() if name.lower() == "retry-after"), "")
     try:
-        return max(0.0, float(stated))
+        return max(0.0, float(said.headers.get("Retry-After", "")))
     except ValueError:
         return min(2.0**attempt, 60.0)

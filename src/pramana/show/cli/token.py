@@ -6,7 +6,7 @@ import click
 
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
-from pramana.show.cli.stores import local_store
+from pramana.show.cli.options import local_store
 from pramana.store.scoring import timestamp
 from pramana.store.tokens import EXPIRES_DAYS, MOST_DAYS, Token
 

@@ -1,4 +1,4 @@
-"""`pramana validate`: is every case in these files one that can be run?"""
+"""`pramana validate` and `schema`: whether files hold what can be run, and their formats, for editors and programs."""
 
 from pathlib import Path
 
@@ -63,3 +63,24 @@ def validate(paths: tuple[Path, ...], *, max_errors: int, lint: bool, as_json: b
     verdict = click.style("valid", fg="green") if report.ok else click.style("not valid", fg="red")
     click.echo(f"{verdict}: {', '.join(counts)}: {found}")
     return 0 if report.ok else 2
+
+
+@click.command()
+@click.argument(
+    "format_",
+    metavar="suite|scenario|agent|results",
+    type=click.Choice(["suite", "scenario", "agent", "results"]),
+)
+def schema(format_: str) -> None:
+    """Print JSON Schema (2020-12) of a file format.
+
+    Of one line of a suite, a scenario document, the description of a voice agent, or results.json.
+
+    For scenarios, name the file under "yaml.schemas" in your editor. Editors do not read JSONL by a schema yet: there,
+    `pramana validate` is the way, and the schema is for programs that write suites.
+    """
+    from pramana.load.schema import agent_schema, scenario_schema, suite_schema
+    from pramana.report.exports import results_schema
+
+    made = {"suite": suite_schema, "scenario": scenario_schema, "agent": agent_schema, "results": results_schema}
+    terminal.print_json(made[format_]())
