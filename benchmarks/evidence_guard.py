@@ -33,7 +33,7 @@ from pramana.score.evidence import (
     guard,
     packed,
 )
-from pramana.score.spelling import normalised
+from pramana.score.words import normalised
 
 if TYPE_CHECKING:
     from pramana.audio import Samples

@@ -93,7 +93,7 @@ def test_of_many_servers_exactly_one_takes_an_orphan(store: Store, url: str) -> 
     """Its server was killed in the middle: the lease names a process that is no more."""
     run = queue(store, "fake:latency=0.05", limits=Limits(concurrency=1))
     take = (
-        "import sys; from pramana.store import open_store; from pramana.store.lease import this_process\n"
+        "import sys; from pramana.store import open_store; from pramana.store.queue import this_process\n"
         "assert open_store(sys.argv[1]).queue.take(sys.argv[2], this_process(), 60)"
     )
     programs.run(["-c", take, url, run.id]).check_returncode()

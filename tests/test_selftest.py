@@ -22,7 +22,7 @@ from pramana.errors import InvalidInput
 from pramana.loopback.ticker import SCHEDULED, Ticker
 from pramana.model import Outcome
 from pramana.run import call
-from pramana.score.calls import CallScoring
+from pramana.score.speech import CallScoring
 from pramana.selftest import ALLOWED_S, LONG_S, WIRES, Clock, Timed, _percentile, _working, chosen, timed
 from pramana.show.cli import pramana
 

@@ -43,19 +43,16 @@ from pramana.providers.prices import Prices
 from pramana.request import Limits
 from pramana.run.accounts import OpenAccounts, Reach
 from pramana.run.asking import Asking, Budget, ReplyCache, in_turn
-from pramana.run.call import Patience
+from pramana.run.call import Patience, Stage
 from pramana.run.calling import Calling
-from pramana.run.engine import Feed, Pool, as_it_is, stream
+from pramana.run.engine import Feed, Pool, Stop, as_it_is, stream
 from pramana.run.speech import NotSpoken, Speaker
-from pramana.run.stages import Stage
-from pramana.run.stop import Stop
-from pramana.score.calls import CallScoring
 from pramana.score.judge import Judge
 from pramana.score.scoring import NO_JUDGE, NOT_WRITTEN_TO, Scoring
 from pramana.score.similarity import Similarity, asked_of
+from pramana.score.speech import CallScoring
 from pramana.store.engine import chunks
-from pramana.store.lease import Lease
-from pramana.store.queue import CANCELLED
+from pramana.store.queue import CANCELLED, Lease
 from pramana.store.store import Store
 
 INTERRUPTED = "interrupted by the user"

@@ -16,10 +16,9 @@ from pramana.bench import HANDED_ON, Progress, execute
 from pramana.errors import NotFound, PramanaError, StoreFailed, told
 from pramana.request import Limits
 from pramana.run.accounts import Reach
-from pramana.run.stages import Stage
-from pramana.run.stop import Stop
-from pramana.store.lease import this_process
-from pramana.store.queue import CANCELLED
+from pramana.run.call import Stage
+from pramana.run.engine import Stop
+from pramana.store.queue import CANCELLED, this_process
 from pramana.store.store import Store
 
 log = logging.getLogger("pramana.jobs")

@@ -42,8 +42,8 @@ from pramana.providers.prices import Prices
 from pramana.request import LOCAL_ONLY, RunRequest, Selection
 from pramana.run.accounts import Reach, accounts_of, commands
 from pramana.run.speech import NOISY, PLAIN
+from pramana.store.records import stored
 from pramana.store.store import Store
-from pramana.store.text import stored
 
 DEFAULT_SUITE, DEFAULT_TIER = "v1.0", "cheap"
 MODALITIES = ("text", "voice", "noisy")

@@ -28,7 +28,7 @@ from pramana.providers.kinds import providers
 from pramana.providers.voice.embedded import EmbeddedEars
 from pramana.providers.voice.vocabulary import FRAME_S, Dial, Voice
 from pramana.run.call import LOG_VERSION, Conversation, Held, Patience
-from pramana.score.calls import CallScoring
+from pramana.score.speech import CallScoring
 from pramana.score.timing import measure
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from pramana.analyse.calls import CallTally, Pooled
-from pramana.analyse.voice import Seconds
+from pramana.analyse.voice import CallTally, Pooled, Seconds
 from pramana.errors import InvalidInput
 from pramana.model import Check, Key, Outcome, Reply, Result
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.contingency_tables import mcnemar as referee  # type: ignore[import-untyped]
 
-from pramana.analyse.comparison import EXIT_CODES, compare
-from pramana.analyse.pairing import Apart, Excluded, Judged, Over, Pair
+from pramana.analyse.comparison import EXIT_CODES, Apart, Excluded, Judged, Over, Pair, compare
 from pramana.model import Outcome
 
 P, F, E, U, S = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED

@@ -15,9 +15,9 @@ from pramana.model import Outcome, Run
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
-from pramana.run.cache import FileCache
+from pramana.run.asking import FileCache
+from pramana.run.engine import Stop
 from pramana.run.limiter import START
-from pramana.run.stop import Stop
 from pramana.store import open_store
 from pramana.store.store import Store
 

@@ -27,7 +27,7 @@ from pramana.planning import create_run
 from pramana.providers.voice.cascade import ANSWER_S, NO_ANSWER, NOT_UNDERSTOOD
 from pramana.report.summary import summary_of
 from pramana.request import Limits, RunRequest
-from pramana.run.stages import STAGES
+from pramana.run.call import STAGES
 from pramana.score.evidence import SYNTHESISED
 from pramana.show.web.pages.welcome import FILE, SCENARIO
 from pramana.store import open_store

@@ -16,7 +16,7 @@ from pramana.planning import create_run
 from pramana.report.summary import summary_of
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
-from pramana.run.stop import Stop
+from pramana.run.engine import Stop
 from pramana.store import open_store
 from pramana.store.store import Store
 

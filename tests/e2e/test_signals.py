@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pramana.bench import INTERRUPTED
-from pramana.run.stop import Stop
+from pramana.run.engine import Stop
 from pramana.show.progress import IMPATIENT_S, Interruptible
 
 from .. import programs

@@ -15,7 +15,7 @@ from pramana.bench import run_sync
 from pramana.planning import create_run
 from pramana.report.selection import select
 from pramana.request import Limits, RunRequest, Selection
-from pramana.run.stop import Stop
+from pramana.run.engine import Stop
 from pramana.show.cli import pramana
 from pramana.store import open_store
 from pramana.store.store import Store

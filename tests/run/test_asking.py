@@ -24,8 +24,8 @@ from pramana.model import Reply, Request, Target, Turn, Usage
 from pramana.providers.prices import Prices, Rates
 from pramana.run import asking
 from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, Asking, Budget
+from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
-from pramana.run.stop import Stop
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 TARGET = Target("fake:x", "fake", "x")

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.model import Reply, Request, Target, Turn, Usage, raw_json
-from pramana.run.cache import FileCache
+from pramana.run.asking import FileCache
 
 TARGET = Target("fake:x", "fake", "x", {"seed": 1})
 REQUEST = Request("x", (Turn("user", "hi \ud800"),), {"temperature": 0})

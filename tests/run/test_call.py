@@ -19,10 +19,9 @@ from pramana.providers.account import Account
 from pramana.providers.kinds import providers
 from pramana.providers.voice.fake import FakeVoice, parse
 from pramana.providers.voice.vocabulary import FRAME_S, ChannelCapabilities, Dial, Event, Format, Heard
-from pramana.run import call, playout
+from pramana.run import call, sound
 from pramana.run.call import Conversation, Held, Patience
-from pramana.run.microphone import AT_ONCE, CATCHES_UP_S, LATE_S, Microphone, Pace
-from pramana.run.playout import Playout
+from pramana.run.sound import AT_ONCE, CATCHES_UP_S, LATE_S, Microphone, Pace, Playout
 from pramana.score.speech import as_check, measure_call
 from pramana.score.timing import CallTimes, measure
 
@@ -192,8 +191,8 @@ def test_what_comes_faster_than_it_is_spoken_is_played_one_after_another() -> No
 def test_the_next_line_waits_for_the_end_of_the_answer_and_a_pause() -> None:
     call_ = held(Scripted(lambda it, turn: it.answer(0.5, f"answer {turn}")), [said(), said(), said()])
     lines, sounds = events(call_, "line"), events(call_, "agent_audio")
-    for sound, following in zip(sounds, lines[1:], strict=False):
-        assert following["start"] >= sound["plays"] + 0.5 + call.PAUSE_S - 1e-6
+    for heard, following in zip(sounds, lines[1:], strict=False):
+        assert following["start"] >= heard["plays"] + 0.5 + call.PAUSE_S - 1e-6
     assert call_.answers == ("answer 1", "answer 2", "answer 3")
 
 
@@ -273,7 +272,7 @@ def test_a_call_ends_at_its_own_deadline() -> None:
 
 
 def test_more_sound_than_could_ever_be_played_is_a_broken_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playout, "MOST_AHEAD_S", 1.0)
+    monkeypatch.setattr(sound, "MOST_AHEAD_S", 1.0)
 
     def floods(it: Scripted, _: int) -> None:
         for _ in range(10):
@@ -699,7 +698,7 @@ def test_an_event_that_no_log_can_hold_ends_no_call() -> None:
 
 
 def test_one_piece_that_could_never_be_played_is_refused_before_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playout, "MOST_AHEAD_S", 1.0)
+    monkeypatch.setattr(sound, "MOST_AHEAD_S", 1.0)
     made = Playout(PCM)
     with pytest.raises(BrokenReply, match="1 s more of sound than could be played"):
         made.add(tone(1.1).tobytes(), 0.0)

@@ -32,8 +32,8 @@ from pramana.run import asking, call
 from pramana.run.asking import Asking, Budget, Dictating, Recognising
 from pramana.run.call import Held, Patience
 from pramana.run.calling import CUT_OFF, MAY_GREET_S, Calling, Calls, Spoken
+from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
-from pramana.run.stop import Stop
 
 from ..virtual_time import virtual_time
 

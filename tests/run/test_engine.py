@@ -8,8 +8,7 @@ import pytest
 
 from pramana.errors import AuthenticationFailed
 from pramana.model import Case, Facets, Key, Reply, Result, Turn
-from pramana.run.engine import BUFFER, Feed, Pool, as_it_is, stream
-from pramana.run.stop import Stop
+from pramana.run.engine import BUFFER, Feed, Pool, Stop, as_it_is, stream
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 CASE = Case("coding-001", "test_case", (Turn("user", "hi"),), Facets("coding", "easy"))

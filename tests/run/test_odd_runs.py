@@ -15,7 +15,7 @@ from pramana.model import Outcome, Result, Run
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
-from pramana.run.cache import FileCache
+from pramana.run.asking import FileCache
 from pramana.store import open_store
 from pramana.store.store import Store
 

@@ -14,9 +14,8 @@ from pramana.providers.text.fake import parse as parse_fake
 from pramana.providers.voice.cascade import around
 from pramana.providers.voice.fake import FakeChannel, FakeVoice, parse
 from pramana.providers.voice.vocabulary import Dial
-from pramana.run.call import Patience
+from pramana.run.call import Patience, Stages
 from pramana.run.calling import Calls
-from pramana.run.stages import Stages
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 TONE = (9000 * np.sin(np.arange(4800) / 9)).astype(np.int16)

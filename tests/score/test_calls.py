@@ -10,7 +10,7 @@ import pytest
 from pramana import audio
 from pramana.embedded.ears import engine_info
 from pramana.model import Call, Case, Check, Facets, Outcome, Reply, Turn
-from pramana.score.calls import CallScoring
+from pramana.score.speech import CallScoring
 
 GOOD = b'{"t":0,"event":"call","version":2,"rate":24000}'
 DEEP = b'{"t":0,"event":"unknown","detail":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
@@ -56,7 +56,7 @@ def test_no_reason_names_an_error_of_the_language(monkeypatch: pytest.MonkeyPatc
     def deep(*_: Any, **__: Any) -> Any:
         raise RecursionError("maximum recursion depth exceeded")
 
-    monkeypatch.setattr("pramana.score.calls.measure_call", deep)
+    monkeypatch.setattr("pramana.score.speech.measure_call", deep)
     assert checked(GOOD).reason == "the call could not be measured: its event log is nested too deep"
 
 

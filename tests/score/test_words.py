@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pramana.errors import InvalidInput
-from pramana.score.spelling import LONGEST_TEXT, count
 from pramana.score.words import (
+    LONGEST_TEXT,
     NORMALISER_VERSION,
     Entity,
     Errors,
     character_errors,
+    count,
     entities,
     errors,
     mean,

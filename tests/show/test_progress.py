@@ -13,7 +13,7 @@ from pramana import bench, settings
 from pramana.model import Check, Failure, Key, Outcome, Reply, Result
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
-from pramana.run.stop import Stop
+from pramana.run.engine import Stop
 from pramana.show import progress
 from pramana.show.progress import FAILURES_SHOWN, Live
 from pramana.store import open_store

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pramana.errors import AlreadyRunning
-from pramana.store import lease
-from pramana.store.lease import is_gone, shown, this_process
+from pramana.store import queue
+from pramana.store.queue import is_gone, shown, this_process
 from pramana.store.store import Store
 
 from .. import programs
@@ -21,7 +21,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process 
 CLAIM = """
 import sys, time
 from pramana.store import open_store
-from pramana.store.lease import this_process
+from pramana.store.queue import this_process
 assert open_store(sys.argv[1]).queue.claim(sys.argv[2], this_process(), 60)
 print("mine", flush=True)
 time.sleep(60)
@@ -82,7 +82,7 @@ def test_runs_of_a_server_and_those_begun_without_limits_keep_what_they_have(sto
 @linux
 def test_a_killed_process_that_nobody_has_waited_for_is_gone_too() -> None:
     code = (
-        "from pramana.store.lease import this_process; print(this_process(), flush=True); import time; time.sleep(60)"
+        "from pramana.store.queue import this_process; print(this_process(), flush=True); import time; time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
@@ -122,7 +122,7 @@ def test_the_lease_of_another_machine_is_waited_for(store: Store, run: str) -> N
 def test_a_hold_beats_for_as_long_as_it_lasts_and_then_lets_go(
     store: Store, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "SECONDS", 0.4)
+    monkeypatch.setattr(queue, "SECONDS", 0.4)
 
     async def work() -> None:
         async with store.queue.hold(run, never) as held:
@@ -140,7 +140,7 @@ def test_a_hold_beats_for_as_long_as_it_lasts_and_then_lets_go(
 def test_who_was_silent_too_long_is_told_and_leaves_the_other_alone(
     store: Store, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "SECONDS", 0.2)
+    monkeypatch.setattr(queue, "SECONDS", 0.2)
 
     async def work() -> AlreadyRunning:
         told: asyncio.Future[AlreadyRunning] = asyncio.get_running_loop().create_future()
@@ -175,8 +175,8 @@ def test_where_the_system_tells_nothing_only_time_does(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Path, "read_text", nothing)
     assert not is_gone(mine), "it is there, since when is not told"
-    lease._machine.cache_clear()
+    queue._machine.cache_clear()
     try:
         assert this_process().endswith(" ?]")
     finally:
-        lease._machine.cache_clear()
+        queue._machine.cache_clear()

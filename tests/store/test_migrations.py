@@ -23,10 +23,9 @@ from pramana.model import Plan, ScenarioTurn, StatedAssertion, Target
 from pramana.request import Selection
 from pramana.store import engine as engine_module
 from pramana.store import open_store, records
-from pramana.store.engine import Database, _postgresql, _sqlite, _upgrade
+from pramana.store.engine import Database, _postgresql, _sqlite, _upgrade, timestamp
 from pramana.store.scenarios import StoredScenario
 from pramana.store.schema import HEAD, metadata
-from pramana.store.scoring import timestamp
 from pramana.store.store import Store
 
 from .. import programs

@@ -10,7 +10,7 @@ import pytest
 
 from pramana import settings
 from pramana.model import Reply, Request, Target
-from pramana.run.cache import FileCache
+from pramana.run.asking import FileCache
 from pramana.store import open_store
 from pramana.vault import open_vault
 

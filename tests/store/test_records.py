@@ -30,8 +30,8 @@ from pramana.model import (
     raw_json,
 )
 from pramana.store import records, schema
+from pramana.store.records import restored, stored
 from pramana.store.store import Store
-from pramana.store.text import restored, stored
 
 from .samples import AWKWARD, case, cases, key, long_or_short, plan, plans, rescore, result, results_of, texts
 

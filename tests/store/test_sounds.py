@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pramana.errors import AlreadyExists
-from pramana.store.blobs import Blobs
-from pramana.store.sounds import Sounds
+from pramana.store.blobs import Blobs, Sounds
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from sqlalchemy import select
 
 from pramana.errors import InvalidInput
 from pramana.store import open_store
+from pramana.store.records import restored
 from pramana.store.schema import submission_cells, submission_series, submissions
 from pramana.store.store import Store
 from pramana.store.submissions import Batch, Point, Submission, Verdict
-from pramana.store.text import restored
 
 ALWAYS: Any = {"first": "2000-01-01", "last": "2100-01-01", "models": 1_000}
 SUITE = "sha256:" + "5" * 64

@@ -10,7 +10,8 @@ import pytest
 
 from pramana.errors import AlreadyRunning, StoreFailed
 from pramana.model import Result
-from pramana.store import open_store, writer
+from pramana.store import open_store
+from pramana.store import results as writer
 from pramana.store.store import Store
 
 from .samples import case, key, plan, result, some_cases

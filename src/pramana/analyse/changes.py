@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final, Literal
 
-from pramana.analyse.calls import heard_of, referred_of
 from pramana.analyse.gate import BAD, GOOD, INCONCLUSIVE, Decision
 from pramana.analyse.intervals import Interval, median_interval, ratio_difference, sign_flip
 from pramana.analyse.numbers import counted, duration, later, points, rate
-from pramana.analyse.voice import CALL, Line, lines_of, observations
+from pramana.analyse.voice import CALL, Line, heard_of, lines_of, observations, referred_of
 from pramana.errors import InvalidInput
 from pramana.model import Check
 

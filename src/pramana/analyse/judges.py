@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from pramana.analyse.pairing import SCORED, Judged
+from pramana.analyse.comparison import SCORED, Judged
 from pramana.errors import PramanaError
 from pramana.model import Check
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import Any, Literal
 
-from pramana.analyse.calls import CallTally, Voice
+from pramana.analyse.comparison import SCORED
 from pramana.analyse.engines import engines_in, lines_of
 from pramana.analyse.intervals import Interval, percentile, wilson
 from pramana.analyse.judges import Judges, Verdicts, as_typed, judge_name
-from pramana.analyse.pairing import SCORED
+from pramana.analyse.voice import CallTally, Voice
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Case, Check, Outcome, Result, Run
 

@@ -21,7 +21,7 @@ from pramana.app.pulls import Pulls
 from pramana.app.streams import OpenStreams
 from pramana.app.tail import Tail
 from pramana.errors import PramanaError
-from pramana.run.stages import Stage
+from pramana.run.call import Stage
 from pramana.store.preferences import Preferences
 from pramana.store.store import Store
 

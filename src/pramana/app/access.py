@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from pramana import clock
 from pramana.errors import Hint, PramanaError, StoreFailed
+from pramana.store.engine import timestamp
 from pramana.store.preferences import Preferences
-from pramana.store.scoring import timestamp
 from pramana.store.store import Store
 from pramana.store.tokens import ROLES, Role, hashed, looks_like_one, new_secret
 

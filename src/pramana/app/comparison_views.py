@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from pramana.analyse.changes import Change, Range
-from pramana.analyse.comparison import Test, Verdict
-from pramana.analyse.pairing import Over, Pair
+from pramana.analyse.comparison import Over, Pair, Test, Verdict
 from pramana.app.sides import Compared, tally
 from pramana.app.views import View
 from pramana.embedded.engines import EngineInfo

@@ -21,7 +21,7 @@ from pramana.providers.names import resolve
 from pramana.providers.prices import DEAREST, FREE, Prices, Rates
 from pramana.providers.registered import LONGEST
 from pramana.request import check_values
-from pramana.store.prices import SetPrice
+from pramana.store.preferences import SetPrice
 
 RECENT = 100
 """Runs whose models are listed."""

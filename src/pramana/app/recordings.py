@@ -9,7 +9,7 @@ from pramana.app import App
 from pramana.app.access import User, use_case
 from pramana.app.views import View
 from pramana.errors import InvalidInput
-from pramana.store.sounds import Kept
+from pramana.store.blobs import Kept
 
 
 class RecordingView(View, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ from pramana.app.views import (
 from pramana.model import Case, Outcome, Result, Run, RunStatus, Target
 from pramana.request import Limits, PageNumber, PageSize, RunRequest, Searched, published_name
 from pramana.store.history import Ended
-from pramana.store.lease import shown
+from pramana.store.queue import shown
 
 _Rendered = TypeVar("_Rendered")
 SELECTION_NAMES = {

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pramana.analyse.changes import Change, Taken, changes, together
-from pramana.analyse.comparison import Comparison
+from pramana.analyse.comparison import Comparison, Judged, Over, Pair, parted
 from pramana.analyse.comparison import compare as weigh
 from pramana.analyse.engines import EMBEDDED_PROVIDERS, EngineChange, engine_changes, engine_lines, engines_in
 from pramana.analyse.judges import judge_name, judged_by
-from pramana.analyse.pairing import Judged, Over, Pair, parted
 from pramana.analyse.voice import ear
 from pramana.embedded.engines import EngineInfo
 from pramana.errors import InvalidInput, quote
@@ -173,7 +172,7 @@ def _in_several(change: Change, old: Side, now: Side) -> bool:
 def tally(pair: Pair) -> str:
     """Return how often a case passed, and of how many answers; where a side has more than were compared, of all too.
 
-    >>> from pramana.analyse.pairing import Over, Pair
+    >>> from pramana.analyse.comparison import Over, Pair
     >>> tally(Pair("a", 3, 1, 3))
     'passed 3 of 3 before, 1 of 3 now'
     >>> tally(Pair("a", 0, 1, 1, base_over=Over(2, 2)))

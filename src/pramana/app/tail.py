@@ -16,8 +16,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from pramana.app.views import ResultView, View, result_view
 from pramana.errors import PramanaError
 from pramana.model import RunStatus
-from pramana.run.stages import Stage
-from pramana.store.changes import Change
+from pramana.run.call import Stage
+from pramana.store.engine import Change
 from pramana.store.queue import UNDER_WAY
 from pramana.store.runs import State
 from pramana.store.store import Store

@@ -14,7 +14,7 @@ from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Summary, why
 from pramana.embedded.weights import Phase
 from pramana.model import Outcome, Result, RunStatus
-from pramana.store.scoring import timestamp
+from pramana.store.engine import timestamp
 from pramana.store.tokens import Role
 
 

@@ -8,12 +8,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pramana.analyse.calls import Pooled, Voice
 from pramana.analyse.numbers import duration as duration  # noqa: PLC0414 - a figure like those below
 from pramana.analyse.numbers import in_points, points, rate
 from pramana.analyse.numbers import percent as percent  # noqa: PLC0414
 from pramana.analyse.summary import Failed, Rate, Summary, Total
-from pramana.analyse.voice import TEXT, Latency, Seconds, TurnTaking, ear
+from pramana.analyse.voice import TEXT, Latency, Pooled, Seconds, TurnTaking, Voice, ear
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Key, Plan, Run
 

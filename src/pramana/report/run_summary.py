@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from pramana.analyse.calls import Spoken
 from pramana.analyse.spread import ModelTimes, RunTimes
 from pramana.analyse.summary import NAMED_CASES, Dimension, Rate, Reason, Summary, Total
-from pramana.analyse.voice import OUR_EAR, Latency
+from pramana.analyse.voice import OUR_EAR, Latency, Spoken
 from pramana.app.views import RunDetailView
 from pramana.report import figures, pictures
 from pramana.report.markup import (

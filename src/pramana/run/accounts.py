@@ -24,12 +24,11 @@ from pramana.providers.voice.machine import CALLS_AT_ONCE, machine
 from pramana.providers.voice.vocabulary import Voice
 from pramana.request import Limits
 from pramana.run.asking import Asking, Budget, CostOf, Dictating, Embedding, Recognising, ReplyCache
-from pramana.run.call import Patience
+from pramana.run.call import Patience, Stages
 from pramana.run.calling import Calling, Calls
+from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
 from pramana.run.speech import Keep
-from pramana.run.stages import Stages
-from pramana.run.stop import Stop
 
 BESIDE_A_CALL_S = 1800.0
 """For dialling, for what the caller says, and for storing it: a call keeps its own time, and this only ends a stuck

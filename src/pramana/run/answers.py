@@ -8,7 +8,7 @@ is not answered at all. All of these rules are here, and none of them knows how 
 from dataclasses import dataclass, field
 
 from pramana.providers.voice.vocabulary import CORRECTS, Event
-from pramana.run.playout import Piece, Playout
+from pramana.run.sound import Piece, Playout
 
 BREATH_S = 0.2
 """Silence up to here is part of speech, as between two words."""

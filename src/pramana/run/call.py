@@ -3,14 +3,16 @@
 Everything about time is here and in what it is made of: the microphone sends a frame each 20 ms from one monotonic
 clock, speech or silence; what arrives is laid on the playout clock; a line is said when the answer before it is over,
 or into it; nobody waits beyond the deadline. It measures nothing: whoever wants to know a time reads it from the
-recording and the log, now or in a year.
+recording and the log, now or in a year. Each call enters one stage after another (`Stages`), only for people who wait.
 """
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -19,9 +21,54 @@ from pramana.errors import BrokenReply, KeyInAnswer
 from pramana.model import Usage, Utterance, count
 from pramana.providers.voice.vocabulary import FRAME_S, Channel, Event, Heard, only_listens
 from pramana.run.answers import Answers
-from pramana.run.microphone import Microphone, Pace
-from pramana.run.playout import Playout
-from pramana.run.stages import Enter
+from pramana.run.sound import Microphone, Pace, Playout
+
+Stage = Literal["ringing", "caller", "waiting", "agent", "scoring"]
+STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
+"""In the order in which a call with one line passes them; with more lines, the middle three repeat."""
+Enter = Callable[[Stage], None]
+"""Called with the stage that a call enters."""
+
+
+class Stages:
+    """The calls of one run that are under way. For one event loop."""
+
+    def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
+        self.on_change = on_change
+        self._calls: dict[int, Stage] = {}
+        self._next = 0
+
+    @contextmanager
+    def call(self, first: Stage = "ringing") -> Iterator[Enter]:
+        """Count a call for the length of a block; what it yields moves the call to another stage."""
+        number, self._next = self._next, self._next + 1
+
+        def enter(stage: Stage) -> None:
+            if self._calls.get(number) != stage:
+                self._calls[number] = stage
+                self.on_change()
+
+        enter(first)
+        try:
+            yield enter
+        finally:
+            del self._calls[number]
+            self.on_change()
+
+    def counts(self) -> Mapping[Stage, int]:
+        """Return how many calls are at each stage, in the order of the stages; empty while there is none.
+
+        >>> stages = Stages()
+        >>> with stages.call(), stages.call() as enter:
+        ...     enter("agent")
+        ...     stages.counts()
+        {'ringing': 1, 'agent': 1}
+        """
+        found = Counter(self._calls.values())
+        return {stage: found[stage] for stage in STAGES if found[stage]}
+
+
+# ── One call ──
 
 LOG_VERSION = 3
 """2: lines say whether they are backchannels, the pace is told, and an interruption of nothing is none. 3: the call

@@ -25,9 +25,8 @@ from pramana.model import Call, Reply, Request, Turn
 from pramana.providers.voice.cascade import CascadeChannel
 from pramana.providers.voice.vocabulary import Channel, Dial, Ears, Event, Heard, Voice, only_listens
 from pramana.run.asking import Asking
-from pramana.run.call import Conversation, Held, Patience
+from pramana.run.call import Conversation, Enter, Held, Patience, Stages
 from pramana.run.limiter import Limiter
-from pramana.run.stages import Enter, Stages
 
 if TYPE_CHECKING:
     from pramana.audio import Samples

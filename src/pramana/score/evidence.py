@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
-from pramana.score.spelling import by_character, normalised
-from pramana.score.words import character_errors
+from pramana.score.words import by_character, character_errors, normalised
 
 if TYPE_CHECKING:
     import numpy as np

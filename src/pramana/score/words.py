@@ -1,32 +1,269 @@
 """Words compared: what should have been said and what was, as text; counts of errors and lost entities out.
 
-Both texts are first written one way (see `spelling`); the alignment is jiwer's. Words, characters and entities are
+Both texts are first written one way; the alignment is jiwer's. Words, characters and entities are
 counted apart: a call that gets every word but the amount has failed, whatever its rate. Nothing here hears, judges or
 guesses a reference: without one there is no rate.
+
+Spelling is no error of an ear: case, punctuation, contractions with one meaning and the many ways to write a number are
+made one. English numbers are their digits, one token each, since "7:30", "seven thirty" and "730" sound alike; marks
+that carry vowels are kept in every script. Languages written without spaces are given by character. The rules have a
+version, and rates of two versions must not be compared.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
 
 from pramana.audio.faults import needed
-from pramana.score.spelling import APOSTROPHES, NORMALISER_VERSION, by_character, normalised, normaliser, primary
+from pramana.errors import InvalidInput
 
-__all__ = [
-    "NORMALISER_VERSION",
-    "Entity",
-    "Errors",
-    "character_errors",
-    "entities",
-    "errors",
-    "mean",
-    "missed_entities",
-    "normalised",
-    "normaliser",
-    "pooled",
-]
+NORMALISER_VERSION: Final = "1"
+LONGEST_TEXT = 100_000
+"""Characters; an hour of speech has no more, and an alignment takes time with the square of it."""
+BY_CHARACTER: Final = frozenset({"zh", "cmn", "yue", "ja", "th", "lo", "km", "my"})
+"""Written without spaces between words."""
+APOSTROPHES = str.maketrans(dict.fromkeys("’‘ʼ`´＇", "'"))
+
+
+def by_character(language: str) -> bool:
+    """Tell whether the language is compared by character.
+
+    >>> by_character("zh-Hant-TW"), by_character("ko")
+    (True, False)
+    """
+    return primary(language) in BY_CHARACTER
+
+
+def normaliser(language: str) -> str:
+    """Return the name of the rules for a language, with their version, as a check records it.
+
+    >>> normaliser("en-GB"), normaliser("fr"), normaliser("ja")
+    ('english-1', 'words-1', 'characters-1')
+    """
+    kind = "characters" if by_character(language) else "english" if primary(language) == "en" else "words"
+    return f"{kind}-{NORMALISER_VERSION}"
+
+
+def normalised(text: str, language: str) -> list[str]:
+    """Return the tokens of a text in the one way in which texts are compared.
+
+    >>> normalised("He didn't pay twenty-five dollars, Mr. O'Neil.", "en")
+    ['he', 'did', 'not', 'pay', '2', '5', 'dollars', 'mister', "o'neil"]
+    >>> normalised("東京は 晴れ。", "ja")
+    ['東', '京', 'は', '晴', 'れ']
+    """
+    plain = _plain(text[: LONGEST_TEXT + 1])
+    if len(plain) > LONGEST_TEXT:  # a few signs stand for many letters
+        raise InvalidInput(
+            f"a text of {len(text):,} characters cannot be compared word by word: {LONGEST_TEXT:,} are the most"
+        )
+    if primary(language) == "en":
+        return _with_zeros(list(_english(plain)))
+    words = _words(plain)
+    return [sign for word in words for sign in word] if by_character(language) else words
+
+
+def count(text: str, language: str) -> int | None:
+    """Return the number of words as people count them; None where words are not written apart."""
+    return None if by_character(language) else len(_words(_plain(text)))
+
+
+def primary(language: str) -> str:
+    """Return the language without its country or script."""
+    return re.split(r"[-_]", language.casefold(), maxsplit=1)[0]
+
+
+def _plain(text: str) -> str:
+    """Return a text in one alphabet of digits, apostrophes and small letters."""
+    text = unicodedata.normalize("NFKC", text.translate(APOSTROPHES)).casefold()
+    text = unicodedata.normalize("NFKC", text).translate(APOSTROPHES)
+    return "".join(map(_sign, text))
+
+
+def _sign(each: str) -> str:
+    if each < "\x80":
+        return each
+    category = unicodedata.category(each)
+    if category == "Nd":
+        return str(unicodedata.digit(each))
+    return "" if category == "Cf" else each  # joiners and soft hyphens are not seen
+
+
+_BETWEEN_DIGITS = re.compile(r"(?<=[0-9])[.,:'](?=[0-9])")
+_INITIALS = re.compile(r"(?<![^\W_])([^\W\d_])\.(?=[^\W\d_](?:\.|(?![^\W_])))")
+_BESIDE_DIGITS = re.compile(r"(?<=[^\W\d_])(?=[0-9])|(?<=[0-9])(?=[^\W\d_])")
+
+
+def _words(plain: str, kept: str = "'") -> list[str]:
+    """Return the words: letters, marks, digits, and apostrophes between letters; all else parts them.
+
+    >>> _words("the u.s.a. paid 1.000 for 'rock'n'roll' at 10db")
+    ['the', 'usa', 'paid', '1000', 'for', "rock'n'roll", 'at', '10', 'db']
+    """
+    text = _INITIALS.sub(r"\1", _BETWEEN_DIGITS.sub("", plain))
+    text = "".join(each if each in kept or unicodedata.category(each)[0] in "LMN" else " " for each in text)
+    return [word for piece in _BESIDE_DIGITS.sub(" ", text).split() if (word := piece.strip("'"))]
+
+
+# ── English ──
+
+_UNITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_TEENS = (
+    "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+)  # fmt: skip
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_CARDINALS: Final = {word: value for value, word in enumerate(_UNITS + _TEENS)} | {
+    word: 10 * value for value, word in enumerate(_TENS, 2)
+}
+_SCALES: Final = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_IRREGULAR: Final = {
+    "first": "one", "second": "two", "third": "three", "fifth": "five", "eighth": "eight", "ninth": "nine",
+    "twelfth": "twelve",
+}  # fmt: skip
+_ORDINALS: Final = _IRREGULAR | {
+    f"{word[:-1]}ieth" if word.endswith("y") else f"{word}th": word
+    for word in (*_CARDINALS, *_SCALES)
+    if word not in _IRREGULAR.values()
+}
+_ORDINAL = re.compile(r"(?<=[0-9])(?:st|nd|rd|th)\b")
+_ORDINAL_MARK = "#"
+
+_LARGE = r"(?: (?:thousand|million|billion|trillion)\b)"
+_HUNDREDTHS = rf"\.(?=[0-9]{{2}}(?![0-9]|{_LARGE}))0?([0-9]+)"
+_SIGNS: Final = (
+    (re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))"), ""),
+    (re.compile(r"(?<=[$£€])([0-9]+)\.00(?![0-9])"), r"\1"),
+    (re.compile(rf"[$]([0-9]+){_HUNDREDTHS}"), r"\1 dollars and \2 cents"),
+    (re.compile(rf"£([0-9]+){_HUNDREDTHS}"), r"\1 pounds and \2 pence"),
+    (re.compile(rf"€([0-9]+){_HUNDREDTHS}"), r"\1 euros and \2 cents"),
+    (re.compile(rf"[$]([0-9]+(?:\.[0-9]+)?{_LARGE}?)"), r"\1 dollars"),
+    (re.compile(rf"£([0-9]+(?:\.[0-9]+)?{_LARGE}?)"), r"\1 pounds"),
+    (re.compile(rf"€([0-9]+(?:\.[0-9]+)?{_LARGE}?)"), r"\1 euros"),
+    (re.compile(r"(?<=[0-9])\.(?=[0-9])"), " point "),
+    (re.compile(r"(?<![^\s(])[-−](?=[0-9])"), " minus "),
+    (re.compile(r"%"), " percent "),
+    (re.compile(r"&"), " and "),
+    (re.compile(r"°"), " degrees "),
+)
+_CONTRACTIONS: Final = (
+    (re.compile(r"\bwon't\b"), "will not"),
+    (re.compile(r"\bcan't\b|\bcannot\b"), "can not"),
+    (re.compile(r"\bshan't\b"), "shall not"),
+    (re.compile(r"\blet's\b"), "let us"),
+    (re.compile(r"(?<=[a-z])n't\b"), " not"),
+    (re.compile(r"(?<=[a-z])'re\b"), " are"),
+    (re.compile(r"(?<=[a-z])'ll\b"), " will"),
+    (re.compile(r"(?<=[a-z])'ve\b"), " have"),
+    (re.compile(r"\bi'm\b"), "i am"),
+)
+"""Those that stand for one thing; "it's" and "he'd" stand for several."""
+_SAME: Final = {
+    "mr": "mister", "mrs": "missus", "dr": "doctor", "ok": "okay", "vs": "versus", "dollar": "dollars",
+    "pound": "pounds", "euro": "euros", "cent": "cents", "degree": "degrees",
+}  # fmt: skip
+"""Short forms of one word, and units whose number their sign does not tell."""
+
+
+def _english(plain: str) -> Iterator[str]:
+    """Give the words of a text, numbers digit by digit."""
+    for pattern, instead in (*_SIGNS, *_CONTRACTIONS):
+        plain = pattern.sub(instead, plain)
+    marked = _ORDINAL.sub(_ORDINAL_MARK, plain.replace(_ORDINAL_MARK, " "))
+    words = [
+        _ORDINALS[word] + _ORDINAL_MARK if word in _ORDINALS else word for word in _words(marked, "'" + _ORDINAL_MARK)
+    ]
+    place = 0
+    while place < len(words):
+        digits, after = _number(words, place)
+        if after > place:
+            yield from digits[:-1]
+            yield digits[-1] + ("th" if words[after - 1].endswith(_ORDINAL_MARK) else "")
+            place = after
+        elif words[place : place + 2] == ["per", "cent"]:
+            yield "percent"
+            place += 2
+        else:
+            if word := words[place].strip(_ORDINAL_MARK):
+                yield _SAME.get(word, word)
+            place += 1
+
+
+def _with_zeros(tokens: list[str]) -> list[str]:
+    """Return the tokens with a zero for what is said instead of it: "seven oh five"."""
+    return [
+        "0"
+        if each == "oh" and 0 < place < len(tokens) - 1 and _are_digits(tokens[place - 1], tokens[place + 1])
+        else each
+        for place, each in enumerate(tokens)
+    ]
+
+
+def _are_digits(*tokens: str) -> bool:
+    return all(each[0] in "0123456789" for each in tokens)
+
+
+def _number(words: Sequence[str], start: int) -> tuple[str, int]:
+    """Return the digits of the number that begins there, and where it ends; where it begins if there is none.
+
+    >>> _number("two thousand and twenty six of them".split(), 0)
+    ('2026', 5)
+    >>> _number("twenty twenty six".split(), 0), _number("nineteen hundred".split(), 0), _number(["007"], 0)
+    (('20', 1), ('1900', 2), ('007', 1))
+    """
+    place = start
+    total, group, room, scale = 0, 0, 1000, 10**15
+    written = ""
+    while place < len(words):
+        word = words[place].rstrip(_ORDINAL_MARK)
+        after_scale = place > start and words[place - 1] in _SCALES
+        if word in _SCALES:
+            if place > start and not group:
+                break
+            if word == "hundred":
+                if group >= 100:
+                    break
+                group, room = (group or 1) * 100, 100
+            elif _SCALES[word] >= scale:
+                break
+            else:
+                scale = _SCALES[word]
+                total, group, room = total + (group or 1) * scale, 0, 1000
+        elif word == "a" and place == start and words[place + 1 : place + 2] and words[place + 1] in _SCALES:
+            group, room = 1, 0
+        elif word == "and" and after_scale and _is_small(words, place + 1, room):
+            pass
+        elif word in _CARDINALS and (place == start or 0 < _CARDINALS[word] < room):
+            group += _CARDINALS[word]
+            room = 10 if _CARDINALS[word] >= 20 else 0
+            if not group:  # nothing follows a zero
+                return "0", place + 1
+        elif word.isascii() and word.isdigit() and (place == start or (after_scale and _fits(word, room))):
+            if place == start:
+                written = word
+                if not _fits(word, 1000):  # too large for a scale behind it, or written with a zero in front
+                    return written, place + 1
+            group, room = group + int(word), 0
+        else:
+            break
+        place += 1
+        if words[place - 1].endswith(_ORDINAL_MARK):
+            break
+    return (written if place == start + 1 and written else str(total + group)), place
+
+
+def _is_small(words: Sequence[str], place: int, room: int) -> bool:
+    word = words[place].rstrip(_ORDINAL_MARK) if place < len(words) else ""
+    return 0 < _CARDINALS.get(word, 0) < room
+
+
+def _fits(digits: str, room: int) -> bool:
+    return len(digits) <= 3 and not digits.startswith("0") and int(digits) < room
+
+
+# ── Errors ──
 
 COMMON_NOUNS_ARE_CAPITAL: Final = frozenset({"de", "lb"})
 """A capital tells nothing about names there."""

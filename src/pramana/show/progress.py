@@ -21,7 +21,7 @@ from pramana.report import figures, terminal
 
 if TYPE_CHECKING:
     from pramana.bench import Progress
-    from pramana.run.stop import Stop
+    from pramana.run.engine import Stop
 
 LINE_EVERY_S = 5.0
 QUIET_LINE_EVERY_S = 30.0

@@ -1,8 +1,12 @@
-"""A database URL in, a database at the newest schema out: connections, transactions, clock, and nothing about runs.
+"""A database URL in, a database at the newest schema out: connections, transactions, and a line for each change.
 
 One SQLite file is shared by processes from the first day: write-ahead log, `synchronous=FULL`, and write transactions
 that begin IMMEDIATE, so that two writers wait for each other instead of failing. No exception of a driver leaves this
 stage: what the database says becomes a `StoreFailed`.
+
+Each thing made, changed or removed is a numbered line (`record`), so that whoever watches asks what came after. It is
+written in the transaction that makes the change: nobody hears of what was undone. Only the last lines are kept; who was
+away for longer looks at everything anyway.
 """
 
 import sqlite3
@@ -12,7 +16,7 @@ from enum import IntEnum, auto
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from sqlalchemy import (
@@ -23,8 +27,10 @@ from sqlalchemy import (
     Text,
     cast,
     create_engine,
+    delete,
     event,
     func,
+    insert,
     inspect,
     make_url,
     select,
@@ -34,7 +40,8 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from pramana import clock, settings
 from pramana.errors import InvalidInput, StoreFailed
-from pramana.store.schema import HEAD, metadata
+from pramana.store.records import restored, stored
+from pramana.store.schema import HEAD, changes, metadata
 
 _Each = TypeVar("_Each")
 
@@ -318,6 +325,11 @@ def _upgrade(connection: Connection) -> None:
         raise StoreFailed(message) from error
 
 
+def timestamp() -> str:
+    """Return the time, ISO 8601 in UTC."""
+    return clock.now().isoformat(timespec="milliseconds")
+
+
 def chunks(things: Iterable[_Each]) -> Iterator[list[_Each]]:
     """Yield things by the chunk."""
     iterator = iter(things)
@@ -332,3 +344,54 @@ def _explained() -> Iterator[None]:
     except SQLAlchemyError as error:
         said = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
         raise StoreFailed(f"the store could not do that: {said}") from error
+
+
+# ── What is new ──
+
+KEPT = 10_000
+Kind = Literal["scenario", "suite", "provider", "run", "submission", "settings", "price"]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One thing that changed."""
+
+    number: int
+    at: str
+    kind: str
+    subject: str
+    """Its id; of many at once, how many."""
+    action: str
+    """In one word: created, updated, deleted, imported, finished …"""
+
+
+def record(connection: Connection, kind: Kind, subject: str, action: str) -> None:
+    """Write a line in the transaction at hand, as the last thing it does: lines of others wait until it ends.
+
+    Or a line could become visible after one with a higher number, and whoever has read that would never see it.
+    """
+    Database.lock(connection, Lock.CHANGES)
+    row = {"at": timestamp(), "kind": kind, "subject": stored(subject), "action": action}
+    (number,) = connection.execute(insert(changes), row).inserted_primary_key or (0,)
+    if number % 100 == 0:
+        connection.execute(delete(changes).where(changes.c.change_no <= number - KEPT))
+
+
+class Changes(Part):
+    """The lines of a store."""
+
+    def first(self) -> int:
+        """Return the oldest number that is kept; 0 where there is none."""
+        with self._database.reading() as connection:
+            return int(connection.execute(select(func.coalesce(func.min(changes.c.change_no), 0))).scalar_one())
+
+    def last(self) -> int:
+        """Return the newest number; 0 where nothing has changed yet."""
+        with self._database.reading() as connection:
+            return int(connection.execute(select(func.coalesce(func.max(changes.c.change_no), 0))).scalar_one())
+
+    def after(self, number: int, limit: int = 500) -> list[Change]:
+        """Return what came after a number, oldest first."""
+        query = select(changes).where(changes.c.change_no > number).order_by(changes.c.change_no).limit(limit)
+        with self._database.reading() as connection:
+            rows = connection.execute(query).all()
+        return [Change(row[0], row[1], row[2], restored(row[3]), row[4]) for row in rows]

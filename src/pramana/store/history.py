@@ -18,9 +18,9 @@ from sqlalchemy import ColumnElement, Connection, Select, String, cast, func, li
 from pramana.hash import PREFIX
 from pramana.model import Outcome, Run
 from pramana.store.engine import CHUNK, Database, Part
+from pramana.store.records import restored, stored
 from pramana.store.schema import cases, results, run_cases, runs, scorings
 from pramana.store.scoring import count_outcomes
-from pramana.store.text import restored, stored
 
 _Of = TypeVar("_Of")
 _Sums = TypeVar("_Sums")

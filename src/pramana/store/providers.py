@@ -12,12 +12,9 @@ from sqlalchemy import RowMapping, delete, select, text, update
 
 from pramana.errors import AlreadyExists, NotFound, did_you_mean, quote
 from pramana.providers.accounts import Registered
-from pramana.store import records
-from pramana.store.changes import record
-from pramana.store.engine import Database, Part
+from pramana.store.engine import Database, Part, record, timestamp
+from pramana.store.records import from_json, stored, to_json
 from pramana.store.schema import providers
-from pramana.store.scoring import timestamp
-from pramana.store.text import stored
 from pramana.vault import Vault, open_vault
 
 _INSERT = text(
@@ -134,11 +131,11 @@ class Providers(Part):
 
 def _arguments(made: Registered) -> str:
     said = {"base_url": made.base_url, "model": made.model, "description": made.description}
-    return records.to_json({name: value for name, value in said.items() if value is not None})
+    return to_json({name: value for name, value in said.items() if value is not None})
 
 
 def _known(row: RowMapping) -> Known:
-    said = records.from_json(row["arguments"])
+    said = from_json(row["arguments"])
     return Known(
         row["id"],
         row["kind"],

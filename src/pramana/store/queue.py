@@ -1,26 +1,166 @@
 """Whose turn it is: which runs wait for a server, who holds which, and how each of them ended.
 
-A run is held by one process at a time (`lease.py`). A server takes runs of servers alone: those that were queued, and
-those whose server is gone. How often it was begun is counted, but not where a server hands a run on in good order; one
-that was begun as often as is allowed and never came to an end is left alone, with the reason. Every change is told in
-the transaction that makes it.
+A run is held by one process at a time, for as long as it says that it is still there (`Lease`): it claims the run,
+prolongs its lease a few times before it would run out, and lets go at the end. The name it does so by says which
+process of which machine it is, so that whoever finds the lease of one that was killed on the same machine need not
+wait; from any other machine, only time tells.
+
+A server takes runs of servers alone: those that were queued, and those whose server is gone. How often it was begun is
+counted, but not where a server hands a run on in good order; one that was begun as often as is allowed and never came
+to an end is left alone, with the reason. Every change is told in the transaction that makes it.
 """
 
+import asyncio
+import os
+import platform
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from sqlalchemy import Connection, RowMapping, select, update
 
-from pramana.errors import AlreadyRunning, Conflict, Hint
+from pramana.errors import AlreadyRunning, Conflict, Hint, StoreFailed
 from pramana.model import Run, RunStatus
-from pramana.store import lease, records
-from pramana.store.changes import record
-from pramana.store.engine import Part
-from pramana.store.lease import Lease
-from pramana.store.row import row_of, run_of
+from pramana.store.engine import Part, record, timestamp
+from pramana.store.records import from_json, restored_or_none, row_of, run_of, stored, stored_or_none, to_json
 from pramana.store.schema import runs
-from pramana.store.scoring import timestamp
-from pramana.store.text import restored_or_none, stored, stored_or_none
+
+SECONDS = 60.0
+"""How long a lease lasts unless it is prolonged: the longest that a killed process of another machine is waited for."""
+BEATS = 4
+"""How often it is prolonged in that time, so that a slow disk loses none."""
+LISTEN_S = 1.0
+"""How often whoever holds a run looks whether somebody wants it to end."""
+_NAME = re.compile(r"(?P<shown>process (?P<pid>\d+) on .*) \[(?P<machine>.*) (?P<started>\S+)\]", re.DOTALL)
+_UNKNOWN, _GONE = "?", ""
+
+
+class Leases(Protocol):
+    """Where leases are written down: the store's queue."""
+
+    def claim(self, run_id: str, owner: str, seconds: float) -> bool: ...
+
+    def release(self, run_id: str, owner: str) -> object: ...
+
+    def heartbeat(self, run_id: str, owner: str | None, seconds: float) -> bool: ...
+
+    def is_cancelled(self, run_id: str) -> bool: ...
+
+    def holder(self, run_id: str) -> str | None: ...
+
+
+class Lease:
+    """Holds a run while its context lasts; raises `AlreadyRunning` on entry when another process does."""
+
+    def __init__(
+        self,
+        queue: Leases,
+        run_id: str,
+        on_lost: Callable[[AlreadyRunning], None],
+        on_cancelled: Callable[[], None],
+        *,
+        taken: bool,
+    ) -> None:
+        self._queue, self._run_id, self._taken_already = queue, run_id, taken
+        self._on_lost, self._on_cancelled = on_lost, on_cancelled
+        self.owner = this_process()
+        """The name by which it holds."""
+        self._tasks: list[asyncio.Task[None]] = []
+        self.lost = False
+        """Another process has taken the run over: this one was silent for too long."""
+
+    async def __aenter__(self) -> Self:
+        if not self._taken_already and not self._queue.claim(self._run_id, self.owner, SECONDS):
+            raise self._taken("wait until it has ended, or stop it")
+        self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._listen())]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._queue.release(self._run_id, self.owner)
+
+    async def _beat(self) -> None:
+        while not self.lost:
+            await asyncio.sleep(SECONDS / BEATS)
+            with suppress(StoreFailed):  # the writer will say so; one beat that is missed ends nothing
+                held = await asyncio.to_thread(self._queue.heartbeat, self._run_id, self.owner, SECONDS)
+                self.lost = not held
+        self._on_lost(self._taken("it has taken over, because this one was silent for too long"))
+
+    async def _listen(self) -> None:
+        while True:
+            await asyncio.sleep(LISTEN_S)
+            with suppress(StoreFailed):  # the next look will tell
+                if await asyncio.to_thread(self._queue.is_cancelled, self._run_id):
+                    self._on_cancelled()
+                    return
+
+    def _taken(self, what: str) -> AlreadyRunning:
+        holder = self._queue.holder(self._run_id)
+        return AlreadyRunning(f"{shown(holder) if holder else 'another process'} works on run {self._run_id}: {what}")
+
+
+def this_process() -> str:
+    """Return the name by which this process holds leases: unlike any other's, even when its number is given again."""
+    pid = os.getpid()
+    return f"process {pid} on {platform.node()} [{_machine()} {_started(pid)}]"
+
+
+def shown(holder: str) -> str:
+    """Return a holder's name for people.
+
+    >>> shown("process 7 on desk [4f1c 1234]")
+    'process 7 on desk'
+    """
+    found = _NAME.fullmatch(holder)
+    return found["shown"] if found else holder
+
+
+def is_gone(holder: str) -> bool:
+    """Tell whether a holder is surely no more: it was a process of this machine, and there is none such now."""
+    found = _NAME.fullmatch(holder)
+    if found is None or found["machine"] != _machine():
+        return False
+    now = _started(int(found["pid"]))
+    return now == _GONE or (_UNKNOWN not in (now, found["started"]) and now != found["started"])
+
+
+@lru_cache(maxsize=1)
+def _machine() -> str:
+    """Return what tells this machine and its process numbers from others: two containers may both have a process 7."""
+    parts = [platform.node()]
+    with suppress(OSError):
+        parts += [Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()]
+        parts += [str(Path("/proc/self/ns/pid").readlink())]
+    return " ".join(parts)
+
+
+def _started(pid: int) -> str:
+    """Return the moment a process began, as the system counts; unknown where it does not say, nothing if it is gone."""
+    if os.name == "nt":  # there, the question itself would end the process
+        return _UNKNOWN
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return _GONE
+    except OSError:
+        pass  # another user's
+    try:
+        state, *rest = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return _UNKNOWN
+    return _GONE if state in "ZX" else rest[18]
+
+
+# ── The queue ──
 
 UNDER_WAY: tuple[RunStatus, ...] = ("queued", "running")
 TRIES = 3
@@ -49,7 +189,7 @@ class Queue(Part):
         """
         return Lease(self, run_id, on_lost, on_cancelled, taken=taken)
 
-    def claim(self, run_id: str, owner: str, seconds: float = lease.SECONDS) -> bool:
+    def claim(self, run_id: str, owner: str, seconds: float = SECONDS) -> bool:
         """Take an unfinished run that nobody holds, or whose holder is gone or late; exactly one of many succeeds.
 
         `owner` names the holder, one process. A claimed run is `running` again; each claim counts as an attempt.
@@ -62,7 +202,7 @@ class Queue(Part):
             self._begin(connection, row, owner, now + seconds)
             return True
 
-    def take(self, run_id: str, owner: str, seconds: float = lease.SECONDS) -> bool:
+    def take(self, run_id: str, owner: str, seconds: float = SECONDS) -> bool:
         """Claim a run as a server does: only if it waits for one, nobody has cancelled it, and it was not tried often.
 
         What must not be begun any more is ended here, with the reason.
@@ -95,7 +235,7 @@ class Queue(Part):
         connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
         record(connection, "run", row["id"], "started")
 
-    def heartbeat(self, run_id: str, owner: str | None = None, seconds: float = lease.SECONDS) -> bool:
+    def heartbeat(self, run_id: str, owner: str | None = None, seconds: float = SECONDS) -> bool:
         """Say that the run is still worked on, and prolong its lease; False when the owner named holds it no more."""
         with self._database.writing() as connection:
             row = row_of(connection, run_id, lock=True)
@@ -127,7 +267,7 @@ class Queue(Part):
         first = (runs.c.owner == "cli", runs.c.attempts == 1, runs.c.limits.is_(None))
         with self._database.writing() as connection:
             mine = update(runs).where(runs.c.id == stored(run_id), *first)
-            connection.execute(mine, {"limits": records.to_json(dict(limits))})
+            connection.execute(mine, {"limits": to_json(dict(limits))})
 
     # ── Who waits ──
 
@@ -200,7 +340,7 @@ class Queue(Part):
                 "status": "queued", "finished": None, "reason": None, "cancelled": None, "attempts": 0,
             }  # fmt: skip
             if limits is not None:
-                values["limits"] = records.to_json(dict(limits))
+                values["limits"] = to_json(dict(limits))
             connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
             record(connection, "run", row["id"], "queued")
             return run_of(row_of(connection, run_id))
@@ -214,7 +354,7 @@ def refuse_if_held(row: RowMapping, now: float) -> None:
 
 def _is_free(row: RowMapping, now: float) -> bool:
     until, holder = row["lease_until"], restored_or_none(row["lease_holder"])
-    return until is None or until <= now or holder is None or lease.is_gone(holder)
+    return until is None or until <= now or holder is None or is_gone(holder)
 
 
 def _end(
@@ -233,7 +373,7 @@ def _end(
         "lease_until": None,
     }
     if notes:
-        values["notes"] = records.to_json(records.from_json(row["notes"]) | dict(notes))
+        values["notes"] = to_json(from_json(row["notes"]) | dict(notes))
     if status == "queued":
         values["attempts"] = max(0, row["attempts"] - 1)
     connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)

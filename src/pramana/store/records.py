@@ -1,17 +1,25 @@
 """The model's nouns to columns and back: plain functions, one pair a noun, no pickle and no reflection.
 
-Whatever text enters, in a column of its own or inside JSON, passes the rule of `text.py`. A result becomes a tuple in
-the order of `RESULT_COLUMNS`, because a run writes many; a raw response over a kilobyte is compressed.
+Whatever text enters, in a column of its own or inside JSON, passes one rule, so that both engines can hold it and
+nothing is lost or guessed. PostgreSQL refuses NUL, and neither engine has UTF-8 for half of a surrogate pair; models
+emit both. NUL, each surrogate, and U+FDD0 itself (a noncharacter, which Unicode reserves for a program's own use) are
+written as U+FDD0 and the character's four hexadecimal digits; any other text is stored as it is.
+
+A result becomes a tuple in the order of `RESULT_COLUMNS`, because a run writes many; a raw response over a kilobyte is
+compressed.
 """
 
 import json
+import re
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
+from sqlalchemy import Connection, RowMapping, select
 
+from pramana.errors import Hint, NotFound, StoreFailed, quote
 from pramana.model import (
     Call,
     Case,
@@ -22,10 +30,60 @@ from pramana.model import (
     Plan,
     Reply,
     Result,
+    Run,
     Source,
     Usage,
 )
-from pramana.store.text import MARK, restored, restored_or_none, stored, stored_row
+from pramana.store.schema import runs
+
+MARK = "\ufdd0"
+_cannot_stand = re.compile("[\0\ud800-\udfff\ufdd0]")
+_written = re.compile("\ufdd0([0-9a-f]{4})")
+
+
+def stored(text: str) -> str:
+    """Return text as a column holds it.
+
+    >>> stored("a\\0b") == "a\\ufdd00000b"
+    True
+    """
+    if text.isascii() and "\0" not in text:
+        return text
+    return _cannot_stand.sub(lambda found: f"{MARK}{ord(found[0]):04x}", text)
+
+
+def stored_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a row with `stored` done to every text in it; nearly all need nothing, and one look tells so.
+
+    >>> stored_row(("a\\0", 1, None)) == ("a\\ufdd00000", 1, None)
+    True
+    """
+    everything = "".join([value for value in row if value.__class__ is str])
+    if everything.isascii() and "\0" not in everything:
+        return row
+    return tuple([stored(value) if isinstance(value, str) else value for value in row])
+
+
+def restored(text: str) -> str:
+    """Return what `stored` was given.
+
+    >>> restored(stored("half \\ud83d and \\0")) == "half \\ud83d and \\0"
+    True
+    """
+    return _written.sub(lambda found: chr(int(found[1], 16)), text) if MARK in text else text
+
+
+def stored_or_none(text: str | None) -> str | None:
+    """Return `stored` of a text that may be absent."""
+    return None if text is None else stored(text)
+
+
+def restored_or_none(text: str | None) -> str | None:
+    """Return `restored` of a text that may be absent."""
+    return None if text is None else restored(text)
+
+
+# ── Nouns to columns ──
 
 RESULT_COLUMNS = (
     "model",
@@ -236,3 +294,57 @@ def _pack(raw: bytes) -> bytes:
 
 def _unpack(data: bytes) -> bytes:
     return zlib.decompress(data) if data[0] == _ZLIB_FIRST_BYTE else bytes(data)
+
+
+# ── The row of a run ──
+
+_Column = TypeVar("_Column")
+RunRef = Run | str
+"""A run that was read, whose row need not be read again, or the id of one."""
+
+
+def row_of(connection: Connection, run_id: str, *, lock: bool = False) -> RowMapping:
+    """Return the row of a run; locked, nobody else changes it in the meantime."""
+    query = select(runs).where(runs.c.id == stored(run_id))
+    found = connection.execute(query.with_for_update() if lock else query).mappings().first()
+    if found is None:
+        raise NotFound(f"there is no run {quote(run_id)}", hint=Hint("list_runs"))
+    return found
+
+
+def read_run(connection: Connection, run: RunRef) -> Run:
+    """Return a run; it is read only where an id is given."""
+    return run if isinstance(run, Run) else run_of(row_of(connection, run))
+
+
+def run_of(row: RowMapping) -> Run:
+    """Return the run of a row; without its notes where they were not read."""
+    return Run(
+        id=row["id"],
+        plan=_read(row, "plan", plan_from_json),
+        status=row["status"],
+        created=row["created"],
+        expected=row["expected"],
+        stored=row["stored"],
+        finished=row["finished"],
+        reason=restored_or_none(row["reason"]),
+        notes=_read(row, "notes", from_json) if "notes" in row else {},
+        owner=row["owner"],
+        creator=restored_or_none(row["creator"]),
+        limits={} if row["limits"] is None else _read(row, "limits", from_json),
+        cancelled=row["cancelled"],
+        attempts=row["attempts"],
+        holder=restored_or_none(row["lease_holder"]),
+        number=row["run_no"],
+    )
+
+
+def _read(row: RowMapping, column: str, read: Callable[[str], _Column]) -> _Column:
+    """Read what is JSON in a run's row; others can write to the database too, and disks fail."""
+    try:
+        return read(row[column])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgspec.ValidationError) as error:
+        raise StoreFailed(
+            f"the column {column} of run {quote(str(row['id']))} is not as Pramana writes it "
+            f"({type(error).__name__}): the store is damaged; go back to a copy of it"
+        ) from error

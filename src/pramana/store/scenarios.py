@@ -19,11 +19,9 @@ from pramana import clock
 from pramana.errors import AlreadyExists, Conflict, NotFound, Problem, quote
 from pramana.model import Scenario
 from pramana.request import Selection, is_branch
-from pramana.store.changes import record
-from pramana.store.engine import CHUNK, Database, Lock, Part, chunks
+from pramana.store.engine import CHUNK, Database, Lock, Part, chunks, record, timestamp
+from pramana.store.records import restored, stored
 from pramana.store.schema import deleted_scenarios, scenarios
-from pramana.store.scoring import timestamp
-from pramana.store.text import restored, stored
 
 Mode = Literal["skip", "update", "fail"]
 """What becomes of those whose ids are there already."""

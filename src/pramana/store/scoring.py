@@ -12,16 +12,22 @@ from typing import Any, Self
 from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, func, insert, select, update
 
-from pramana import clock
 from pramana.errors import NotFound
 from pramana.model import SEVERITY, Check, Key, Outcome, Spent
-from pramana.store import records
-from pramana.store.engine import Database, Part
-from pramana.store.row import RunRef, read_run
+from pramana.store.engine import Database, Part, timestamp
+from pramana.store.records import (
+    CHECK_COLUMNS,
+    RunRef,
+    check_from_row,
+    check_to_row,
+    from_json,
+    read_run,
+    restored,
+    stored,
+)
 from pramana.store.schema import cases, checks, results, runs, scorings
-from pramana.store.text import restored, stored
 
-_COLUMNS = ("seq", "scoring", "position", *records.CHECK_COLUMNS)
+_COLUMNS = ("seq", "scoring", "position", *CHECK_COLUMNS)
 INSERT_CHECKS = f"INSERT INTO checks ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' for _ in _COLUMNS)})"  # noqa: S608
 
 Judged = tuple[Key, tuple[Check, ...]]
@@ -52,7 +58,7 @@ def newest_checks(connection: Connection, seqs: Sequence[int], among: Iterable[i
     others: dict[int, list[Check]] = {}
     scored: dict[int, int] = {}
     for row in connection.execute(query.order_by(checks.c.seq, checks.c.scoring, checks.c.position)):
-        seq, scoring, made = row[0], row[1], records.check_from_row(row[3:])
+        seq, scoring, made = row[0], row[1], check_from_row(row[3:])
         if scoring not in seen:
             others.setdefault(seq, []).append(made)
             continue
@@ -179,16 +185,11 @@ def spent_on_checks(connection: Connection, run_no: int) -> Spent:
     query = select(checks.c.evidence).join_from(checks, results, results.c.seq == checks.c.seq)
     cost, tokens, unknown_cost, unknown_tokens = 0.0, 0, False, False
     for (text,) in connection.execute(query.where(results.c.run_no == run_no, checks.c.scoring == 0, asked)):
-        evidence = records.from_json(text)
+        evidence = from_json(text)
         paid, used = evidence.get("cost_usd"), evidence.get("tokens")
         cost, tokens = cost + (paid or 0.0), tokens + (used or 0)
         unknown_cost, unknown_tokens = unknown_cost or paid is None, unknown_tokens or used is None
     return Spent(cost, tokens, unknown_cost, unknown_tokens)
-
-
-def timestamp() -> str:
-    """Return the time, ISO 8601 in UTC."""
-    return clock.now().isoformat(timespec="milliseconds")
 
 
 def _check_rows(connection: Connection, run_no: int, scoring: int, some: Sequence[Judged]) -> list[tuple[object, ...]]:
@@ -201,5 +202,5 @@ def _check_rows(connection: Connection, run_no: int, scoring: int, some: Sequenc
         seq = seqs.get((key.case, stored(key.model), stored(key.variant), key.repeat))
         if seq is None:
             raise NotFound(f"the run has no result of {key}, so there is nothing to be scored again")
-        rows += [(seq, scoring, at, *records.check_to_row(check)) for at, check in enumerate(made)]
+        rows += [(seq, scoring, at, *check_to_row(check)) for at, check in enumerate(made)]
     return rows

@@ -4,20 +4,16 @@ from collections.abc import Callable
 from typing import Literal
 
 from pramana import settings
-from pramana.store.blobs import Blobs
-from pramana.store.cases import Cases
-from pramana.store.changes import Changes
-from pramana.store.engine import Database
+from pramana.store.blobs import Blobs, Sounds
+from pramana.store.engine import Changes, Database
 from pramana.store.history import History
-from pramana.store.preferences import Decisions
-from pramana.store.prices import SetPrices
+from pramana.store.preferences import Decisions, SetPrices
 from pramana.store.providers import Providers
 from pramana.store.queue import Queue
 from pramana.store.results import Results
-from pramana.store.runs import Runs
+from pramana.store.runs import Cases, Runs
 from pramana.store.scenarios import Scenarios
 from pramana.store.scoring import Scorings
-from pramana.store.sounds import Sounds
 from pramana.store.submissions import Submissions
 from pramana.store.suites import Suites
 from pramana.store.tokens import Tokens

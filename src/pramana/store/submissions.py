@@ -26,11 +26,9 @@ from sqlalchemy import Connection, and_, func, select
 
 from pramana import clock
 from pramana.errors import InvalidInput, Problem
-from pramana.store.changes import record
-from pramana.store.engine import Database, Lock, Part
+from pramana.store.engine import Database, Lock, Part, record, timestamp
+from pramana.store.records import restored, stored, stored_row
 from pramana.store.schema import deliveries, submission_days
-from pramana.store.scoring import timestamp
-from pramana.store.text import restored, stored, stored_row
 
 MOST_RESULTS = 1_000
 """Of one batch."""

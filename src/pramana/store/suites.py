@@ -11,11 +11,9 @@ import msgspec
 from sqlalchemy import insert, select
 
 from pramana.errors import AlreadyExists, NotFound, StoreFailed, did_you_mean, quote
-from pramana.store.changes import record
-from pramana.store.engine import Lock, Part, chunks
+from pramana.store.engine import Lock, Part, chunks, record, timestamp
+from pramana.store.records import stored
 from pramana.store.schema import suite_tiers
-from pramana.store.scoring import timestamp
-from pramana.store.text import stored
 
 _SAID = [suite_tiers.c[name] for name in ("version", "tier", "hash", "test_count", "estimated_tokens", "created")]
 

@@ -15,10 +15,9 @@ from sqlalchemy import ColumnElement, RowMapping, and_, delete, insert, or_, sel
 
 from pramana import clock
 from pramana.errors import Hint, InvalidInput, NotFound, Problem, did_you_mean, quote
-from pramana.store.engine import Part
+from pramana.store.engine import Part, timestamp
+from pramana.store.records import restored, stored
 from pramana.store.schema import sessions, tokens
-from pramana.store.scoring import timestamp
-from pramana.store.text import restored, stored
 
 Role = Literal["viewer", "editor", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)

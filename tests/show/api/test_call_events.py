@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pramana.run.stages import STAGES
+from pramana.run.call import STAGES
 
 from .served import Client
 from .test_events import listening

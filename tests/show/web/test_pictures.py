@@ -370,8 +370,7 @@ def test_models_stand_in_the_order_of_the_plan() -> None:
 
 
 def test_calls_say_how_long_one_waits_with_each_model_and_who_did_not_answer() -> None:
-    from pramana.analyse.calls import Pooled, Spoken, Voice
-    from pramana.analyse.voice import Line, turn_taking
+    from pramana.analyse.voice import Line, Pooled, Spoken, Voice, turn_taking
 
     answered = [Line(voice_to_voice_s=each, first_audible_s=1.0) for each in (0.5, 0.9, 1.3)]
     silent = [Line(censored=True, waited_s=15.0)] * 6

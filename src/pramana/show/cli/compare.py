@@ -16,7 +16,7 @@ from pramana.show.cli.options import local_store
 
 if TYPE_CHECKING:
     from pramana.analyse.changes import Limit
-    from pramana.analyse.pairing import Pair
+    from pramana.analyse.comparison import Pair
     from pramana.app.sides import Source
 
 SHOWN = 20

@@ -51,7 +51,7 @@ def rescore(
     from pramana.report.selection import select
     from pramana.report.summary import decide, print_summary, summary_of_results
     from pramana.request import Limits
-    from pramana.run.stop import Stop
+    from pramana.run.engine import Stop
     from pramana.show.progress import Interruptible, Live
 
     with local_store() as store:

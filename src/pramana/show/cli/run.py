@@ -17,7 +17,7 @@ from pramana.show.cli.options import POSITIVE, Finite, Output, selecting
 
 if TYPE_CHECKING:
     from pramana.request import RunRequest, Selection
-    from pramana.run.stop import Stop
+    from pramana.run.engine import Stop
     from pramana.store.store import Store
 
 _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "as_json"}
@@ -129,8 +129,8 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     """
     from pramana.bench import run_sync
     from pramana.planning import create_run
-    from pramana.run.cache import FileCache
-    from pramana.run.stop import Stop
+    from pramana.run.asking import FileCache
+    from pramana.run.engine import Stop
     from pramana.show.progress import Interruptible, Live
     from pramana.store import open_store
 
@@ -179,7 +179,7 @@ def _leave(store: "Store", begun: Run) -> None:
     import signal
 
     from pramana.bench import INTERRUPTED
-    from pramana.store.lease import this_process
+    from pramana.store.queue import this_process
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # this takes a moment only
     try:

@@ -7,7 +7,7 @@ import click
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
 from pramana.show.cli.options import local_store
-from pramana.store.scoring import timestamp
+from pramana.store.engine import timestamp
 from pramana.store.tokens import EXPIRES_DAYS, MOST_DAYS, Token
 
 _FIRST = "This is the first token. Until now a server may use models at private addresses, such as Ollama on localhost."

@@ -22,7 +22,7 @@ from pramana.model import Outcome
 from pramana.report import figures
 from pramana.report.markup import Safe, foreign, join, link, tag, when
 from pramana.report.run_summary import outcome_links, render_summary
-from pramana.run.stages import Stage
+from pramana.run.call import Stage
 from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import frame, parts
 from pramana.show.web.kit.desk import Desk, Refused, address

@@ -19,7 +19,7 @@ from pramana.app.weights import list_weights, pull_weights
 from pramana.report import figures
 from pramana.report.markup import Safe, foreign, link, tag
 from pramana.request import RunRequest, Selection
-from pramana.run.stages import Stage
+from pramana.run.call import Stage
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Desk, Refused
 from pramana.show.web.kit.waveform import play_at

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from pramana.store.text import restored, stored
+from pramana.store.records import restored, stored
 
 revision = "0006"
 down_revision = "0005"

@@ -1,0 +1,291 @@
+"""The sound of a call, both ways: lines go out frame after frame, and what arrives is laid where it is heard.
+
+The microphone: all that takes time, a change of rate above all, is done when it is made, which belongs in a thread.
+Frames are of 20 ms whatever the rate: where that is no whole number of samples, one is longer than the next, and none
+is lost.
+
+The loudspeaker: agents send faster than anyone can listen, so that each piece is played when all before it has been; an
+interruption drops what was not. Some agents send silence whenever they say nothing: what is queued says little, and
+what is audible of it is known apart. Positions are seconds since the call's first frame. Nothing is decided or measured
+here.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pramana.errors import BrokenReply
+from pramana.model import Utterance
+from pramana.providers.voice.vocabulary import FRAME_S, Format
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Samples = NDArray[np.int16]
+
+
+FRAMES_A_SECOND = round(1 / FRAME_S)
+LATE_S = 0.02
+"""A frame that goes out later spoils the times around it: it is what the self-test allows."""
+AT_ONCE, CATCHES_UP_S = 5, FRAME_S / 4
+"""Frames that are late go out so many at once, and then so far apart: at four times the pace of speech, never all in a
+burst. Were it one at a time, a machine that wakes us late each time would never let us catch up."""
+MOST_STALLS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    samples: "Samples"
+    """At `audio.CALLER_RATE`, with silence to the end of the last frame."""
+    sent: bytes
+    """As it travels."""
+    frames: int
+    heard_s: float
+    """Until the end of its last audible sample; all of it where none is."""
+
+
+class Microphone:
+    """The caller's side: frame after frame, of the line being said or of silence."""
+
+    def __init__(self, uplink: Format, spoken: Sequence[Utterance]) -> None:
+        import numpy as np
+
+        from pramana import audio
+
+        self._rate, self._width = uplink.rate, 2 if uplink.codec == "pcm" else 1
+        frame = audio.CALLER_RATE // FRAMES_A_SECOND
+        self._lines = []
+        for each in spoken:
+            samples: Samples = np.pad(each.samples, (0, -len(each.samples) % frame))
+            last = audio.last_audible(each.samples, audio.CALLER_RATE)
+            heard = len(each.samples) if last is None else last + 1
+            sent = audio.encode(uplink.codec, audio.resample(samples, audio.CALLER_RATE, uplink.rate))
+            self._lines.append(_Line(samples, sent, len(samples) // frame, heard / audio.CALLER_RATE))
+        # One sample more than a frame has, for rates at which some are longer.
+        self._quiet = audio.encode(uplink.codec, np.zeros(uplink.rate // FRAMES_A_SECOND + 1, np.int16))
+        self._said: list[tuple[int, Samples]] = []
+        """First frame and samples of each line, as said."""
+        self._line: _Line | None = None
+        self._begun = 0
+        self.frames = 0
+
+    def say(self, line: int) -> float:
+        """Begin a line with the next frame; return where its last audible sample will end."""
+        self._line, self._begun = self._lines[line], self.frames
+        self._said.append((self.frames, self._line.samples))
+        return self.frames * FRAME_S + self._line.heard_s
+
+    @property
+    def saying(self) -> bool:
+        return self._line is not None
+
+    def next(self) -> bytes:
+        """Return the next frame."""
+        start, end = self._place(self.frames), self._place(self.frames + 1)
+        self.frames += 1
+        if self._line is None:
+            return self._quiet[: end - start]
+        before = self._place(self._begun)
+        piece = self._line.sent[start - before : end - before]
+        if self.frames - self._begun >= self._line.frames:
+            self._line = None
+        return piece + self._quiet[: end - start - len(piece)]
+
+    def rendered(self, rate: int, length: int) -> "Samples":
+        """Return what was said on the recording's clock."""
+        import numpy as np
+
+        from pramana import audio
+
+        track: Samples = np.zeros(length, np.int16)
+        for frame, samples in self._said:
+            first = round(frame * FRAME_S * rate)
+            told = audio.resample(samples, audio.CALLER_RATE, rate)[: max(0, length - first)]
+            track[first : first + len(told)] = told
+        return track
+
+    def _place(self, frame: int) -> int:
+        """Return where in all that is sent a frame begins, in bytes."""
+        return frame * self._rate // FRAMES_A_SECOND * self._width
+
+
+class Pace:
+    """How late frames went out, from which whoever reads a log knows whether its clock was right."""
+
+    def __init__(self) -> None:
+        self._lateness: list[float] = []
+        self._longest_gap = 0.0
+        self._last: float | None = None
+        self._owed = 0.0
+        """When all that was sent would be out, had each frame taken `CATCHES_UP_S`."""
+        self._stalls: list[list[float]] = []
+        """From when until when frames were late by more than `LATE_S`, and how late at most."""
+
+    def due(self, frame: int) -> float:
+        """Return when a frame goes out: when it has been heard, and not in one burst with others that are late."""
+        return max((frame + 1) * FRAME_S, self._owed - (AT_ONCE - 1) * CATCHES_UP_S)
+
+    def sent(self, frame: int, now: float) -> None:
+        """Take down that a frame goes out now."""
+        due = (frame + 1) * FRAME_S
+        late = max(0.0, now - due)
+        self._lateness.append(late)
+        if self._last is not None:
+            self._longest_gap = max(self._longest_gap, now - self._last)
+        self._last = now
+        self._owed = max(self._owed, now) + CATCHES_UP_S
+        if late <= LATE_S:
+            return
+        if self._stalls and (due <= self._stalls[-1][1] + FRAME_S or len(self._stalls) == MOST_STALLS):
+            last = self._stalls[-1]
+            last[1:] = [now, max(last[2], late)]
+        else:
+            self._stalls.append([due, now, late])
+
+    def told(self) -> dict[str, Any]:
+        """Return it for the log."""
+        ordered = sorted(self._lateness)
+        p95 = ordered[math.ceil(0.95 * len(ordered)) - 1] if ordered else 0.0
+        return {
+            "frames": len(ordered),
+            "late_p95_s": round(p95, 6),
+            "late_most_s": round(max(ordered, default=0.0), 6),
+            "longest_gap_s": round(self._longest_gap, 6),
+            "stalls": [[round(each, 6) for each in stall] for stall in self._stalls],
+        }
+
+
+# ── The loudspeaker ──
+
+MOST_AHEAD_S = 600.0
+"""Of sound waiting to be played: no answer is that long."""
+_LOOK_S = 0.25
+"""Of sound looked through at a time for what is audible: to look through all of a long piece would hold up frames."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """A piece of the agent's sound, and when it is played."""
+
+    start: float
+    seconds: float
+    data: bytes
+    audible: tuple[float, float] | None
+    """Positions of its first audible sample and of the end of its last; None where it is silence."""
+
+    @property
+    def end(self) -> float:
+        return self.start + self.seconds
+
+
+class Playout:
+    """What a listener hears of a stream that comes faster than it is spoken."""
+
+    def __init__(self, downlink: Format) -> None:
+        self.downlink = downlink
+        self._width = 2 if downlink.codec == "pcm" else 1
+        self._pieces: list[Piece] = []
+        self._answer = 0
+        """The place of the first piece of the answer at hand."""
+        self.end = 0.0
+        """When all sound has been played."""
+        self.audible_end = 0.0
+        """When all sound that can be heard has been."""
+
+    def add(self, data: bytes, now: float) -> Piece:
+        """Queue sound that arrives now; half a sample at its end is none."""
+        data = data[: len(data) // self._width * self._width]
+        start, seconds = max(now, self.end), len(data) / self._width / self.downlink.rate
+        if start + seconds - now > MOST_AHEAD_S:
+            raise BrokenReply(f"the agent has sent {MOST_AHEAD_S:g} s more of sound than could be played")
+        piece = Piece(start, seconds, data, self._audible(data, start))
+        self._pieces.append(piece)
+        self.end = piece.end
+        if piece.audible:
+            self.audible_end = piece.audible[1]
+        return piece
+
+    def begin_answer(self) -> None:
+        """Count what is played from the next piece on."""
+        self._answer = len(self._pieces)
+
+    def played_s(self, now: float) -> float:
+        """Return how much of the answer at hand has been played: its sound, without the gaps between."""
+        return sum(max(0.0, min(piece.end, now) - piece.start) for piece in self._pieces[self._answer :])
+
+    def drop(self, now: float) -> float:
+        """Forget what would be played from now on; return how many seconds that is."""
+        dropped = sum(max(0.0, piece.end - max(piece.start, now)) for piece in self._unplayed(now))
+        while self._pieces and self._pieces[-1].start >= now:
+            self._pieces.pop()
+        if self._pieces and (last := self._pieces[-1]).end > now:
+            last.data = last.data[: int((now - last.start) * self.downlink.rate) * self._width]
+            last.seconds = len(last.data) / self._width / self.downlink.rate
+            if last.audible:
+                last.audible = (last.audible[0], min(last.audible[1], now)) if last.audible[0] < now else None
+        self._answer = min(self._answer, len(self._pieces))
+        self.end = min(self.end, now)
+        if self.audible_end > now:
+            self.audible_end = next((each.audible[1] for each in reversed(self._pieces) if each.audible), 0.0)
+        return dropped
+
+    def rendered(self, rate: int, length: int) -> "Samples":
+        """Return all of it on the recording's clock; what belongs together is resampled in one piece."""
+        import numpy as np
+
+        from pramana import audio
+
+        track: Samples = np.zeros(length, np.int16)
+        for start, data in self._joined():
+            samples = audio.resample(audio.decode(self.downlink.codec, data), self.downlink.rate, rate)
+            first = round(start * rate)
+            samples = samples[: max(0, length - first)]
+            track[first : first + len(samples)] = samples
+        return track
+
+    def _unplayed(self, now: float) -> Iterator[Piece]:
+        for piece in reversed(self._pieces):
+            if piece.end <= now:
+                return
+            yield piece
+
+    def _audible(self, data: bytes, start: float) -> tuple[float, float] | None:
+        """Return from when until when something is heard in sound that begins at a position."""
+        from pramana import audio
+
+        rate = self.downlink.rate
+        samples = audio.decode(self.downlink.codec, data)
+        first = _first_audible(samples, rate)
+        if first is None:
+            return None
+        behind = _first_audible(samples[::-1], rate) or 0
+        return start + first / rate, start + (len(samples) - behind) / rate
+
+    def _joined(self) -> Iterator[tuple[float, bytes]]:
+        start, end = 0.0, -1.0
+        parts: list[bytes] = []
+        for piece in self._pieces:
+            if parts and abs(piece.start - end) > 1e-6:
+                yield start, b"".join(parts)
+                parts = []
+            if not parts:
+                start = piece.start
+            parts.append(piece.data)
+            end = piece.end
+        if parts:
+            yield start, b"".join(parts)
+
+
+def _first_audible(samples: "Samples", rate: int) -> int | None:
+    """Return what `audio.first_audible` does, without going on behind it."""
+    from pramana import audio
+
+    step = max(1, round(_LOOK_S * rate))
+    beside = round(0.01 * rate)  # two windows of the rule, so that none is cut in half
+    for begin in range(0, len(samples), step):
+        found = audio.first_audible(samples[begin : begin + step + beside], rate)
+        if found is not None:
+            return begin + found
+    return None
