@@ -12,7 +12,7 @@ import pytest
 
 from pramana.app import App, TooLarge
 from pramana.app.access import Credential
-from pramana.app.documents import Document, Placed, keep
+from pramana.app.documents import Document, keep
 from pramana.app.scenarios import (
     ImportedView,
     ScenarioPage,
@@ -109,10 +109,10 @@ def test_a_copy_of_the_longest_id_and_name_can_be_kept(app: App) -> None:
 
 
 def test_what_is_here_already_is_placed_without_comparing_all_scenarios(app: App) -> None:
-    def placed(number: int) -> Placed:
+    def placed(number: int) -> Located:
         scenario = Scenario(id=f"scenario-{number}", name="n", type="task-completion", prompt="p", expected_outcome="o")
         key = cast("Any", SimpleNamespace(start_mark=SimpleNamespace(line=2 + 5 * number, column=4)))
-        return Placed(Located(scenario, f"scenarios[{number}]", 3 + 5 * number, {"id": key}), "many.yaml")
+        return Located(scenario, f"scenarios[{number}]", 3 + 5 * number, {"id": key}, "many.yaml")
 
     every = [placed(number) for number in range(20_000)]
     keep(app.store, every[19_900:], "skip")

@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from pramana.errors import InvalidInput, NotFound, Problem
-from pramana.load.agent import MAX_BYTES, READY, load_agent, parse_agent, plain, read_agent, shipped_json
+from pramana.load.agent import MAX_BYTES, load_agent, parse_agent, read_agent
 from pramana.load.problems import Problems
 from pramana.providers.voice import description
 from pramana.providers.voice.declared import SHIPPED, described
 from pramana.providers.voice.description import CALL, INTERRUPT, REPLY, SENT, SOUND, Description
 
 ROOT = Path(__file__).parents[2]
+READY = SHIPPED.parent
+"""The files that ship: one agent each."""
 PAGE = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
 GOOD = """\
 name: Desk
@@ -43,6 +45,12 @@ def one(text: str) -> Description:
     return given
 
 
+def shipped_json() -> str:
+    """Return what `agents/shipped.json` must hold: every ready file as plain data."""
+    ready = {path.stem: load_agent(path) for path in sorted(READY.glob("*.yaml"))}
+    return json.dumps(ready, ensure_ascii=False, indent=1) + "\n"
+
+
 def wrong(text: str) -> list[tuple[str, str, int, int]]:
     given, problems = read(text)
     assert given is None
@@ -55,11 +63,11 @@ def wrong(text: str) -> list[tuple[str, str, int, int]]:
 @pytest.mark.parametrize("path", sorted(READY.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_ready_file_loads_and_survives_being_stored(path: Path) -> None:
     stored = json.loads(json.dumps(load_agent(path)))
-    assert plain(described(stored)) == stored
+    assert to_builtins(described(stored)) == stored
 
 
 def test_what_ships_as_plain_data_is_what_the_files_say() -> None:
-    says = "write it again: python -c 'from pramana.load.agent import *; READY.joinpath(\"shipped.json\").write_text(shipped_json())'"
+    says = "write it again: python -c 'from tests.load.test_agent import *; SHIPPED.write_text(shipped_json())'"
     assert SHIPPED.read_text(encoding="utf-8") == shipped_json(), says
 
 

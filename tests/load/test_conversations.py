@@ -17,9 +17,10 @@ from pramana.hash import case_digest
 from pramana.load import cases_of
 from pramana.load.manifest import BUILT_IN
 from pramana.load.problems import Problems
-from pramana.load.scenario import Scenario, check_scenario, lines_of, parse_scenarios, write_scenarios
+from pramana.load.scenario import Scenario, check_scenario, parse_scenarios, write_scenarios
 from pramana.load.schema import scenario_schema
 from pramana.load.suite import check_suite
+from pramana.load.yaml12 import lines_of
 from pramana.model import Assertion, Case, Expected, Line
 from pramana.store.records import case_from_json, case_to_json
 

@@ -8,12 +8,12 @@ import jsonschema
 import pytest
 import yaml
 
-from pramana.load.agent import READY
 from pramana.load.manifest import BUILT_IN
 from pramana.load.problems import Problems
 from pramana.load.scenario import parse_scenarios
 from pramana.load.schema import agent_schema, scenario_schema, suite_schema
 from pramana.load.suite import check_suite
+from pramana.providers.voice.declared import SHIPPED
 
 SCENARIO_FILES = sorted((BUILT_IN.parent / "scenarios").rglob("*.yaml"))
 SUITE_FILES = sorted(BUILT_IN.rglob("*.jsonl"))
@@ -33,7 +33,7 @@ def test_every_built_in_scenario_file_fits(path: Path) -> None:
     SCENARIO.validate(yaml.load(text, yaml.CBaseLoader))  # noqa: S506, TID251 - texts only; the referee reads for itself
 
 
-@pytest.mark.parametrize("path", sorted(READY.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(SHIPPED.parent.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_described_agent_that_ships_fits_and_a_misspelt_key_does_not(path: Path) -> None:
     schema = jsonschema.Draft202012Validator(agent_schema())
     described = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -45,42 +45,23 @@ class Document(NamedTuple):
     data: str | bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A valid scenario, and where it was read."""
-
-    located: Located
-    file: str = ""
-
-    @property
-    def id(self) -> str:
-        return self.located.scenario.id
-
-    def problem(self, message: str) -> Problem:
-        """Return what is wrong with its id."""
-        place = self.located.at("id")
-        path = f"{self.located.path}.id" if self.located.path else "id"
-        return Problem(message, path, place.line, place.column, self.file)
-
-
-def read(data: str | bytes, problems: Problems, file: str = "") -> list[Placed]:
+def read(data: str | bytes, problems: Problems, file: str = "") -> list[Located]:
     """Read a YAML document that is to be kept; what does not fit goes to `problems`."""
     found = parse_scenarios(data, problems, file) if isinstance(data, str) else read_scenarios(data, problems, file)
-    placed = [Placed(each, file) for each in found]
-    for each in placed:
+    for each in found:
         if len(each.id) > LONGEST_ID:
             problems.add(each.problem(_TOO_LONG))
-    return placed
+    return found
 
 
-def read_all(documents: Iterable[Document], problems: Problems) -> list[Placed]:
+def read_all(documents: Iterable[Document], problems: Problems) -> list[Located]:
     """Read documents that are to be kept together: an id stands once in all of them."""
-    first: dict[str, Placed] = {}
+    first: dict[str, Located] = {}
     for document in documents:
         for each in read(document.data, problems, document.name):
             before = first.setdefault(each.id, each)
             if before is not each:
-                where = f"{before.file}:{before.located.at('id').line}"
+                where = f"{before.file}:{before.at('id').line}"
                 problems.add(each.problem(f"id {quote(each.id)} also stands at {where}; only one of them can be kept"))
     return list(first.values())
 
@@ -94,10 +75,10 @@ def open_files(paths: Iterable[Path], problems: Problems) -> Iterator[Document]:
             problems.add(Problem(f"cannot be read: {error.strerror}", file=str(path)))
 
 
-def keep(store: Store, placed: Sequence[Placed], mode: Mode, *, dry_run: bool = False) -> Imported:
+def keep(store: Store, placed: Sequence[Located], mode: Mode, *, dry_run: bool = False) -> Imported:
     """Import scenarios, all or none; `IdsExist` has the places of ids that must not be there and are."""
     try:
-        return store.scenarios.import_([each.located.scenario.plain() for each in placed], mode, dry_run=dry_run)
+        return store.scenarios.import_([each.scenario.plain() for each in placed], mode, dry_run=dry_run)
     except IdsExist as error:
         there = set(error.ids)
         places = [each.problem(f"id {quote(each.id)} exists already") for each in placed if each.id in there]
@@ -144,7 +125,7 @@ class LibraryFile:
     """A file of the built-in library."""
 
     file: str
-    placed: tuple[Placed, ...]
+    placed: tuple[Located, ...]
 
 
 @cache
@@ -157,7 +138,7 @@ def library() -> Mapping[str, LibraryFile]:
     return found
 
 
-def from_library(files: Sequence[str] | None) -> list[Placed]:
+def from_library(files: Sequence[str] | None) -> list[Located]:
     """Return the scenarios of some files of the library; of all when none is named."""
     known = library()
     for each in files or ():

@@ -5,14 +5,14 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 
 from pramana import clock, settings
 from pramana.app import App
 from pramana.app.access import User, use_case
 from pramana.app.views import View
 from pramana.errors import InvalidInput, PramanaError, Problem, Unavailable
-from pramana.load.agent import parse_agent, plain
+from pramana.load.agent import parse_agent
 from pramana.load.problems import Problems
 from pramana.model import Target
 from pramana.providers.accounts import Accounts, Registered
@@ -206,7 +206,8 @@ def _described(given: str | Mapping[str, Any] | None) -> dict[str, Any] | None:
     found = _parsed(given, problems)
     if found is None:
         raise InvalidInput.of(problems.kept or [Problem("it does not fit", "description")], problems.errors)
-    return plain(found)
+    described: dict[str, Any] = to_builtins(found)
+    return described
 
 
 def _parsed(given: str | Mapping[str, Any], problems: Problems) -> Description | None:

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from pramana.app import App, documents
 from pramana.app.access import User, use_case
-from pramana.app.documents import Document, Placed
+from pramana.app.documents import Document
 from pramana.app.views import View
 from pramana.errors import InvalidInput, Problem
 from pramana.load.problems import Problems
-from pramana.load.scenario import CAMEL_CASE, ScenarioType, collector_paused, write_yaml
+from pramana.load.scenario import CAMEL_CASE, Located, ScenarioType, collector_paused, write_yaml
 from pramana.model import Difficulty, Scenario, StatedAssertion
 from pramana.request import PageNumber, PageSize, Selection
 from pramana.store.scenarios import Deleted, Imported, Mode, StoredScenario
@@ -336,8 +336,8 @@ def _validate(app: App, data: str | bytes) -> Validated:
     app.check_size(data)
     problems, read = Problems(), []
     for each in documents.read(data, problems):
-        place = each.located.at("id")
-        read.append(ReadScenario(each.located.scenario.plain(), place.line, place.column))
+        place = each.at("id")
+        read.append(ReadScenario(each.scenario.plain(), place.line, place.column))
     return Validated(read, sorted(problems, key=lambda each: (each.line, each.column)))
 
 
@@ -352,7 +352,7 @@ def _import(app: App, given: Sequence[Document], mode: Mode, dry_run: bool) -> I
         return _keep(app, placed, mode, dry_run)
 
 
-def _keep(app: App, placed: Sequence[Placed], mode: Mode, dry_run: bool) -> ImportedView:
+def _keep(app: App, placed: Sequence[Located], mode: Mode, dry_run: bool) -> ImportedView:
     done: Imported = documents.keep(app.store, placed, mode, dry_run=dry_run)
     return msgspec.convert(done, ImportedView, from_attributes=True)
 
@@ -364,7 +364,7 @@ def _library(app: App) -> list[LibraryView]:
         LibraryView(
             file=each.file,
             ids=tuple(placed.id for placed in each.placed),
-            languages=tuple(sorted({placed.located.scenario.language for placed in each.placed})),
+            languages=tuple(sorted({placed.scenario.language for placed in each.placed})),
             imported=sum(placed.id in there for placed in each.placed),
         )
         for each in files

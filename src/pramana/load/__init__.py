@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, visible
 from pramana.load.agent import describes_agent, read_agent
-from pramana.load.lint import lint as lint_scenarios
-from pramana.load.problems import MAX_ERRORS, Problems, with_source
-from pramana.load.scenario import Located, lines_of, read_bounded, read_scenarios
+from pramana.load.lint import warnings
+from pramana.load.problems import MAX_ERRORS, Problems
+from pramana.load.scenario import read_bounded, read_scenarios
 from pramana.load.suite import check_suite, read_cases
 from pramana.model import Case, Source
 
@@ -67,13 +67,10 @@ def validate(paths: str | Path | Sequence[str | Path], *, max_errors: int = MAX_
                     report.agents += read_agent(data, report.problems, str(path)) is not None
                     continue
                 located = read_scenarios(data, report.problems, str(path))
-                for missing in _missing_recordings(located, path):
-                    report.problems.add(missing)
                 report.scenarios += len(located)
                 text = data.decode("utf-8-sig") if located else ""
-                for advice in lint_scenarios(located, text, str(path)) if lint else ():
-                    report.problems.add(advice)
-                _warn_of_repeats(located, text, str(path), first_seen, report.problems)
+                for warning in warnings(located, path, text, first_seen, lint=lint):
+                    report.problems.add(warning)
         except OSError as error:
             report.problems.add(Problem(f"cannot be read: {error.strerror}", file=str(path)))
         report.problems.kept[already:] = sorted(
@@ -137,54 +134,22 @@ def _unreadable(error: OSError) -> None:
     raise error  # a folder that cannot be searched may hold what is wrong
 
 
-def _missing_recordings(located: Sequence[Located], file: Path) -> Iterator[Problem]:
-    """Warn of recordings that count from the file and are not there: in the middle of a run it is late to learn so."""
-    for each in located:
-        prompt = each.scenario.prompt_audio_url
-        turns = [turn.audio_url for turn in each.scenario.turns or ()]
-        for url, place in ((prompt, each.at("prompt_audio_url")), *((url, each.at("turns")) for url in turns)):
-            if url and not url.startswith("/") and "://" not in url and not (file.parent / url).is_file():
-                message = f"there is no recording {file.parent / url}; cases without theirs are errored"
-                path = f"{each.path}.prompt_audio_url".removeprefix(".") if url is prompt else f"{each.path}.turns"
-                yield Problem(message, path.removeprefix("."), place.line, place.column, str(file), severity="warning")
-
-
-def _warn_of_repeats(
-    located: Sequence[Located], text: str, file: str, seen: dict[str, str], problems: Problems
-) -> None:
-    """Warn where two files share an id: each is valid alone, but an import would keep only one."""
-    lines = lines_of(text)
-    for each in located:
-        place = each.at("id")
-        before = seen.setdefault(each.scenario.id, f"{file}:{place.line}")
-        if not before.startswith(f"{file}:"):
-            path = f"{each.path}.id" if each.path else "id"
-            message = f'id "{each.scenario.id}" also stands at {before}; importing both keeps one'
-            problem = Problem(message, path, place.line, place.column, file, severity="warning")
-            problems.add(with_source(problem, lines[place.line - 1]))
-
-
 def cases_of(path: str | Path) -> Iterator[Case]:
     """Yield the cases of one suite or scenario file; what does not fit raises `InvalidInput` with every problem."""
     (file,) = find_files([path])
     problems = Problems()
     if is_suite(file):
         check_suite(file, problems)
-        located = []
-    else:
-        located = read_scenarios(read_bounded(file), problems, str(file))
-    if problems.errors:
-        raise InvalidInput.of([each for each in problems if each.severity == "error"], problems.errors)
-    if is_suite(file):
+        problems.raise_errors()
         yield from read_cases(file)
+        return
+    located = read_scenarios(read_bounded(file), problems, str(file))
+    problems.raise_errors()
     for each in located:
         case = each.scenario.to_case(Source(str(file), each.line))
         # Recordings count from this file, also when the run goes on from another folder than it was begun in.
-        yield replace(case, source=Source(str(file.absolute()), each.line)) if _recorded(case) else case
-
-
-def _recorded(case: Case) -> bool:
-    return bool(case.prompt_audio_url or any(line.audio_url for line in case.script))
+        recorded = case.prompt_audio_url or any(line.audio_url for line in case.script)
+        yield replace(case, source=Source(str(file.absolute()), each.line)) if recorded else case
 
 
 def is_suite(path: Path) -> bool:

@@ -5,9 +5,7 @@ This module adds what only the text knows: where a key stands, and whether a pla
 never raises for what a document holds, and it never stops at the first problem.
 """
 
-import json
 import re
-from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
 from types import UnionType
@@ -17,14 +15,11 @@ import msgspec
 from msgspec import Struct
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, visible
-from pramana.load.problems import Problems, found, one_of, shortened, with_source
-from pramana.load.scenario import decoded
-from pramana.load.yaml12 import At, BadYaml, Document, at, compose, is_absent, odd_tag
+from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean
+from pramana.load.problems import Problems, found, one_of
+from pramana.load.yaml12 import At, BadYaml, Reader, at, decoded, is_absent, odd_tag
 from pramana.providers.voice.description import Description, wrongs
 
-READY = Path(__file__).parent.parent / "agents"
-"""The files that ship: one agent each."""
 MAX_BYTES = 1 << 20
 MAX_VALUES = 100_000
 """With every alias written out: no description is that long."""
@@ -46,21 +41,9 @@ def load_agent(path: Path) -> dict[str, Any]:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}") from None
     problems = Problems()
     description = read_agent(data, problems, str(path))
-    if description is None:
-        raise InvalidInput.of(problems.kept, problems.errors)
-    return plain(description)
-
-
-def plain(description: Description) -> dict[str, Any]:
-    """Return a description as plain data, which can be stored and of which the provider makes the same again."""
+    problems.raise_errors()
     made: dict[str, Any] = msgspec.to_builtins(description)
     return made
-
-
-def shipped_json() -> str:
-    """Return what `agents/shipped.json` must hold: every ready file as plain data."""
-    ready = {path.stem: load_agent(path) for path in sorted(READY.glob("*.yaml"))}
-    return json.dumps(ready, ensure_ascii=False, indent=1) + "\n"
 
 
 def read_agent(data: bytes, problems: Problems, file: str = "") -> Description | None:
@@ -84,40 +67,28 @@ def parse_agent(text: str, problems: Problems, file: str = "") -> Description | 
     return _Reader(text, problems, file).read()
 
 
-class _Reader:
-    """One document being read. A value is read as the type it is to have; a value of any type as YAML 1.2 has it."""
+class _Reader(Reader):
+    """A description being read. A value is read as the type it is to have; a value of any type as YAML 1.2 has it."""
 
     def __init__(self, text: str, problems: Problems, file: str) -> None:
-        self.problems, self.file = problems, file
-        self._text, self._lines = text, re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
+        super().__init__(text, problems, file)
         self._places: dict[str, At] = {}
         self._values = 0
-        self.document: Document
 
     def read(self) -> Description | None:
+        before = self.problems.errors
         try:
-            self.document = compose(self._text)
-            root = self.document.root
-            if root is None or is_absent(root):
-                self.problem("yaml", "the document is empty; expected the description of an agent", At(1, 1))
+            root = self.root("the description of an agent")
+            if root is None:
                 return None
-            before = self.problems.errors
             self._places[""] = at(root)
             description = self._struct(Description, root, "")
         except BadYaml as bad:
             self.problem("yaml", bad.message, bad.at)
             return None
-        if description is None or self.problems.errors > before:
-            return None
-        for path, message in wrongs(description):
+        for path, message in wrongs(description) if description else ():
             self.problem(path, message, self._place(path))
         return None if self.problems.errors > before else description
-
-    def problem(self, path: str, message: str, place: At) -> None:
-        problem = Problem(message, shortened(path), place.line, place.column, self.file)
-        if not self.problems.full() and place.line <= len(self._lines):
-            problem = with_source(problem, self._lines[place.line - 1])
-        self.problems.add(problem)
 
     def _place(self, path: str) -> At:
         """Return where a path stands, or the nearest above it that stands somewhere."""
@@ -164,7 +135,7 @@ class _Reader:
         if value in choices:
             return value
         near = did_you_mean(value, choices) if value else ""
-        return self._wrong(path, f"expected {one_of(choices)}, found {self._kind(node)}{near}", place)
+        return self._wrong(path, f"expected {one_of(choices)}, found {self.kind(node)}{near}", place)
 
     def _list(self, kind: Any, node: Node, path: str, place: At) -> Any:
         if is_absent(node):
@@ -178,9 +149,10 @@ class _Reader:
         if is_absent(node):
             return {}
         if not isinstance(node, MappingNode):
-            return self._wrong(path, f"expected a mapping, found {self._kind(node)}", place)
+            return self._wrong(path, f"expected a mapping, found {self.kind(node)}", place)
         return {
-            name: self._value(kind, value, f"{path}.{name}", at(key)) for name, key, value in self._entries(node, path)
+            name: self._value(kind, value, f"{path}.{name}", at(key))
+            for name, key, value in self.entries(node, f"{path}." if path else "")
         }
 
     def _scalar(self, kind: type, node: Node, path: str, place: At) -> Any:
@@ -191,18 +163,18 @@ class _Reader:
                 return text
             if type(value := self._plain(node)) is kind:
                 return value
-        return self._wrong(path, f"expected {expected}, found {self._kind(node)}", place)
+        return self._wrong(path, f"expected {expected}, found {self.kind(node)}", place)
 
     def _struct(self, kind: type[_Made], node: Node, path: str) -> _Made | None:
         place = self._places[path]
         if not isinstance(node, MappingNode):
-            self.problem(path or "yaml", f"expected a mapping of keys, found {self._kind(node)}", place)
+            self.problem(path or "yaml", f"expected a mapping of keys, found {self.kind(node)}", place)
             return None
         before = self.problems.errors
         known = {each.name: each for each in msgspec.structs.fields(kind)}
         prefix = f"{path}." if path else ""
         values: dict[str, Any] = {}
-        for name, key, value in self._entries(node, path):
+        for name, key, value in self.entries(node, prefix):
             if name not in known:
                 hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
                 self.problem(f"{prefix}{name}", f"unknown key {found(name)}{hint}", at(key))
@@ -235,28 +207,6 @@ class _Reader:
             return number
         return _BOOLEANS.get(text, text)
 
-    def _entries(self, node: MappingNode, path: str) -> Iterator[tuple[str, ScalarNode, Node]]:
-        seen: dict[str, Node] = {}
-        for key, value in node.value:
-            if not isinstance(key, ScalarNode):
-                self.problem(path or "yaml", "a key must be text, not a list or a mapping", at(key))
-                continue
-            name = self.document.text(key)
-            if name in seen:
-                lines = f"lines {at(seen[name]).line} and {at(key).line}"
-                here = f"{path}.{name}" if path else name
-                self.problem(here, f"the key {visible(name[:60])} stands twice: {lines}", at(key))
-                continue
-            seen[name] = key
-            yield name, key, value
-
     def _wrong(self, path: str, message: str, place: At) -> Any:
         self.problem(path, message, place)
         return _WRONG
-
-    def _kind(self, node: Node) -> str:
-        if is_absent(node):
-            return "nothing"
-        if isinstance(node, ScalarNode):
-            return found(self.document.text(node))
-        return found([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"

@@ -7,16 +7,16 @@ know: a `Finding` here has the path of keys and indices to it, as they were writ
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_serializer
-from pydantic_core import ErrorDetails
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_serializer
+from pydantic_core import ErrorDetails, PydanticCustomError
 
-from pramana.errors import PramanaError
+from pramana.errors import PramanaError, did_you_mean
 from pramana.jsonl import MAX_DEPTH, Path, is_deeper
 from pramana.load.problems import found
-from pramana.load.rules import audio_url, is_unicode, required, text, unknown, wrong
 from pramana.load.suite import Finding, StatedAssertion, TestCase, _across, _message
 from pramana.model import Expected, Line
 
@@ -24,6 +24,64 @@ MAX_TURNS = 100
 MAX_ASSERTIONS = 100
 """Of one turn."""
 LATEST_BARGE_IN_S = 60
+
+
+# ── What a text may be: it comes out, or is refused in the format's own words, which programs compare ──
+
+_HALF = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def wrong(message: str) -> PydanticCustomError:
+    """Return the refusal that says just this."""
+    return PydanticCustomError("rule", "{message}", {"message": message})
+
+
+def required(value: Any, info: ValidationInfo) -> Any:
+    """Take a text that is not blank."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise wrong(f"{info.field_name} is required")
+    return text(value, info)
+
+
+def text(value: Any, info: ValidationInfo) -> Any:
+    """Take any text."""
+    if not isinstance(value, str):
+        raise wrong(f"{info.field_name} must be text")
+    if not is_unicode(value):
+        raise wrong(f"{info.field_name} holds half of a surrogate pair, which is not text")
+    return value
+
+
+def is_unicode(value: str) -> bool:
+    """Tell text from what cannot be written as UTF-8."""
+    return value.isascii() or not _HALF.search(value)
+
+
+def audio_url(value: str, info: ValidationInfo) -> str:
+    """Take the address of a recording."""
+    expected = f"{info.field_name} must be an http(s) URL or a path"
+    if not value.strip() or _CONTROL.search(value):
+        raise wrong(f"{expected}, found {found(_CONTROL.sub('?', value))}")
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        raise wrong(f"{expected}, found {found(value)}") from None
+    has_scheme = "://" in value or (parts.scheme and len(parts.scheme) > 1)  # a single letter is a Windows drive
+    if has_scheme and not (parts.scheme in ("http", "https") and parts.hostname):
+        raise wrong(f"{expected}, found {found(value)}")
+    return value
+
+
+def unknown(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return the message for a key that nobody knows."""
+    hint = did_you_mean(name, known) or otherwise
+    if name == "<<":
+        hint = "; YAML 1.2 has no merge keys, so write the fields out"
+    return f"unknown key {found(name)}{hint}"
+
+
+# ── Assertions and turns ──
 
 if TYPE_CHECKING:
     Ideal = str | tuple[str, ...] | None

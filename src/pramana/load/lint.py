@@ -1,24 +1,46 @@
-"""What a careful author of scenarios would rather not ship: warnings, never errors."""
+"""What is valid in scenarios and yet doubtful: recordings that are missing, ids in two files, and advice on style."""
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
 
 from pramana.errors import Problem
 from pramana.load.problems import found, with_source
-from pramana.load.scenario import Located, lines_of
+from pramana.load.scenario import Located
+from pramana.load.yaml12 import lines_of
 
 _EMPTY_WORDS = "my|test|tests|scenario|example|sample|case|foo|bar|baz|demo|new|temp|tmp|untitled|prompt|item|thing|x"
 _VAGUE = re.compile(rf"(?:{_EMPTY_WORDS}|\d|-)+|.{{1,2}}")
 
 
-def lint(scenarios: Sequence[Located], text: str, file: str = "") -> Iterator[Problem]:
-    """Yield advice on ids, outcomes and tags, each at its key."""
+def warnings(
+    scenarios: Sequence[Located], file: Path, text: str, seen: dict[str, str], *, lint: bool
+) -> Iterator[Problem]:
+    """Yield a warning for everything doubtful, each at its key; `seen` has the place of each id of the files before."""
+    for each, field, message in _missing_recordings(scenarios, file.parent):
+        yield each.problem(message, field, "warning")
     lines = lines_of(text)
-    for located, field, message in _advice(scenarios):
-        place = located.at(field)
-        path = f"{located.path}.{field}" if located.path else field
-        problem = Problem(message, path, place.line, place.column, file, severity="warning")
-        yield with_source(problem, lines[place.line - 1])
+    for each, field, message in chain(_advice(scenarios) if lint else (), _repeats(scenarios, seen)):
+        problem = each.problem(message, field, "warning")
+        yield with_source(problem, lines[problem.line - 1])
+
+
+def _missing_recordings(scenarios: Sequence[Located], folder: Path) -> Iterator[tuple[Located, str, str]]:
+    """Yield recordings that count from the file and are not there: in the middle of a run it is late to learn so."""
+    for each in scenarios:
+        turns = [("turns", turn.audio_url) for turn in each.scenario.turns or ()]
+        for field, url in (("prompt_audio_url", each.scenario.prompt_audio_url), *turns):
+            if url and not url.startswith("/") and "://" not in url and not (folder / url).is_file():
+                yield each, field, f"there is no recording {folder / url}; cases without theirs are errored"
+
+
+def _repeats(scenarios: Sequence[Located], seen: dict[str, str]) -> Iterator[tuple[Located, str, str]]:
+    """Yield ids that two files share: each is valid alone, but an import would keep only one."""
+    for each in scenarios:
+        before = seen.setdefault(each.scenario.id, f"{each.file}:{each.at('id').line}")
+        if not before.startswith(f"{each.file}:"):
+            yield each, "id", f'id "{each.scenario.id}" also stands at {before}; importing both keeps one'
 
 
 def _advice(scenarios: Sequence[Located]) -> Iterator[tuple[Located, str, str]]:

@@ -27,7 +27,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pramana import jsonl, model
 from pramana.assertions import MAX_SCHEMA
-from pramana.errors import Problem, Severity, did_you_mean, visible
+from pramana.errors import Problem, Severity, did_you_mean
 from pramana.load.conversation import (
     LIMITS,
     LITERALS,
@@ -39,14 +39,18 @@ from pramana.load.conversation import (
     Spelled,
     Turns,
     expected_of,
+    is_unicode,
     literal,
     lookalike,
     names_of,
+    required,
+    text,
+    unknown,
+    wrong,
 )
-from pramana.load.problems import Problems, found, one_of, shortened, with_source
-from pramana.load.rules import is_unicode, required, text, unknown, wrong
+from pramana.load.problems import Problems, found, one_of, shortened
 from pramana.load.suite import Finding
-from pramana.load.yaml12 import MAX_BYTES, At, BadYaml, Document, at, compose, is_absent, odd_tag, position
+from pramana.load.yaml12 import MAX_BYTES, At, BadYaml, Reader, at, decoded, is_absent, odd_tag
 from pramana.model import Case, Difficulty, Facets, Line, Source, Turn
 
 ScenarioType = Literal["task-completion", "information-retrieval", "conversation-flow"]
@@ -225,10 +229,20 @@ class Located:
     path: str
     line: int
     keys: Mapping[str, ScalarNode]
+    file: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.scenario.id
 
     def at(self, field: str) -> At:
         """Return the place of a field's key; of the id where the field is not written."""
         return at(self.keys.get(field, self.keys["id"]))
+
+    def problem(self, message: str, field: str = "id", severity: Severity = "error") -> Problem:
+        """Return what is wrong with a field, at its key."""
+        place, path = self.at(field), f"{self.path}.{field}".removeprefix(".")
+        return Problem(message, path, place.line, place.column, self.file, severity=severity)
 
 
 @contextmanager
@@ -259,63 +273,30 @@ def read_scenarios(data: bytes, problems: Problems, file: str = "") -> list[Loca
     return [] if text is None else parse_scenarios(text, problems, file)
 
 
-def decoded(data: bytes, problems: Problems, file: str) -> str | None:
-    """Return the text of a YAML file's bytes; None where they are no text, which goes to `problems`."""
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode()
-        place = position(before, len(before))
-        byte = f"not UTF-8: byte 0x{data[error.start]:02x} cannot stand here; save the file as UTF-8"
-        problems.add(Problem(byte, "yaml", place.line, place.column, file))
-        return None
-
-
 def parse_scenarios(text: str, problems: Problems, file: str = "") -> list[Located]:
     """Read the scenarios of YAML text: those that are valid come back, what is wrong goes to `problems`."""
     with collector_paused():
         return _Reader(text, problems, file).read()
 
 
-def lines_of(text: str) -> list[str]:
-    """Split text as editors do, and as positions count: at LF, CRLF and CR only."""
-    return re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
-
-
-class _Reader:
-    """One document being read."""
+class _Reader(Reader):
+    """A document of scenarios being read."""
 
     def __init__(self, text: str, problems: Problems, file: str) -> None:
-        self.text, self.problems, self.file = text, problems, file
-        self._lines: list[str] | None = None
+        super().__init__(text, problems, file)
         self._first: dict[str, ScalarNode] = {}
         self._indexed: dict[int, dict[str | int, tuple[ScalarNode, Node]]] = {}
-        self.document: Document
-
-    def problem(self, path: str, message: str, place: At, severity: Severity = "error") -> None:
-        problem = Problem(message, shortened(path), place.line, place.column, self.file, severity=severity)
-        if not self.problems.full(severity):
-            if self._lines is None:
-                self._lines = lines_of(self.text)
-            if place.line <= len(self._lines):
-                problem = with_source(problem, self._lines[place.line - 1])
-        self.problems.add(problem)
 
     def read(self) -> list[Located]:
         try:
-            self.document = compose(self.text)
-            root = self.document.root
-            if root is None or is_absent(root):
-                self.problem("yaml", "the document is empty; expected a scenario, or a list under scenarios", At(1, 1))
-                return []
-            if not isinstance(root, MappingNode):
+            root = self.root("a scenario, or a list under scenarios")
+            if isinstance(root, MappingNode):
+                return self.many(root)
+            if root is not None:
                 self.problem("yaml", f"the document must be a mapping, found {self.kind(root)}", at(root))
-                return []
-            return self.many(root)
         except BadYaml as bad:
             self.problem("yaml", bad.message, bad.at)
-            return []
+        return []
 
     def many(self, root: MappingNode) -> list[Located]:
         keys = [(self.document.text(key), key, value) for key, value in root.value if isinstance(key, ScalarNode)]
@@ -327,17 +308,14 @@ class _Reader:
                     return []
             single = self.one(root, "")
             return [single] if single else []
-        top = list(self.entries(root, ""))
-        first: dict[str, ScalarNode] = {}
-        for name, key, value in top:
-            if name in first:
-                self.repeated(name, name, key, first[name])
+        place = at(root)
+        for name, key, value in self.entries(root, ""):
+            if name == "scenarios":
+                place = at(key)
             elif name not in DOCUMENT_FIELDS:
                 self.problem(name, unknown(name, DOCUMENT_FIELDS), at(key))
-            elif name != "scenarios" and not isinstance(value, ScalarNode):
+            elif not isinstance(value, ScalarNode):
                 self.problem(name, f"{name} must be text, found {self.kind(value)}", at(key))
-            first.setdefault(name, key)
-        place = at(first["scenarios"])
         if not isinstance(lists[0], SequenceNode):
             self.problem("scenarios", f"scenarios must be a list, found {self.kind(lists[0])}", place)
             return []
@@ -362,27 +340,17 @@ class _Reader:
             self.unique(case_id, f"{prefix}id", fields["id"])
         if scenario is None or self.problems.errors > before:
             return None
-        return Located(scenario, path, node.start_mark.line + 1, fields)
+        return Located(scenario, path, node.start_mark.line + 1, fields, self.file)
 
     def unique(self, case_id: str, path: str, key: ScalarNode) -> None:
-        first = self._first.get(case_id)
-        if first is None:
+        if case_id not in self._first:
             self._first[case_id] = key
-        elif first is key:  # the very same node: an alias stands for a scenario that is there already
-            message = f"duplicate id {found(case_id)}: an alias repeats the scenario of line {at(key).line}"
-            self.problem(path, message, at(key))
-        else:
-            message = f"duplicate id {found(case_id)}: lines {at(first).line} and {at(key).line}"
-            self.problem(path, message, at(key))
-
-    def entries(self, mapping: MappingNode, prefix: str) -> Iterator[tuple[str, ScalarNode, Node]]:
-        """Yield key text, key node and value node; a key that is no text is a problem and passed over."""
-        for key, value in mapping.value:
-            if isinstance(key, ScalarNode):
-                yield self.document.text(key), key, value
-            else:
-                place = at(key)
-                self.problem(prefix.rstrip(".") or "yaml", "a key must be text, not a list or a mapping", place)
+            return
+        first, again = at(self._first[case_id]).line, at(key).line
+        where = f"lines {first} and {again}"
+        if self._first[case_id] is key:  # the very same node: an alias stands for a scenario that is there already
+            where = f"an alias repeats the scenario of line {again}"
+        self.problem(path, f"duplicate id {found(case_id)}: {where}", at(key))
 
     def fields(
         self, node: MappingNode, prefix: str, known: Mapping[str, str], keys: dict[str, ScalarNode]
@@ -390,9 +358,6 @@ class _Reader:
         """Return the values of a mapping, and in `keys` the node of each key."""
         values: dict[str, Any] = {}
         for name, key, value in self.entries(node, prefix):
-            if name in keys:
-                self.repeated(f"{prefix}{name}", name, key, keys[name])
-                continue
             keys[name] = key
             path, field = f"{prefix}{name}", known.get(name)
             if field is not None and field in NESTED:
@@ -430,15 +395,10 @@ class _Reader:
                 return [read(shortened(f"{path}[{index}]"), each, each) for index, each in items]
             if not isinstance(node, MappingNode):
                 return self.literal(path, node)
-            values: dict[str, Any] = {}
-            first: dict[str, ScalarNode] = {}
-            for name, inner, value in self.entries(node, f"{path}."):
-                if name in first:
-                    self.repeated(f"{path}.{name}", name, inner, first[name])
-                else:
-                    first[name] = inner
-                    values[name] = read(shortened(f"{path}.{name}"), inner, value)
-            return values
+            return {
+                name: read(shortened(f"{path}.{name}"), inner, value)
+                for name, inner, value in self.entries(node, f"{path}.")
+            }
 
         value = read(path, key, node)
         if left[0] < 0:
@@ -491,17 +451,6 @@ class _Reader:
                 for item in node.value
             ]
         return dict.fromkeys(range(len(node.value)))
-
-    def kind(self, node: Node) -> str:
-        if is_absent(node):
-            return "nothing"
-        if isinstance(node, ScalarNode):
-            return found(self.document.text(node))
-        return found([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"
-
-    def repeated(self, path: str, name: str, key: ScalarNode, first: ScalarNode) -> None:
-        lines = f"lines {at(first).line} and {at(key).line}"
-        self.problem(path, f"the key {visible(name)} stands twice: {lines}", at(key))
 
 
 class _Dumper(yaml.CSafeDumper):

@@ -6,6 +6,7 @@ overflows the stack on deep nesting. Only what the text says enters; nothing is 
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,9 @@ from yaml._yaml import (
     CParser,
 )  # libyaml; PyYAML's wheels hold it, and its pure-Python twin is 20 times slower
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from pramana.errors import Problem, Severity, visible
+from pramana.load.problems import Problems, found, shortened, with_source
 
 MAX_BYTES = 32 << 20
 MAX_CHARACTERS = 32 << 20
@@ -120,6 +124,76 @@ def compose(text: str) -> Document:
     if root is not None and "*" in text:
         _bound_aliases(root, MAX_EXPANDED + 2 * len(text))  # what is written out in full is never too much
     return Document(root, stand_ins)
+
+
+def decoded(data: bytes, problems: Problems, file: str) -> str | None:
+    """Return the text of a YAML file's bytes; None where they are no text, which goes to `problems`."""
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode()
+        place = position(before, len(before))
+        byte = f"not UTF-8: byte 0x{data[error.start]:02x} cannot stand here; save the file as UTF-8"
+        problems.add(Problem(byte, "yaml", place.line, place.column, file))
+        return None
+
+
+def lines_of(text: str) -> list[str]:
+    """Split text as editors do, and as positions count: at LF, CRLF and CR only."""
+    return re.split(r"\r\n|\r|\n", text.removeprefix("\ufeff"))
+
+
+class Reader:
+    """One document being read: its text, its nodes, and the problems found in it, each at its place."""
+
+    document: Document
+
+    def __init__(self, text: str, problems: Problems, file: str) -> None:
+        self.text, self.problems, self.file = text, problems, file
+        self._lines: list[str] | None = None
+
+    def root(self, expected: str) -> Node | None:
+        """Parse the document; return its root, or None for an empty document, which is a problem."""
+        self.document = compose(self.text)
+        root = self.document.root
+        if root is None or is_absent(root):
+            self.problem("yaml", f"the document is empty; expected {expected}", At(1, 1))
+            return None
+        return root
+
+    def problem(self, path: str, message: str, place: At, severity: Severity = "error") -> None:
+        """Add a problem, with its line while there is room for it."""
+        problem = Problem(message, shortened(path), place.line, place.column, self.file, severity=severity)
+        if not self.problems.full(severity):
+            if self._lines is None:
+                self._lines = lines_of(self.text)
+            if place.line <= len(self._lines):
+                problem = with_source(problem, self._lines[place.line - 1])
+        self.problems.add(problem)
+
+    def entries(self, mapping: MappingNode, prefix: str) -> Iterator[tuple[str, ScalarNode, Node]]:
+        """Yield key text, key node and value node; a key that is no text, or stands twice, is a problem."""
+        first: dict[str, ScalarNode] = {}
+        for key, value in mapping.value:
+            if not isinstance(key, ScalarNode):
+                self.problem(prefix.rstrip(".") or "yaml", "a key must be text, not a list or a mapping", at(key))
+                continue
+            name = self.document.text(key)
+            if name in first:
+                lines = f"lines {at(first[name]).line} and {at(key).line}"
+                self.problem(f"{prefix}{name}", f"the key {visible(name[:60])} stands twice: {lines}", at(key))
+                continue
+            first[name] = key
+            yield name, key, value
+
+    def kind(self, node: Node) -> str:
+        """Return what a node is, for a message."""
+        if is_absent(node):
+            return "nothing"
+        if isinstance(node, ScalarNode):
+            return found(self.document.text(node))
+        return found([None] * len(node.value)) if isinstance(node, SequenceNode) else "a mapping"
 
 
 def _tag_directive(text: str) -> At | None:

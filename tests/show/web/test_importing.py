@@ -198,8 +198,8 @@ def test_of_several_files_one_that_is_here_refuses_all_with_its_place(clean: Ben
 
 def checked(text: str) -> Checked:
     placed = read(text, Problems())
-    places = [each.located.at("id") for each in placed]
-    scenarios = [each.located.scenario.plain() for each in placed]
+    places = [each.at("id") for each in placed]
+    scenarios = [each.scenario.plain() for each in placed]
     return Checked(
         text, (), [ReadScenario(each, at.line, at.column) for each, at in zip(scenarios, places, strict=True)]
     )

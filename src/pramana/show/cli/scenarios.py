@@ -15,8 +15,8 @@ from pramana.show.cli.options import SERVER_TOKEN, Output, local_store
 from pramana.show.remote import Remote
 
 if TYPE_CHECKING:
-    from pramana.app.documents import Placed
     from pramana.app.scenarios import ScenarioFilter
+    from pramana.load.scenario import Located
     from pramana.store.scenarios import Imported, Mode
 
 SPEAKS_AFTER_S = 2.0
@@ -100,7 +100,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _keep(placed: "Sequence[Placed]", mode: "Mode", dry_run: bool) -> "Imported | list[Problem]":
+def _keep(placed: "Sequence[Located]", mode: "Mode", dry_run: bool) -> "Imported | list[Problem]":
     from pramana.app.documents import keep
     from pramana.store.scenarios import IdsExist
 
@@ -114,7 +114,7 @@ def _keep(placed: "Sequence[Placed]", mode: "Mode", dry_run: bool) -> "Imported 
 def _send(
     remote: Remote,
     files: Sequence[Path],
-    placed: "Sequence[Placed]",
+    placed: "Sequence[Located]",
     mode: "Mode",
     dry_run: bool,
 ) -> "Imported | list[Problem]":
@@ -123,7 +123,7 @@ def _send(
     from pramana.store.scenarios import Imported
 
     joined = len(files) > 1
-    one = write_scenarios(each.located.scenario for each in placed).encode() if joined else files[0].read_bytes()
+    one = write_scenarios(each.scenario for each in placed).encode() if joined else files[0].read_bytes()
     query = {"mode": mode, "dryRun": "true" if dry_run else "false"}
     said = remote.ask("POST", "/api/scenarios/import", query, body=one, kind="application/yaml")
     answer = said.json
@@ -136,7 +136,7 @@ def _send(
     raise InvalidInput(f"{remote.url}: {answer.get('error')}", details)
 
 
-def _problem(detail: dict[str, Any], placed: "Sequence[Placed]", status: int) -> Problem:
+def _problem(detail: dict[str, Any], placed: "Sequence[Located]", status: int) -> Problem:
     """Return what a server found wrong, at its place in our files."""
     path, message = str(detail.get("path", "")), str(detail.get("message", ""))
     index = path.removeprefix("scenarios[").partition("]")[0]
