@@ -282,6 +282,11 @@ def judging(summary: Summary) -> str:
     return f"{whole(tokens)} tokens, {money(cost)}{again}"
 
 
+def tokens(number: int | None) -> str:
+    """Return a number of tokens, which may be unknown."""
+    return "unknown" if number is None else f"{number:,}"
+
+
 def whole(total: Total) -> str:
     """Return a count for people.
 

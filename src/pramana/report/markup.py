@@ -123,15 +123,18 @@ def _pieces(data: Any, new_line: str) -> Iterator[str]:
         yield f"{new_line}{'}' if named else ']'}"
 
 
+def marked(sign: str, words: Child, look: str) -> Safe:
+    """Return words after their sign, in one of the looks of outcomes."""
+    return tag("span", tag("b", sign, aria_hidden="true"), " ", words, class_=f"outcome {look}".strip())
+
+
 def outcome(of: str, count: int | None = None) -> Safe:
     """Return an outcome with its sign and its word.
 
     >>> outcome("failed")
     '<span class="outcome failed"><b aria-hidden="true">✗</b> failed</span>'
     """
-    sign = tag("b", SIGNS[Outcome(of)], aria_hidden="true")
-    counted = None if count is None else f"{count:,} "
-    return tag("span", sign, " ", counted, of, class_=f"outcome {of}")
+    return marked(SIGNS[Outcome(of)], of if count is None else f"{count:,} {of}", of)
 
 
 def link(to: str, *children: Child, class_: str | None = None) -> Safe:
@@ -188,6 +191,25 @@ def tiles(some: Iterable[tuple[str, Child, Child]]) -> Safe:
             for name, value, note in some
         ),
         class_="tiles",
+    )
+
+
+def facts(some: Iterable[tuple[str, Child]], class_: str = "facts") -> Safe:
+    """Return facts, each with its name: side by side, or as a sheet."""
+    return tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in some), class_=class_)
+
+
+def meter(label: str, now: int, most: int = 100) -> Safe:
+    """Draw how far something is."""
+    return tag(
+        "div",
+        tag("div", style=f"width: {100 * now / most if most else 100:.2f}%"),
+        class_="meter",
+        role="progressbar",
+        aria_label=label,
+        aria_valuemin=0,
+        aria_valuemax=most,
+        aria_valuenow=now,
     )
 
 

@@ -17,7 +17,7 @@ from pramana.app.documents import read
 from pramana.app.scenarios import ReadScenario
 from pramana.load.problems import Problems
 from pramana.show.web.kit.yaml_editor import Checked
-from pramana.show.web.pages.documents import Document, looked_through
+from pramana.show.web.pages.importing import Document, looked_through
 
 from .conftest import EACH_VIEW, Bench, no_sideways
 

@@ -38,7 +38,7 @@ from pramana.report import pictures, result_detail, run_summary
 from pramana.report.markup import LEAST_CUT, LONGEST, pretty
 from pramana.report.pictures import Mark, along, distribution, position, rates, short, ticks
 from pramana.show.web.kit import waveform
-from pramana.show.web.kit.files import Pick, Picked
+from pramana.show.web.kit.forms import Pick, Picked
 from pramana.show.web.pages import contrast, home, result, run, suites
 from pramana.show.web.pages.run_results import again
 

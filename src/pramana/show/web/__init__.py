@@ -30,8 +30,6 @@ PAGES = (
     "suites",
     "settings",
     "providers",
-    "provider_forms",
-    "tokens",
     "prices",
 )
 """The modules whose pages there are, in the order in which an address is looked up: /scenarios/ID comes last."""

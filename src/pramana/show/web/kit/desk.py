@@ -23,7 +23,7 @@ from pramana.errors import COMMAND_HINTS, HintKey, InvalidInput, PramanaError, P
 from pramana.request import from_texts
 from pramana.show.api.envelope import log_defect, public_message
 from pramana.show.api.serving import user_of
-from pramana.show.web.kit.plain import THEME
+from pramana.show.web.kit.style import THEME
 
 _View = TypeVar("_View")
 _Filter = TypeVar("_Filter", bound=msgspec.Struct)
@@ -179,8 +179,13 @@ def address(path: str, **query: Any) -> str:
     >>> address("/runs", model="a b", page=None)
     '/runs?model=a+b'
     """
-    given = urlencode(_given(query), doseq=True)
-    return f"{path}?{given}" if given else path
+    given = {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in query.items()
+        if value is not None and value != ""
+    }
+    encoded = urlencode(given, doseq=True)
+    return f"{path}?{encoded}" if encoded else path
 
 
 def part(text: str) -> str:
@@ -196,11 +201,3 @@ def sign_in(request: Request) -> str:
     """Return where whoever asks for a page brings a token, and is led back from."""
     url = request.url
     return address("/sign-in", to=f"{url.path}?{url.query}" if url.query else url.path)
-
-
-def _given(query: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: str(value).lower() if isinstance(value, bool) else value
-        for name, value in query.items()
-        if value is not None and value != ""
-    }

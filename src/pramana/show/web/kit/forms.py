@@ -1,17 +1,31 @@
-"""Forms: filled in, sent by Enter or by their button, and told what is wrong at the field where it is."""
+"""Forms: filled in, sent by Enter or by their button, and told what is wrong at the field where it is.
 
-from collections.abc import Iterator, Mapping
+A field for names suggests what is known, and takes anything else too. Files come singly or as a folder: only those with
+the right endings are sent, the others are named. The browser sends them over HTTP, some at a time, to an address that
+only this page of this visitor has.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Protocol, Self
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+from urllib.parse import unquote
 
-from nicegui import ui
+from nicegui import events, ui
+from nicegui.elements.upload_files import FileUpload
 
+from pramana.report.figures import printable
+from pramana.report.markup import foreign
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Refused
 
 ANSWERED_S = 10.0
 """How long a browser may take to say what was typed."""
+MOST_FILES = 500
+MOST_BYTES = 64 << 20
+"""Of all files of one choice: a page keeps them in memory."""
+MOST_AT_ONCE = 8 << 20
 
 
 class Field(Protocol):
@@ -23,23 +37,16 @@ class Field(Protocol):
     def html_id(self) -> str: ...
 
 
-class Form:
+class Form(ui.element):
     """A form on a page: `with Form(save) as form`, its fields, then `form.submit("Save")`."""
 
     def __init__(self, act: parts.Act) -> None:
+        super().__init__("form")
+        self.classes("stack form").props("novalidate")
+        self.on("submit.prevent", js_handler="() => {}")  # its button is pressed instead, by Enter too
         self._act = act
-        self._form = ui.element("form").classes("stack form").props("novalidate")
-        self._form.on("submit.prevent", js_handler="() => {}")  # its button is pressed instead, by Enter too
-
-    def __enter__(self) -> Self:
-        self._form.__enter__()
-        self._trouble = ui.element("div").classes("trouble-box")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._form.__exit__(kind, error, trace)
+        with self:
+            self._trouble = ui.element("div").classes("trouble-box")
 
     def submit(self, words: str) -> ui.button:
         """Put the button that sends it."""
@@ -56,36 +63,22 @@ class Form:
         except Refused as error:
             if error.status == 401:
                 raise
-            self._tell(error, fields)
-
-    def _tell(self, error: Refused, fields: Mapping[str, Field]) -> None:
-        told: list[Field] = []
-        elsewhere = not error.problems
-        for problem in error.problems:
-            found = _field_of(problem.path, fields)
-            if found is None:
-                elsewhere = True
-            elif found.error is None:
-                found.error = _sentence(problem.message)
-                told.append(found)
-        if elsewhere:
-            with self._trouble:
-                parts.trouble(error)
-        if told:
-            ui.run_javascript(f"document.getElementById({told[0].html_id!r})?.focus()")
+            placed = [(field_of(each.path, fields), each.message) for each in error.problems]
+            for path, message in placed:
+                if path and fields[path].error is None:
+                    fields[path].error = message[:1].upper() + message[1:]
+            if not placed or not all(path for path, _ in placed):
+                with self._trouble:
+                    parts.trouble(error)
+            if first := next((path for path, _ in placed if path), ""):
+                ui.run_javascript(f"document.getElementById({fields[first].html_id!r})?.focus()")
 
 
-def _field_of(path: str, fields: Mapping[str, Field]) -> Field | None:
-    """Return the field that a path is about: `corsOrigins[2]` is about `corsOrigins`."""
-    while path:
-        if path in fields:
-            return fields[path]
+def field_of(path: str, fields: Mapping[str, Any]) -> str:
+    """Return the path of the field that a path is about: `corsOrigins[2]` is about `corsOrigins`; none is empty."""
+    while path and path not in fields:
         path = path.rpartition("[" if path.endswith("]") else ".")[0]
-    return None
-
-
-def _sentence(words: str) -> str:
-    return words[:1].upper() + words[1:]
+    return path
 
 
 def number(label: str, value: float | None, hint: str) -> ui.number:
@@ -127,3 +120,156 @@ class Secret:
             words = "nothing was saved: the browser did not answer in time; press the button again"
             raise Refused(408, words, "timeout") from None
         return str(found or "")
+
+
+# ── Names that people type ──
+
+
+def suggest(made: Any, known: Iterable[str]) -> ui.element:
+    """Have the browser suggest texts while somebody fills in a field; return what can be given to `suggested`."""
+    found = ui.element("datalist")
+    found.props["id"] = f"{made.html_id}-datalist"  # where NiceGUI's field looks for one
+    suggested(found, known)
+    return found
+
+
+def suggested(found: ui.element, known: Iterable[str]) -> None:
+    """Suggest other texts from now on."""
+    with parts.redrawn(found):
+        for each in dict.fromkeys(known):
+            ui.element("option").props["value"] = each
+
+
+class Names:
+    """Several names, typed one after another; each is shown, and can be taken away again."""
+
+    def __init__(
+        self, what: str, names: Iterable[str], changed: Callable[[], Awaitable[None]], known: Iterable[str] = ()
+    ) -> None:
+        self.names = list(dict.fromkeys(names))
+        self._changed = changed
+        with parts.box("stack"):
+            self.field = parts.field(f"Add a {what}", hint="Enter adds it, and you can add another.")
+            # The browser says that it changed on Enter, when one of its suggestions was taken, and when it is left.
+            self.field.on("change", lambda event: parts.guarded(self._add)(event.args))
+            self._known = suggest(self.field, known)
+            self._list = ui.element("ul").classes("chosen")
+            self._list.props["aria-label"] = f"Each {what} that was added"
+        self._show()
+
+    def suggest(self, known: Iterable[str]) -> None:
+        """Suggest other names from now on."""
+        suggested(self._known, known)
+
+    async def _add(self, typed: Any) -> None:
+        name = str(typed or "").strip()
+        self.field.set_value("")
+        if name and name not in self.names:
+            self.names.append(name)
+            self._show()
+            await self._changed()
+
+    async def _remove(self, name: str) -> None:
+        self.names.remove(name)
+        self._show()
+        self.field.run_method("focus")  # the button that had the focus is gone
+        await self._changed()
+
+    def _show(self) -> None:
+        with parts.redrawn(self._list):
+            for name in self.names:
+                with ui.element("li"):
+                    parts.show(foreign(name, 300))
+                    label = f"Remove {printable(name)[:200]}"
+                    parts.button("Remove", partial(self._remove, name), "plain", small=True, label=label)
+        self._list.set_visibility(bool(self.names))
+
+
+# ── Files that somebody picks ──
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """A file, by its path within the folder that was chosen."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """What somebody chose."""
+
+    files: Sequence[Picked]
+    ignored: Sequence[str]
+    """Names of what was not sent: it has another ending."""
+    failed: Sequence[tuple[str, str]]
+    """Names of what could not be sent, and why."""
+
+
+def picker(
+    words: str, endings: Sequence[str], then: Callable[[Pick], Awaitable[None]], *, folder: bool = False
+) -> None:
+    """Put a button that opens the browser's dialog for files, or for a folder."""
+    arrived: list[FileUpload] = []
+    inbox = ui.upload(multiple=True).classes("visually-hidden").props("inert aria-hidden=true")
+
+    def arrive(event: events.UploadEventArguments) -> None:
+        weight = event.file.size() + sum(each.size() for each in arrived)
+        # The script below says so; others may send what they like.
+        if len(arrived) < MOST_FILES and weight <= MOST_BYTES:
+            arrived.append(event.file)
+
+    inbox.on_upload(arrive)
+
+    async def sent(event: events.GenericEventArguments) -> None:
+        found = [Picked(unquote(each.name), await each.read()) for each in arrived]
+        arrived.clear()
+        told: dict[str, Any] = event.args
+        failed = [(str(name), str(why)) for name, why in told["failed"]]
+        await then(Pick(sorted(found, key=lambda each: each.name), told["ignored"], failed))
+
+    with ui.element("label").classes("btn pick"):
+        asking = ui.element("input").props("type=file multiple").classes("visually-hidden")
+        ui.label(words)
+    if folder:
+        asking.props("webkitdirectory")
+    else:
+        asking.props["accept"] = ",".join(endings)
+    limits = f"{list(endings)}, {MOST_FILES}, {MOST_BYTES}, {MOST_AT_ONCE}"
+    asking.on(
+        "change", parts.guarded(sent), js_handler=f"(event) => ({_SEND})(event, emit, '{inbox.props['url']}', {limits})"
+    )
+
+
+_SEND = """async (event, emit, url, endings, mostFiles, mostBytes, atOnce) => {
+  const all = [...event.target.files].map((file) => [file.webkitRelativePath || file.name, file]);
+  event.target.value = "";
+  if (!all.length) return;
+  const fits = ([name]) => endings.some((each) => name.toLowerCase().endsWith(each));
+  const ignored = all.filter((each) => !fits(each)).map(([name]) => name).slice(0, 1000);
+  const failed = [];
+  let parcel = [], weight = 0, total = 0, count = 0;
+  const send = async () => {
+    const form = new FormData();
+    parcel.forEach(([name, file], index) => form.append(`file ${index}`, file, encodeURIComponent(name)));
+    let why = "";
+    try {
+      const said = await fetch(url, { method: "POST", body: form });
+      if (!said.ok) why = (await said.json().catch(() => ({}))).error || `the server answered ${said.status}`;
+    } catch { why = "the server did not answer"; }
+    if (why) for (const [name] of parcel) failed.push([name, why]);
+    parcel = []; weight = 0;
+  };
+  for (const each of all.filter(fits)) {
+    total += each[1].size; count += 1;
+    if (count > mostFiles) failed.push([each[0], `more than ${mostFiles} files at once`]);
+    else if (total > mostBytes) failed.push([each[0], `more than ${mostBytes >> 20} MB at once`]);
+    else {
+      if (parcel.length && weight + each[1].size > atOnce) await send();
+      parcel.push(each); weight += each[1].size;
+    }
+  }
+  if (parcel.length) await send();
+  emit({ ignored, failed });
+}"""

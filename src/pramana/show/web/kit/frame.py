@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from pramana.report.markup import Child, Safe, foreign, join, link, tag
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Desk, Refused
-from pramana.show.web.kit.plain import THEME, plain
+from pramana.show.web.kit.style import THEME, plain
 
 NAVIGATION = (
     ("/", "Home"),

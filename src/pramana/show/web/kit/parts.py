@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from nicegui import ui
 
-from pramana.report.markup import Safe, foreign, join, tag
+from pramana.report.markup import Child, Safe, foreign, join, tag
 from pramana.show.web.kit.desk import Refused, sign_in
 
 Kind = Literal["", "primary", "danger", "plain"]
@@ -54,6 +54,37 @@ def box(classes: str, role: str | None = None, label: str | None = None) -> Iter
         yield found
 
 
+@contextmanager
+def card(title: Child) -> Iterator[ui.element]:
+    """Open a box with a title, apart from what stands around it."""
+    with box("card stack") as made:
+        show(tag("h2", title, class_="card-title"))
+        yield made
+
+
+@contextmanager
+def redrawn(place: ui.element) -> Iterator[None]:
+    """Open an element to draw anew what stands in it."""
+    place.clear()
+    with place:
+        yield
+
+
+class Panel:
+    """A place that is drawn anew only when what it shows has changed: else a press would miss its button."""
+
+    def __init__(self, classes: str = "") -> None:
+        self.place = ui.element("div").classes(classes)
+        self._shown: object = None
+
+    def show(self, what: object, draw: Callable[[], None]) -> None:
+        """Draw what is shown, if it is not what was shown before."""
+        if what != self._shown:
+            self._shown = what
+            with redrawn(self.place):
+                draw()
+
+
 # ── To press ──
 
 
@@ -76,15 +107,20 @@ def guarded(act: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def button(words: str, act: Act, kind: Kind = "", *, small: bool = False, label: str | None = None) -> ui.button:
-    """Put a button; while it works it cannot be pressed again. A label tells buttons of the same words apart."""
+    """Put a button; while it works it cannot be pressed again. A label tells buttons of the same words apart.
+
+    What it does may take the button away.
+    """
     made = ui.button(words, color=None).props("unelevated no-caps").classes(f"btn {kind}{' small' if small else ''}")
+    client = ui.context.client
     if label:
         made.props["aria-label"] = label
 
     async def pressed() -> None:
         made.disable()
         try:
-            await guarded(act)()
+            with client:
+                await guarded(act)()
         finally:
             if not made.is_deleted:
                 made.enable()
@@ -203,6 +239,13 @@ def _fill_in(made: Any, change: Change | None, hint: str) -> None:
         made.on_value_change(lambda event: guarded(change)(event.value))
 
 
+def search(value: str, hint: str, then: Callable[[str], None]) -> None:
+    """Put a field for what is looked for; Enter and the button beside it begin."""
+    made = field("Search", value, hint=hint)
+    made.on("keydown.enter", lambda: then(made.value))
+    button("Search", lambda: then(made.value))
+
+
 # ── What to do when there is nothing, or something is wrong ──
 
 
@@ -218,7 +261,11 @@ def empty(title: str, words: str) -> Iterator[None]:
 
 def trouble(error: Refused) -> None:
     """Show what was refused where a page would be."""
-    with box("warn trouble", role="alert"):
-        paragraph(foreign(sentence(error)))
+    show(refusal(error))
     if error.status == 404:
         paragraph(tag("a", "Back to the beginning", href="/"))
+
+
+def refusal(error: Refused) -> Safe:
+    """Return what was refused, set apart and read out."""
+    return tag("div", tag("p", foreign(sentence(error))), class_="warn trouble", role="alert")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from pramana.model import Scenario, ScenarioTurn, StatedAssertion
-from pramana.report.markup import Child, Safe, foreign, join, tag, text
+from pramana.report.markup import Child, Safe, facts, foreign, join, tag, text
 
 LONGEST = 20_000
 _RULES = {
@@ -26,19 +26,19 @@ _RULES = {
 
 def of_scenario(found: Scenario) -> Safe:
     """Return a scenario as it will be asked."""
-    facts: list[tuple[str, Child]] = [
+    known: list[tuple[str, Child]] = [
         ("Type", found.type),
         ("Difficulty", found.difficulty),
         ("Language", foreign(found.language)),
     ]
     if found.conditions:
-        facts.append(("Sounds", foreign(found.conditions)))
+        known.append(("Sounds", foreign(found.conditions)))
     first = ScenarioTurn(found.prompt, found.prompt_audio_url, None, found.assert_, found.reference)
     lines = [first, *(found.turns or ())]
     return join(
         [
             tag("p", foreign(found.name), class_="card-title"),
-            facts_of(facts),
+            facts(known),
             tag("p", tags(found.tags)) if found.tags else None,
             tag("ol", (tag("li", _line(each)) for each in lines), class_="script"),
             tag("h3", "A good agent"),
@@ -76,11 +76,6 @@ def beginning(said: str, length: int = 160) -> Safe:
 
 def _tag(name: str, to: str | None) -> Safe:
     return tag("a", foreign(name, 80), href=to, class_="tag") if to else tag("span", foreign(name, 80), class_="tag")
-
-
-def facts_of(facts: Sequence[tuple[str, Child]]) -> Safe:
-    """Return facts side by side, each below its name."""
-    return tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts")
 
 
 def _said(words: str) -> Safe:

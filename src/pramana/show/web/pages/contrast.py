@@ -20,9 +20,9 @@ from pramana.report.markup import (
     tiles,
     when,
 )
+from pramana.report.pictures import difference_line
 from pramana.report.result_detail import said_to
-from pramana.report.trends import difference_line
-from pramana.show.web.kit.desk import address
+from pramana.show.web.kit import address
 
 VERDICTS = {
     "regression": ("▼", "failed"),
@@ -283,7 +283,10 @@ def left_out(data: ComparisonView, any_judge: str | None, noun: Noun = "case") -
         (data.only_base, "Only before", "The run now has no result of them."),
         (data.only_new, "Only now", "The run before has no result of them."),
     )
-    said = [_named(title, why, noun, those.count, map(_case, those.cases)) for those, title, why in kinds]
+    said = [
+        _named(title, why, noun, those.count, [foreign(case, 200) for case in those.cases])
+        for those, title, why in kinds
+    ]
     apart = data.apart
     if apart.count:
         names = (
@@ -308,10 +311,6 @@ def _named(title: str, why: Child, noun: Noun, count: int, names: Any) -> Safe |
     more = tag("p", f"and {count - len(shown):,} more", class_="quiet") if count > len(shown) else None
     summary = tag("summary", f"{title}: {count:,} {noun}{'' if count == 1 else 's'}")
     return tag("details", summary, tag("p", why), tag("ul", (tag("li", each) for each in shown), class_="lines"), more)
-
-
-def _case(name: str) -> Safe:
-    return foreign(name, 200)
 
 
 def _who(judges: Sequence[str]) -> str:

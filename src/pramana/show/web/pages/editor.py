@@ -22,8 +22,7 @@ from pramana.app.scenarios import (
 )
 from pramana.errors import Problem
 from pramana.report.markup import Safe, foreign, link, tag, when
-from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Desk, Refused, address
+from pramana.show.web.kit import Desk, Refused, address, frame, parts
 from pramana.show.web.kit.yaml_editor import Checked, YamlEditor
 from pramana.show.web.pages import asking
 from pramana.show.web.pages.scenarios import duplicate, page_of, read
@@ -89,17 +88,14 @@ class _Editing:
 
     def __init__(self, desk: Desk, found: ScenarioView | None, text: str) -> None:
         self._desk, self._found, self._text = desk, found, text
-        self._client = ui.context.client
         self._saving = False
-        self._noticed: tuple[object, object] | None = None
-        """What the notice says, and the choices it offers."""
         self._taken: set[str] = set()
         """Ids that a new scenario cannot have."""
 
     async def begin(self) -> None:
         self._top = ui.element("div")
         self._head()
-        self._notice = ui.element("div").classes("notices")
+        self._notice = parts.Panel("notices")
         with parts.box("halves editing"):
             with parts.box("stack"):
                 with parts.box("row spread"):
@@ -119,19 +115,19 @@ class _Editing:
 
     def _head(self) -> None:
         """Put the heading; again after every change, which may be one of the name."""
-        self._top.clear()
         found, crumbs = self._found, (("/scenarios", "Scenarios"),)
         if found is None:
+            about = "Change the example into what you need; it is kept when you save it."
             with self._top:
-                frame.head(
-                    "New scenario", "Change the example into what you need; it is kept when you save it.", crumbs
-                )
+                frame.head("New scenario", about, crumbs)
             return
-        with self._top, frame.head(foreign(found.name), _about(found), crumbs):
+        name = tag("span", foreign(found.id, 120), class_="mono")
+        about = tag("span", name, ", changed ", when(found.updated_at))
+        with parts.redrawn(self._top), frame.head(foreign(found.name), about, crumbs):
             parts.link_button("Run", address("/runs/new", scenario=found.id))
             parts.link_button("Export", address("/api/scenarios/export", id=found.id))
             parts.button("Duplicate", lambda: duplicate(self._desk, found.id))
-            parts.button("Delete", self._deleted, "danger")
+            parts.button("Delete", lambda: self._deleted(found.id), "danger")
 
     # ── While somebody types ──
 
@@ -213,8 +209,7 @@ class _Editing:
 
     def _take(self, found: ScenarioView) -> None:
         self._found = found
-        self._notice.clear()
-        self._noticed = None
+        self._say()
         self._head()
         frame.titled(found.name)
 
@@ -248,33 +243,21 @@ class _Editing:
                 ("Take theirs", self._theirs), ("Keep mine", self._mine),
             )  # fmt: skip
 
-    def _say(self, words: str | Safe, *choices: tuple[str, Callable[[], Awaitable[None]]]) -> None:
-        if self._noticed == (words, choices):
-            return  # drawn again, its buttons would lose a press
-        self._noticed = words, choices
-        self._notice.clear()
-        with self._notice, parts.box("warn row spread", role="alert"):
-            parts.paragraph(words)
-            with parts.box("row"):
-                for name, act in choices:
-                    parts.button(name, self._outlasting(act), small=True)
+    def _say(self, words: str | Safe = "", *choices: tuple[str, Callable[[], Awaitable[None]]]) -> None:
+        """Say something above the editor, and what can be done about it; without words, nothing."""
 
-    def _outlasting(self, act: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-        """Return what a button does, so that it can take the button away."""
+        def draw() -> None:
+            with parts.box("warn row spread", role="alert"):
+                parts.paragraph(words)
+                with parts.box("row"):
+                    for name, act in choices:
+                        parts.button(name, act, small=True)
 
-        async def done() -> None:
-            with self._client:
-                await act()
-
-        return done
+        self._notice.show((words, choices), draw if words else lambda: None)
 
     async def _theirs(self) -> None:
-        if self._found is None:
-            return
-        wanted = self._found.id
-        found = await read(self._desk, wanted)
-        if found:
-            await self._show(found, await _exported(self._desk, wanted))
+        if self._found and (found := await read(self._desk, self._found.id)):
+            await self._show(found, await _exported(self._desk, found.id))
 
     async def _show(self, found: ScenarioView, text: str) -> None:
         """Put what somebody else wrote in the place of what stands here."""
@@ -284,33 +267,26 @@ class _Editing:
 
     async def _mine(self) -> None:
         """Let what stands here replace what somebody else wrote, when it is saved."""
-        found = await read(self._desk, self._found.id) if self._found else None
-        if found:
+        if self._found and (found := await read(self._desk, self._found.id)):
             self._take(found)
             parts.tell("Save replaces their change by yours")
 
     # ── Deleting ──
 
-    async def _deleted(self) -> None:
-        if self._found is None:
-            return
+    async def _deleted(self, scenario_id: str) -> None:
         if not self._editor.is_kept and not await parts.confirm(
             "Delete it, with unsaved changes?",
             "The scenario can be restored for a day, what you have not saved cannot.",
             "Delete",
         ):
             return
-        await self._desk.call(delete_scenario, self._found.id)
+        await self._desk.call(delete_scenario, scenario_id)
         self._editor.keep(self._editor.text)
-        ui.navigate.to(address("/scenarios", deleted=self._found.id))
+        ui.navigate.to(address("/scenarios", deleted=scenario_id))
 
     async def _restored(self) -> None:
         if self._found:
             self._take(await self._desk.call(restore_scenario, self._found.id))
-
-
-def _about(found: ScenarioView) -> Safe:
-    return tag("span", tag("span", foreign(found.id, 120), class_="mono"), ", changed ", when(found.updated_at))
 
 
 def _at_id(message: str, read: ReadScenario) -> Problem:

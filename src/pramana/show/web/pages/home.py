@@ -5,19 +5,20 @@ It grows as runs arrive, from whomever.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from operator import attrgetter
+from typing import NamedTuple
 
 from nicegui import ui
 
-from pramana.app.models import HistoryRequest, HistoryView, RunPointView, model_history
+from pramana.app.models import HistoryRequest, HistoryView, model_history
 from pramana.app.runs import RunFilter, list_runs
 from pramana.app.views import RunView, WeightsView
 from pramana.app.weights import list_weights
 from pramana.report.figures import duration, percent
 from pramana.report.markup import Safe, foreign, interval_text, join, link, tag, when
-from pramana.report.trends import Point, rate_trend, time_trend
-from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Desk, address
+from pramana.report.pictures import Point, rate_trend, time_trend
+from pramana.show.web.kit import Desk, address, frame, parts
 from pramana.show.web.pages import welcome
 from pramana.show.web.pages.runs import Table, passed, status
 
@@ -28,7 +29,7 @@ MODELS = 6
 """How many models are shown over time: those of the newest runs."""
 PAST = 30
 """Runs of a model that are drawn."""
-SERIES = ("cases_digest", "variant", "setup_digest")
+SERIES = attrgetter("cases_digest", "variant", "setup_digest")
 """What points of a trend have in common."""
 
 
@@ -60,7 +61,6 @@ class _News:
         self._offered: welcome.Welcome | None = None
         """What nobody has tried, beside the runs."""
         self._drawn: tuple[_Attention, Table, _Cards] | None = None
-        self._untried: tuple[str, ...] = ()
 
     async def read(self) -> _Read:
         wanted = RunFilter(page_size=LOOKED_AT, outcomes=True)
@@ -83,36 +83,32 @@ class _News:
     def show(self, found: _Read) -> None:
         if not found.runs:
             if self._welcome is None:
-                self._place.clear()
-                self._drawn, self._offered, self._untried = None, None, ()
+                self._drawn = self._offered = None
                 self._welcome = welcome.Welcome(self._desk)
-                with self._place:
+                with parts.redrawn(self._place):
                     self._welcome.show(found.weights)
             return
         if self._drawn is None:
             self._welcome, self._drawn = None, self._draw()
             with self._place:
-                self._rest = ui.element("div")
+                self._rest = parts.Panel()
         attention, newest, cards = self._drawn
         attention.put(found)
         newest.put({run.id: _row(run) for run in found.runs[:NEWEST]})
         cards.put(found.pasts)
-        self._offer(welcome.untried(found.runs))
+        untried = welcome.untried(found.runs)
+        self._rest.show(untried, partial(self._offer, untried))
 
     def _offer(self, untried: tuple[str, ...]) -> None:
-        if untried != self._untried:
-            self._untried, self._offered = untried, welcome.Welcome(self._desk)
-            self._rest.clear()
-            with self._rest:
-                if untried:
-                    self._offered.show_rest(untried)
+        self._offered = welcome.Welcome(self._desk)
+        if untried:
+            self._offered.show_rest(untried)
 
     def _draw(self) -> "tuple[_Attention, Table, _Cards]":
         if not self._beside.default_slot.children:
             with self._beside:
                 parts.link_button("New run", "/runs/new", "primary")
-        self._place.clear()
-        with self._place:
+        with parts.redrawn(self._place):
             attention = _Attention(self._desk)
             parts.heading("Newest runs")
             newest = Table("Newest runs", ("Run", "Models", "Status", "Passed", "Results", "Begun (UTC)"))
@@ -168,7 +164,7 @@ def _card(past: HistoryView) -> Safe:
     if not finished:
         return _titled(past, [tag("p", "No run has finished yet.", class_="quiet")])
     newest = finished[-1]
-    same = [each for each in finished if _series(each) == _series(newest)]
+    same = [each for each in finished if SERIES(each) == SERIES(newest)]
     rated = [Point(each.pass_rate, *(each.interval or (None, None))) for each in same if each.pass_rate is not None]
     timed = [
         (each.latency_ms.median / 1000, each.latency_ms.count) for each in same if each.latency_ms.median is not None
@@ -202,10 +198,6 @@ def _titled(past: HistoryView, told: Sequence[Safe]) -> Safe:
     )
 
 
-def _series(point: RunPointView) -> tuple[Any, ...]:
-    return tuple(getattr(point, name) for name in SERIES)
-
-
 def _figure(name: str, value: str, note: str) -> Safe:
     return tag("p", name, " ", tag("strong", value, class_="number"), " ", tag("span", note, class_="quiet small"))
 
@@ -234,19 +226,19 @@ class _Attention:
         }
         self._whole.set_visibility(bool(lines or missing))
         self._lines.set_visibility(bool(lines))
-        self._lines.set_content(_told(lines, len(found.runs)))
+        more = (
+            f"And {len(lines) - NEWEST:,} more among the last {len(found.runs):,} runs."
+            if len(lines) > NEWEST
+            else None
+        )
+        listed = tag("ul", (tag("li", line) for line in lines[:NEWEST]), class_="lines")
+        self._lines.set_content(join([listed, tag("p", more, class_="quiet") if more else None]))
         for gone in self._missing.keys() - missing.keys():
             self._missing.pop(gone).delete()
         for key, weights in missing.items():
             if key not in self._missing:
                 with self._box, ui.element("div") as self._missing[key]:
-                    welcome.Download(self._desk, weights).show()
-
-
-def _told(lines: Sequence[Safe], among: int) -> Safe:
-    more = f"And {len(lines) - NEWEST:,} more among the last {among:,} runs." if len(lines) > NEWEST else None
-    listed = tag("ul", (tag("li", line) for line in lines[:NEWEST]), class_="lines")
-    return join([listed, tag("p", more, class_="quiet") if more else Safe("")])
+                    welcome.offer_download(self._desk, weights)
 
 
 def _trouble(run: RunView) -> Safe | None:

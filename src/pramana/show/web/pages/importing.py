@@ -4,23 +4,24 @@ Every document is checked before anything is imported. Then all of them are impo
 refused stays on the page as it was brought.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 from msgspec.structs import asdict
 from nicegui import ui
 
+from pramana.analyse.numbers import counted as many
 from pramana.app.documents import Document as Brought
 from pramana.app.scenarios import ImportedView, ScenarioPage, import_documents, list_scenarios
 from pramana.errors import Problem
-from pramana.report.markup import Child, Safe, foreign, join, link, tag
-from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Desk, Refused
-from pramana.show.web.kit.files import MOST_BYTES, Pick, picker
-from pramana.show.web.kit.yaml_editor import LONGEST, Checked, YamlEditor, check, counted, is_error, listed
-from pramana.show.web.pages.documents import Document, Looked, decoded, looked_through
-from pramana.show.web.pages.library import library
-from pramana.show.web.pages.scenarios import page_of
+from pramana.report.markup import Safe, foreign, join, link, marked, tag
+from pramana.show.web.kit import Desk, Refused, frame, parts
+from pramana.show.web.kit.forms import MOST_BYTES, Pick, picker
+from pramana.show.web.kit.yaml_editor import LONGEST, Checked, YamlEditor, as_lines, check, counted, is_error, listed
+from pramana.show.web.pages.scenarios import library, page_of
 from pramana.store.scenarios import Mode
 
 ENDINGS = (".yaml", ".yml")
@@ -29,6 +30,7 @@ MODES = {
     "update": "Replace what is here: the whole scenario, and what a document leaves out gets its default",
     "fail": "Refuse everything if a single id is here already",
 }
+NOTHING = tag("p", "Nothing yet: choose files, or paste a document.", class_="quiet")
 MOST_SHOWN = 100
 """Of ids, and of what is wrong with a document."""
 MOST_LISTED = 50
@@ -39,6 +41,58 @@ _FIELDS = {
     "prompt_audio_url": "recording", "language": "language", "difficulty": "difficulty", "assert_": "assertions",
     "reference": "reference", "turns": "turns", "conditions": "conditions",
 }  # fmt: skip
+
+
+# ── Documents on their way in ──
+
+
+@dataclass(slots=True, eq=False)
+class Document:
+    """A document on its way in."""
+
+    name: str
+    checked: Checked
+
+    @property
+    def text(self) -> str:
+        return self.checked.text
+
+
+class Looked(NamedTuple):
+    """A document, with what is wrong with it because of the others."""
+
+    document: Document
+    elsewhere: list[Problem]
+
+    @property
+    def problems(self) -> list[Problem]:
+        """All that is wrong with it."""
+        return [*self.document.checked.problems, *self.elsewhere]
+
+
+async def looked_through(documents: Sequence[Document]) -> list[Looked]:
+    """Return what is wrong with each document; of an id that stands in two, only one can be kept.
+
+    They may have many megabytes: in a thread, so that nobody else's page waits for it.
+    """
+    return await asyncio.to_thread(_look_through, documents)
+
+
+def _look_through(documents: Sequence[Document]) -> list[Looked]:
+    first: dict[str, Document] = {}
+    found = []
+    for document in documents:
+        elsewhere = []
+        for each in document.checked.read:
+            earlier = first.setdefault(each.scenario.id, document)
+            if earlier is not document:
+                said = f"id {each.scenario.id} stands in {earlier.name} too; only one of them can be kept"
+                elsewhere.append(Problem(said, "id", each.line, each.column))
+        found.append(Looked(document, elsewhere))
+    return found
+
+
+# ── The page ──
 
 
 @frame.page("/scenarios/import", "Import scenarios")
@@ -58,7 +112,7 @@ class _Importing:
     """The page: what was brought, which of it stands in the editor, and what an import would do."""
 
     def __init__(self, desk: Desk) -> None:
-        self._desk, self._client = desk, ui.context.client
+        self._desk = desk
         self._documents: list[Document] = []
         """Those from files; what was pasted is `_pasted`."""
         self._pasted = Document(PASTED, Checked(""))
@@ -66,13 +120,12 @@ class _Importing:
         self._left_out: Sequence[tuple[str, str]] = ()
         """Of the last choice: names, and why."""
         self._mode: Mode = "skip"
-        self._done = _nothing()
+        self._done = NOTHING
         """What was imported last; it stays until something is brought again."""
         self._turn = self._listing = self._picks = 0
         self._picked_last: dict[str, int] = {}
         """By which pick a file of a name came last."""
-        self._rows: dict[Document, tuple[object, ui.element]] = {}
-        """The list of documents: what each row shows, and the row."""
+        self._rows: dict[Document, parts.Panel] = {}
 
     async def begin(self) -> None:
         parts.heading("What to import")
@@ -93,7 +146,7 @@ class _Importing:
         modes.props('aria-label="What becomes of ids that are here already"').classes("modes")
         parts.heading("What would change")
         with parts.box("stack"):
-            self._preview = parts.show(_nothing()).props("role=status")
+            self._preview = parts.show(NOTHING).props("role=status")
             with parts.box("row"):
                 parts.button("Import", self._import, "primary").props("data-saves")
 
@@ -102,8 +155,7 @@ class _Importing:
     async def _picked(self, pick: Pick) -> None:
         """Take files beside those that are here; one of the same name replaces the earlier."""
         if len(pick.files) > 1:
-            self._files_more.clear()
-            with self._files_more:
+            with parts.redrawn(self._files_more):
                 parts.paragraph(f"Checking {len(pick.files):,} files …", quiet=True)
         self._picks += 1
         turn = self._picks
@@ -124,7 +176,7 @@ class _Importing:
 
     async def _read(self, data: bytes) -> Checked:
         try:
-            return await check(self._desk, await decoded(data))
+            return await check(self._desk, await asyncio.to_thread(lambda: as_lines(data.decode())))
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             return Checked("", [Problem("this is no text in UTF-8", "", line, 1)])
@@ -137,66 +189,52 @@ class _Importing:
             return  # what is newer is listed
         if len(found) > MOST_LISTED:
             found = sorted(found, key=lambda each: not any(map(is_error, each.problems)))
-        self._files_heading.clear()
-        if self._documents:
-            with self._files_heading:
+        with parts.redrawn(self._files_heading):
+            if self._documents:
                 parts.heading("What you brought", 3)
         self._list_rows(found[:MOST_LISTED] if self._documents else [])
-        self._files_more.clear()
-        if len(found) > MOST_LISTED:
-            with self._files_more:
+        with parts.redrawn(self._files_more):
+            if len(found) > MOST_LISTED:
                 parts.paragraph(f"and {len(found) - MOST_LISTED:,} more", quiet=True)
 
     def _list_rows(self, found: Sequence[Looked]) -> None:
         """Draw the rows that changed. The others keep their buttons: a button that is replaced loses a press."""
-        listed_now = {each.document for each in found}
-        for document in [each for each in self._rows if each not in listed_now]:
-            self._files.remove(self._rows.pop(document)[1])
+        for gone in self._rows.keys() - {each.document for each in found}:
+            self._rows.pop(gone).place.delete()
         for index, each in enumerate(found):
             document, problems = each.document, each.problems
-            shows = (_verdict(document, problems), problems, document is self._in_hand, len(document.text))
-            shown, row = self._rows.get(document, (None, None))
-            if row is None:
+            if document not in self._rows:
                 with self._files:
-                    row = ui.element("div").classes("file")
-            if shown != shows:
-                row.clear()
-                with row:
-                    self._list_file(document, problems)
-                self._rows[document] = shows, row
-            if list(self._files)[index] is not row:
-                row.move(target_index=index)
+                    self._rows[document] = parts.Panel("file")
+            row = self._rows[document]
+            shows = (_verdict(document, problems), problems, document is self._in_hand, len(document.text))
+            row.show(shows, partial(self._list_file, document, problems))
+            if list(self._files)[index] is not row.place:
+                row.place.move(target_index=index)
 
     def _list_left_out(self, left_out: Sequence[tuple[str, str]]) -> None:
         """Say which files were not taken, apart from the list of the others."""
         self._left_out = left_out
-        self._omitted.clear()
-        if left_out:
-            named = (tag("li", foreign(name, 200), f": {why}") for name, why in left_out[:MOST_SHOWN])
-            said = f"{len(left_out):,} left out"
-            with self._omitted:
-                parts.show(tag("details", tag("summary", said), tag("ul", named, class_="ids small")))
+        with parts.redrawn(self._omitted):
+            if left_out:
+                named = (tag("li", foreign(name, 200), f": {why}") for name, why in left_out[:MOST_SHOWN])
+                said = tag("summary", f"{len(left_out):,} left out")
+                parts.show(tag("details", said, tag("ul", named, class_="ids small")))
 
     def _list_file(self, document: Document, problems: Sequence[Problem]) -> None:
-        async def open_it() -> None:
-            with self._client:  # this button goes while it is at work
-                await self._take_in_hand(document)
-
         async def leave_out() -> None:
             self._documents = [each for each in self._documents if each is not document]
             if document is self._pasted:
                 self._pasted = Document(PASTED, Checked(""))
-            with self._client:
-                await self._take_in_hand(self._pasted if document is self._in_hand else self._in_hand)
+            await self._take_in_hand(self._pasted if document is self._in_hand else self._in_hand)
 
         parts.show(_verdict(document, problems))
         with parts.box("row"):
             if document is self._in_hand:
                 parts.show(tag("span", "in the editor", class_="quiet small"))
             elif 0 < len(document.text) <= LONGEST:
-                parts.button(
-                    "Open in the editor", open_it, small=True, label=f"Open {document.name} in the editor"
-                )  # fmt: skip
+                opened = partial(self._take_in_hand, document)
+                parts.button("Open in the editor", opened, small=True, label=f"Open {document.name} in the editor")
             parts.button("Leave out", leave_out, "plain", small=True, label=f"Leave {document.name} out")
         if document is not self._in_hand and problems:
             parts.show(listed(problems[:MOST_SHOWN], buttons=False)).classes("problems small")
@@ -242,7 +280,7 @@ class _Importing:
         documents = self._all()
         if not documents:
             return self._done
-        self._done = _nothing()
+        self._done = NOTHING
         found = await looked_through(documents)
         if wrong := [each.document.name for each in found if any(map(is_error, each.problems))]:
             named = join([*(foreign(each) for each in wrong[:10]), *(["…"] if len(wrong) > 10 else [])], ", ")
@@ -328,30 +366,23 @@ def _refused(error: Refused) -> Safe:
 # ── Words ──
 
 
-def _nothing() -> Safe:
-    return tag("p", "Nothing yet: choose files, or paste a document.", class_="quiet")
-
-
 def _verdict(document: Document, problems: Sequence[Problem]) -> Safe:
     count = len(document.checked.read)
     wrong = any(map(is_error, problems))
-    said = counted(problems) if wrong else f"{count:,} scenario{'' if count == 1 else 's'}"
-    sign = tag("b", "✗" if wrong else "✓", aria_hidden="true")
-    verdict = tag("span", sign, " ", said, class_=f"outcome {'failed' if wrong else 'passed'}")
+    said = counted(problems) if wrong else many(count, "scenario")
+    verdict = marked("✗", said, "failed") if wrong else marked("✓", said, "passed")
     return join([foreign(document.name, 200), verdict], " ")
 
 
 def _changes(would: ImportedView, differences: dict[str, list[str]]) -> Safe:
-    def updated(scenario_id: str) -> Child:
-        if scenario_id not in differences:
-            return None
-        changed = differences[scenario_id]
-        return f" ({', '.join(changed)})" if changed else " (nothing differs)"
-
+    notes = {
+        scenario_id: f" ({', '.join(changed)})" if changed else " (nothing differs)"
+        for scenario_id, changed in differences.items()
+    }
     return join(
         [
             _some("would be new", would.imported),
-            _some("would be replaced", would.updated, updated),
+            _some("would be replaced", would.updated, notes),
             _some("would stay as it is", would.skipped, plural="would stay as they are"),
         ]
     )
@@ -371,7 +402,7 @@ def _done(done: ImportedView) -> Safe:
 def _some(
     words: str,
     ids: Sequence[str],
-    note: Callable[[str], Child] = lambda _: None,
+    notes: Mapping[str, str] | None = None,
     *,
     plural: str | None = None,
     links: bool = False,
@@ -382,7 +413,7 @@ def _some(
 
     def named(each: str) -> Safe:
         found = tag("span", foreign(each, 120), class_="mono")
-        return tag("li", link(page_of(each), found) if links else found, note(each))
+        return tag("li", link(page_of(each), found) if links else found, (notes or {}).get(each))
 
     head = f"1 scenario {words}" if len(ids) == 1 else f"{len(ids):,} scenarios {plural or words}"
     more = tag("li", f"and {len(ids) - MOST_SHOWN:,} more") if len(ids) > MOST_SHOWN else None

@@ -14,20 +14,22 @@ from msgspec import Struct
 from msgspec.structs import asdict, fields
 from nicegui import background_tasks, ui
 
+from pramana.analyse.numbers import counted
+from pramana.analyse.summary import Total
 from pramana.app.models import list_models
+from pramana.app.offers import OfferView
 from pramana.app.providers import list_providers
 from pramana.app.runs import create_run, estimate_run
 from pramana.app.scenarios import ScenarioPage, list_facets, list_scenarios
 from pramana.app.suites import ListedView, list_suites
-from pramana.report.figures import printable
-from pramana.report.markup import Safe, link, tag
+from pramana.app.views import EstimateView, ShareView
+from pramana.report.figures import money, printable, tokens
+from pramana.report.markup import Safe, foreign, join, link, tag, tiles
 from pramana.request import SAMPLING, Limits, RunRequest, is_number, metadata
 from pramana.show.api.envelope import sent_as
 from pramana.show.api.runs import USUAL
-from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Desk, Refused, address
-from pramana.show.web.kit.names import Names, suggest
-from pramana.show.web.pages import estimates
+from pramana.show.web.kit import Desk, Refused, address, frame, parts
+from pramana.show.web.kit.forms import Names, field_of, suggest
 
 SETTLED_S = 0.4
 """What is changed within so long is estimated together."""
@@ -52,6 +54,10 @@ SENT_AS_NULL = [name for name, each in SAMPLED.items() if each.default is not No
 _PATHS = {each.name: sent_as(each) for each in fields(RunRequest)}
 _PATHS |= {f"limits.{each.name}": f"limits.{sent_as(each)}" for each in fields(Limits)}
 """Where the form has each field of a request."""
+ALWAYS = ("local", "local-voice", "fake")
+"""Models that are there whatever is set up; first of all the one that anybody can ask."""
+_OWN_NAME = ("local", "fake", "local-voice", "fake-voice")
+"""Providers whose name is enough."""
 NONE = "none"
 """What an address says where there is no number."""
 
@@ -85,12 +91,12 @@ class _Form:
         """Put everything on the page, with the estimate of what the address has chosen."""
         with parts.box("beside"):
             with parts.box("stack wide"):
-                with _section("What is asked"):
+                with parts.card("What is asked"):
                     self._draw_suite()
                     self._draw_scenarios()
-                with _section("Who is asked"):
+                with parts.card("Who is asked"):
                     self._draw_models()
-                with _section("How"):
+                with parts.card("How"):
                     self._draw_how()
                 with self._folded("More: judge, embedder, speech recognition, parameters"):
                     self._draw_more()
@@ -98,7 +104,7 @@ class _Form:
                     for path in NUMBERS:
                         if path.startswith("limits."):
                             self._number(path)
-            with ui.element("aside"), _section("What it will take"):
+            with ui.element("aside"), parts.card("What it will take"):
                 self._estimate = parts.show(Safe(""))
                 self._estimate.props["aria-live"] = "polite"
                 self._start = parts.button("Start the run", self._begin, "primary")
@@ -165,8 +171,9 @@ class _Form:
         """Return by what scenarios are chosen, in the words of their list; None: none are, nothing: all of them."""
         if self._choosing is None or not self._choosing.visible:
             return None
-        found = {name: self._fields[f"scenarios.{name}"].value for name in (*FACETS, "text")}
-        return {name: value for name, value in {"id": self._ids.names, **found}.items() if value}
+        found: dict[str, Any] = {"id": self._ids.names}
+        found |= {name: self._fields[f"scenarios.{name}"].value for name in (*FACETS, "text")}
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items() if value}
 
     async def _count(self) -> str:
         wanted = self._wanted_scenarios()
@@ -180,7 +187,7 @@ class _Form:
     # ── Who is asked, and how ──
 
     def _draw_models(self) -> None:
-        self._models = Names("model", self._query.getlist("model"), self._changed, estimates.ALWAYS)
+        self._models = Names("model", self._query.getlist("model"), self._changed, ALWAYS)
         self._fields["models"] = self._models.field
         known = "local is the embedded model and needs no key. Others are PROVIDER:MODEL, or http://HOST:PORT/v1#MODEL."
         parts.paragraph(known, quiet=True).classes("small")
@@ -194,9 +201,9 @@ class _Form:
                 return  # names can be typed all the same
             if not problems.is_deleted:
                 own = {each.id: each.arguments.model for each in registered}
-                names = [*estimates.ALWAYS, *estimates.typed(said, own)]
+                names = [*ALWAYS, *_typed(said, own)]
                 self._models.suggest(names)
-                problems.set_content(estimates.problems(said))
+                problems.set_content(_problems(said))
 
         background_tasks.create(offers(), name="ask what can be asked", context=problems)
 
@@ -263,7 +270,7 @@ class _Form:
         chosen, scenarios = self._chosen(), self._wanted_scenarios()
         return RunRequest(
             models=tuple(self._models.names),
-            scenarios=None if scenarios is None else _filter(scenarios).selection(),
+            scenarios=None if scenarios is None else ScenarioPage(page_size=1, **scenarios).selection(),
             limits=Limits(**_stated(Limits, chosen, "limits.")),
             **_stated(RunRequest, chosen),
         )
@@ -294,14 +301,14 @@ class _Form:
     async def _ask(self, turn: int) -> None:
         """Show what it will take; the answer to what was chosen before is dropped."""
         request, matching, refused = self._request(), "", None
-        missing = shown = estimates.missing(request)
+        missing = shown = _missing(request)
         try:
             matching = await self._count()
             if missing is None:
                 found = await self._desk.call(estimate_run, request)
-                shown = estimates.estimate(found, capped=request.limits.max_cost_usd is not None)
+                shown = _estimate(found, capped=request.limits.max_cost_usd is not None)
         except Refused as error:
-            refused, shown = error, estimates.refusal(error)
+            refused, shown = error, parts.refusal(error)
         if turn != self._turn or self._estimate.is_deleted:
             return
         if self._choosing:
@@ -318,9 +325,7 @@ class _Form:
         for made in self._fields.values():
             made.error = None
         for problem in refused.problems if refused else ():
-            path = _PATHS.get(problem.path, problem.path)
-            while path and path not in self._fields:
-                path = path.rpartition("[" if path.endswith("]") else ".")[0]
+            path = field_of(_PATHS.get(problem.path, problem.path), self._fields)
             if path:
                 self._fields[path].error = problem.message
             for fold, inside in self._folds:
@@ -334,13 +339,6 @@ class _Form:
             return
         made = await self._desk.call(create_run, request)
         ui.navigate.to(address(f"/runs/{made.id}"))
-
-
-@contextmanager
-def _section(title: str) -> Iterator[None]:
-    with parts.box("card stack"):
-        parts.show(tag("h2", title, class_="card-title"))
-        yield
 
 
 def _plain(value: Any) -> Any:
@@ -361,6 +359,93 @@ def _stated(struct: type[Struct], chosen: Mapping[str, Any], within: str = "") -
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
-def _filter(scenarios: Mapping[str, Any]) -> ScenarioPage:
-    stated: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in scenarios.items()}
-    return ScenarioPage(page_size=1, **stated)
+# ── What is shown of an estimate ──
+
+_UNCOUNTED = "Nobody can tell beforehand how many tokens a spoken conversation takes."
+
+
+def _missing(request: RunRequest) -> Safe | None:
+    """Return what must be chosen before anything can be estimated."""
+    if request.suite is None and request.scenarios is None:
+        return tag("p", "Choose a suite or scenarios.", class_="quiet")
+    return None if request.models else tag("p", "Add a model to ask.", class_="quiet")
+
+
+def _estimate(found: EstimateView, *, capped: bool) -> Safe:
+    """Return what a run will take, and what to do where that is not known."""
+    shares = [each for each in found.shares if each.calls]
+    numbers = [
+        ("Calls", f"{found.calls:,}", f"{counted(found.cases, 'case')}, {counted(found.results, 'result')}"),
+        ("Cost", _dollars(shares), None),
+        ("Tokens in", tokens(found.input_tokens), None),
+        ("Tokens out", tokens(found.output_tokens), None),
+    ]
+    known = found.input_tokens is not None and found.output_tokens is not None
+    listed = tag("ul", map(_share, shares), class_="lines small")
+    return tag(
+        "div",
+        tiles(numbers),
+        _warnings(found, capped=capped),
+        None if known else tag("p", _UNCOUNTED, class_="small quiet"),
+        tag("details", tag("summary", "Who takes what"), listed) if len(shares) > 1 else None,
+        tag("p", found.note, class_="small quiet"),
+        class_="stack",
+    )
+
+
+def _share(each: ShareView) -> Safe:
+    known = each.input_tokens is not None and each.output_tokens is not None
+    took = f"{(each.input_tokens or 0) + (each.output_tokens or 0):,} tokens" if known else "tokens unknown"
+    purpose = "" if each.purpose == "model" else f"as the {each.purpose}, "
+    cost = "cost unknown" if each.cost_usd is None else _dollars([each])
+    return tag("li", foreign(each.model, 120), ": ", f"{purpose}{counted(each.calls, 'call')}, {took}, {cost}")
+
+
+def _dollars(shares: Sequence[ShareView]) -> str:
+    costs = [each.cost_usd for each in shares]
+    return money(Total(sum(each for each in costs if each is not None), costs.count(None)))
+
+
+def _warnings(found: EstimateView, *, capped: bool) -> Safe | None:
+    """Return, in one place, what will be missing and what to do about it."""
+    said = [tag("p", foreign(each, 300), ".") for each in found.warnings]
+    if found.missing_keys:
+        said.append(tag("p", link("/settings/providers", "To the providers")))
+    if names := found.unknown_prices:
+        listed = join((foreign(each, 120) for each in names[:5]), ", ")
+        more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+        then = (
+            "With a limit of its cost the run will not begin before there is one."
+            if capped
+            else "The run can start all the same; what it costs will stay unknown."
+        )
+        set_it = link("/settings/prices", "Set a price")
+        said.append(tag("p", "No price is known for ", listed, f"{more}. ", set_it, f". {then}"))
+    return tag("div", said, class_="warn") if said else None
+
+
+# ── Whom one can ask ──
+
+
+def _typed(offers: Sequence[OfferView], registered: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield each model that is offered, as it is typed; `registered` has the model of each provider that has one."""
+    for offer in offers:
+        name = offer.provider
+        if name in _OWN_NAME or registered.get(name):
+            yield name
+        else:
+            yield from (f"{name}:{model}" for model in offer.models)
+
+
+def _problems(offers: Sequence[OfferView]) -> Safe:
+    """Return why providers could not be asked what they offer; nothing where all could."""
+    wrong = [each for each in offers if each.problem]
+    if not wrong:
+        return Safe("")
+    rows = (tag("li", foreign(each.provider), ": ", foreign(each.problem, 500)) for each in wrong)
+    return tag(
+        "details",
+        tag("summary", f"{counted(len(wrong), 'provider')} could not be asked for models"),
+        tag("ul", rows, class_="lines small"),
+        tag("p", link("/settings/providers", "To the providers"), class_="small"),
+    )

@@ -1,15 +1,13 @@
 """Prices: what models cost, who says so, and what is set here for everyone."""
 
-from typing import Any
+from functools import partial
 
 from nicegui import ui
 
-from pramana.app import prices as price_cases
-from pramana.app.prices import NewPrice, PriceList
+from pramana.app.prices import NewPrice, PriceList, forget_price, list_prices, set_price
 from pramana.app.views import PriceView
 from pramana.report.markup import Child, Column, Safe, foreign, join, tag, when
-from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Desk
+from pramana.show.web.kit import Desk, frame, parts
 from pramana.show.web.kit.forms import Form, number
 from pramana.show.web.pages.settings import section, table_to_act_on
 
@@ -27,19 +25,12 @@ async def prices(desk: Desk) -> None:
     wanted = desk.query.get("model", "").strip()
     form = _Set(desk, wanted, await _now(desk, wanted))
     parts.heading("Models of the newest runs, and prices that were set")
-    notes, listed = parts.show(Safe("")), ui.element("div")
-
-    shown: list[Any] = []
+    notes, listed = parts.show(Safe("")), parts.Panel()
 
     async def again() -> None:
-        found = await desk.call(price_cases.list_prices)
+        found = await desk.call(list_prices)
         notes.set_content(_notes(found))
-        if shown == [found.items]:
-            return  # whoever is about to press a button finds it where it was
-        shown[:] = [found.items]
-        listed.clear()
-        with listed:
-            _list(desk, found.items, found.published)
+        listed.show(found.items, partial(_list, desk, found.items, found.published))
 
     async def heard() -> None:
         await form.again()
@@ -50,7 +41,7 @@ async def prices(desk: Desk) -> None:
 
 
 async def _now(desk: Desk, model: str) -> PriceView | None:
-    return (await desk.call(price_cases.list_prices, [model])).items[0] if model else None
+    return (await desk.call(list_prices, [model])).items[0] if model else None
 
 
 class _Set:
@@ -72,7 +63,7 @@ class _Set:
                 }
             with parts.box("row"):
                 self._form.submit("Set the price")
-                parts.button("Look it up", self._look_up)
+                parts.button("Look it up", lambda: ui.navigate.to(desk.here(model=self._typed())))
 
     def _say(self, now: PriceView | None) -> None:
         self._said.set_content(tag("p", _said_of(now), class_="quiet") if now else Safe(""))
@@ -85,17 +76,17 @@ class _Set:
         if told == self._told:
             self._say(now)
 
-    def _look_up(self) -> None:
-        ui.navigate.to(self._desk.here(model=(self._model.value or "").strip()))
+    def _typed(self) -> str:
+        return (self._model.value or "").strip()
 
     async def _save(self) -> None:
-        model = (self._model.value or "").strip()
+        model = self._typed()
         with self._form.told_at({"model": self._model, **self._dollars}):
             body = {name: made.value for name, made in self._dollars.items()}
             if not model:
                 self._model.error = "Say which model is meant"
                 return
-            now = await self._desk.call(price_cases.set_price, model, NewPrice(**body))
+            now = await self._desk.call(set_price, model, NewPrice(**body))
             self._told = model
             self._say(now)
             parts.tell(f"The price of {model} is set: runs that begin from now on are counted by it.", "positive")
@@ -109,13 +100,11 @@ def _notes(found: PriceList) -> Safe:
         f"Prices that are set here hold for every process on this store, and go before all others. Then comes the file "
         f"prices.toml of the machine that a run is on, then {found.published}, as installed."
     )
-    problem = found.file_problem
-    wrong = (
-        tag("div", "This server’s own prices.toml cannot be read, and no run begins until it can: ", foreign(problem))
-        if problem
-        else None
-    )
-    return join([tag("p", words, class_="quiet"), tag("div", wrong, class_="warn trouble") if wrong else None])
+    said = [tag("p", words, class_="quiet")]
+    if found.file_problem:
+        wrong = "This server’s own prices.toml cannot be read, and no run begins until it can: "
+        said.append(tag("div", tag("div", wrong, foreign(found.file_problem)), class_="warn trouble"))
+    return join(said)
 
 
 def _list(desk: Desk, found: list[PriceView], published: str) -> None:
@@ -129,25 +118,20 @@ def _list(desk: Desk, found: list[PriceView], published: str) -> None:
         Column("Cached input", number=True),
         Column("Who says so"),
     )
-    rows = [(_cells(each, published), _Row(desk, each).put) for each in found]
+    rows = [(_cells(each, published), partial(_put_actions, desk, each)) for each in found]
     table_to_act_on("Prices in dollars a million tokens", columns, rows)
 
 
 def _cells(price: PriceView, published: str) -> tuple[Child, ...]:
-    steps = price.steps
-    first = steps[0] if steps else None
-    more = None
-    if len(steps) > 1:
-        above = (
-            f"above {each.above:,} tokens: {dollars(each.input_per_million)} in, {dollars(each.output_per_million)} out"
-            for each in steps[1:]
-        )
-        more = tag("small", "; ".join(above), class_="quiet")
+    first = price.steps[0] if price.steps else None
+    above = [
+        f"above {each.above:,} tokens: {dollars(each.input_per_million)} in, {dollars(each.output_per_million)} out"
+        for each in price.steps[1:]
+    ]
+    more = tag("small", "; ".join(above), class_="quiet") if above else None
     return (
         join([tag("span", foreign(price.model), class_="mono"), more], " "),
-        dollars(first.input_per_million if first else None),
-        dollars(first.output_per_million if first else None),
-        dollars(first.cached_per_million if first else None),
+        *(dollars(getattr(first, name, None)) for name in _FIELDS),
         _origin(price, published),
     )
 
@@ -155,17 +139,13 @@ def _cells(price: PriceView, published: str) -> tuple[Child, ...]:
 def _origin(price: PriceView, published: str) -> Safe:
     by_name = price.name and price.name != price.model
     named = join([" as ", tag("span", foreign(price.name), class_="mono")]) if by_name else None
-    match price.origin:
-        case "set":
-            return tag("span", "set here", named, ", ", when(price.updated_at))
-        case "file":
-            return tag("span", "prices.toml of this server’s machine", named)
-        case "published":
-            return tag("span", published)
-        case "free":
-            return tag("span", "costs nothing")
-        case _:
-            return tag("span", "nobody: unknown", class_="errored")
+    origins = {
+        "set": tag("span", "set here", named, ", ", when(price.updated_at)),
+        "file": tag("span", "prices.toml of this server’s machine", named),
+        "published": tag("span", published),
+        "free": tag("span", "costs nothing"),
+    }
+    return origins.get(price.origin or "") or tag("span", "nobody: unknown", class_="errored")
 
 
 def _said_of(price: PriceView) -> Safe:
@@ -192,25 +172,20 @@ def dollars(value: float | None) -> str:
     return f"${whole}.{rest:0<2}" if value else "$0"
 
 
-class _Row:
-    """What can be done about the price of one model."""
+def _put_actions(desk: Desk, price: PriceView) -> None:
+    """Put what can be done about the price of one model."""
+    model = price.model
+    name = price.name or model
 
-    def __init__(self, desk: Desk, price: PriceView) -> None:
-        self._desk, self._price = desk, price
-
-    def put(self) -> None:
-        model = self._price.model
-        if self._price.origin != "free":
-            named = self._price.name if self._price.origin == "set" else model
-            to = self._desk.here(model=named)
-            parts.show(tag("a", "Set", href=to, class_="btn small", aria_label=f"Set the price of {model}"))
-        if self._price.origin == "set":
-            parts.button("Remove", self._forget, "danger", small=True, label=f"Remove the price of {model}")
-
-    async def _forget(self) -> None:
-        name = self._price.name or self._price.model
+    async def forget() -> None:
         consequence = "Runs that begin from now on are counted by what others say of it. What was counted stays."
         if await parts.confirm(f"Remove the price of {name}?", consequence, "Remove it"):
-            then = await self._desk.call(price_cases.forget_price, name)
+            then = await desk.call(forget_price, name)
             now = "unknown" if not then.steps else f"{dollars(then.steps[0].input_per_million)} in"
             parts.tell(f"Removed. {name} is now {now}.", "positive")
+
+    if price.origin != "free":
+        to = desk.here(model=price.name if price.origin == "set" else model)
+        parts.show(tag("a", "Set", href=to, class_="btn small", aria_label=f"Set the price of {model}"))
+    if price.origin == "set":
+        parts.button("Remove", forget, "danger", small=True, label=f"Remove the price of {model}")

@@ -1,23 +1,35 @@
-"""Registered providers: who they are, whether their keys are set, and whether they answer. A key is never shown."""
+"""Registered providers: who they are, whether their keys are set, and whether they answer. A key is never shown.
 
-from collections.abc import Sequence
+Each kind has a form with the fields that it takes and no others, with what to write in them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from nicegui import ui
 
 from pramana.app.providers import (
+    NewProvider,
     Probe,
-    ProviderList,
     ProviderView,
     VariableView,
+    change_provider,
+    check_description,
+    create_provider,
     delete_provider,
     list_providers,
     probe_provider,
+    read_provider,
 )
-from pramana.report.markup import Column, Safe, foreign, join, table, tag
+from pramana.errors import Problem
+from pramana.report.markup import Column, Safe, facts, foreign, join, marked, table, tag
 from pramana.show.api.envelope import public_message
-from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import PAGE_HINTS, Desk, Refused, address
-from pramana.show.web.pages.provider_kinds import of_kind
+from pramana.show.web.kit import PAGE_HINTS, Desk, Refused, address, frame, parts
+from pramana.show.web.kit.forms import Field, Form, Secret
+from pramana.show.web.kit.yaml_editor import Checked, YamlEditor
+from pramana.show.web.pages.provider_kinds import GROUPS, KINDS, TEMPLATE, Kind, of_kind
 from pramana.show.web.pages.settings import section
 
 
@@ -26,19 +38,11 @@ async def providers(desk: Desk) -> None:
     """List the registered providers, and which keys the server's environment has."""
     with section(desk, "Providers", "Who can be asked: vendors, servers of your own, voice agents."):
         parts.link_button("Add a provider", "/settings/new-provider", "primary")
-    listed = ui.element("div")
-    environment = parts.show(Safe(""))
-
-    shown: list[ProviderList] = []
+    listed, environment = parts.Panel(), parts.show(Safe(""))
 
     async def again() -> None:
         found = await desk.call(list_providers)
-        if shown == [found]:
-            return
-        shown[:] = [found]
-        listed.clear()
-        with listed:
-            _list(desk, found.items)
+        listed.show(found.items, partial(_list, desk, found.items))
         environment.set_content(_environment(found.environment))
 
     await again()
@@ -61,11 +65,11 @@ class _Card:
 
     def __init__(self, desk: Desk, provider: ProviderView) -> None:
         self._desk, self._id = desk, provider.id
-        with parts.box("card stack") as self._card:
-            parts.show(tag("h2", self._id, class_="card-title"))
+        with parts.card(self._id):
             parts.show(_facts(provider))
+            unsaid = of_kind(provider.kind).called and not provider.arguments.model
             hint = "an agent is called, and hung up on"
-            self._model = parts.field("Model to test with", hint=hint) if _unsaid(provider) else None
+            self._model = parts.field("Model to test with", hint=hint) if unsaid else None
             with parts.box("row"):
                 parts.button("Test", self._test, small=True, label=f"Test {self._id}")
                 to = address(f"/settings/providers/{self._id}")
@@ -97,25 +101,20 @@ def _facts(provider: ProviderView) -> Safe:
     kind, arguments = of_kind(provider.kind), provider.arguments
     description = arguments.description or {}
     where = provider.base_url or description.get("base_url") or description.get("url")
-    facts: list[tuple[str, Safe | str]] = [("Kind", kind.title)]
+    found: list[tuple[str, Safe | str]] = [("Kind", kind.title)]
     if description:
-        facts.append(("Agent", foreign(str(description.get("name", "")))))
+        found.append(("Agent", foreign(str(description.get("name", "")))))
     if kind.key or where:
-        facts.append(("Address", tag("span", foreign(where), class_="mono") if where else "the vendor’s own"))
+        found.append(("Address", tag("span", foreign(where), class_="mono") if where else "the vendor’s own"))
     if arguments.model:
-        facts.append((kind.model or "Model", tag("span", foreign(arguments.model), class_="mono")))
+        found.append((kind.model or "Model", tag("span", foreign(arguments.model), class_="mono")))
     if kind.key:
-        facts.append(("Key", _is_set(provider.key_set)))
-    return tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts")
+        found.append(("Key", _is_set(provider.key_set)))
+    return facts(found)
 
 
 def _is_set(is_set: bool) -> Safe:
-    return _said("passed", "✓", "set") if is_set else _said("skipped", "–", "not set")
-
-
-def _unsaid(provider: ProviderView) -> bool:
-    """Tell whether a test needs to be told whom to call."""
-    return of_kind(provider.kind).called and not provider.arguments.model
+    return marked("✓", "set", "passed") if is_set else marked("–", "not set", "skipped")
 
 
 def _tested(found: Probe) -> Safe:
@@ -126,7 +125,7 @@ def _tested(found: Probe) -> Safe:
     offered = join([f"It offers {len(models):,} model{'' if len(models) == 1 else 's'}: ", foreign(shown)])
     return join(
         [
-            tag("p", _said("passed", "✓", "healthy"), f", answered in {took}"),
+            tag("p", marked("✓", "healthy", "passed"), f", answered in {took}"),
             tag("p", offered, class_="small quiet") if models else None,
         ]
     )
@@ -134,11 +133,7 @@ def _tested(found: Probe) -> Safe:
 
 def _failed(why: str, after: str = "") -> Safe:
     words = foreign(f"{why[:1].upper()}{why[1:]}")
-    return join([tag("p", _said("failed", "✗", "failed"), after, ":"), tag("p", words, class_="small")])
-
-
-def _said(look: str, sign: str, words: str) -> Safe:
-    return tag("span", tag("b", sign, aria_hidden="true"), f" {words}", class_=f"outcome {look}")
+    return join([tag("p", marked("✗", "failed", "failed"), after, ":"), tag("p", words, class_="small")])
 
 
 def _ms(taken: float) -> str:
@@ -171,3 +166,168 @@ def _environment(found: Sequence[VariableView]) -> Safe:
             table("Keys in the server's environment", columns, rows, hidden=True),
         ]
     )
+
+
+# ── Forms ──
+
+_CRUMBS = (("/settings", "Settings"), ("/settings/providers", "Providers"))
+
+
+@frame.page("/settings/new-provider", "Add a provider")
+async def new(desk: Desk) -> None:
+    """Ask for the kind, then for what it needs."""
+    name = desk.query.get("kind", "")
+    if name not in KINDS:
+        frame.head("Add a provider", "Which kind is it?", _CRUMBS)
+        parts.show(join(_group(desk, title, kinds) for title, kinds in GROUPS.items()))
+        return
+    kind = KINDS[name]
+    frame.head(f"Add: {kind.title}", kind.about, (*_CRUMBS, (desk.here(kind=None), "Add a provider")))
+    known = {each.id for each in (await desk.call(list_providers)).items}
+    _Form(desk, name, None, known)
+
+
+@frame.page("/settings/providers/{id}", "Change a provider")
+async def change(desk: Desk) -> None:
+    """Let everything but id and kind be changed."""
+    found = await desk.call(read_provider, desk.path["id"])
+    kind = of_kind(found.kind)
+    frame.head(foreign(found.id), f"{kind.title}. {kind.about}", _CRUMBS)
+    frame.titled(found.id)
+    _Form(desk, found.kind, found, set())
+
+
+def _group(desk: Desk, title: str, kinds: Mapping[str, Kind]) -> Safe:
+    cards = (
+        tag(
+            "li",
+            tag("a", kind.title, href=desk.here(kind=name)),
+            tag("p", kind.about, class_="small quiet"),
+            class_="card",
+        )
+        for name, kind in kinds.items()
+    )
+    return join([tag("h2", title), tag("ul", cards, class_="grid plain-list")])
+
+
+class _Form:
+    """The form of one provider, new or registered."""
+
+    def __init__(self, desk: Desk, name: str, now: ProviderView | None, known: set[str]) -> None:
+        self._desk, self._name, self._now = desk, name, now
+        self._fields: dict[str, Field] = {}
+        self._key: Secret | None = None
+        self._without: ui.checkbox | None = None
+        kind = of_kind(name)
+        with Form(self._save) as self._form:
+            if now is None:
+                self._put_id(name, known)
+            if kind.url:
+                needed = name == "compatible"
+                self._put(
+                    "baseUrl", "Address" if needed else "Address (optional)", kind.url, now.base_url if now else None
+                )
+            if kind.described:
+                self._editor = self._put_description(now)
+            if kind.model:
+                label = kind.model if name in ("twilio", "pipecat") else f"{kind.model} (optional)"
+                self._put("arguments.model", label, kind.model_hint, now.arguments.model if now else None)
+            if kind.key:
+                self._put_key(kind, now)
+            with parts.box("row"):
+                self._form.submit("Add" if now is None else "Save")
+                parts.link_button("Cancel", "/settings/providers")
+
+    def _put_id(self, name: str, known: set[str]) -> None:
+        stands_for_all = bool(KINDS[name].key) and name not in ("websocket", "compatible")
+        suggested = name if stands_for_all and name not in known else ""
+        hint = "what is typed before the colon, as in id:MODEL; small letters, digits, dots, hyphens, underscores"
+        if suggested:
+            hint += f". As {name} it is the account of every {name} model here"
+        self._put("id", "Id", hint, suggested)
+
+    def _put(self, path: str, label: str, hint: str, value: str | None) -> None:
+        made = parts.field(label, value or "", hint=hint)
+        made.props("autocomplete=off spellcheck=false autocapitalize=off")
+        self._fields[path] = made
+
+    def _put_description(self, now: ProviderView | None) -> "_DescriptionEditor":
+        text = TEMPLATE if now is None else json.dumps(_said(now.arguments.description), indent=2)
+        parts.show(tag("h2", "Description"))
+        parts.paragraph(
+            "Where the agent is, how sound travels, what its messages mean. Everybody sees it: write {key} where the "
+            "key belongs.",
+            quiet=True,
+        )
+        return _DescriptionEditor(self._desk, "Description of the agent, in YAML", text, _nothing)
+
+    def _put_key(self, kind: Kind, now: ProviderView | None) -> None:
+        is_set = bool(now and now.key_set)
+        label = "Key" if kind.key_needed and not is_set else "New key (optional)" if is_set else "Key (optional)"
+        hint = "a key is set; leave this empty to keep it" if is_set else kind.key
+        self._fields["apiKey"] = self._key = Secret(label, f"{hint}. It is stored encrypted, and never shown again")
+        if is_set:
+            self._without = parts.tick("Remove the key")
+
+    async def _save(self) -> None:
+        stated = await self._stated()
+        with self._form.told_at(self._fields):
+            try:
+                if self._now is None:
+                    new = NewProvider(id=self._said("id") or "", kind=self._name, **stated)
+                    await self._desk.call(create_provider, new)
+                else:
+                    await self._desk.call(change_provider, self._now.id, stated)
+            except Refused as error:
+                raise self._placed(error) from None
+            if of_kind(self._name).described:
+                self._editor.keep(self._editor.text)
+            ui.navigate.to("/settings/providers")
+
+    async def _stated(self) -> dict[str, Any]:
+        kind, found = of_kind(self._name), dict[str, Any]()
+        if kind.url:
+            found["base_url"] = self._said("baseUrl")
+        if kind.model:
+            found["model"] = self._said("arguments.model")
+        if kind.described:
+            found["description"] = self._editor.text
+        key = (await self._key.typed()).strip() if self._key else ""
+        if key or (self._without and self._without.value):
+            found["api_key"] = key or None
+        return found
+
+    def _said(self, path: str) -> str | None:
+        value: str | None = getattr(self._fields[path], "value", None)
+        return (value or "").strip() or None
+
+    def _placed(self, error: Refused) -> Refused:
+        """Return a refusal with its places: an id that is taken, a description that is told below the editor."""
+        if error.reason == "already_exists":
+            return Refused(error.status, str(error), error.reason, [Problem(str(error), "id")])
+        if any(each.file == "description" for each in error.problems):
+            self._editor.show(Checked(self._editor.text, error.problems))
+            return Refused(error.status, "the description is not valid; see below it what is wrong", error.reason)
+        return error
+
+
+class _DescriptionEditor(YamlEditor):
+    """The editor, for descriptions of agents."""
+
+    async def examine(self, text: str) -> Checked:
+        """Return what a description is worth."""
+        try:
+            return Checked(text, (await self._desk.call(check_description, text)).problems)
+        except Refused as error:
+            return Checked(text, [Problem(str(error))])
+
+
+async def _nothing(_: Checked) -> None:
+    """Hear of a check, and do nothing: the editor has told it."""
+
+
+def _said(description: Any) -> Any:
+    """Return a description without what it does not say."""
+    if isinstance(description, dict):
+        return {name: _said(value) for name, value in description.items() if value not in (None, [], {})}
+    return [_said(each) for each in description] if isinstance(description, list) else description

@@ -13,11 +13,10 @@ from pramana.app.views import CheckView, ResultDetailView, RunDetailView
 from pramana.errors import InvalidInput
 from pramana.model import Outcome
 from pramana.report import figures
-from pramana.report.markup import Child, Safe, foreign, join, link, outcome, pretty, tag, tiles
+from pramana.report.markup import Child, Safe, facts, foreign, join, link, outcome, pretty, tag, tiles
 from pramana.report.result_detail import render_checks, render_exchange, render_expected, render_system_prompt
 from pramana.report.run_summary import waited
-from pramana.show.web.kit import frame, parts, waveform
-from pramana.show.web.kit.desk import Desk, Refused, address
+from pramana.show.web.kit import Desk, Refused, address, frame, parts, waveform
 from pramana.show.web.pages.run_results import cost, took, which
 
 COLUMNS = 800
@@ -42,7 +41,15 @@ async def result(desk: Desk) -> None:
     with frame.head(foreign(data.case_id, 200), _about(run, data), crumbs):
         parts.show(_beside(desk, run.id, *beside), classes="row")
     if data.failure:
-        parts.show(tag("p", foreign(data.failure.message), " ", _code(data.failure.code), class_="warn"))
+        parts.show(
+            tag(
+                "p",
+                foreign(data.failure.message),
+                " ",
+                tag("span", data.failure.code, class_="mono quiet"),
+                class_="warn",
+            )
+        )
     if data.audio:
         await _call(desk, run.id, data)
     else:
@@ -83,10 +90,6 @@ def _beside(desk: Desk, run_id: str, previous: int | None, following: int | None
     )
 
 
-def _code(words: str) -> Safe:
-    return tag("span", words, class_="mono quiet")
-
-
 # ── What was said ──
 
 
@@ -99,8 +102,7 @@ async def _call(desk: Desk, run_id: str, data: ResultDetailView) -> None:
         parts.show(render_exchange(data))
         return
     waveform.player(call)
-    prompt = data.system_prompt
-    parts.show(join([*render_system_prompt(prompt), *render_expected(data.case)]))
+    parts.show(join([*render_system_prompt(data.system_prompt), *render_expected(data.case)]))
 
 
 # ── Numbers, and what is left ──
@@ -116,8 +118,8 @@ def _numbers(data: ResultDetailView) -> Safe:
         *(_of_call(data.checks) if data.audio else ()),
         ("Took", took(data), ""),
         *(() if data.audio else (first,)),
-        ("Tokens in", _count(data.input_tokens), cached),
-        ("Tokens out", _count(data.output_tokens), ""),
+        ("Tokens in", figures.tokens(data.input_tokens), cached),
+        ("Tokens out", figures.tokens(data.output_tokens), ""),
         ("Cost", cost(data), "" if data.cost_usd is not None else "no price is known"),
     ]
     return tiles(some)
@@ -137,10 +139,6 @@ def _waits(evidence: Mapping[str, Any]) -> Latency:
         return Latency()
 
 
-def _count(tokens: int | None) -> str:
-    return "unknown" if tokens is None else f"{tokens:,}"
-
-
 def _rest(run: RunDetailView, data: ResultDetailView) -> Safe:
     reply = data.reply
     said: list[tuple[str, Child]] = [("Model", foreign(data.model, 200)), ("Variant", data.variant)]
@@ -152,11 +150,10 @@ def _rest(run: RunDetailView, data: ResultDetailView) -> Safe:
             said.append(("Would not take", foreign(", ".join(reply.dropped_parameters))))
     digests = ("Case digest", data.case_digest), ("Result hash", data.result_hash), ("Digest", data.digest)
     said += [(name, tag("span", each, class_="mono")) for name, each in digests if each]
-    facts = tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in said), class_="sheet")
     raw = reply.raw if reply else None
     return join(
         [
-            facts,
+            facts(said, "sheet"),
             tag("details", tag("summary", "Raw response"), pretty(raw, "Raw response")) if raw is not None else None,
             tag("p", link(f"/api/runs/{run.id}/results/{data.seq}", "All of it as JSON"), class_="small"),
         ]

@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 from nicegui import background_tasks, ui
 
 from pramana import clock
+from pramana.analyse.numbers import counted
 from pramana.app.results import ResultFilter, Results, list_results
 from pramana.app.runs import cancel_run, delete_run, read_run, resume_run
 from pramana.app.suites import ListedView, list_suites
@@ -20,12 +21,11 @@ from pramana.app.tail import CallsView, DeletedView, FinishedView, ProgressView,
 from pramana.app.views import ResultView, RunDetailView, RunView
 from pramana.model import Outcome
 from pramana.report import figures
-from pramana.report.markup import Safe, foreign, join, link, tag, when
+from pramana.report.markup import Safe, foreign, join, link, meter, tag, when
 from pramana.report.run_summary import outcome_links, render_summary
 from pramana.run.call import Stage
 from pramana.show.api.envelope import page_meta
-from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Desk, Refused, address
+from pramana.show.web.kit import Desk, Refused, address, frame, parts
 from pramana.show.web.pages.run_results import PAGE_SIZE, again, filters, pages, plan, rows, table_of
 from pramana.show.web.pages.runs import standing
 from pramana.store.queue import UNDER_WAY
@@ -37,6 +37,7 @@ NEWEST = 10
 """Failures that are shown as they come."""
 RATED_S = 15.0
 """Of so long the rate is."""
+_FIRST_TIME = "After a start of the server the first time takes some seconds."
 
 
 @frame.page("/runs/{run_id}", "Run")
@@ -53,7 +54,6 @@ class _Shown:
         self._desk, self._run, self._suites = desk, data, suites
         self._id: str = data.id
         self._failures: dict[int, ResultView] = {}
-        self._drawn: tuple[str, bool] | None = None
         self._seen: deque[tuple[float, int]] = deque([(clock.monotonic(), data.stored)])
         self._changed = self._held = False
         self._calls: Mapping[Stage, int] = {}
@@ -72,11 +72,12 @@ class _Shown:
         self._all = ui.element("div")
         with self._all:
             with frame.head(foreign(self._run.suite, 200), crumbs=(("/runs", "Runs"),)):
-                self._buttons = ui.element("div").classes("row")
+                self._buttons = parts.Panel("row")
             self._about = parts.show(Safe())
             self._progress, self._newest = parts.show(Safe()), parts.show(Safe())
             parts.heading("Summary")
-            self._summary = parts.show(_adding_up(self._run))
+            adding_up = f"Adding up {self._run.stored:,} results. {_FIRST_TIME}"
+            self._summary = parts.show(tag("p", adding_up, class_="quiet", role="status"))
             parts.show(plan(self._run))
             parts.show(tag("h2", "Results", id="results", tabindex="-1"))
             filters(self._desk, self._run)
@@ -94,11 +95,7 @@ class _Shown:
 
     def _draw_head(self) -> None:
         self._about.set_content(_about(self._run, again(self._run, self._suites)))
-        if (state := (self._run.status, self._run.cancel_requested)) != self._drawn:
-            self._drawn = state  # else who is about to press a button would find another
-            self._buttons.clear()
-            with self._buttons:
-                self._actions()
+        self._buttons.show((self._run.status, self._run.cancel_requested), self._actions)
         self._draw_progress()
 
     def _actions(self) -> None:
@@ -120,7 +117,8 @@ class _Shown:
             return
         self._progress.set_content(_progress(run, self._rate(), self._desk.address, self._calls))
         if self._failures and not self._held:
-            self._newest.set_content(_newest(self._desk.address, self._failures, run))
+            listed = rows(self._desk.address, run, (each for _, each in sorted(self._failures.items(), reverse=True)))
+            self._newest.set_content(join([tag("h2", "Newest failures"), listed]))
 
     def _hold(self, held: bool) -> None:
         """Let the newest failures stand still, for who is about to press one of them."""
@@ -298,8 +296,7 @@ class _Shown:
     def _gone(self) -> None:
         self._follows = None
         self._timer.deactivate()
-        self._all.clear()
-        with self._all:
+        with parts.redrawn(self._all):
             parts.heading("This run was deleted", 1)
             parts.paragraph("Its results went with it. ", link("/runs", "Other runs"))
 
@@ -317,7 +314,7 @@ class _Shown:
         await self._follow()
 
     async def _delete(self) -> None:
-        count = f"{self._run.stored:,} result{'' if self._run.stored == 1 else 's'}"
+        count = counted(self._run.stored, "result")
         if await parts.confirm(
             "Delete this run?", f"It goes with its {count}, for everybody, and cannot be brought back.", "Delete it"
         ):
@@ -365,14 +362,8 @@ def _reason(run: RunDetailView) -> Safe | None:
     return join([tag("p", f"The run is {run.status}", why, here, missing, class_="warn"), quietly])
 
 
-def _adding_up(run: RunDetailView) -> Safe:
-    words = f"Adding up {run.stored:,} results. After a start of the server the first time takes some seconds."
-    return tag("p", words, class_="quiet", role="status")
-
-
 def _progress(run: RunDetailView, rate: float | None, where: str, calls: Mapping[Stage, int]) -> Safe:
     stored, expected = run.stored, run.expected
-    share = stored / expected if expected else 1.0
     said = [f"{stored:,} of {expected:,} results"]
     if run.cancel_requested:
         said.append("ending: what is under way may take some seconds")
@@ -385,16 +376,7 @@ def _progress(run: RunDetailView, rate: float | None, where: str, calls: Mapping
     counts = run.summary.overall if run.summary else None
     return tag(
         "div",
-        tag(
-            "div",
-            tag("div", style=f"width:{100 * share:.2f}%"),
-            class_="meter",
-            role="progressbar",
-            aria_label="Results that are here",
-            aria_valuemin=0,
-            aria_valuemax=expected,
-            aria_valuenow=stored,
-        ),
+        meter("Results that are here", stored, expected),
         tag("p", " · ".join(said), class_="small"),
         tag("ul", (tag("li", each) for each in outcome_links(counts, where)), class_="outcomes") if counts else None,
         class_="card progress",
@@ -410,11 +392,6 @@ def _left(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _newest(where: str, failures: Mapping[int, ResultView], run: RunDetailView) -> Safe:
-    listed = rows(where, run, (failures[seq] for seq in sorted(failures, reverse=True)))
-    return join([tag("h2", "Newest failures"), listed])
 
 
 def _pages(count: int) -> int:

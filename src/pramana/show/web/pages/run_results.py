@@ -11,13 +11,26 @@ from pramana.analyse.summary import Total
 from pramana.app.suites import ListedView
 from pramana.app.views import LimitsView, PlanView, ResultView, RunDetailView, TargetView
 from pramana.report import figures
-from pramana.report.markup import Child, Column, Safe, block, foreign, join, link, outcome, pager, pretty, table, tag
+from pramana.report.markup import (
+    Child,
+    Column,
+    Safe,
+    block,
+    facts,
+    foreign,
+    join,
+    link,
+    outcome,
+    pager,
+    pretty,
+    table,
+    tag,
+)
 from pramana.report.selection import MARK
 from pramana.request import SAMPLING
 from pramana.show.api.envelope import sent_as
 from pramana.show.api.runs import USUAL
-from pramana.show.web.kit import parts
-from pramana.show.web.kit.desk import Desk, address
+from pramana.show.web.kit import Desk, address, parts
 from pramana.store.queue import UNDER_WAY
 
 PAGE_SIZE = 50
@@ -140,12 +153,11 @@ def plan(run: RunDetailView) -> Safe:
     said += [("Sittings", f"{run.attempts:,}")] if run.attempts > 1 else []
     said += [("Carried out by", foreign(run.holder))] if run.holder else []
     said.append(("Version", of.runner_version))
-    listed = tag("dl", (tag("div", tag("dt", name), tag("dd", value)) for name, value in said), class_="sheet")
     prompt, notes = of.system_prompt, run.notes
     return tag(
         "details",
         tag("summary", "The plan: parameters, system prompt, judge, versions"),
-        listed,
+        facts(said, "sheet"),
         join([tag("h3", "System prompt"), block(prompt, "System prompt")]) if prompt else None,
         join([tag("h3", "Notes"), pretty(notes, "Notes")]) if notes else None,
         class_="plan",

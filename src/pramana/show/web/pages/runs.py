@@ -5,6 +5,7 @@ reads, or walks through the links by keyboard, stays where they are.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import asdict
@@ -13,11 +14,23 @@ from nicegui import ui
 from pramana.app.runs import RunFilter, Runs, list_runs
 from pramana.app.views import RunView
 from pramana.report.figures import selection
-from pramana.report.markup import Safe, foreign, join, link, outcome, pager, rate_bar, rate_text, tag, when
+from pramana.report.markup import (
+    Safe,
+    foreign,
+    join,
+    link,
+    marked,
+    meter,
+    outcome,
+    pager,
+    rate_bar,
+    rate_text,
+    tag,
+    when,
+)
 from pramana.show.api.envelope import page_meta
-from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Desk, Refused, address
-from pramana.show.web.kit.names import suggest
+from pramana.show.web.kit import Desk, Refused, address, frame, parts
+from pramana.show.web.kit.forms import suggest
 from pramana.store.queue import UNDER_WAY
 
 PAGE_SIZE = 50
@@ -107,14 +120,12 @@ class _Listed:
     def _show(self, found: Runs) -> None:
         if found.items:
             if self._table is None:
-                self._place.clear()
-                with self._place:
+                with parts.redrawn(self._place):
                     self._table = Table("Runs, newest first", COLUMNS, "Compare")
             self._table.put({run.id: _row(run) for run in found.items})
         else:
             self._table = None
-            self._place.clear()
-            with self._place:
+            with parts.redrawn(self._place):
                 self._nothing(found.total)
         self._filters.set_visibility(bool(found.total or any(self._wanted[name] for name in FILTERS)))
         self._pager.set_content(
@@ -140,14 +151,10 @@ class _Listed:
 
 
 def _filters(listed: _Listed, found: Sequence[RunView]) -> ui.element:
-    async def searched(value: Any) -> None:
-        await listed.filter("text", value)
-
-    async def chosen(value: Any) -> None:
-        await listed.filter("status", value)
-
     with parts.box("filters", role="search", label="Runs") as made:
+        searched = partial(listed.filter, "text")
         parts.field("Search", listed.value("text"), searched).props(f"debounce={TYPED_MS}")
+        chosen = partial(listed.filter, "status")
         parts.choice("Status", list(STATUSES), listed.value("status") or None, chosen, clearable=True)
         _named(listed, "model", "Model", (model for run in found for model in run.models))
         _named(listed, "suite", "Suite", (run.suite for run in found))
@@ -156,12 +163,8 @@ def _filters(listed: _Listed, found: Sequence[RunView]) -> ui.element:
 
 def _named(listed: _Listed, name: str, label: str, known: Iterable[str]) -> None:
     """Put a field for a name as it was typed in the run; those on the page are suggested."""
-
-    async def said(value: Any) -> None:
-        await listed.filter(name, value)
-
     made = parts.field(label, listed.value(name))
-    made.on("change", lambda event: parts.guarded(said)(event.args))
+    made.on("change", lambda event: parts.guarded(listed.filter)(name, event.args))
     suggest(made, known)
 
 
@@ -211,23 +214,20 @@ class Table:
 
 def _row(run: RunView) -> tuple[Safe, ...]:
     compared = f"Compare {run.id} with another run"
+    chosen = selection(run.selection)
+    by = foreign(run.creator, 80) if run.creator else "the command line"
     return (
-        _what(run),
+        _cell(
+            link(address(f"/runs/{run.id}"), foreign(run.suite, 200)),
+            tag("small", foreign(chosen, 200), class_="quiet clip") if chosen else None,
+            tag("small", run.id, class_="mono quiet"),
+        ),
         _whom(run),
         status(run),
         passed(run),
         _progress(run),
-        _cell(when(run.created_at), tag("small", "by ", _by(run), class_="quiet")),
+        _cell(when(run.created_at), tag("small", "by ", by, class_="quiet")),
         tag("a", "Compare", href=address("/compare", new=run.id), aria_label=compared),
-    )
-
-
-def _what(run: RunView) -> Safe:
-    chosen = selection(run.selection)
-    return _cell(
-        link(address(f"/runs/{run.id}"), foreign(run.suite, 200)),
-        tag("small", foreign(chosen, 200), class_="quiet clip") if chosen else None,
-        tag("small", run.id, class_="mono quiet"),
     )
 
 
@@ -255,7 +255,7 @@ def standing(run: RunView) -> Safe:
     named = str(run.status)
     sign, colour = STATUSES[named]
     word = "cancelling" if run.cancel_requested and named in UNDER_WAY else named
-    return tag("span", tag("b", sign, aria_hidden="true"), " ", word, class_=f"outcome {colour}".strip())
+    return marked(sign, word, colour)
 
 
 def passed(run: RunView) -> Safe:
@@ -278,21 +278,7 @@ def _progress(run: RunView) -> Safe:
     counted = tag("span", f"{run.stored:,} of {run.expected:,}", class_="number")
     if run.status not in UNDER_WAY:
         return counted
-    meter = tag(
-        "div",
-        tag("div", style=f"width: {100 * run.progress:.1f}%"),
-        class_="meter",
-        role="progressbar",
-        aria_label=f"Results of {run.id}",
-        aria_valuenow=f"{100 * run.progress:.0f}",
-        aria_valuemin=0,
-        aria_valuemax=100,
-    )
-    return _cell(counted, meter)
-
-
-def _by(run: RunView) -> Safe | str:
-    return foreign(run.creator, 80) if run.creator else "the command line"
+    return _cell(counted, meter(f"Results of {run.id}", round(100 * run.progress)))
 
 
 def _cell(*some: Safe | str | None) -> Safe:

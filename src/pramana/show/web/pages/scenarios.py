@@ -7,21 +7,22 @@ from nicegui import events, ui
 
 from pramana.app.scenarios import (
     DeletedPage,
+    LibraryView,
     ScenarioPage,
     ScenarioView,
     copy_scenario,
     delete_scenario,
+    import_library,
     list_deleted,
     list_facets,
+    list_library,
     list_scenarios,
     restore_scenario,
 )
 from pramana.report.markup import Column, Safe, foreign, join, link, pager, table, tag, when
 from pramana.show.api.envelope import page_meta
-from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Desk, Refused, address
+from pramana.show.web.kit import Desk, Refused, address, frame, parts
 from pramana.show.web.pages import asking
-from pramana.show.web.pages.library import library
 
 PAGE_SIZE = 50
 FILTERS = {"type": "Type", "difficulty": "Difficulty", "language": "Language", "tag": "Tag"}
@@ -109,9 +110,8 @@ def _filters(facets: dict[str, dict[str, int]], wanted: dict[str, Any]) -> None:
 
     with parts.box("stack", role="search", label="Filters"):
         with parts.box("search"):
-            text = parts.field("Search", wanted.get("text", ""), hint="id, name, prompt or expected outcome")
-            text.on("keydown.enter", lambda: to(text=text.value))
-            parts.button("Search", lambda: to(text=text.value))
+            hint = "id, name, prompt or expected outcome"
+            parts.search(wanted.get("text", ""), hint, lambda text: to(text=text))
         with parts.box("filters"):
             for name, label in FILTERS.items():
                 chosen = wanted.get(name, [])
@@ -271,3 +271,35 @@ async def _nothing(desk: Desk) -> None:
 
 async def _reload() -> None:
     ui.navigate.to("/scenarios")
+
+
+async def library(desk: Desk) -> None:
+    """Offer the files of the library: some of them, or all."""
+    files = await desk.call(list_library)
+    total = sum(len(each.ids) for each in files)
+
+    async def bring(wanted: list[str] | None) -> None:
+        if wanted == []:
+            parts.tell("Tick the files that you want first", "warning")
+            return
+        await desk.call(import_library, wanted)
+        ui.navigate.to("/scenarios")
+
+    parts.heading("The built-in library")
+    parts.paragraph(f"{total:,} scenarios in {len(files):,} files. What is here already stays as it is.", quiet=True)
+    with parts.box("row below"):
+        parts.button(f"Import all {total:,}", lambda: bring(None))
+        parts.button("Import the ticked files", lambda: bring([file for file, box in boxes.items() if box.value]))
+    with parts.box("ticks"):
+        boxes = {each.file: parts.tick(_label(each)) for each in files}
+
+
+def _label(file: LibraryView) -> str:
+    """Return what a file is.
+
+    >>> _label(LibraryView(file="multilingual/hindi.yaml", ids=("a", "b"), languages=("hi",), imported=1))
+    'multilingual/hindi.yaml: 2 scenarios (hi), 1 here'
+    """
+    count, here = len(file.ids), file.imported
+    there = "" if not here else ", all here" if here == count else f", {here:,} here"
+    return f"{file.file}: {count:,} scenario{'' if count == 1 else 's'} ({', '.join(file.languages)}){there}"

@@ -1,20 +1,26 @@
-"""What is decided here, in sections with addresses of their own; this module has the way to them, looks and server."""
+"""What is decided here, in sections with addresses of their own: the way to them, looks, the server, and its tokens.
+
+A new token is shown once.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import asdict
 from nicegui import ui
 
-from pramana.app import server as server_cases
+from pramana.analyse.numbers import counted
 from pramana.app.prices import list_prices
 from pramana.app.providers import list_providers
-from pramana.app.tokens import list_tokens
-from pramana.report.markup import Child, Column, Safe, join, link, tag, tiles
-from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Desk, Refused
+from pramana.app.server import change_settings, describe_server, read_settings
+from pramana.app.tokens import TokenRequest, create_token, list_tokens, revoke_token
+from pramana.app.views import NewTokenView, ServerView, TokenView
+from pramana.report.markup import Child, Column, Safe, foreign, join, link, tag, tiles, when
+from pramana.show.web.kit import Desk, Refused, frame, parts
 from pramana.show.web.kit.forms import Form, number
-from pramana.show.web.kit.plain import THEME
+from pramana.show.web.kit.style import THEME
+from pramana.store.tokens import EXPIRES_DAYS
 
 SECTIONS = (
     ("/settings", "Overview"),
@@ -78,58 +84,44 @@ async def overview(desk: Desk) -> None:
             ("/settings/server", "Server", _of_server),
         ):
             with parts.box("card"):
-                parts.show(join([tag("h2", link(to, title), class_="card-title"), tag("p", await _told(desk, told))]))
+                try:
+                    said = tag("span", await told(desk))
+                except Refused as error:
+                    said = tag("span", parts.sentence(error), ".", class_="quiet")
+                parts.show(join([tag("h2", link(to, title), class_="card-title"), tag("p", said)]))
     parts.heading("Looks")
-    _looks(desk)
-
-
-async def _told(desk: Desk, told: Callable[[Desk], Any]) -> Safe:
-    try:
-        words: str = await told(desk)
-    except Refused as error:
-        return tag("span", parts.sentence(error), ".", class_="quiet")
-    return tag("span", words)
+    chosen = desk.theme if desk.theme in ("light", "dark") else "system"
+    looks = ui.radio(LOOKS, value=chosen).props('inline aria-label="Looks"')
+    looks.on_value_change(lambda event: ui.run_javascript(f"({_CHOOSE})({event.value!r})"))
+    parts.paragraph("Kept in this browser, for a year.", quiet=True)
 
 
 async def _of_providers(desk: Desk) -> str:
     found = await desk.call(list_providers)
     keys = sum(each.set for each in found.environment)
-    return f"{_many(len(found.items), 'provider')} registered; {_many(keys, 'key')} set in the server’s environment."
+    return (
+        f"{counted(len(found.items), 'provider')} registered; {counted(keys, 'key')} set in the server’s environment."
+    )
 
 
 async def _of_tokens(desk: Desk) -> str:
     found = await desk.call(list_tokens)
     if not found:
         return "None yet: only the account that the server runs as can use it."
-    return f"{_many(sum(each.is_valid for each in found), 'token')} in use."
+    return f"{counted(sum(each.is_valid for each in found), 'token')} in use."
 
 
 async def _of_prices(desk: Desk) -> str:
     found = (await desk.call(list_prices)).items
     unknown = sum(each.origin is None for each in found)
     set_here = sum(each.origin == "set" for each in found)
-    return f"{_many(set_here, 'price')} set here; of {_many(unknown, 'model')} that ran lately no price is known."
+    return f"{counted(set_here, 'price')} set here; of {counted(unknown, 'model')} that ran lately no price is known."
 
 
 async def _of_server(desk: Desk) -> str:
-    found = await desk.call(server_cases.describe_server)
+    found = await desk.call(describe_server)
     reached = "for this machine alone" if found.for_this_machine_alone else "for everybody with a token"
     return f"Pramana {found.version} on {_DATABASES[found.database]}, {reached}."
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _looks(desk: Desk) -> None:
-    chosen = desk.theme if desk.theme in ("light", "dark") else "system"
-
-    def choose(value: str) -> None:
-        ui.run_javascript(f"({_CHOOSE})({value!r})")
-
-    made = ui.radio(LOOKS, value=chosen).props('inline aria-label="Looks"')
-    made.on_value_change(lambda event: choose(event.value))
-    parts.paragraph("Kept in this browser, for a year.", quiet=True)
 
 
 # ── Server ──
@@ -152,7 +144,7 @@ _NUMBERS = {
 async def server(desk: Desk) -> None:
     """Show what the server is, and what an administrator decides for everyone."""
     section(desk, "Server")
-    found = await desk.call(server_cases.describe_server)
+    found = await desk.call(describe_server)
     hosts = ", ".join(found.allowed_hosts)
     parts.show(
         tiles(
@@ -170,7 +162,7 @@ async def server(desk: Desk) -> None:
     )
     parts.heading("Decided for everyone")
     try:
-        now, defaults = await desk.call(server_cases.read_settings)
+        now, defaults = await desk.call(read_settings)
     except Refused as error:
         parts.trouble(error)
         return
@@ -193,7 +185,7 @@ def _decisions(desk: Desk, now: dict[str, Any], defaults: dict[str, Any], *, alo
             parts.tell("Nothing has changed.")
             return
         with form.told_at({name: made for name, made in fields.items() if name not in _TICKS}):
-            now.update(asdict(await desk.call(server_cases.change_settings, changed)))
+            now.update(asdict(await desk.call(change_settings, changed)))
             for name in _NUMBERS:
                 fields[name].value = now[name]
             parts.tell("Saved.", "positive")
@@ -214,3 +206,125 @@ def _decisions(desk: Desk, now: dict[str, Any], defaults: dict[str, Any], *, alo
         )
         with parts.box("row"):
             form.submit("Save")
+
+
+# ── Tokens ──
+
+ROLES = {"viewer": "Viewer", "editor": "Editor", "admin": "Administrator"}
+EXPIRES = {30: "In 30 days", EXPIRES_DAYS: "In 90 days", 365: "In a year", 0: "Never"}
+_SETTING = tag("span", "Change it in ", link("/settings/server", "Server settings"), ".")
+_FIRST = (
+    "This is the first token. Your own account on this machine still needs none. Until now, models may be on this "
+    "machine and in your network; choose whether they may be when others use the server too. "
+)
+_MAY = (
+    "A viewer reads everything but settings and tokens. An editor also changes scenarios and starts runs. An "
+    "administrator also decides about providers, prices, tokens and settings."
+)
+
+
+@frame.page("/settings/tokens", "Tokens")
+async def tokens(desk: Desk) -> None:
+    """Show who has a token, make one, end one."""
+    section(desk, "Tokens", "Who may use this server, and what they may do.")
+    page = ui.element("div")
+    with page:
+        _new_token(desk, page, await desk.call(describe_server))
+        parts.heading("Who has one")
+        try:
+            found = await desk.call(list_tokens)
+        except Refused as error:
+            if error.status == 401:
+                raise
+            parts.trouble(error)
+            return
+        _list(desk, found)
+
+
+def _new_token(desk: Desk, page: ui.element, found: ServerView) -> None:
+    """Put the form that makes a token."""
+
+    async def make() -> None:
+        wanted = TokenRequest(name=(name.value or "").strip(), role=role.value, expires_in_days=expires.value or None)
+        with form.told_at({"name": name, "role": role}):
+            made = await desk.call(create_token, wanted)
+            if private and private.value:
+                await desk.call(change_settings, {"allow_private_addresses": True})
+            with parts.redrawn(page):
+                _show_once(made, refuses_private=private is not None and not private.value)
+
+    parts.heading("Make a token")
+    with Form(make) as form:
+        with parts.box("grid"):
+            name = parts.field("Name", hint="whose it is, or what for")
+            role = parts.choice("Role", ROLES, "admin" if found.for_this_machine_alone else "editor")
+            expires = parts.choice("Expires", EXPIRES, EXPIRES_DAYS)
+        parts.paragraph(_MAY, quiet=True).classes("small")
+        private = None
+        if found.for_this_machine_alone:
+            parts.paragraph(_FIRST, _SETTING)
+            private = parts.tick(PRIVATE_ADDRESSES)
+        with parts.box("row"):
+            form.submit("Make it")
+
+
+def _show_once(made: NewTokenView, *, refuses_private: bool) -> None:
+    """Show a token, this once."""
+    with parts.box("card stack", role="region", label="The new token"):
+        parts.show(tag("h2", "The token of ", foreign(made.name), class_="card-title"))
+        with parts.box("warn", role="alert"):
+            parts.paragraph("Copy it now: it is not shown again, and nobody can read it from here later.")
+        whose = f"{'an' if made.role[0] in 'ae' else 'a'} {made.role}’s"
+        parts.show(tag("label", f"Token, {whose}", for_="secret"))
+        with parts.box("row"):
+            shown = ui.element("input").classes("native mono secret").props("id=secret type=text readonly")
+            shown.props["value"] = made.token
+            copy = ui.button("Copy", color=None).props("unelevated no-caps").classes("btn primary")
+            copy.props["data-copy"] = made.token
+            copy.on("click", js_handler=parts.COPY)
+        if refuses_private:
+            parts.paragraph("Models and recordings at private addresses are refused from now on. ", _SETTING)
+        with parts.box("row"):
+            parts.link_button("I have copied it", "/settings/tokens")
+
+
+def _list(desk: Desk, found: list[TokenView]) -> None:
+    if not found:
+        parts.paragraph("Nobody yet: only the account that the server runs as can use it.", quiet=True)
+        return
+    names = ("Role", "Made", "Last used", "Expires", "Revoked")
+    columns = (Column("Name", head=True), *map(Column, names))
+    holding = [each for each in found if each.is_valid]
+    ordered = [*holding, *(each for each in found if not each.is_valid)]
+    table_to_act_on(
+        "Tokens", columns, [(_cells(desk, each), partial(_put_revoke, desk, each, holding)) for each in ordered]
+    )
+
+
+def _cells(desk: Desk, token: TokenView) -> tuple[Child, ...]:
+    mine = tag("small", " yours", class_="quiet") if token.id == desk.who.token_id else None
+    used: Safe | str = token.last_used or tag("span", "never", class_="quiet")
+    name = join([foreign(token.name), mine])
+    expires = when(token.expires_at) if token.expires_at else "never"
+    revoked = when(token.revoked_at) if token.revoked_at else "no"
+    return name, token.role, when(token.created_at), used, expires, revoked
+
+
+def _put_revoke(desk: Desk, token: TokenView, holding: Sequence[TokenView]) -> None:
+    """Put the button that ends a token, and say what comes of that."""
+    words = "Whoever has it is turned away within seconds. It cannot be taken back; a new token can be made."
+    if token.id == desk.who.token_id:
+        words = f"It is the one you are signed in with: you will need another. {words}"
+    if token.role == "admin" and not any(each.role == "admin" for each in holding if each.id != token.id):
+        words += (
+            " No other administrator has one: after this, only the command line of the server can make tokens, or "
+            "the account that it runs as."
+        )
+
+    async def revoke() -> None:
+        if await parts.confirm(f"Revoke the token of {token.name}?", words, "Revoke"):
+            await desk.call(revoke_token, token.id)
+            ui.navigate.to("/settings/tokens")
+
+    if token.is_valid:
+        parts.button("Revoke", revoke, "danger", small=True, label=f"Revoke {token.name}")

@@ -17,8 +17,8 @@ from pramana.app.access import Credential
 from pramana.report.markup import tag
 from pramana.show.api.gate import COOKIE
 from pramana.show.api.serving import user_of
-from pramana.show.web.kit.desk import Desk, Refused, address
-from pramana.show.web.kit.plain import plain
+from pramana.show.web.kit import Desk, Refused, address
+from pramana.show.web.kit.style import plain
 from pramana.store.tokens import SESSION_DAYS
 
 LASTS_S = SESSION_DAYS * 24 * 3600

@@ -7,13 +7,13 @@ from typing import Any
 
 from nicegui import ui
 
+from pramana.analyse.numbers import counted
 from pramana.app.suites import CaseFilter, ListedView, TierView, list_cases, list_suites, read_suite, upload_suite
 from pramana.errors import Problem
-from pramana.report.markup import Column, Safe, foreign, join, link, pager, table, tag, when
+from pramana.report.markup import Column, Safe, facts, foreign, join, link, pager, table, tag, when
 from pramana.show.api.envelope import page_meta
-from pramana.show.web.kit import frame, parts
-from pramana.show.web.kit.desk import Desk, Refused, address, part
-from pramana.show.web.kit.files import Pick, picker
+from pramana.show.web.kit import Desk, Refused, address, frame, part, parts
+from pramana.show.web.kit.forms import Pick, picker
 from pramana.show.web.pages import asking
 
 PAGE_SIZE = 25
@@ -31,7 +31,7 @@ async def suites(desk: Desk) -> None:
         listed.set_content(join(_version(each) for each in await desk.call(list_suites)))
 
     await again()
-    _Uploading(desk).begin()
+    _Uploading(desk)
     desk.when_new({"suite"}, again)
 
 
@@ -95,17 +95,15 @@ async def suite(desk: Desk) -> None:
     frame.head(foreign(version), about, crumbs=(("/suites", "Suites"),))
     parts.show(_tiers(version, tiers)).on("click", js_handler=parts.COPY)
     kinds = (("Categories", ", ".join(found.categories)), ("Assertions", ", ".join(found.assertion_types)))
-    parts.show(asking.facts_of(kinds))
+    parts.show(facts(kinds))
     tier = desk.query.get("tier") or next(iter(tiers))
     parts.heading(f"Cases of {tier}")
     with parts.box("search row"):
-        text = parts.field("Search", desk.query.get("text", ""), hint="id or what is asked")
-
-        def search() -> None:
-            ui.navigate.to(address(_page_of(version), tier=tier, text=text.value))
-
-        text.on("keydown.enter", search)
-        parts.button("Search", search)
+        parts.search(
+            desk.query.get("text", ""),
+            "id or what is asked",
+            lambda text: ui.navigate.to(address(_page_of(version), tier=tier, text=text)),
+        )
         parts.link_button("Download the file", address(f"/api/suites/{part(version)}/{part(tier)}", format="jsonl"))
     parts.show(await _cases(desk, version, tier))
 
@@ -149,8 +147,6 @@ class _Uploading:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._tiers: dict[str, bytes] = {}
-
-    def begin(self) -> None:
         parts.heading("Upload a version")
         with parts.box("stack"):
             parts.paragraph(
@@ -184,10 +180,7 @@ class _Uploading:
         self._list(counts, failed)
 
     def _list(self, counts: Mapping[str, int], failed: Sequence[tuple[str, str]] = ()) -> None:
-        tiers = [
-            tag("li", tag("b", foreign(name)), f": {count:,} line{'' if count == 1 else 's'}")
-            for name, count in counts.items()
-        ]
+        tiers = [tag("li", tag("b", foreign(name)), f": {counted(count, 'line')}") for name, count in counts.items()]
         not_taken = [tag("li", foreign(name, 200), f": {why}") for name, why in failed]
         chosen = tag("ul", tiers, class_="plain-list") if tiers else tag("p", "No file is chosen yet.", class_="quiet")
         left_out = join([tag("p", "Left out:"), tag("ul", not_taken, class_="ids small")]) if not_taken else None

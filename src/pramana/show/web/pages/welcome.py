@@ -17,11 +17,10 @@ from pramana.app.tail import CallsView, DeletedView, FinishedView, RunEvent
 from pramana.app.views import ResultView, RunView, WeightsView
 from pramana.app.weights import list_weights, pull_weights
 from pramana.report import figures
-from pramana.report.markup import Safe, foreign, link, tag
+from pramana.report.markup import Safe, foreign, link, meter, tag
 from pramana.request import RunRequest, Selection
 from pramana.run.call import Stage
-from pramana.show.web.kit import parts
-from pramana.show.web.kit.desk import Desk, Refused
+from pramana.show.web.kit import Desk, Refused, parts
 from pramana.show.web.kit.waveform import play_at
 
 FILE, SCENARIO = "information-retrieval/first-call.yaml", "first-call-largest-ocean"
@@ -46,7 +45,7 @@ class Progress:
             self._shown = parts.show(Safe(""))
 
     def tell(self, words: str, share: float | None = None) -> None:
-        bar = None if share is None else _bar(words, share)
+        bar = None if share is None else meter(words.partition(":")[0], round(100 * min(1.0, share)))
         self._put(tag("div", tag("p", words), bar, class_="stack"))
 
     def warn(self, words: str) -> None:
@@ -58,20 +57,6 @@ class Progress:
     def _put(self, markup: Safe) -> None:
         if not self._shown.is_deleted:  # the page was drawn anew meanwhile
             self._shown.set_content(markup)
-
-
-def _bar(words: str, share: float) -> Safe:
-    now = round(100 * min(1.0, share))
-    return tag(
-        "div",
-        tag("div", style=f"width: {now}%"),
-        class_="meter",
-        role="progressbar",
-        aria_label=words.partition(":")[0],
-        aria_valuenow=now,
-        aria_valuemin=0,
-        aria_valuemax=100,
-    )
 
 
 async def brought(desk: Desk, weights: WeightsView, tell: Callable[[str, float | None], None]) -> None:
@@ -103,35 +88,30 @@ def _is_under_way(weights: WeightsView) -> bool:
     return weights.pull is not None and weights.pull.status == "running"
 
 
-class Download:
-    """Weights that are missing, with the button that brings them."""
+def offer_download(desk: Desk, weights: WeightsView) -> None:
+    """Put weights that are missing, with the button that brings them."""
 
-    def __init__(self, desk: Desk, weights: WeightsView) -> None:
-        self._desk, self._weights = desk, weights
-
-    def show(self) -> None:
-        weights = self._weights
-        with parts.box("card stack"):
-            parts.paragraph(
-                tag("strong", weights.title),
-                f" is not on this machine yet ({weights.download_bytes / 1e6:,.0f} MB). "
-                f"It is needed for {weights.needed_for}.",
-            )
-            with parts.box("row"):
-                parts.button("Download", self._bring, label=f"Download {weights.title}")
-            self._progress = Progress()
-            if _is_under_way(weights):
-                ui.timer(0, parts.guarded(self._bring), once=True)
-            elif weights.pull:
-                self._progress.warn(weights.pull.problem or "")
-
-    async def _bring(self) -> None:
+    async def bring() -> None:
         try:
-            await brought(self._desk, self._weights, self._progress.tell)
+            await brought(desk, weights, progress.tell)
         except Failed as error:
-            self._progress.warn(str(error))
+            progress.warn(str(error))
         else:
-            self._progress.tell(f"{self._weights.title} is here now.")
+            progress.tell(f"{weights.title} is here now.")
+
+    with parts.box("card stack"):
+        parts.paragraph(
+            tag("strong", weights.title),
+            f" is not on this machine yet ({weights.download_bytes / 1e6:,.0f} MB). "
+            f"It is needed for {weights.needed_for}.",
+        )
+        with parts.box("row"):
+            parts.button("Download", bring, label=f"Download {weights.title}")
+        progress = Progress()
+        if _is_under_way(weights):
+            ui.timer(0, parts.guarded(bring), once=True)
+        elif weights.pull:
+            progress.warn(weights.pull.problem or "")
 
 
 def untried(runs: Sequence[RunView]) -> tuple[str, ...]:
@@ -161,7 +141,15 @@ class Welcome:
                 self._offer_question()
                 self._offer_call()
             self._progress = Progress()
-            self._show_other_ways()
+            parts.paragraph(
+                "Or ",
+                link("/runs/new", "ask a model of your own"),
+                ", ",
+                link("/settings", "name a provider and its key"),
+                ", or ",
+                link("/scenarios/import", "bring your scenarios"),
+                ".",
+            )
 
     def show_rest(self, untried: Sequence[str]) -> None:
         """Show what nobody has tried, beside what has been asked already."""
@@ -173,8 +161,7 @@ class Welcome:
             self._progress = Progress()
 
     def _offer_question(self) -> None:
-        with parts.box("card stack"):
-            parts.show(tag("h2", "Ask the embedded model", class_="card-title"))
+        with parts.card("Ask the embedded model"):
             parts.paragraph(
                 "Ten short questions of the built-in suite, answered by SmolLM2, a very small language model. "
                 "You see each answer, and how it was judged, as it comes.",
@@ -184,8 +171,7 @@ class Welcome:
                 parts.button("Ask the embedded model", self._begun(self._ask), "primary")
 
     def _offer_call(self) -> None:
-        with parts.box("card stack"):
-            parts.show(tag("h2", "Hear a call", class_="card-title"))
+        with parts.card("Hear a call"):
             parts.paragraph(
                 "A caller asks the embedded voice agent one question aloud, and you hear both. This imports ",
                 tag("span", FILE, class_="mono"),
@@ -196,17 +182,6 @@ class Welcome:
             )
             with parts.box("row"):
                 parts.button("Hear a call", self._begun(self._call))
-
-    def _show_other_ways(self) -> None:
-        parts.paragraph(
-            "Or ",
-            link("/runs/new", "ask a model of your own"),
-            ", ",
-            link("/settings", "name a provider and its key"),
-            ", or ",
-            link("/scenarios/import", "bring your scenarios"),
-            ".",
-        )
 
     def _begun(self, act: Callable[[], Any]) -> Callable[[], Any]:
         """Return a handler of one of the two; while one is under way, the other waits."""
