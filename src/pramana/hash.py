@@ -21,12 +21,13 @@ from pramana.model import Assertion, Case, Line
 PREFIX = "sha256:"
 
 
-def hash_suite(path: str | PathLike[str]) -> str:
+def hash_suite(path: str | PathLike[str], content: bytes | None = None) -> str:
     """Return the hash of a suite file: of its cases as written, sorted by id, in canonical JSON.
 
-    Line order, blank lines, spaces and line ends do not matter; every character of every case does.
+    Line order, blank lines, spaces and line ends do not matter; every character of every case does. `content` stands
+    for the file's.
     """
-    with open_file(path) as file, SortedCases() as cases:
+    with open_file(path, content) as file, SortedCases() as cases:
         lines = (line for line in read_lines(file) if not line.blank)
         for index, line in enumerate(lines):
             try:

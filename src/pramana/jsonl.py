@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import count
 from os import PathLike
 from pathlib import Path as Path_
@@ -48,8 +49,13 @@ class BadLine(ValueError):
         """JSON by the grammar, but nothing this program can hold: an error of ours, not of whoever wrote it."""
 
 
-def open_file(path: str | PathLike[str]) -> BinaryIO:
-    """Open a file to read its lines; one that is missing is an error of ours, with its name."""
+def open_file(path: str | PathLike[str], content: bytes | None = None) -> BinaryIO:
+    """Open a file to read its lines; one that is missing is an error of ours, with its name.
+
+    With `content`, that is read instead, and the path is only a name.
+    """
+    if content is not None:
+        return BytesIO(content)
     if Path_(path).exists() and not Path_(path).is_file():
         raise InvalidInput(f"{path} is no regular file")
     try:

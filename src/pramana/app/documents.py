@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pramana import model
 from pramana.errors import Hint, InvalidInput, NotFound, Problem, did_you_mean, quote
 from pramana.load import LIBRARY
-from pramana.load.problems import Problems
+from pramana.load.problems import Problems, spelled
 from pramana.load.scenario import (
     Located,
     Scenario,
@@ -23,7 +23,6 @@ from pramana.load.scenario import (
     parse_scenarios,
     read_bounded,
     read_scenarios,
-    spelled,
     write_scenarios,
 )
 from pramana.store.scenarios import IdsExist, Imported, Mode

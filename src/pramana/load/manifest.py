@@ -13,7 +13,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -259,10 +259,11 @@ def publish(
                 shutil.rmtree(abandoned, ignore_errors=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{version}-", dir=root))
     try:
-        checked = {}
+        checked, problems = {}, Problems()
         for name, path in tiers.items():  # copy first, then check the copy: what is pinned is what was read
             shutil.copyfile(path, staged / path.name)
-            checked[name] = _check(staged / path.name, path)
+            checked[name] = check_suite(staged / path.name, problems)
+            problems.raise_errors(str(path))
         text = _manifest_text(version, checked, use_cases or {}, costs_usd or {})
         _read_manifest(text, staged / MANIFEST)  # a version that cannot be read could never be replaced
         (staged / MANIFEST).write_text(text, encoding="utf-8")
@@ -304,25 +305,11 @@ def check_upload(version: str, tiers: Mapping[str, str]) -> Uploaded:
         )
     if not tiers:
         raise InvalidInput("a version has at least one tier; send tiers, each a name and its JSONL text")
-    problems, checked, content = Problems(), {}, {}
-    with tempfile.TemporaryDirectory(prefix="pramana-upload-") as folder:
-        for name, text in tiers.items():
-            path = Path(folder, f"{name}.jsonl")
-            content[name] = text.encode("utf-8", "surrogatepass")
-            path.write_bytes(content[name])
-            checked[name] = check_suite(path, problems)
-    if problems.errors:
-        wrong = [replace(each, file=Path(each.file).name) for each in problems if each.severity == "error"]
-        raise InvalidInput.of(wrong, problems.errors)
-    return Uploaded(checked, content)
-
-
-def _check(copy: Path, original: Path) -> SuiteFile:
     problems = Problems()
-    suite = check_suite(copy, problems)
-    if problems.errors:
-        raise InvalidInput.of([replace(each, file=str(original)) for each in problems if each.severity == "error"])
-    return suite
+    content = {name: text.encode("utf-8", "surrogatepass") for name, text in tiers.items()}
+    checked = {name: check_suite(f"{name}.jsonl", problems, data) for name, data in content.items()}
+    problems.raise_errors()
+    return Uploaded(checked, content)
 
 
 def _flush(path: Path) -> None:

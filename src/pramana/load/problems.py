@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pramana.errors import InvalidInput, Problem, Severity, quote
+from pramana.jsonl import Path
 
 MAX_ERRORS = 1_000
 EXCERPT = 160
@@ -40,10 +41,11 @@ class Problems:
     def __repr__(self) -> str:
         return f"<{self.errors:,} errors, {self.warnings:,} warnings>"
 
-    def raise_errors(self) -> None:
-        """Raise `InvalidInput` with the errors, where there are any."""
+    def raise_errors(self, file: str = "") -> None:
+        """Raise `InvalidInput` with the errors, where there are any; a file that is given stands for theirs."""
         if self.errors:
-            raise InvalidInput.of([each for each in self.kept if each.severity == "error"], self.errors)
+            errors = [replace(each, file=file or each.file) for each in self.kept if each.severity == "error"]
+            raise InvalidInput.of(errors, self.errors)
 
     @property
     def not_shown(self) -> int:
@@ -60,6 +62,15 @@ def with_source(problem: Problem, text: str) -> Problem:
     if start + EXCERPT < len(text):
         shown += "…"
     return replace(problem, source=shown, caret=caret)
+
+
+def spelled(path: Path) -> str:
+    """Return a path as messages have it.
+
+    >>> spelled(("turns", 1, "say"))
+    'turns[1].say'
+    """
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 def shortened(path: str, limit: int = 160) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pramana import jsonl
 from pramana.errors import InvalidInput, NotFound, Problem
-from pramana.load.problems import found, one_of
+from pramana.load.problems import found, one_of, spelled
 from pramana.model import Check, Outcome
 
 MAX_PROBLEMS = 100
@@ -110,8 +110,7 @@ def _content(path: Path) -> bytes:
 
 def _at(file: str, text: str, position: int, message: str, path: jsonl.Path) -> Problem:
     before = text[: position - 1]
-    spelled = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
-    return Problem(message, spelled, before.count("\n") + 1, position - (before.rfind("\n") + 1), file)
+    return Problem(message, spelled(path), before.count("\n") + 1, position - (before.rfind("\n") + 1), file)
 
 
 _NOTHING: Any = object()
@@ -123,6 +122,25 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "an object": (dict,),
     "a list": (list,),
 }
+
+
+_METADATA: dict[str, tuple[str, Any]] = {
+    "complete": ("true or false", None),
+    "timestamp": ("text", None),
+    "temperature": ("a number", None),
+    "seed": ("a whole number", None),
+    "runner_version": ("text", None),
+    "model": ("text", None),
+}
+_RESULT: dict[str, tuple[str, Any]] = {
+    "case_digest": ("text", None),
+    "variant": ("text", "text"),
+    "score": ("a number", None),
+    "output": ("text", ""),
+    "latency_ms": ("a number", None),
+    "result_hash": ("text", None),
+}
+"""Fields that may be missing or null, each with its kind and its default."""
 
 
 class _Reader:
@@ -149,6 +167,10 @@ class _Reader:
             return value
         return None
 
+    def optional(self, record: dict[str, Any], path: jsonl.Path, fields: dict[str, tuple[str, Any]]) -> dict[str, Any]:
+        """Return several fields that need not be there."""
+        return {name: self.get(record, (*path, name), kind, default) for name, (kind, default) in fields.items()}
+
     def blocks(self, value: Any) -> list[Block]:
         if isinstance(value, dict):  # older programs wrote a single block
             return [self.block(value, ())]
@@ -172,7 +194,7 @@ class _Reader:
         seen: Counter[str] = Counter()
         results = [self.result(each, (*path, "results", number), seen) for number, each in enumerate(listed)]
         self.unique(results, (*path, "results"))
-        complete = self.get(metadata, (*below, "complete"), "true or false", None)
+        optional = self.optional(metadata, below, _METADATA)
         engines, provider = metadata.get("engines"), metadata.get("provider")  # they only inform: never refused
         model = self.get(metadata, (*below, "model_id"), "text") if "run_metadata" in value else ""
         return Block(
@@ -180,14 +202,9 @@ class _Reader:
             suite_version=self.get(value, (*path, "suite_version"), "text") or "",
             suite_hash=self.get(value, (*path, "suite_hash"), "text", None),
             results=tuple(each for each in results if each),
-            timestamp=self.get(metadata, (*below, "timestamp"), "text", None),
-            temperature=self.get(metadata, (*below, "temperature"), "a number", None),
-            seed=self.get(metadata, (*below, "seed"), "a whole number", None),
-            runner_version=self.get(metadata, (*below, "runner_version"), "text", None),
-            model=self.get(metadata, (*below, "model"), "text", None),
-            complete=complete,
             provider=provider if isinstance(provider, str) else None,
             engines=tuple(each for each in engines if isinstance(each, str)) if isinstance(engines, list) else (),
+            **optional,
         )
 
     def unique(self, results: list[RecordedResult | None], path: jsonl.Path) -> None:
@@ -207,18 +224,13 @@ class _Reader:
             self.wrong(path, f"a result must be an object, found {found(value)}")
             return None
         test_id = self.get(value, (*path, "test_id"), "text")
-        digest = self.get(value, (*path, "case_digest"), "text", None)
         stated = self.get(value, (*path, "assertion_result"), "an object")
-        variant = self.get(value, (*path, "variant"), "text", "text")
-        asked = f"{digest or test_id} {variant}"
+        optional = self.optional(value, path, _RESULT)
+        asked = f"{optional['case_digest'] or test_id} {optional['variant']}"
         repeat = self.get(value, (*path, "repeat"), "a whole number", seen[asked])
         seen[asked] += 1
         if isinstance(repeat, int) and repeat < 0:
             self.wrong((*path, "repeat"), f"repeat must be at least 0, found {repeat}")
-        score = self.get(value, (*path, "score"), "a number", None)
-        output = self.get(value, (*path, "output"), "text", "")
-        latency = self.get(value, (*path, "latency_ms"), "a number", None)
-        fingerprint = self.get(value, (*path, "result_hash"), "text", None)
         if stated is None:
             return None
         below = (*path, "assertion_result")
@@ -226,22 +238,14 @@ class _Reader:
         details = self.get(stated, (*below, "details"), "an object", {}) or {}
         if passed is None or test_id is None or repeat is None:
             return None
-        outcome = self.outcome(passed, details, below)
         reason = details.get("reason")
-        reason = reason if isinstance(reason, str) else None
-        checks = tuple(_checks(details.get("checks")))
         return RecordedResult(
-            test_id,
-            repeat,
-            outcome,
-            output or "",
-            reason,
-            score,
-            latency,
-            fingerprint,
-            digest,
-            checks,
-            variant or "text",
+            test_id=test_id,
+            repeat=repeat,
+            outcome=self.outcome(passed, details, below),
+            reason=reason if isinstance(reason, str) else None,
+            checks=tuple(_checks(details.get("checks"))),
+            **{**optional, "variant": optional["variant"] or "text"},
         )
 
     def outcome(self, passed: bool, details: dict[str, Any], path: jsonl.Path) -> Outcome:

@@ -48,32 +48,23 @@ from pramana.load.conversation import (
     unknown,
     wrong,
 )
-from pramana.load.problems import Problems, found, one_of, shortened
+from pramana.load.problems import Problems, found, one_of, shortened, spelled
 from pramana.load.suite import Finding
 from pramana.load.yaml12 import MAX_BYTES, At, BadYaml, Reader, at, decoded, is_absent, odd_tag
 from pramana.model import Case, Difficulty, Facets, Line, Source, Turn
 
 ScenarioType = Literal["task-completion", "information-retrieval", "conversation-flow"]
 
-_ID = re.compile(r"[a-z0-9-]+")
 
+def _must(message: str, holds: Callable[[str], object]) -> AfterValidator:
+    """Refuse a text for which something does not hold."""
 
-def _id(value: str) -> str:
-    if not _ID.fullmatch(value):
-        raise wrong("id must be lowercase alphanumeric with hyphens only")
-    return value
+    def check(value: str) -> str:
+        if not holds(value):
+            raise wrong(message)
+        return value
 
-
-def _name(value: str) -> str:
-    if len(value) > 255:
-        raise wrong("name must be 255 characters or less")
-    return value
-
-
-def _language(value: str) -> str:
-    if not 2 <= len(value) <= 10:
-        raise wrong("language must be 2 to 10 characters")
-    return value
+    return AfterValidator(check)
 
 
 def _choice(field: str, choices: Sequence[str]) -> Callable[[Any], Any]:
@@ -107,13 +98,13 @@ class Scenario(BaseModel):
 
     id: Annotated[
         str,
-        AfterValidator(_id),
+        _must("id must be lowercase alphanumeric with hyphens only", re.compile(r"[a-z0-9-]+").fullmatch),
         BeforeValidator(required),
         Field(description="Unique identifier", json_schema_extra={"pattern": "^[a-z0-9-]+$"}),
     ]
     name: Annotated[
         str,
-        AfterValidator(_name),
+        _must("name must be 255 characters or less", lambda value: len(value) <= 255),
         BeforeValidator(required),
         Field(description="Display name", json_schema_extra={"minLength": 1, "maxLength": 255}),
     ]
@@ -140,7 +131,7 @@ class Scenario(BaseModel):
     tags: Annotated[tuple[str, ...], BeforeValidator(_tags), _default(()), Field(description="For filtering")] = ()
     language: Annotated[
         str,
-        AfterValidator(_language),
+        _must("language must be 2 to 10 characters", lambda value: 2 <= len(value) <= 10),
         BeforeValidator(text),
         _default("en"),
         Field(description="Language code", json_schema_extra={"minLength": 2, "maxLength": 10}),
@@ -214,11 +205,6 @@ def examine(values: Mapping[str, Any]) -> tuple[Scenario | None, list[Finding]]:
     reading.across()
     refused = any(each.severity == "error" for each in reading.findings)
     return (None if refused else scenario), reading.findings
-
-
-def spelled(path: jsonl.Path) -> str:
-    """Return a path as messages have it: `turns[1].say`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 @dataclass(frozen=True, slots=True)

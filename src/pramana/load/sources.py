@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from pramana import load
-from pramana.errors import HashMismatch, InvalidInput
+from pramana.errors import HashMismatch
 from pramana.hash import hash_suite
 from pramana.load.manifest import built_in_or_published, find_version, no_tier, no_version
-from pramana.load.problems import Problems
-from pramana.load.suite import check_suite, read_cases
+from pramana.load.suite import read_cases
 from pramana.model import Case
 from pramana.request import Selection
 
@@ -56,25 +54,18 @@ class Sources:
         if tier not in hashes:
             raise no_tier(suite, tier, hashes)
         content = uploads.content(suite, tier)
-        with TemporaryDirectory(prefix="pramana-suite-") as folder:
-            path = Path(folder, f"{tier}.jsonl")
-            path.write_bytes(content)
-            if (actual := hash_suite(path)) != hashes[tier]:
-                raise HashMismatch(f"{suite} {tier} (uploaded)", pinned=hashes[tier], found=actual)
-        return cls((Path(suite, f"{tier}.jsonl"),), f"{suite}-{tier}", hashes[tier], selection, content)
+        path = Path(suite, f"{tier}.jsonl")
+        if (actual := hash_suite(path, content)) != hashes[tier]:
+            raise HashMismatch(f"{suite} {tier} (uploaded)", pinned=hashes[tier], found=actual)
+        return cls((path,), f"{suite}-{tier}", hashes[tier], selection, content)
 
     @classmethod
     def files(cls, paths: Sequence[Path], selection: Selection) -> "Sources":
         """Take files and folders; any problem in any of them is refused before anyone is asked."""
         found = tuple(load.find_files(paths))
-        problems = Problems()
-        hashes = [check_suite(path, problems).hash for path in found if load.is_suite(path)]
-        scenarios = [path for path in found if not load.is_suite(path)]
-        if scenarios:
-            for problem in load.validate(scenarios).problems:
-                problems.add(problem)
-        if problems.errors:
-            raise InvalidInput.of([each for each in problems if each.severity == "error"], problems.errors)
+        report = load.validate(found)
+        report.problems.raise_errors()
+        hashes = [*report.hashes.values()]
         name = "+".join(dict.fromkeys(path.stem for path in found[:5])) + ("+…" if len(found) > 5 else "")
         return cls(found, name, hashes[0] if len(found) == 1 and hashes else None, selection)
 

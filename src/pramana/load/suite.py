@@ -9,7 +9,6 @@ worse than none.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from os import PathLike
 from typing import Annotated, Any, BinaryIO, Literal, get_args
 
@@ -31,7 +30,7 @@ from pramana import jsonl
 from pramana.assertions import assertion_type, missing_needs
 from pramana.errors import BrokenPlugin, InvalidInput, Problem, Severity, did_you_mean
 from pramana.hash import SortedCases, Standing
-from pramana.load.problems import Problems, found, one_of, shortened, with_source
+from pramana.load.problems import Problems, found, one_of, shortened, spelled, with_source
 from pramana.model import Assertion, Case, Difficulty, Facets, Role, Source, Turn
 from pramana.plugins import assertion_types
 
@@ -42,20 +41,14 @@ MAX_TOKENS = 2**31 - 1
 Category = Literal["reasoning", "factual", "instruction_following", "coding", "safety", "creative"]
 
 
-def _not_blank(value: str) -> str:
-    if not value.strip():
-        raise PydanticCustomError("blank", "must not be empty")
-    return value
-
-
 def _not_endless(value: Any) -> Any:
     if isinstance(value, list) and len(value) > MAX_ITEMS:
         raise PydanticCustomError("endless", "too many items")
     return value
 
 
-def _not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not value:
+def _not_empty(value: Any) -> Any:
+    if not (value.strip() if isinstance(value, str) else value):
         raise PydanticCustomError("blank", "must not be empty")
     return value
 
@@ -70,7 +63,7 @@ def _shape(value: Any) -> str | None:
     return "text" if isinstance(value, str) else "list" if isinstance(value, list | tuple) else None
 
 
-Text = Annotated[str, Field(strict=True, json_schema_extra={"minLength": 1}), AfterValidator(_not_blank)]
+Text = Annotated[str, Field(strict=True, json_schema_extra={"minLength": 1}), AfterValidator(_not_empty)]
 # After, not min_length: pydantic counts only the items that fit, and would call a list of misfits empty.
 _at_least_one, _min_items = AfterValidator(_not_empty), Field(json_schema_extra={"minItems": 1})
 _bounded = BeforeValidator(_not_endless)
@@ -177,7 +170,7 @@ def read_cases(path: str | PathLike[str], content: bytes | None = None) -> Itera
     Ids that stand twice are found by `check_suite`, which reads the whole file.
     """
     problems = Problems(limit=1)
-    with jsonl.open_file(path) if content is None else BytesIO(content) as file:
+    with jsonl.open_file(path, content) as file:
         reader = _Reader(str(path), problems)
         for line in jsonl.read_lines(file):
             case = None if line.blank else reader.read(line)
@@ -187,12 +180,12 @@ def read_cases(path: str | PathLike[str], content: bytes | None = None) -> Itera
                 yield case.to_case(Source(str(path), line.number))
 
 
-def check_suite(path: str | PathLike[str], problems: Problems) -> SuiteFile:
+def check_suite(path: str | PathLike[str], problems: Problems, content: bytes | None = None) -> SuiteFile:
     """Validate a suite file and compute its hash in one pass; what does not fit goes to `problems`."""
     before, valid, tokens = problems.errors, 0, 0
     categories: set[str] = set()
     types: set[str] = set()
-    with jsonl.open_file(path) as file, SortedCases() as ordered:
+    with jsonl.open_file(path, content) as file, SortedCases() as ordered:
         reader = _Reader(str(path), problems, ordered)
         for line in jsonl.read_lines(file):
             if not line.blank and (case := reader.read(line)):
@@ -282,8 +275,7 @@ class _Reader:
         if self.problems.full(severity):  # counted only: nobody will see where it stands
             self.problems.add(Problem(message, severity=severity))
             return
-        spelled = f"[{index}]" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-        problem = Problem(message, shortened(spelled), line, column, self.file, severity=severity)
+        problem = Problem(message, shortened(spelled((index, *path))), line, column, self.file, severity=severity)
         self.problems.add(with_source(problem, text))
 
 
