@@ -19,10 +19,10 @@ from tests.loopback.fuzz import frames, survive
 
 from pramana import audio
 from pramana.errors import ProviderError
-from pramana.loopback.__main__ import agent_of
+from pramana.loopback.__main__ import AGENTS
 from pramana.loopback.voice import Script, VoiceLoopback
 from pramana.model import Line, Target, Utterance
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.kinds import providers
 from pramana.providers.voice.declared import shipped
 from pramana.providers.voice.declared_wire import DeclaredWire
@@ -112,7 +112,7 @@ def _lines() -> list[Utterance]:
 
 async def said(name: str) -> list[Message]:
     """Return what the loopback agent of a wire format says in two calls, each kind of message once."""
-    agent = agent_of(WIRES[name])
+    agent = AGENTS[WIRES[name]]
     spoken = _lines()
     messages: list[Message] = []
     for transcript in ("with", "late"):

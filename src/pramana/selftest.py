@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pramana.errors import InvalidInput, Unavailable, did_you_mean, quote
 from pramana.loopback.ticker import TICK_S, WAITED_BEFORE_S, Ticker
 from pramana.model import Call, Case, Facets, Line, Outcome, Reply, Target, Utterance
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.kinds import providers
 from pramana.providers.voice.embedded import EmbeddedEars
 from pramana.providers.voice.vocabulary import FRAME_S, Dial, Voice

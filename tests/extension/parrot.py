@@ -3,7 +3,7 @@
 from typing import Self
 
 from pramana.model import Reply, Request, Target, Usage
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 
 
 class Parrot:

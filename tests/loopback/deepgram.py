@@ -9,8 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
-from pramana.loopback import deepgram
-from pramana.loopback.deepgram import CODECS
+from pramana.loopback import declared
+from pramana.loopback.declared import CODECS
 from pramana.loopback.voice import Got
 from pramana.providers.voice.vocabulary import Message
 
@@ -20,7 +20,7 @@ MESSAGES = ("KeepAlive", "UpdatePrompt", "UpdateSpeak", "UpdateThink", "InjectUs
 """What a client may send beside its settings and sound."""
 
 
-class DeepgramAgent(deepgram.DeepgramAgent):
+class DeepgramAgent(declared.DeepgramAgent):
     """One conversation."""
 
     @classmethod

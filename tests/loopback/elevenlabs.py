@@ -11,8 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
-from pramana.loopback import elevenlabs
-from pramana.loopback.elevenlabs import SIGNATURE
+from pramana.loopback import declared
+from pramana.loopback.declared import SIGNATURE
 from pramana.loopback.voice import Got
 from pramana.providers.voice.vocabulary import Message
 
@@ -36,7 +36,7 @@ FIELDS: Mapping[str, Mapping[str, type]] = {
 """What a client may send beside sound, and the types of its fields."""
 
 
-class ElevenLabsAgent(elevenlabs.ElevenLabsAgent):
+class ElevenLabsAgent(declared.ElevenLabsAgent):
     """One conversation."""
 
     @classmethod

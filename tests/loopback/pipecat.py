@@ -4,14 +4,13 @@ import json
 
 from aiohttp import web
 
-from pramana.loopback import pipecat as loopback
-from pramana.loopback.pipecat import LABEL
+from pramana.loopback import declared
 from pramana.loopback.voice import Got
 from pramana.providers.voice import pipecat
 from pramana.providers.voice.vocabulary import Message
 
 
-class PipecatAgent(loopback.PipecatAgent):
+class PipecatAgent(declared.PipecatAgent):
     """One bot."""
 
     @classmethod
@@ -30,7 +29,7 @@ class PipecatAgent(loopback.PipecatAgent):
                     f"sound of {fields.get('sample_rate')!r} Hz does not fit, or came before client-ready"
                 )
             return super().take(message)
-        if not isinstance(data, dict) or data.get("label") != LABEL or not isinstance(data.get("id"), str):
+        if not isinstance(data, dict) or data.get("label") != "rtvi-ai" or not isinstance(data.get("id"), str):
             return self._refuse("no message of RTVI")
         if data.get("type") != "client-ready" or not isinstance(data.get("data", {}).get("version"), str):
             return [self._told("error-response", {"error": f"Unsupported type {data.get('type')}"}, data["id"])]

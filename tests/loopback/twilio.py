@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from pramana.loopback import twilio
+from pramana.loopback import declared
 from pramana.loopback.script import Script
 from pramana.loopback.voice import Got
 from pramana.providers.voice.vocabulary import Message
@@ -20,7 +20,7 @@ FRAME_MS = 20
 FORMAT = {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1}
 
 
-class TwilioAgent(twilio.TwilioAgent):
+class TwilioAgent(declared.TwilioAgent):
     """One stream."""
 
     def __init__(self, script: Script, got: Got) -> None:

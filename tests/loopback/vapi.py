@@ -5,13 +5,13 @@ from typing import Any
 
 from aiohttp import web
 
-from pramana.loopback import vapi
-from pramana.loopback.vapi import CODECS
+from pramana.loopback import declared
+from pramana.loopback.declared import CODECS
 from pramana.loopback.voice import Got
 from pramana.providers.voice.vocabulary import Message
 
 
-class VapiAgent(vapi.VapiAgent):
+class VapiAgent(declared.VapiAgent):
     """One call."""
 
     @classmethod

@@ -13,12 +13,11 @@ from google.genai.errors import ClientError
 
 from pramana.errors import AuthenticationFailed, OutOfCredit, ProviderError, RateLimited, Rejected
 from pramana.model import Provider, Request, Turn
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.http import Http
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.google import Google
-from pramana.providers.text.openai import OpenAI
-from pramana.providers.text.responses import Responses
+from pramana.providers.text.openai import OpenAI, Responses
 
 from ..loopback.anthropic import AnthropicWire
 from ..loopback.google import GoogleWire

@@ -11,8 +11,7 @@ from aiohttp import web
 from pramana.errors import AddressRefused, ProviderError, Rejected, Unreachable
 from pramana.loopback.voice import VoiceLoopback
 from pramana.model import Request, Target, Turn
-from pramana.providers.account import Account
-from pramana.providers.accounts import Accounts, Registered
+from pramana.providers.accounts import Account, Accounts, Registered
 from pramana.providers.http import Http
 from pramana.providers.names import open_provider, resolve
 from pramana.providers.voice.realtime import Realtime

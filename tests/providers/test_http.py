@@ -24,9 +24,8 @@ from pramana.errors import (
     Unavailable,
     UnknownModel,
 )
-from pramana.providers.account import Account
-from pramana.providers.events import Events
-from pramana.providers.http import REPLY_LIMIT, Http
+from pramana.providers.accounts import Account
+from pramana.providers.http import REPLY_LIMIT, Events, Http
 from pramana.providers.reading import Reading
 
 pytestmark = pytest.mark.usefixtures("virtual_time")

@@ -22,8 +22,7 @@ from pramana.providers.text.command import Command
 from pramana.providers.text.fake import Fake
 from pramana.providers.text.function import Function
 from pramana.providers.text.google import Google
-from pramana.providers.text.openai import OpenAI
-from pramana.providers.text.responses import Responses
+from pramana.providers.text.openai import OpenAI, Responses
 
 EXTENSION = Path(__file__).parent.parent / "extension"
 KEY = "sk-secret-0123456789"

@@ -10,12 +10,11 @@ import pytest
 from pramana.errors import ProviderError
 from pramana.loopback.voice import Got
 from pramana.model import Provider, Reply, Request, Target, Turn, counted, misfit
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.prices import Prices
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.google import Google
-from pramana.providers.text.openai import OpenAI
-from pramana.providers.text.responses import Responses
+from pramana.providers.text.openai import OpenAI, Responses
 
 from ..loopback.anthropic import AnthropicWire
 from ..loopback.google import GoogleWire

@@ -12,8 +12,7 @@ import pytest
 from pramana import settings
 from pramana.errors import AuthenticationFailed, InvalidInput, ProviderError, Unavailable
 from pramana.model import Request, Turn
-from pramana.providers.account import Account
-from pramana.providers.accounts import Accounts
+from pramana.providers.accounts import Account, Accounts
 from pramana.providers.http import Http
 from pramana.providers.names import open_provider, resolve
 

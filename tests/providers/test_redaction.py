@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from pramana.errors import KeyInAnswer
 from pramana.loopback.voice import Got
 from pramana.model import Provider, Reply, Request, Turn
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.redaction import Secrets
 from pramana.providers.text.anthropic import Anthropic
 from pramana.providers.text.google import Google
-from pramana.providers.text.openai import OpenAI
-from pramana.providers.text.responses import Responses
+from pramana.providers.text.openai import OpenAI, Responses
 
 from ..loopback.openai import OpenAIWire
 from ..loopback.server import Answer, Fault, Loopback

@@ -8,11 +8,9 @@ from msgspec.structs import replace
 
 from pramana.errors import AuthenticationFailed, InvalidInput
 from pramana.model import Target
-from pramana.providers.account import Account
-from pramana.providers.accounts import Accounts, Registered
+from pramana.providers.accounts import Account, Accounts, Registered
 from pramana.providers.kinds import VARIABLES
-from pramana.providers.names import open_provider, resolve
-from pramana.providers.registered import KINDS, checked
+from pramana.providers.names import KINDS, checked, open_provider, resolve
 from pramana.providers.text.openai import OpenAI
 from pramana.providers.voice.cascade import Cascade, _Named
 

@@ -15,7 +15,7 @@ from pramana.errors import BrokenReply, KeyInAnswer, Unavailable
 from pramana.loopback.script import Script
 from pramana.loopback.voice import VoiceLoopback
 from pramana.model import Line, Outcome, Target, Utterance
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.kinds import providers
 from pramana.providers.voice.fake import FakeVoice, parse
 from pramana.providers.voice.vocabulary import FRAME_S, ChannelCapabilities, Dial, Event, Format, Heard

@@ -17,9 +17,8 @@ from pramana.app.views import PriceView, StepView
 from pramana.errors import InvalidInput, Problem, visible
 from pramana.model import Target
 from pramana.providers.kinds import RUNS_CODE
-from pramana.providers.names import resolve
+from pramana.providers.names import LONGEST, resolve
 from pramana.providers.prices import DEAREST, FREE, Prices, Rates
-from pramana.providers.registered import LONGEST
 from pramana.request import check_values
 from pramana.store.preferences import SetPrice
 

@@ -15,11 +15,9 @@ from pramana.errors import InvalidInput, PramanaError, Problem, Unavailable
 from pramana.load.agent import parse_agent
 from pramana.load.problems import Problems
 from pramana.model import Target
-from pramana.providers.accounts import Accounts, Registered
-from pramana.providers.destination import destination
+from pramana.providers.accounts import Accounts, Registered, destination
 from pramana.providers.kinds import CALLED, VARIABLES, WITHOUT_ACCOUNT
-from pramana.providers.names import open_provider, resolve
-from pramana.providers.registered import KINDS, checked
+from pramana.providers.names import KINDS, checked, open_provider, resolve
 from pramana.providers.voice.description import Description
 from pramana.providers.voice.vocabulary import Dial
 from pramana.run.accounts import Reach, accounts_of

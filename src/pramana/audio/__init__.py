@@ -1,7 +1,7 @@
 """Sound as numbers: files, levels, rates, codecs and the conditions a call is made under. No model, no network.
 
-Samples are 16-bit and of one channel, in numpy, unless a name says otherwise. `pcm` measures and codes them, `files`
-reads and writes them, `rates` changes their rate, `conditions` says what befalls them on the way, `noises` makes what
+Samples are 16-bit and of one channel, in numpy, unless a name says otherwise. `pcm` measures, codes and
+resamples them, `files` reads and writes them, `conditions` says what befalls them on the way, `noises` makes what
 is heard behind them. Nothing here plays, records or waits. Public names are imported on first use, so that importing
 the package costs nothing and works where numpy is missing.
 """
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
         last_audible,
         level_dbfs,
         problem,
+        resample,
     )
-    from pramana.audio.rates import resample
 
 CALLER_RATE = 16_000
 """Samples a second of everything the caller says."""
@@ -57,7 +57,7 @@ _WHERE = {
     "problem": "pcm",
     "read": "files",
     "read_wav": "files",
-    "resample": "rates",
+    "resample": "pcm",
     "write_wav": "files",
 }
 

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from pramana.audio.conditions import VERSION, Conditions
 from pramana.audio.faults import BadAudio
 from pramana.audio.noises import Dice, Signal, babble, music, street
-from pramana.audio.pcm import FULL_SCALE, Samples, active_level_dbfs, decode, encode, from_float
-from pramana.audio.rates import resample
+from pramana.audio.pcm import FULL_SCALE, Samples, active_level_dbfs, decode, encode, from_float, resample
 
 RATE = 16_000
 PACKET_S = 0.02

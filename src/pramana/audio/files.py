@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pramana.audio.faults import BadAudio, needed
-from pramana.audio.pcm import FULL_SCALE, LONGEST_S, Samples, from_float
-from pramana.audio.rates import HIGHEST_RATE, LOWEST_RATE
+from pramana.audio.pcm import FULL_SCALE, HIGHEST_RATE, LONGEST_S, LOWEST_RATE, Samples, from_float
 
 if TYPE_CHECKING:
     import soundfile  # type: ignore[import-untyped]

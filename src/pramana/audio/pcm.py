@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pramana.audio.faults import BadAudio
+from pramana.audio.faults import BadAudio, needed
 
 Samples = NDArray[np.int16]
 Codec = Literal["pcm", "mulaw", "alaw"]
@@ -162,3 +162,23 @@ def _decoder(law: Codec) -> Samples:
         return np.where(codes & 0x80, -sizes, sizes).astype(np.int16)
     sizes = np.where(segment == 0, (step << 4) + 8, ((step << 4) + 264) << np.maximum(segment - 1, 0))
     return np.where(codes & 0x80, sizes, -sizes).astype(np.int16)
+
+
+LOWEST_RATE, HIGHEST_RATE = 4_000, 384_000
+_QUALITY = "HQ"
+
+
+def resample(samples: Samples, source_rate: int, target_rate: int) -> Samples:
+    """Return the sound at another rate."""
+    _checked(source_rate, target_rate)
+    if source_rate == target_rate or not samples.size:
+        return samples.astype(np.int16)
+    with needed("another sample rate"):
+        import soxr  # type: ignore[import-untyped]
+    return from_float(soxr.resample(samples.astype(np.float32), source_rate, target_rate, quality=_QUALITY))
+
+
+def _checked(*rates: int) -> None:
+    for rate in rates:
+        if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+            raise BadAudio(f"a rate of {rate} samples a second is outside {LOWEST_RATE} to {HIGHEST_RATE}")

@@ -7,35 +7,30 @@ the bench measured.
 import argparse
 import asyncio
 import sys
-from importlib import import_module
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from pramana.loopback.declared import DeepgramAgent, ElevenLabsAgent, PipecatAgent, TwilioAgent, VapiAgent
+from pramana.loopback.live import LiveAgent
+from pramana.loopback.realtime import RealtimeAgent
 from pramana.loopback.script import script_of
 from pramana.loopback.voice import Agent, VoiceLoopback
 
-AGENTS = {
-    "realtime": "RealtimeAgent",
-    "live": "LiveAgent",
-    "elevenlabs": "ElevenLabsAgent",
-    "deepgram": "DeepgramAgent",
-    "vapi": "VapiAgent",
-    "twilio": "TwilioAgent",
-    "pipecat": "PipecatAgent",
+AGENTS: Mapping[str, type[Agent]] = {
+    "realtime": RealtimeAgent,
+    "live": LiveAgent,
+    "elevenlabs": ElevenLabsAgent,
+    "deepgram": DeepgramAgent,
+    "vapi": VapiAgent,
+    "twilio": TwilioAgent,
+    "pipecat": PipecatAgent,
 }
-"""Each wire format and the class of its agent, in the module of the same name."""
-
-
-def agent_of(wire: str) -> type[Agent]:
-    """Return the agent that speaks a wire format."""
-    found: Any = getattr(import_module(f"pramana.loopback.{wire}"), AGENTS[wire])
-    agent: type[Agent] = found
-    return agent
+"""The agent of each wire format."""
 
 
 async def serve(given: argparse.Namespace) -> None:
     """Serve until cancelled."""
-    agent, script = agent_of(given.wire), script_of(vars(given))
+    agent, script = AGENTS[given.wire], script_of(vars(given))
     async with VoiceLoopback(agent, script, key=given.key, port=given.port, log=given.log, keep=False) as server:
         sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()

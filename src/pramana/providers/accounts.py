@@ -8,12 +8,124 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote as percent
 
 from pramana.errors import AuthenticationFailed, InvalidInput, quote
 from pramana.model import Target
-from pramana.providers.account import Account
-from pramana.providers.destination import AT_THE_MODEL, destination
 from pramana.providers.kinds import CALLED, VARIABLES, WITHOUT_ACCOUNT, Variables, providers
+from pramana.providers.redaction import without_secrets
+from pramana.providers.voice.templates import BadTemplate, as_text, parts_of
+
+CONNECT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """How one provider account is reached."""
+
+    base_url: str
+    key: str | None = field(default=None, repr=False)
+    timeout_s: float | None = 120.0
+    """For one whole request, its streamed answer included; None: whoever asks keeps the time."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every request; they win over the provider's own."""
+    variable: str | None = None
+    """The environment variable the key is read from, for messages; None: the vendor's usual one."""
+    proxy: str | None = field(default=None, repr=False)
+    """The URL of the proxy that every request goes through; None: straight to the base URL."""
+    ours: bool = True
+    """Whether the base URL is the vendor's or this machine's own choice; False: somebody else named it."""
+    allow_private: bool = True
+    """Whether what somebody else named may be at a private address."""
+    elsewhere: str | None = field(default=None, repr=False)
+    """The key for servers that a part of an agent names by itself; never the account's own."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether only the public Internet may be connected to."""
+        return not (self.ours or self.allow_private)
+
+    @property
+    def connect_s(self) -> float:
+        """How long a connection may take to stand."""
+        return CONNECT_S if self.timeout_s is None else min(CONNECT_S, self.timeout_s)
+
+    def __repr__(self) -> str:
+        return f"Account({without_secrets(self.base_url)!r}, {'with a key' if self.key else 'without a key'})"
+
+
+AT_THE_MODEL = ("twilio", "pipecat")
+"""Their model is the address that is called."""
+Origin = tuple[str, str, int | None]
+_HOST_IS_SAID = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]+[/?#]")
+"""Whatever follows belongs to a path."""
+
+
+def destination(
+    kind: str, base_url: str | None, description: Mapping[str, Any] | None, model: str | None
+) -> tuple[Any, ...] | None:
+    """Return where the key of a provider goes when a model is asked; None where nobody can tell.
+
+    Of a described agent it is the origins of what is asked before a call and of the call; of one whose address is its
+    model that address; of any other the server's, None being the vendor's own.
+
+    >>> destination("websocket", None, {"url": "wss://{model}/talk"}, "agent.example")
+    (('wss', 'agent.example', 443), ('wss', 'agent.example', 443))
+    """
+    if kind in AT_THE_MODEL:
+        return base_url, model
+    if kind != "websocket" or description is None:
+        return (base_url,)
+    base = base_url or str(description.get("base_url") or "")
+    url = str(description.get("url") or "{base_url}")  # without one, what is asked before says where the call is
+    called, named = _up_to_the_path(url, base, model)
+    if named - {"model"} or (named and model is None):
+        return None
+    origins = tuple(_origin(each) for each in (base or called, called))
+    return None if None in origins else origins
+
+
+def said_by_callers(description: Mapping[str, Any], base_url: str | None) -> frozenset[str]:
+    """Return the names of what decides the host of a described agent besides its base URL: whoever calls says them.
+
+    >>> said_by_callers({"url": "wss://{model}.example/{voice|none}"}, None)
+    frozenset({'model'})
+    """
+    base = base_url or str(description.get("base_url") or "")
+    return _up_to_the_path(str(description.get("url") or ""), base, None)[1]
+
+
+def _up_to_the_path(url: str, base_url: str, model: str | None) -> tuple[str, frozenset[str]]:
+    """Return an address as a call would write it, at least up to its path, and the names that stand before that."""
+    made, named = "", set()
+    values = {"base_url": base_url.partition("?")[0].rstrip("/"), "model": "x" if model is None else model}
+    try:
+        parts = parts_of(url)
+    except BadTemplate:
+        return "", frozenset({"?"})
+    for part in parts:
+        if isinstance(part, str):
+            made += part
+            continue
+        if _HOST_IS_SAID.match(made):
+            break
+        if part.name != "base_url":
+            named.add(part.name)
+        value = as_text(values.get(part.name, "x"))
+        made += percent(value, safe="") if made else value
+    return made, frozenset(named)
+
+
+def _origin(address: str) -> Origin | None:
+    """Return scheme, host and port, as whoever connects reads them."""
+    from yarl import URL
+
+    try:
+        url = URL(str(URL(re.sub("^http", "ws", address))))
+        found = (url.scheme, url.host, url.port) if url.host else None
+    except ValueError:
+        return None
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +200,6 @@ class Accounts:
                 f"{quote(target.typed)} does not say which server is meant; write http://HOST:PORT/v1#{target.model}, "
                 f"or set {known.base_urls[0]}"
             )
-        from pramana.providers.account import Account
-
         ours = not (name in (*AT_THE_MODEL, "websocket") or (typed and typed != (stated or "").rstrip("/")))
         key = self.lookup(variable) if variable and (ours or not self.for_others) else None
         return Account(
@@ -117,8 +227,6 @@ class Accounts:
                 f"the provider {quote(account_id)} is now at another address than recorded, and its key goes to no "
                 "other; start a new run with it"
             )
-        from pramana.providers.account import Account
-
         known = VARIABLES[found.kind]
         meant = destination(found.kind, found.base_url, found.description, found.model)
         asked = destination(found.kind, found.base_url, found.description, target.model)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -18,14 +18,12 @@ from yarl import URL
 
 from pramana import clock
 from pramana.errors import AuthenticationFailed, InvalidInput, ProviderError, Rejected, quote
-from pramana.providers.account import Account
-from pramana.providers.deadlines import Deadlines
-from pramana.providers.events import Events
-from pramana.providers.failures import Failures
+from pramana.model import Target
+from pramana.providers.accounts import Account
+from pramana.providers.failures import Failures, Refusal, retry_after
 from pramana.providers.guard import Guard, misspelt
 from pramana.providers.reading import Reading
 from pramana.providers.redaction import Secrets, without_secrets
-from pramana.providers.refusal import Refusal, retry_after
 
 REPLY_LIMIT = 64 << 20
 """Bytes of one answer: far above any real one, and no server can fill our memory."""
@@ -337,3 +335,148 @@ def _secrets(account: Account, url: URL, proxy: URL | None) -> Secrets:
     ]
     passwords = (proxy.password, proxy.raw_password) if proxy else ()
     return Secrets((account.key, url.password, *proofs), passwords)
+
+
+class Deadlines:
+    """Watches over tasks, each from its `begin` to its `end`."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._ends: dict[asyncio.Task[Any], float] = {}
+        self._late: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> asyncio.Task[Any]:
+        """Watch over the task that calls, and return it."""
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None  # noqa: S101 - requests are made in tasks
+        self._ends[task] = loop.time() + self.seconds
+        if self._timer is None:
+            self._timer = loop.call_later(self.seconds, self._ring, loop)
+        return task
+
+    def end(self, task: asyncio.Task[Any]) -> None:
+        """Watch over the task no longer."""
+        self._ends.pop(task, None)
+        if task in self._late:  # whom it asked took no notice of the end, and has answered after all
+            self._late.discard(task)
+            task.uncancel()
+        if self._timer and not self._ends:  # another event loop needs a timer of its own
+            self._timer.cancel()
+            self._timer = None
+
+    def passed(self, task: asyncio.Task[Any]) -> bool:
+        """Tell whether it was we who cancelled the task, and nobody else did."""
+        if task not in self._late:
+            return False
+        self._late.discard(task)
+        return task.uncancel() == 0
+
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        for task, end in list(self._ends.items()):
+            if end > now:
+                self._timer = loop.call_at(end, self._ring, loop)
+                return
+            del self._ends[task]
+            self._late.add(task)
+            task.cancel()
+
+
+class Events:
+    """Chunks of bytes in, the events of a server-sent stream out, in one pass; a line may span any number of chunks."""
+
+    __slots__ = ("_after_return", "_data", "_event", "_more", "_rest", "_started")
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+        self._data: bytes | None = None
+        self._more: list[bytes] = []
+        """The lines of data after the first: joined once, for there may be millions."""
+        self._event: str | None = None
+        self._after_return = self._started = False
+
+    def feed(self, chunk: bytes) -> list[tuple[str | None, bytes]]:
+        """Take the next bytes, return name and data of each event they complete."""
+        if chunk[:6] == b"data: " and not self._rest and self._data is None and self._event is None:
+            events = _plain_events(chunk)
+            if events:
+                self._started, self._after_return = True, False
+                return events
+        if self._after_return and chunk:
+            self._after_return = False
+            chunk = chunk.removeprefix(b"\n")  # the other half of a line's end
+        if self._rest:
+            self._rest.append(chunk)
+            if b"\n" not in chunk and b"\r" not in chunk:
+                return []
+            chunk = b"".join(self._rest)
+            self._rest = []
+        lines = chunk.splitlines()
+        if not lines:
+            return []
+        if chunk[-1] == 13:
+            self._after_return = True
+        elif chunk[-1] != 10:
+            self._rest = [lines.pop()]
+        if lines and not self._started:
+            self._started = True
+            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+        complete = []
+        for line in lines:
+            if not line:
+                if self._data is not None:
+                    if self._more:
+                        self._data = b"\n".join([self._data, *self._more])
+                        self._more = []
+                    complete.append((self._event, self._data))
+                self._data = self._event = None
+            elif line[:5] == b"data:":
+                data = line[6:] if line[5:6] == b" " else line[5:]
+                if self._data is None:
+                    self._data = data
+                else:
+                    self._more.append(data)
+            elif line[:6] == b"event:":
+                self._event = line[6:].removeprefix(b" ").decode("utf-8", "replace")
+            # Comments, ids and waiting times are of no use to a request that is never repeated here.
+        return complete
+
+    def end(self) -> list[tuple[str | None, bytes]]:
+        """Return what a server that forgets the last empty line has left."""
+        return self.feed(b"\n\n" if self._rest else b"\n")
+
+
+def _plain_events(chunk: bytes) -> list[tuple[str | None, bytes]]:
+    """Return the events of a chunk in which each is one line of data, as nearly every server writes: half the time."""
+    if chunk[-2:] != b"\n\n" or b"\r" in chunk:
+        return []
+    pieces = chunk[:-2].split(b"\n\n")
+    if chunk.count(b"\n") != 2 * len(pieces):
+        return []
+    for piece in pieces:
+        if piece[:6] != b"data: ":
+            return []
+    return [(None, piece[6:]) for piece in pieces]
+
+
+class Vendor:
+    """An account at one vendor."""
+
+    vendor: ClassVar[str]
+    base_url: ClassVar[str]
+    """Where its account is, if nobody says otherwise."""
+
+    def __init__(self, account: Account) -> None:
+        self._http = Http(self.vendor, account)
+
+    @classmethod
+    def open(cls, target: Target, account: Account | None) -> Self:  # noqa: ARG003 - every factory is called alike
+        """Return the provider for the target."""
+        return cls(account or Account(cls.base_url))
+
+    async def close(self) -> None:
+        """Close the connections; a call has one of its own."""
+        await self._http.close()

@@ -88,3 +88,12 @@ class Reading:
         self.at = at
         self._raw.append(data)
         self.take(event, parsed)
+
+
+class Whole(Reading):
+    """An answer that is used as one piece of data."""
+
+    data: Any = None
+
+    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - it comes in one piece
+        self.data = data

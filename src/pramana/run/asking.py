@@ -54,7 +54,7 @@ from pramana.model import (
     counted,
     misfit,
 )
-from pramana.providers.deadlines import Deadlines
+from pramana.providers.http import Deadlines
 from pramana.providers.voice.vocabulary import Ears
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter

@@ -26,7 +26,7 @@ from pramana.errors import (
 )
 from pramana.loopback.voice import Got
 from pramana.model import Reply, Request, Target, Turn, Usage
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.text.anthropic import Anthropic
 
 from ...loopback.anthropic import FIELDS, AnthropicWire

@@ -25,7 +25,7 @@ from pramana.errors import (
 )
 from pramana.loopback.voice import Got
 from pramana.model import Reply, Request, Turn, Usage
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.names import resolve, resolve_embedder
 from pramana.providers.text.openai import OpenAI
 

@@ -16,8 +16,7 @@ from pramana.errors import (
     UnknownModel,
 )
 from pramana.model import Reply
-from pramana.providers.text.openai import OpenAI
-from pramana.providers.text.responses import Responses
+from pramana.providers.text.openai import OpenAI, Responses
 
 from ...loopback.server import Fault, FaultKind
 from . import test_anthropic, test_google, test_openai

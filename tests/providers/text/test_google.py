@@ -24,7 +24,7 @@ from pramana.errors import (
 )
 from pramana.loopback.voice import Got
 from pramana.model import Reply, Request, Target, Turn, Usage
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.text.google import Google
 
 from ...loopback.google import CONFIG, GoogleWire

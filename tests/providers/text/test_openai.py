@@ -29,9 +29,8 @@ from pramana.errors import (
 )
 from pramana.loopback.voice import Got
 from pramana.model import Provider, Reply, Request, Turn, Usage
-from pramana.providers.account import Account
-from pramana.providers.text.openai import OpenAI
-from pramana.providers.text.responses import Responses
+from pramana.providers.accounts import Account
+from pramana.providers.text.openai import OpenAI, Responses
 
 from ...loopback.openai import CHAT_FIELDS, RESPONSES_FIELDS, OpenAIWire
 from ...loopback.server import Answer, Fault, FaultKind, Loopback, Wire

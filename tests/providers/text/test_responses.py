@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 from pramana.errors import BrokenReply, RateLimited, Rejected, Unavailable
 from pramana.loopback.voice import Got
 from pramana.model import Reply, Request, Turn, Usage
-from pramana.providers.account import Account
-from pramana.providers.text.responses import Responses
+from pramana.providers.accounts import Account
+from pramana.providers.text.openai import Responses
 
 from ...loopback.openai import OpenAIWire
 from ...loopback.server import Answer, Fault, Loopback, Wire, frame

@@ -20,11 +20,11 @@ import pytest
 
 from pramana import audio
 from pramana.errors import AuthenticationFailed, ProviderError, RateLimited, Rejected, Unavailable, Unreachable
-from pramana.loopback.elevenlabs import SIGNATURE
+from pramana.loopback.declared import SIGNATURE
 from pramana.loopback.script import answer
 from pramana.loopback.voice import Agent, Call, Got, Script, VoiceLoopback
 from pramana.model import Target
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.voice import pipecat
 from pramana.providers.voice import socket as seam
 from pramana.providers.voice.declared import Declared, names_used, shipped

@@ -15,7 +15,7 @@ from pramana import audio
 from pramana.embedded.voice import speak
 from pramana.errors import InvalidInput, ProviderError, RateLimited, Unavailable
 from pramana.model import Line, Turn, Utterance
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.names import resolve
 from pramana.providers.text.fake import Fake
 from pramana.providers.text.fake import parse as parse_fake

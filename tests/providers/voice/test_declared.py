@@ -13,7 +13,7 @@ from aiohttp import web
 from pramana.errors import AuthenticationFailed, BrokenReply, InvalidInput, Rejected, Unavailable
 from pramana.loopback.voice import Agent, Got, VoiceLoopback
 from pramana.model import Target
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.voice.declared import Declared, described, shipped
 from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.templates import BadTemplate, Missing, fill, fill_url, find, parts_of, path_of

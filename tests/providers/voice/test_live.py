@@ -26,7 +26,7 @@ from pramana.errors import (
 from pramana.loopback.script import answer
 from pramana.loopback.voice import Got, Script, VoiceLoopback
 from pramana.model import Line, Target, Utterance
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.voice.live import BESIDE, Live, LiveWire
 from pramana.providers.voice.socket import SocketChannel
 from pramana.providers.voice.vocabulary import Dial, Event, Format, Heard, Message

@@ -30,7 +30,7 @@ from pramana.errors import (
 from pramana.loopback.script import answer
 from pramana.loopback.voice import Got, Script, VoiceLoopback
 from pramana.model import Line, Target, Utterance
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.voice.realtime import Realtime, RealtimeWire
 from pramana.providers.voice.socket import SocketChannel
 from pramana.providers.voice.vocabulary import Dial, Event, Format, Heard, Message

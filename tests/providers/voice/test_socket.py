@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from pramana.errors import BrokenReply, ProviderError, Unavailable, Unreachable
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.http import Http
 from pramana.providers.voice import socket as seam
 from pramana.providers.voice.realtime import RealtimeWire

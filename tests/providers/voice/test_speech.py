@@ -14,7 +14,7 @@ from pramana import audio
 from pramana.embedded.voice import speak as speak_aloud
 from pramana.errors import AuthenticationFailed, BrokenReply, InvalidInput, RateLimited, Rejected, Unavailable
 from pramana.model import Line, Target, Utterance
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.names import resolve
 from pramana.providers.voice.cascade import Cascade
 from pramana.providers.voice.speech import Recognition, Speech

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page, WebSocket, expect
 
-from pramana.providers.registered import KINDS as REGISTERED
+from pramana.providers.names import KINDS as REGISTERED
 from pramana.show.web.pages.provider_kinds import KINDS, TEMPLATE
 
 from ...loopback.openai import OpenAIWire

@@ -11,10 +11,9 @@ from typing import Any
 from urllib.parse import quote as quoted
 
 from pramana.model import Reply, Request, Usage, count
-from pramana.providers.account import Account
-from pramana.providers.failures import Failures
+from pramana.providers.accounts import Account
+from pramana.providers.http import Vendor
 from pramana.providers.reading import Reading
-from pramana.providers.vendor import Vendor
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2026-10-21"
@@ -71,14 +70,10 @@ class Anthropic(Vendor):
 
 
 class _Message(Reading):
-    __slots__ = ("_complete", "_counted", "_finish", "_served")
-
-    def __init__(self, failures: Failures) -> None:
-        super().__init__(failures)
-        self._counted: dict[str, Any] = {}
-        self._served: Any = None
-        self._finish: Any = None
-        self._complete = False
+    _counted: Mapping[str, Any] = {}
+    _served: Any = None
+    _finish: Any = None
+    _complete = False
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
         kind = data["type"]
@@ -106,7 +101,7 @@ class _Message(Reading):
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict):
             # Cumulative; a count it leaves out stays what `message_start` said.
-            self._counted.update((name, tokens) for name, tokens in usage.items() if tokens is not None)
+            self._counted = {**self._counted, **{name: given for name, given in usage.items() if given is not None}}
 
     def done(self, request: Request) -> Reply:
         if not self._complete or self._served is None:

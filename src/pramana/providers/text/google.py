@@ -12,12 +12,11 @@ from urllib.parse import quote as quoted
 
 from pramana.errors import AuthenticationFailed, Rejected
 from pramana.model import Reply, Request, Usage, count
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.failures import Failures
-from pramana.providers.http import Http
+from pramana.providers.http import Http, Vendor
 from pramana.providers.reading import Reading
 from pramana.providers.text.openai import refused_midway
-from pramana.providers.vendor import Vendor
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 BESIDE = ("safetySettings", "tools", "toolConfig", "cachedContent", "serviceTier", "store", "labels")
@@ -92,16 +91,12 @@ def _bad_key(failures: Failures) -> Iterator[None]:
 class _Content(Reading):
     """An answer, which may go on over several requests."""
 
-    __slots__ = ("_asked_with", "_counted", "_finish", "_served", "_token", "_used")
-
-    def __init__(self, failures: Failures) -> None:
-        super().__init__(failures)
-        self._served: Any = None
-        self._finish: Any = None
-        self._token: str | None = None
-        self._asked_with: str | None = None
-        self._counted: Any = None
-        self._used = Usage()
+    _served: Any = None
+    _finish: Any = None
+    _token: str | None = None
+    _asked_with: str | None = None
+    _counted: Any = None
+    _used = Usage()
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
         if data.get("error"):

@@ -1,22 +1,28 @@
-"""OpenAI's chat completions, and every server that speaks them: a request goes out, the streamed reply comes back.
+"""OpenAI's chat completions, embeddings and responses: a request goes out, the streamed reply comes back.
 
-Only translation. `max_tokens` goes out as `max_completion_tokens` to OpenAI, whose newer models take no other, and as
-`max_tokens` to a compatible server, since many know no other. A parameter of None is left out, so that
-`stream_options=null` pleases a server that does not know it, and `stream=false` asks for the answer in one piece.
+The first two are also for every server that speaks them. Only translation. `max_tokens` goes out as
+`max_completion_tokens` to OpenAI, whose newer models take no other, and as `max_tokens` to a compatible server, since
+many know no other. A parameter of None is left out, so that `stream_options=null` pleases a server that does not know
+it, and `stream=false` asks for the answer in one piece. OpenAI is asked for vectors in base64, as its own SDK asks,
+which is a quarter of the bytes; a compatible server for plain numbers, since several refuse or garble base64. What
+comes back is read in either form.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+import dataclasses
+import sys
+from array import array
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pramana.errors import ProviderError
+from msgspec import structs
+
+from pramana.errors import ProviderError, Rejected
 from pramana.model import Reply, Request, Target, Usage, count
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.failures import Failures
-from pramana.providers.http import Http
-from pramana.providers.reading import Reading
-from pramana.providers.text.embeddings import Encoding, embed
-from pramana.providers.vendor import Vendor
+from pramana.providers.http import Http, Vendor
+from pramana.providers.reading import Reading, Whole
 
 BASE_URL = "https://api.openai.com/v1"
 _TEXT = frozenset(("content", "refusal", "role"))
@@ -28,12 +34,12 @@ class OpenAI(Vendor):
 
     def __init__(self, account: Account, *, compatible: bool = False) -> None:
         if compatible and account.variable is None:
-            account = replace(account, variable="OPENAI_API_KEY")
+            account = dataclasses.replace(account, variable="OPENAI_API_KEY")
         self._http = Http("the server" if compatible else "OpenAI", account)
         self._headers = headers_of(account)
         self._posting = {**self._headers, "Content-Type": "application/json"}
         self._renamed = {} if compatible else {"max_tokens": "max_completion_tokens"}
-        self._encoding: Encoding = "float" if compatible else "base64"
+        self._encoding = "float" if compatible else "base64"
 
     @classmethod
     def open(cls, target: Target, account: Account | None) -> "OpenAI":
@@ -50,8 +56,19 @@ class OpenAI(Vendor):
             return completion.done()
 
     async def embed(self, request: Request) -> Reply:
-        """Turn the text of every turn into a vector."""
-        return await embed(self._http, self._posting, request, self._encoding)
+        """Send the text of every turn in one request; the reply has their vectors, in order, and no text."""
+        answer, texts = Whole(self._http.failures), [turn.text for turn in request.turns]
+        body = {**request.parameters, "model": request.model, "input": texts, "encoding_format": self._encoding}
+        with self._http.failures.reading("does not fit the format of embeddings"):
+            await self._http.post("/embeddings", headers=self._posting, body=body, reading=answer)
+            found = {each["index"]: _vector(each["embedding"]) for each in answer.data["data"]}
+            vectors = tuple(found[index] for index in range(len(texts)))
+            counted = answer.data.get("usage")
+            tokens = count(counted.get("prompt_tokens")) if isinstance(counted, dict) else None
+            usage = Usage() if tokens is None else Usage(tokens, 0)
+            reply = answer.reply("", usage, served_model=answer.data.get("model"), finish_reason=None)
+            # As text, the vectors would be several times as long.
+            return structs.replace(reply, raw=None, vectors=vectors)
 
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
@@ -72,15 +89,11 @@ class OpenAI(Vendor):
 
 
 class _Completion(Reading):
-    __slots__ = ("_choices", "_fingerprint", "_finish", "_served", "_usage")
-
-    def __init__(self, failures: Failures) -> None:
-        super().__init__(failures)
-        self._served: Any = None
-        self._fingerprint: Any = None
-        self._finish: Any = None
-        self._usage: Any = None
-        self._choices = False
+    _served: Any = None
+    _fingerprint: Any = None
+    _finish: Any = None
+    _usage: Any = None
+    _choices = False
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
         get = data.get
@@ -149,3 +162,98 @@ def refused_midway(failures: Failures, body: Any) -> ProviderError:
     else:
         status = 500
     return failures.refusal(status, body)
+
+
+def _vector(given: str | Sequence[float]) -> Sequence[float]:
+    if not isinstance(given, str):
+        return array("d", given)
+    vector = array("f", b64decode(given, validate=True))
+    if sys.byteorder == "big":  # the wire's numbers are little-endian
+        vector.byteswap()
+    return vector
+
+
+# ── The responses API ──
+
+_RENAMED = {"max_tokens": "max_output_tokens"}
+_ABSENT = ("seed", "stop")
+_ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
+_DELTAS = ("response.output_text.delta", "response.refusal.delta")
+
+
+class Responses(Vendor):
+    """An account at OpenAI, asked by the responses API.
+
+    Every turn is an input item in its place, system turns too: `instructions` would move them to the front. The format
+    has neither `seed` nor `stop`: a request that has one is refused here as OpenAI would refuse it, naming the
+    parameter, so that the engine asks without it and says so.
+    """
+
+    vendor, base_url = "OpenAI", BASE_URL
+
+    def __init__(self, account: Account) -> None:
+        super().__init__(account)
+        self._headers = headers_of(account)
+        self._posting = {**self._headers, "Content-Type": "application/json"}
+
+    async def ask(self, request: Request) -> Reply:
+        """Put the conversation to the model and return its reply."""
+        response = _Response(self._http.failures)
+        with self._http.failures.reading("does not fit the format of responses", _RENAMED):
+            await self._http.post(
+                "/responses", headers=self._posting, body=self._body(request), reading=response, last=_ENDS
+            )
+            return response.done()
+
+    async def models(self) -> list[str]:
+        """Return the names of the models on offer."""
+        return await models_of(self._http, self._headers)
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        named = {_RENAMED.get(name, name): value for name, value in request.parameters.items() if value is not None}
+        for absent in _ABSENT:
+            if absent in named:
+                raise Rejected(f"OpenAI's responses API has no parameter {absent}; leave it out", parameter=absent)
+        return {
+            "stream": True,
+            **named,
+            "model": request.model,
+            "input": [{"role": turn.role, "content": turn.text} for turn in request.turns],
+        }
+
+
+class _Response(Reading):
+    _answer: Any = None
+
+    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
+        kind = data.get("type")
+        if kind in _DELTAS:
+            if data["delta"]:
+                self.say(data["delta"])
+        elif kind in _ENDS or self.whole:
+            self._answer = answer = data if self.whole else data.get("response")
+            if kind == "error" or data.get("error") or answer.get("error"):
+                raise refused_midway(self.failures, data if kind == "error" else answer)
+        elif "delta" in data:
+            self.aside(data["delta"], str(kind))
+
+    def done(self) -> Reply:
+        answer = self._answer
+        if answer is None:
+            raise self.failures.broken()
+        cause = (answer.get("incomplete_details") or {}).get("reason")
+        return self.reply(
+            self.text() or _text(answer["output"]),
+            usage_of(answer.get("usage"), "input_tokens", "output_tokens"),
+            served_model=answer.get("model"),
+            finish_reason=cause or answer.get("status"),
+        )
+
+
+def _text(output: Any) -> str:
+    return "".join(
+        part.get("text") or part.get("refusal") or ""
+        for item in output
+        if item.get("type") == "message"
+        for part in item.get("content") or ()
+    )

@@ -35,7 +35,7 @@ from pramana.providers.voice.vocabulary import (
 if TYPE_CHECKING:
     from pramana.audio import Samples
     from pramana.embedded.engines import EngineInfo
-    from pramana.providers.account import Account
+    from pramana.providers.accounts import Account
 
 _Made = TypeVar("_Made")
 PREROLL_S = 0.3
@@ -205,7 +205,7 @@ _CASCADE = (
 
 def _of_endpoints(parts: Mapping[str, Any], account: "Account | None") -> Cascade:
     """Return the agent whose parts are OpenAI's endpoints, or those of compatible servers."""
-    from pramana.providers.account import Account
+    from pramana.providers.accounts import Account
     from pramana.providers.text.openai import OpenAI
     from pramana.providers.voice.speech import VOICE, Recognition, Speech
 

@@ -18,10 +18,10 @@ from yarl import URL
 
 from pramana.errors import AuthenticationFailed, InvalidInput, Rejected, quote, visible
 from pramana.model import Target
-from pramana.providers.account import Account
-from pramana.providers.failures import MESSAGE_LIMIT, Failures
+from pramana.providers.accounts import Account
+from pramana.providers.failures import MESSAGE_LIMIT
 from pramana.providers.http import Http
-from pramana.providers.reading import Reading
+from pramana.providers.reading import Whole
 from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.description import Before, Description, wrongs
 from pramana.providers.voice.socket import SocketChannel, connect
@@ -97,7 +97,7 @@ class Declared:
         path, headers = fill_url(before.path, values), self._headers(before.headers, values)
         if before.method == "GET":
             return await self._http.get(path, headers=headers)
-        body, answer = fill(before.body or {}, values), _Answer(self._http.failures)
+        body, answer = fill(before.body or {}, values), Whole(self._http.failures)
         headers = {**headers, "Content-Type": "application/json"}
         await self._http.post(path, headers=headers, body=body, reading=answer)
         return answer.data
@@ -129,17 +129,6 @@ class Declared:
             pass
         shown = quote(self._http.failures.secrets.blank_message(text.partition("?")[0]))
         raise Rejected(f"{self._given.name} would be called at {shown}, expected an address as in wss://host/path")
-
-
-class _Answer(Reading):
-    __slots__ = ("data",)
-
-    def __init__(self, failures: Failures) -> None:
-        super().__init__(failures)
-        self.data: Any = None
-
-    def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - it is one answer
-        self.data = data
 
 
 def described(plain: Any) -> Description:

@@ -13,7 +13,7 @@ import msgspec
 from yarl import URL
 
 from pramana.errors import BrokenReply
-from pramana.providers.refusal import Refusal
+from pramana.providers.failures import Refusal
 from pramana.providers.voice.vocabulary import ErrorClass, Event, Format, Message
 
 LONGEST_NAME = 200

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sized
 from typing import Any, Literal, TypeVar
 
 from pramana.model import count
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.failures import MALFORMED_RESPONSE_ERRORS
+from pramana.providers.http import Vendor
 from pramana.providers.text.google import BASE_URL, models_for
-from pramana.providers.vendor import Vendor
 from pramana.providers.voice.frames import closing, misfit, parse, socket_url, sound, unknown
 from pramana.providers.voice.socket import SocketChannel, connect
 from pramana.providers.voice.vocabulary import ChannelCapabilities, Dial, Event, Format, Message, VoiceCapabilities

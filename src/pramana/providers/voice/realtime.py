@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from pramana.model import count
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.failures import MALFORMED_RESPONSE_ERRORS
+from pramana.providers.http import Vendor
 from pramana.providers.text.openai import BASE_URL, headers_of, models_of
-from pramana.providers.vendor import Vendor
 from pramana.providers.voice.frames import (
     LONGEST_NAME,
     closing,

@@ -25,7 +25,7 @@ from pramana.errors import (
     Unavailable,
     Unreachable,
 )
-from pramana.providers.account import CONNECT_S
+from pramana.providers.accounts import CONNECT_S
 from pramana.providers.http import Http
 from pramana.providers.redaction import BLANK, Secrets
 from pramana.providers.voice.vocabulary import ChannelCapabilities, ErrorClass, Event, Format, Heard, Message, Wire

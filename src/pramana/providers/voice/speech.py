@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from pramana.providers.account import Account
+from pramana.providers.accounts import Account
 from pramana.providers.http import Http
 from pramana.providers.text.openai import headers_of
 

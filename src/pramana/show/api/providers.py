@@ -8,7 +8,7 @@ from pydantic import Field
 from pramana.app import providers
 from pramana.app.access import Credential
 from pramana.app.providers import HealthyView, NewProvider, ProviderView
-from pramana.providers.registered import KINDS, LONGEST
+from pramana.providers.names import KINDS, LONGEST
 from pramana.show.api.envelope import Body, Detail, Shape, answer, as_detail, documented, public_message, refuse
 from pramana.show.api.serving import Here, caller_of
 
