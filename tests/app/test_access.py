@@ -16,20 +16,17 @@ from sqlalchemy import update
 
 import pramana.app
 from pramana import clock
-from pramana.app import App, server, tokens
+from pramana.app import OPEN_WHEN, RULES, App, allowed_user, server
 from pramana.app.access import (
     FRESH_S,
-    OPEN_WHEN,
-    RULES,
     STRANGER,
     Credential,
     Forbidden,
     TooManyRequests,
     Unauthorized,
-    allowed_user,
     require,
 )
-from pramana.app.tokens import TokenRequest
+from pramana.app.server import TokenRequest
 from pramana.errors import InvalidInput
 from pramana.store import open_store
 from pramana.store.schema import sessions
@@ -76,7 +73,7 @@ def run(work: Awaitable[_T]) -> _T:
 
 
 def session_of(app: App, credential: Credential) -> Credential:
-    return Credential(session=run(tokens.begin_session(app, credential)))
+    return Credential(session=run(server.begin_session(app, credential)))
 
 
 def refused_to_everyone(app: App) -> dict[str, Credential]:
@@ -95,7 +92,7 @@ def refused_to_everyone(app: App) -> dict[str, Credential]:
         found[f"a {how} token"] = Credential(secret)
         end_token(app.store, made.id, how)
     signed_out = session_of(app, secret_of(app, "admin"))
-    run(tokens.end_session(app, signed_out))
+    run(server.end_session(app, signed_out))
     old = session_of(app, secret_of(app, "admin"))
     with app.store._database.writing() as connection:
         mine = sessions.c.hash == hashed(str(old.session))
@@ -212,7 +209,7 @@ def test_a_server_that_others_reach_asks_its_own_account_for_a_token_too(app: Ap
 def test_when_no_token_is_valid_any_more_the_message_says_how_to_get_in(app: App) -> None:
     made, secret = app.store.tokens.create("Ann", "admin")
     app.refresh()
-    with pytest.raises(Unauthorized, match="nobody knows this token"):
+    with pytest.raises(Unauthorized, match="invalid token"):
         run(server.who_am_i(app, Credential("pramana_" + "x" * 43)))
     app.store.tokens.revoke(made.id)
     for again in (app, App(app.store, tokens_required=True)):  # the same process, and after a restart
@@ -226,7 +223,7 @@ def test_a_token_expires_after_90_days_unless_its_maker_says_otherwise(app: App)
     admin = secret_of(app, "admin")
 
     async def make(**given: Any) -> str | None:
-        return (await tokens.create_token(app, admin, TokenRequest(name="Bo", role="viewer", **given))).expires_at
+        return (await server.create_token(app, admin, TokenRequest(name="Bo", role="viewer", **given))).expires_at
 
     for given, days in (({}, 90), ({"expires_in_days": 1}, 1)):
         expires = asyncio.run(make(**given))
@@ -277,10 +274,10 @@ def test_a_token_is_shown_once(app: App) -> None:
     admin = secret_of(app, "admin")
 
     async def go() -> None:
-        made = await tokens.create_token(app, admin, TokenRequest(name="Bo", role="editor"))
+        made = await server.create_token(app, admin, TokenRequest(name="Bo", role="editor"))
         assert (await app.access.user(Credential(made.token))).name == "Bo"
-        listed = {each.id: each for each in await tokens.list_tokens(app, admin)}
+        listed = {each.id: each for each in await server.list_tokens(app, admin)}
         assert made.token not in repr(listed)
-        assert (await tokens.revoke_token(app, admin, made.id)).revoked_at
+        assert (await server.revoke_token(app, admin, made.id)).revoked_at
 
     asyncio.run(go())

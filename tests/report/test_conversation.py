@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pramana.app.transcripts import transcript
+from pramana.app.calls import transcript
 from pramana.errors import StoreFailed
 from pramana.model import Call, Case, Check, Facets, Failure, Key, Line, Outcome, Plan, Reply, Result, Run, Target, Turn
 from pramana.report.conversation import as_data, print_conversation

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from pramana import clock, settings
-from pramana.app import offers as command
+from pramana.app import models as command
 from pramana.show.cli import pramana
 
 from ..virtual_time import VirtualClock

@@ -1,20 +1,22 @@
 """The application layer: what can be done, one typed function a use case, whoever asks for it.
 
-Each use case takes the `App`, a `Credential` and its request, and returns a view. One module a noun; `access` decides
-who may do what. Front ends (command line, API, pages, Python) only render views; they decide nothing.
+Front ends (command line, API, pages, Python) await a use case with the `App`, a `Credential` and its request, and get a
+view, which they only render. `use_case` checks the caller's role and runs the function in a thread, so a use case is
+plain synchronous code that may read the store. One module a noun.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial, wraps
 from ipaddress import IPv4Network, IPv6Network, ip_address
-from typing import TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import anyio.to_thread
 
 from pramana import clock
-from pramana.app.access import FRESH_S, Access
+from pramana.app.access import FRESH_S, Access, Credential, User, require
 from pramana.app.findings import Comparisons, Findings
 from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Pulls
@@ -24,9 +26,18 @@ from pramana.errors import PramanaError
 from pramana.run.call import Stage
 from pramana.store.preferences import Preferences
 from pramana.store.store import Store
+from pramana.store.tokens import Role
 
+__all__ = ["App", "Busy", "Credential", "TooLarge", "User", "allowed_user", "is_loopback", "use_case"]
 log = logging.getLogger("pramana.app")
 _Made = TypeVar("_Made")
+_Given = ParamSpec("_Given")
+Lane = Literal["work", "heavy", "outside"]
+"""The threads that a use case runs in: those of the store, or those for what takes long or waits for other hosts."""
+RULES: dict[str, Role] = {}
+"""The role that each use case needs, by module and name."""
+OPEN_WHEN: dict[str, Callable[[Preferences], bool]] = {}
+"""The use cases that a setting opens to anonymous callers, with that setting."""
 PROBED_S, PATIENCE_S = 1.0, 3.0
 """How long the store is believed to answer because it just did, and how long it may take to."""
 AT_ONCE, WAITING = 4, 16
@@ -190,9 +201,10 @@ class App:
 
     @property
     def trusts_own_account(self) -> bool:
-        """Whether the account that the server runs as needs no token.
+        """Whether connections from the account that the server runs as need no token.
 
-        Only where nobody was told to come by a proxy or from elsewhere: a proxy may run as the same account.
+        Only on loopback, and not behind a proxy or under another host name: the proxy may run as the same account, and
+        then every user would seem to be it.
         """
         known_elsewhere = self.allowed_hosts or self.trusted_proxies or self.tokens_required
         return is_loopback(self.host) and not known_elsewhere
@@ -219,3 +231,44 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def use_case(
+    role: Role, lane: Lane = "work", open_when: Callable[[Preferences], bool] | None = None
+) -> Callable[
+    [Callable[Concatenate[App, User, _Given], _Made]], Callable[Concatenate[App, Credential, _Given], Awaitable[_Made]]
+]:
+    """Declare a use case: the role that it needs, and the threads that it runs in.
+
+    Callers await it with a credential; the function gets the user. With `open_when`, anonymous callers are allowed as
+    long as that holds of the settings.
+    """
+
+    def declare(
+        function: Callable[Concatenate[App, User, _Given], _Made],
+    ) -> Callable[Concatenate[App, Credential, _Given], Awaitable[_Made]]:
+        RULES[_name_of(function)] = role
+        if open_when:
+            OPEN_WHEN[_name_of(function)] = open_when
+
+        @wraps(function)
+        async def checked(app: App, credential: Credential, /, *given: _Given.args, **named: _Given.kwargs) -> _Made:
+            user = await allowed_user(app, credential, checked)
+            run: Callable[[Callable[[], _Made]], Awaitable[_Made]] = getattr(app, lane)
+            return await run(partial(function, app, user, *given, **named))
+
+        return checked
+
+    return declare
+
+
+async def allowed_user(app: App, credential: Credential, use_case: Callable[..., Any]) -> User:
+    """Return the user of a credential; raises when they may not call a use case."""
+    user, name = await app.access.user(credential), _name_of(use_case)
+    if not (name in OPEN_WHEN and OPEN_WHEN[name](app.preferences())):
+        require(user, RULES[name])
+    return user
+
+
+def _name_of(use_case: Callable[..., Any]) -> str:
+    return f"{use_case.__module__.rpartition('.')[2]}.{use_case.__name__}"

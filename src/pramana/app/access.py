@@ -1,16 +1,14 @@
-"""Who asks, what they may do, and how often: the one place where that is decided.
+"""Authentication and rate limits: whose credential it is, which role they have, and how often they may call.
 
-A front end hands over a `Credential`, never a role. Every use case is declared with `use_case(role)`, which looks up
-whose credential it is at each call, so that a token which was revoked, has expired or has lost its role ends with the
-next call; `streams` looks again for whatever is open.
+A front end hands over a `Credential`, never a role. `use_case` resolves it again at every call, so a token that is
+revoked, expired or demoted stops working with the next call; `streams` checks what is open.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from functools import wraps
-from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import anyio.to_thread
 from msgspec import Struct
@@ -24,25 +22,20 @@ from pramana.store.store import Store
 from pramana.store.tokens import ROLES, Role, hashed, looks_like_one, new_secret
 
 FRESH_S = 2.0
-"""How long the answer to whose token it is is believed before it is looked up again."""
+"""How long a token that was looked up is trusted before it is looked up again."""
 CONCURRENT_LOOKUPS = 4
 """Each takes a connection to the store."""
-INVALID_TOKEN = "nobody knows this token; it may have been revoked"
+INVALID_TOKEN = "invalid token: it is unknown, expired or revoked"
 NO_TOKEN = "this needs a token: send it as Authorization: Bearer TOKEN"
 NONE_LEFT = "this needs a token, and every token of this server is revoked or expired"
 MAX_REMEMBERED = 10_000
-"""Tokens and addresses: a stranger who invents some must not fill our memory."""
-RULES: dict[str, Role] = {}
-"""Of each use case, by its module and name, the role it needs. A test walks them."""
-OPEN_WHEN: dict[str, Callable[[Preferences], bool]] = {}
-"""The use cases that a setting opens to strangers, and whether it does."""
+"""Tokens and addresses kept in memory, so that made-up ones cannot fill it."""
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_Rest = ParamSpec("_Rest")
 
 
 class Forbidden(PramanaError, code="forbidden", http_status=403, exit_code=2):
-    """Whoever asks may not do this."""
+    """The caller's role does not allow this."""
 
 
 class Unauthorized(PramanaError, code="unauthorized", http_status=401, exit_code=2):
@@ -50,7 +43,7 @@ class Unauthorized(PramanaError, code="unauthorized", http_status=401, exit_code
 
 
 class TooManyRequests(PramanaError, code="rate_limited", http_status=429, exit_code=3):
-    """A token or an address has asked too often lately."""
+    """A token or an address has sent too many requests lately."""
 
     def __init__(self, bucket: "Bucket") -> None:
         super().__init__(f"more than {bucket.limit:,} requests a minute; wait {bucket.wait_s:.0f} s")
@@ -58,30 +51,30 @@ class TooManyRequests(PramanaError, code="rate_limited", http_status=429, exit_c
 
 
 class Credential(Struct, frozen=True):
-    """What a front end knows of whoever asks; it says nothing of what they may do."""
+    """What a front end knows about a caller; what they may do is decided here."""
 
     secret: str | None = None
-    """The token that they show."""
+    """A token."""
     session: str | None = None
     """The secret of a browser's session."""
     own_account: bool = False
     """Whether the connection comes from the account on this machine that the server runs as."""
     address: str = "?"
-    """Where they are, for counting how often strangers ask."""
+    """The IP address, against which requests without a token are counted."""
 
 
 class User(Struct, frozen=True):
-    """Whoever asks."""
+    """The caller, once their credential is resolved."""
 
     name: str
     role: Role | None
     """None: a stranger."""
     token_id: str | None = None
     session: str | None = None
-    """The hash of their session's secret, where a browser asks."""
+    """The hash of the session's secret, for a browser."""
 
     def may(self, role: Role) -> bool:
-        """Return whether they may do what a role may."""
+        """Return whether the user has at least this role."""
         return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)
 
 
@@ -89,11 +82,11 @@ OWNER = User("local", "admin")
 """The account that the server runs as; with --no-auth, everyone."""
 STRANGER = User("anonymous", None)
 STARTUP_ID = "start-up"
-"""Stands for the id of the token that a server prints when it starts."""
+"""The token id of the start-up token, which is not in the store."""
 
 
 class Bucket(NamedTuple):
-    """How many more requests a token or an address may make; it fills by the minute."""
+    """How many more requests a token or an address may make; it refills continuously."""
 
     limit: int
     left: int
@@ -103,12 +96,11 @@ class Bucket(NamedTuple):
 
 
 class Host(Protocol):
-    """What access is decided for: the `App`."""
+    """What `Access` needs of the `App`."""
 
     open_to_all: bool
     tokens_ended: bool
     store: Store
-    access: "Access"
 
     @property
     def trusts_own_account(self) -> bool: ...
@@ -116,11 +108,8 @@ class Host(Protocol):
     def preferences(self) -> Preferences: ...
 
 
-_App = TypeVar("_App", bound=Host)
-
-
 class Access:
-    """Whose tokens and sessions these are, and how often each has asked lately."""
+    """Resolves tokens and sessions to users, and counts requests."""
 
     def __init__(self, app: Host) -> None:
         self._app = app
@@ -129,13 +118,13 @@ class Access:
         self._lookups, self._notes = anyio.CapacityLimiter(CONCURRENT_LOOKUPS), anyio.CapacityLimiter(1)
         self._noting: dict[str, asyncio.Task[None]] = {}
         self._of_this_start: dict[str, User] = {}
-        """The start-up token and its sessions, by their hashes; they end with the process."""
+        """The start-up token and its sessions, by hash; valid until the process ends."""
 
     async def user(self, credential: Credential) -> User:
-        """Return whose credential it is; raises `Unauthorized` for a token that is nobody's.
+        """Return the user of a credential; raises `Unauthorized` for an invalid token.
 
-        A token that is shown counts, valid or not. A session that has ended is no session: whoever has the server's own
-        account needs none, and others are strangers.
+        A token takes precedence over everything else, even an invalid one. A session that has ended is ignored: the
+        server's own account does not need one, and anyone else is anonymous.
         """
         if self._app.open_to_all:
             return OWNER
@@ -147,9 +136,9 @@ class Access:
         return found or (OWNER if self._is_owner(credential) else STRANGER)
 
     async def admit(self, credential: Credential, note: Callable[[Bucket], None] = lambda _: None) -> User:
-        """Return whose credential it is, and count that they ask; `note` is called with what is left to them."""
+        """Return the user of a credential and count the request; `note` is called with the requests left."""
         if not self._is_known(credential):
-            self._count(STRANGER, credential, note)  # who invents tokens is counted before any is looked up
+            self._count(STRANGER, credential, note)  # made-up tokens are counted before they are looked up
         user = await self.user(credential)
         if user is not OWNER:
             self._count(user, credential, note)
@@ -163,7 +152,7 @@ class Access:
         return shown is None or self._is_owner(credential) or self._known.get(shown, (0.0, None))[1] is not None
 
     def refusal(self, why: str) -> Unauthorized:
-        """Return why somebody is refused; when no token is valid any more, how to get in."""
+        """Return the error for a refused caller; when every token has ended, it says how to get a new one."""
         return Unauthorized(NONE_LEFT, hint=Hint("create_token")) if self._app.tokens_ended else Unauthorized(why)
 
     async def _find(self, secret: str, *, is_session: bool) -> User | None:
@@ -188,38 +177,36 @@ class Access:
     # ── Sessions, and what is open ──
 
     def make_startup_token(self) -> str:
-        """Return a token of an administrator that is valid until the process ends; it is stored nowhere."""
+        """Return an admin token that is valid until the process ends and is never stored."""
         secret = new_secret()
         self._of_this_start[hashed(secret)] = User("start-up token", "admin", STARTUP_ID)
         return secret
 
     def is_startup_token(self, secret: str) -> bool:
-        """Return whether it is the token that was printed when the server started."""
+        """Return whether this is the token that the server printed at start-up."""
         found = self._of_this_start.get(hashed(secret))
         return found is not None and found.session is None
 
-    async def begin_session(self, user: User) -> str:
-        """Return the secret of a new session of whoever shows a token."""
+    def begin_session(self, user: User) -> str:
+        """Start a session for the user's token and return its secret. Writes to the store."""
         if user.token_id is None or user.session is not None:
             raise Forbidden("a session begins with a token")
-        token_id = user.token_id
-        if token_id != STARTUP_ID:
-            return await anyio.to_thread.run_sync(self._app.store.tokens.begin_session, token_id)
+        if user.token_id != STARTUP_ID:
+            return self._app.store.tokens.begin_session(user.token_id)
         secret = new_secret()
         self._of_this_start[hashed(secret)] = replace(user, session=hashed(secret))
         return secret
 
-    async def end_session(self, user: User) -> None:
-        """End the session of whoever asks, at once in this process and within seconds in others."""
+    def end_session(self, user: User) -> None:
+        """End the user's session: at once in this process, within seconds in others. Writes to the store."""
         if user.session is None:
             return
-        session = user.session
-        self._known.clear()
-        if self._of_this_start.pop(session, None) is None:
-            await anyio.to_thread.run_sync(self._app.store.tokens.end_session, session)
+        self._known = OrderedDict()  # and not clear(): the event loop may be about to touch an entry
+        if self._of_this_start.pop(user.session, None) is None:
+            self._app.store.tokens.end_session(user.session)
 
     async def ended(self, users: Collection[User]) -> set[User]:
-        """Return those of some users whose token or session has ended, or whose role is less than it was."""
+        """Return the users whose token or session has ended, or whose role was lowered."""
         stored = {each for each in users if each.token_id not in (None, STARTUP_ID)}
         ids, sessions = {str(each.token_id) for each in stored}, {each.session for each in stored if each.session}
 
@@ -237,7 +224,7 @@ class Access:
         }
 
     async def _note(self, token_id: str) -> None:
-        """Store that a token was used today; nobody waits for that, as a writer may have to."""
+        """Record that a token was used today; in the background, since it waits for other writers."""
         try:
             with suppress(StoreFailed):
                 await anyio.to_thread.run_sync(
@@ -253,7 +240,7 @@ class Access:
         left, at = self._buckets.get(key, (float(limit), now))
         left = min(float(limit), left + (now - at) * limit / 60)
         enough = left >= 1
-        left -= enough  # who is refused has not been served, and who waits as told is
+        left -= enough  # a refused request is not counted, so waiting as told is enough
         remember(self._buckets, key, (left, now))
         wait_s = 0.0 if enough else (1 - left) * 60 / limit
         note(bucket := Bucket(limit, int(left), (limit - left) * 60 / limit, wait_s))
@@ -262,7 +249,7 @@ class Access:
 
 
 def require(user: User, role: Role) -> None:
-    """Raise unless a user may do what a role may."""
+    """Raise unless a user has at least this role."""
     if user.may(role):
         return
     if user.role is None:
@@ -270,44 +257,8 @@ def require(user: User, role: Role) -> None:
     raise Forbidden(f"this needs the role {role}, and the token {user.name} has the role {user.role}")
 
 
-def use_case(
-    role: Role, open_when: Callable[[Preferences], bool] | None = None
-) -> "Callable[[Callable[Concatenate[_App, User, _Rest], Awaitable[_Value]]], Callable[Concatenate[_App, Credential, _Rest], Awaitable[_Value]]]":  # noqa: E501 - one type
-    """Declare which role a use case needs: it is called with a credential, and gets the user whose it is.
-
-    With `open_when`, strangers may do it too, as long as that holds of the settings.
-    """
-
-    def declare(
-        function: "Callable[Concatenate[_App, User, _Rest], Awaitable[_Value]]",
-    ) -> "Callable[Concatenate[_App, Credential, _Rest], Awaitable[_Value]]":
-        RULES[_name_of(function)] = role
-        if open_when:
-            OPEN_WHEN[_name_of(function)] = open_when
-
-        @wraps(function)
-        async def checked(app: _App, credential: Credential, /, *given: _Rest.args, **named: _Rest.kwargs) -> _Value:
-            return await function(app, await allowed_user(app, credential, checked), *given, **named)
-
-        return checked
-
-    return declare
-
-
-async def allowed_user(app: Host, credential: Credential, use_case: Callable[..., Awaitable[object]]) -> User:
-    """Return whose credential it is; raises for who may not do a use case."""
-    user, name = await app.access.user(credential), _name_of(use_case)
-    if not (name in OPEN_WHEN and OPEN_WHEN[name](app.preferences())):
-        require(user, RULES[name])
-    return user
-
-
-def _name_of(use_case: Callable[..., Awaitable[object]]) -> str:
-    return f"{use_case.__module__.rpartition('.')[2]}.{use_case.__name__}"
-
-
 def remember(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int = MAX_REMEMBERED) -> None:
-    """Keep a value, and forget the one that was used longest ago when there are too many."""
+    """Keep a value, and drop the least recently used one when there are too many."""
     kept[key] = value
     kept.move_to_end(key)
     if len(kept) > most:

@@ -1,23 +1,23 @@
-"""One call to look at: who said what and when, and how loud both sides were.
+"""Calls and transcripts: who said what and when in one result, and how loud both sides of a call were.
 
 What is drawn and sought in comes from here; the sound itself is fetched at `/audio/…`, in ranges. Times are those of
-the log and of the check that measured the call, words those of its transcript; only the peaks are found here.
+the log and of the check that measured the call, words those of the log and of the reply; only the peaks are found here.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
-from pramana.analyse.voice import CALL
-from pramana.app import App
-from pramana.app.access import User, use_case
-from pramana.app.transcripts import SaidView, transcript
+from pramana.analyse.numbers import duration
+from pramana.analyse.voice import CALL, Line, lines_of
+from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.errors import EngineMissing, NotFound, PramanaError, StoreFailed
-from pramana.model import Call, Result
+from pramana.model import Call, Case, Reply, Result
 from pramana.score.log import Log
 
 if TYPE_CHECKING:
@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 
 FEWEST, MOST = 100, 4_000
 _DIGITS = 4
+
+
+class SaidView(View, frozen=True):
+    """One thing that somebody said, or heard."""
+
+    who: str
+    text: str
+    at_s: float | None = field(default=None, name="atSeconds")
+    """On the recording's clock; None of what was typed or not measured."""
+    note: str = ""
 
 
 class TurnTakenView(View, frozen=True, kw_only=True):
@@ -53,20 +63,16 @@ class CallView(View, frozen=True, kw_only=True):
     log: str
 
 
-@use_case("viewer")
-async def read_call(
+@use_case("viewer", "heavy")
+def read_call(
     app: App, _: User, run_id: str, seq: int, columns: Annotated[int, Meta(ge=FEWEST, le=MOST)] = 800
 ) -> CallView:
     """Return a call's conversation, its turns and the peaks of both sides in so many columns."""
-    return await app.heavy(lambda: _read(app, run_id, seq, columns))
-
-
-def _read(app: App, named: str, seq: int, columns: int) -> CallView:
-    run_id = app.store.runs.find(named).id
-    case, result = app.store.results.read(run_id, seq)
+    found = app.store.runs.find(run_id).id
+    case, result = app.store.results.read(found, seq)
     call = result.reply.call if result.reply else None
     if call is None:
-        raise NotFound(f"result {seq} of run {run_id} is no call: nothing was spoken, so there is nothing to hear")
+        raise NotFound(f"result {seq} of run {found} is no call: nothing was spoken, so there is nothing to hear")
     blob = app.store.blobs.get
     samples, rate = _recorded(call, blob)
     return CallView(
@@ -97,6 +103,83 @@ def _recorded(call: Call, blob: Callable[[str], bytes]) -> "tuple[Samples, int]"
     if samples.ndim != 2 or samples.shape[1] != 2:
         raise NotFound("the recording of this call cannot be read: it has not two channels, a caller's and an agent's")
     return samples, rate
+
+
+# ── The transcript ──
+
+
+def transcript(case: Case, result: Result, blob: Callable[[str], bytes]) -> list[SaidView]:
+    """Return the conversation, in the order in which it began; without a reply, what was to be asked."""
+    reply = result.reply
+    if reply is None or reply.call is None:
+        return _typed(case, reply)
+    try:
+        log = Log([json.loads(line) for line in blob(reply.call.log).splitlines()])
+    except (PramanaError, ValueError) as error:
+        return [SaidView("answer", reply.text, note=f"its log cannot be read: {error}")]
+    measured = _measured(result)
+    told, heard = log.texts("agent_text"), log.texts("user_text")
+    found = [SaidView("agent", told[0], 0.0, "before the caller")] if told[0] else []
+    for place, line in enumerate(log.lines):
+        times = measured.get(place, Line())
+        found.append(SaidView("caller", line.text, line.start, _into(times) if line.barge_in else ""))
+        if heard[place + 1]:
+            found.append(SaidView("heard as", heard[place + 1], line.start))
+        written = reply.answers[place] if place < len(reply.answers) else ""
+        said, at = told[place + 1], times.first_audible_s
+        if said or written or at is not None:
+            by_ear = "as our ear has it" if not said and written else ""
+            note = "; ".join(each for each in (_waited(times), by_ear) if each)
+            found.append(SaidView("agent", said or written or "(no words)", at or line.end, note))
+            if said and written and written != said:
+                found.append(SaidView("our ear", written, at or line.end))
+        elif not line.backchannel:  # which wants no answer
+            found.append(SaidView("agent", "(nothing)", line.end, _waited(times)))
+    return sorted(found, key=lambda each: each.at_s or 0.0)
+
+
+def _typed(case: Case, reply: Reply | None) -> list[SaidView]:
+    """Return what was typed: of a script each line, which begins with the prompt, with its answer."""
+    asked = [SaidView("user", line.text) for line in case.script] or [
+        SaidView(turn.role, turn.text) for turn in case.turns
+    ]
+    if reply is None:
+        return asked
+    took = "" if reply.cached else f"after {duration(reply.total_s)}"
+    if len(case.script) < 2 or not reply.answers:
+        return [*asked, SaidView("answer", reply.text, note=took)]
+    answers = [SaidView("answer", each) for each in reply.answers]
+    answers[-1] = replace(answers[-1], note=f"{took} in all" if took else "")
+    both = [each for pair in zip(asked, answers, strict=False) for each in pair]
+    return [*both, *asked[len(answers) :]]  # whose answers never came
+
+
+def _measured(result: Result) -> Mapping[int, Line]:
+    for check in result.checks:
+        if check.name == CALL and check.evidence:
+            return dict(enumerate(lines_of(check.evidence)))
+    return {}
+
+
+def _waited(times: Line) -> str:
+    if times.censored:
+        return f"no answer in {duration(times.waited_s)}"
+    if times.cut_in:
+        return "cut in"
+    return "" if times.voice_to_voice_s is None else f"voice to voice {duration(times.voice_to_voice_s)}"
+
+
+def _into(times: Line) -> str:
+    """Say what became of an answer that was talked into."""
+    if times.false_interruption is not None:
+        return (
+            f"into the answer: the agent {'stopped for it' if times.false_interruption else 'talked on, as it should'}"
+        )
+    if times.yield_s is not None:
+        return f"into the answer: the agent gave way in {duration(times.yield_s)}"
+    if times.yield_censored_s is not None:
+        return f"into the answer: the agent talked on for {duration(times.yield_censored_s)} and more"
+    return "into the answer"
 
 
 # ── Turns ──

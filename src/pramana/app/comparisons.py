@@ -4,8 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from pramana.app import App
-from pramana.app.access import User, use_case
+from pramana.app import App, User, use_case
 from pramana.app.comparison_views import ApartNamedView, ComparisonView, NamedView, TimeView, WeighedView, WordsView
 from pramana.app.sides import ModelUnclear, OtherCases, Source, of_run
 from pramana.errors import InvalidInput, Problem
@@ -32,16 +31,12 @@ class CompareRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """Of cases that changed."""
 
 
-@use_case("viewer")
-async def compare_runs(app: App, _: User, wanted: CompareRequest) -> ComparisonView:
+@use_case("viewer", "heavy")
+def compare_runs(app: App, _: User, wanted: CompareRequest) -> ComparisonView:
     """Pair the cases of two runs and weigh the evidence; of runs with several models, name one.
 
     What has to be chosen before they can be compared is the `path` of a refusal's problem: model, newModel or anySuite.
     """
-    return await app.heavy(lambda: _compare_runs(app, wanted))
-
-
-def _compare_runs(app: App, wanted: CompareRequest) -> ComparisonView:
     before = _side(app.store, wanted.base, wanted.model, "model")
     after = _side(app.store, wanted.new, wanted.new_model or wanted.model, "newModel")
     try:

@@ -1,23 +1,44 @@
-"""Models: which can be asked now, and how one did over time."""
+"""Models: which each provider offers now, and how one did over time.
 
+What a provider has said it offers is believed for a day; a failure is not kept: it may be over the next minute, and a
+key may be set. The command line shares this with the server.
+"""
+
+import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import Annotated, Any, NamedTuple
 
+import msgspec
 from msgspec import Meta, Struct
 
+from pramana import clock, settings
 from pramana.analyse.intervals import percentile, wilson
 from pramana.analyse.summary import Rate
 from pramana.analyse.voice import ear
-from pramana.app import App
-from pramana.app.access import User, use_case
-from pramana.app.offers import OfferView, offers
+from pramana.app import App, User, use_case
 from pramana.app.providers import reach_of
-from pramana.app.views import View
+from pramana.app.views import OutcomesView, View
+from pramana.errors import PramanaError, visible
 from pramana.jsonl import canonical
 from pramana.model import Outcome, Plan, Run, RunStatus, Target
+from pramana.run.accounts import Reach, accounts_of
 from pramana.store.history import Measured
+
+DAY_S = 24 * 3600
+ASKED_S = 20.0
+AT_ONCE = 8
+
+
+class OfferView(View, frozen=True, kw_only=True):
+    """What a provider offers."""
+
+    provider: str
+    models: tuple[str, ...]
+    problem: Annotated[str | None, Meta(description="Why it could not be asked")]
 
 
 class LatencyView(View, frozen=True, kw_only=True):
@@ -28,14 +49,9 @@ class LatencyView(View, frozen=True, kw_only=True):
     p95: float | None
 
 
-class RateView(View, frozen=True, kw_only=True):
+class RateView(OutcomesView, frozen=True, kw_only=True):
     """How results ended. The pass rate is of those with a verdict; errors are kept apart."""
 
-    passed: int
-    failed: int
-    errored: int
-    unscored: int
-    skipped: int
     pass_rate: float | None
     interval: Annotated[tuple[float, float] | None, Meta(description="Wilson's 95 % interval, with cases as the units")]
     n: Annotated[int, Meta(description="Results with a verdict")]
@@ -96,23 +112,15 @@ class History(NamedTuple):
     shown: int
 
 
-@use_case("viewer")
-async def list_models(app: App, _: User, *, refresh: bool = False) -> list[OfferView]:
+@use_case("viewer", "outside")
+def list_models(app: App, _: User, *, refresh: bool = False) -> list[OfferView]:
     """Return what each provider offers that is registered or set up; what one has said is believed for a day."""
-
-    def work() -> list[OfferView]:
-        return offers(reach_of(app), [each.id for each in app.store.providers.list()], refresh=refresh)
-
-    return await app.outside(work)
+    return offers(reach_of(app), [each.id for each in app.store.providers.list()], refresh=refresh)
 
 
-@use_case("viewer")
-async def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
+@use_case("viewer", "heavy")
+def model_history(app: App, _: User, wanted: HistoryRequest) -> History:
     """Return pass rate and latency of a model, a run and a day."""
-    return await app.heavy(lambda: _history(app, wanted))
-
-
-def _history(app: App, wanted: HistoryRequest) -> History:
     past, model = app.store.history, wanted.model
     runs, total = app.store.runs.page(model=model, limit=wanted.limit)
     runs.reverse()
@@ -210,3 +218,85 @@ def _rate(some: Sequence[Measured], cases: int) -> dict[str, Any]:
 
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds * 1000, 3)
+
+
+# ── What providers offer ──
+
+
+class _Said(Struct, frozen=True):
+    """What a provider said it offers, and when."""
+
+    at: float
+    models: tuple[str, ...]
+
+
+_Cache = dict[str, _Said]
+"""By provider and base URL."""
+
+
+def offers(reach: Reach, registered: Iterable[str], *, refresh: bool) -> list[OfferView]:
+    """Return what each configured provider offers, those registered in the store first."""
+    path = settings.home() / "cache" / "models.json"
+    try:
+        said = msgspec.json.decode(path.read_bytes(), type=_Cache)
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        said = {}  # whatever it holds, it is only a cache
+    said = {where: each for where, each in said.items() if 0 <= clock.timestamp() - each.at < DAY_S}
+    found, heard = asyncio.run(_ask_all(reach, list(registered), {} if refresh else said))
+    kept = {where: each for where, each in said.items() if where not in heard}
+    kept |= {where: each for where, each in heard.items() if each is not None}
+    if kept != said:
+        with suppress(OSError):  # a folder that cannot be written to costs only the asking
+            settings.write_private(path, json.dumps(msgspec.to_builtins(kept)))
+    return found
+
+
+async def _ask_all(
+    reach: Reach, registered: list[str], said: Mapping[str, _Said]
+) -> tuple[list[OfferView], dict[str, _Said | None]]:
+    """Return the offers, and of those asked now what each said, by provider and base URL; None: nothing."""
+    from pramana.providers.kinds import CALLED, WITHOUT_ACCOUNT, providers
+    from pramana.providers.names import open_provider, resolve
+
+    accounts = accounts_of(reach, ASKED_S)
+    heard: dict[str, _Said | None] = {}
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def models_of(name: str) -> Iterable[str]:
+        where = name
+        theirs = reach.registered(name) if reach.registered and name in registered else None
+        if theirs and theirs.kind in CALLED:  # which there are of them is not asked for
+            return [theirs.model] if theirs.model else []
+        if theirs:
+            model = "" if theirs.model or theirs.kind in WITHOUT_ACCOUNT else ":any"
+            typed = f"{name}{model}" if name != theirs.kind else f"{name}:any"
+            target = resolve(typed, registered=reach.registered)
+        else:
+            target = Target(name, name, "local" if name == "local" else "any")
+        if account := accounts.account(target):
+            where = f"{name} {account.base_url}"
+        if known := said.get(where):
+            return known.models
+        heard[where] = None
+        async with places:
+            provider = open_provider(target, accounts)
+            try:
+                found = _Said(clock.timestamp(), tuple(sorted(map(str, await provider.models()))))
+            finally:
+                await provider.close()
+        heard[where] = found
+        return found.models
+
+    async def ask(name: str) -> OfferView:
+        models: Iterable[str] = ()
+        problem = None
+        try:
+            models = await models_of(name)
+        except PramanaError as error:
+            problem = visible(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever a stranger's provider raises is its own problem
+            problem = visible(f"the provider failed: {type(error).__name__}: {error}")
+        return OfferView(provider=name, models=tuple(models), problem=problem)
+
+    own = [name for name in accounts.configured() if not (reach.for_others and name not in providers.builtin)]
+    return list(await asyncio.gather(*map(ask, dict.fromkeys([*registered, *own])))), heard

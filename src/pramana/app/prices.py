@@ -6,14 +6,13 @@ What is set is kept in the store: every process of it, and every `pramana run` o
 
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
 from pramana import settings
-from pramana.app import App
-from pramana.app.access import User, use_case
-from pramana.app.views import PriceView, StepView
+from pramana.app import App, User, use_case
+from pramana.app.views import View
 from pramana.errors import InvalidInput, Problem, visible
 from pramana.model import Target
 from pramana.providers.kinds import RUNS_CODE
@@ -35,6 +34,30 @@ class NewPrice(Struct, frozen=True, kw_only=True):
     cached_per_million: Annotated[Dollars | None, Meta(description="As input when left out")] = None
 
 
+class StepView(View, frozen=True, kw_only=True):
+    """Dollars a million tokens of each kind; null is unknown."""
+
+    above: Annotated[int, Meta(description="For requests of more input tokens than this")]
+    input_per_million: float | None
+    output_per_million: float | None
+    cached_per_million: Annotated[float | None, Meta(description="Of input that the provider had in its cache")]
+    per_request: Annotated[float, Meta(description="Dollars a request, whatever its tokens")]
+
+
+class PriceView(View, frozen=True, kw_only=True):
+    """What a model costs. Nothing in `steps`: nobody knows, which is not the same as nothing."""
+
+    model: Annotated[str, Meta(description="As it is typed")]
+    origin: Annotated[
+        Literal["set", "file", "published", "free"] | None,
+        Meta(description="Set here, the file prices.toml of this machine, genai-prices, or it costs nothing"),
+    ]
+    name: Annotated[str | None, Meta(description="The name that it was set for or that the file has")]
+    steps: tuple[StepView, ...]
+    updated_at: Annotated[str | None, Meta(description="When it was set")]
+    problem: Annotated[str | None, Meta(description="Why nothing can be said of this model")]
+
+
 class PriceList(NamedTuple):
     """What models cost, and where that is known from."""
 
@@ -47,28 +70,8 @@ class PriceList(NamedTuple):
 
 
 @use_case("viewer")
-async def list_prices(app: App, _: User, models: Sequence[str] = ()) -> PriceList:
+def list_prices(app: App, _: User, models: Sequence[str] = ()) -> PriceList:
     """Return what the named models cost; when none is named, those of the newest runs and those with a set price."""
-    return await app.work(lambda: _list_prices(app, models))
-
-
-@use_case("admin")
-async def set_price(app: App, _: User, model: str, price: NewPrice) -> PriceView:
-    """Set what a model costs, by the name that is typed or as `provider:model`; it goes before all others.
-
-    Runs that begin or go on from now on are counted by it; what was counted stays.
-    """
-    check_values(price)
-    return await app.work(lambda: _set_price(app, model.strip(), price))
-
-
-@use_case("admin")
-async def forget_price(app: App, _: User, model: str) -> PriceView:
-    """Take back what was set for a model; return what it costs then."""
-    return await app.work(lambda: _forget_price(app, model.strip()))
-
-
-def _list_prices(app: App, models: Sequence[str]) -> PriceList:
     kept = app.store.prices.list()
     prices, problem = _loaded(kept)
     if models:
@@ -82,18 +85,25 @@ def _list_prices(app: App, models: Sequence[str]) -> PriceList:
     return PriceList(found, f"genai-prices {version('genai-prices')}", settings.prices_file().exists(), problem)
 
 
-def _set_price(app: App, name: str, price: NewPrice) -> PriceView:
+@use_case("admin")
+def set_price(app: App, _: User, model: str, price: NewPrice) -> PriceView:
+    """Set what a model costs, by the name that is typed or as `provider:model`; it goes before all others.
+
+    Runs that begin or go on from now on are counted by it; what was counted stays.
+    """
+    check_values(price)
+    name = model.strip()
     _check_name(app, name)
     cached = price.input_per_million if price.cached_per_million is None else price.cached_per_million
     app.store.prices.put(name, Rates(0, price.input_per_million, price.output_per_million, cached))
-    kept = app.store.prices.list()
-    return _price_of(app, _loaded(kept)[0], kept, name)
+    return _price_now(app, name)
 
 
-def _forget_price(app: App, name: str) -> PriceView:
-    app.store.prices.delete(name)
-    kept = app.store.prices.list()
-    return _price_of(app, _loaded(kept)[0], kept, name)
+@use_case("admin")
+def forget_price(app: App, _: User, model: str) -> PriceView:
+    """Take back what was set for a model; return what it costs then."""
+    app.store.prices.delete(model.strip())
+    return _price_now(app, model.strip())
 
 
 def _check_name(app: App, name: str) -> None:
@@ -133,6 +143,11 @@ def _recent(app: App) -> dict[str, Target]:
         target for plan in plans for target in (*plan.targets, plan.judge, plan.embedder, plan.stt)
     )
     return {target.typed: target for target in every if target}
+
+
+def _price_now(app: App, name: str) -> PriceView:
+    kept = app.store.prices.list()
+    return _price_of(app, _loaded(kept)[0], kept, name)
 
 
 def _price_of(app: App, prices: Prices, kept: Sequence[SetPrice], typed: str) -> PriceView:

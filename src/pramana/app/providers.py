@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import Meta, Struct, to_builtins
 
 from pramana import clock, settings
-from pramana.app import App
-from pramana.app.access import User, use_case
+from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.errors import InvalidInput, PramanaError, Problem, Unavailable
 from pramana.load.agent import parse_agent
@@ -102,65 +101,20 @@ def reach_of(app: App) -> Reach:
 
 
 @use_case("viewer")
-async def list_providers(app: App, _: User) -> ProviderList:
+def list_providers(app: App, _: User) -> ProviderList:
     """Return every registered provider, and which keys of the server's environment are set; never a key."""
-    found = await app.work(app.store.providers.list)
-    return ProviderList([_provider_view(each) for each in found], _environment())
+    return ProviderList([_provider_view(each) for each in app.store.providers.list()], _environment())
 
 
 @use_case("viewer")
-async def read_provider(app: App, _: User, provider_id: str) -> ProviderView:
+def read_provider(app: App, _: User, provider_id: str) -> ProviderView:
     """Return one provider; never its key."""
-    return _provider_view(await app.work(lambda: app.store.providers.read(provider_id)))
+    return _provider_view(app.store.providers.read(provider_id))
 
 
 @use_case("admin")
-async def create_provider(app: App, _: User, new: NewProvider) -> ProviderView:
+def create_provider(app: App, _: User, new: NewProvider) -> ProviderView:
     """Register a provider under an id; its key is stored encrypted. Providers that run code cannot be registered."""
-    return _provider_view(await app.work(lambda: _create(app, new)))
-
-
-@use_case("admin")
-async def change_provider(app: App, _: User, provider_id: str, changed: Mapping[str, Any]) -> ProviderView:
-    """Change the fields of `NewProvider` that are named; None takes one away. Runs made with it stay as they are."""
-    return _provider_view(await app.work(lambda: _change(app, provider_id, changed)))
-
-
-@use_case("admin")
-async def delete_provider(app: App, _: User, provider_id: str) -> ProviderView:
-    """Delete a provider and its key; return what it was. Runs that were made with it stay as they are."""
-    found = await app.work(lambda: app.store.providers.read(provider_id))
-    await app.work(lambda: app.store.providers.delete(provider_id))
-    return _provider_view(found)
-
-
-@use_case("admin")
-async def rotate_keys(app: App, _: User) -> int:
-    """Lock every stored key anew by the newest key of PRAMANA_SECRET_KEY; return how many there are."""
-    return await app.work(app.store.providers.rotate)
-
-
-@use_case("viewer")
-async def check_description(app: App, _: User, description: str | Mapping[str, Any]) -> CheckedDescription:
-    """Return what is wrong with the description of an agent, each problem at its line and column; nothing is kept."""
-    problems = Problems()
-    found = await app.work(lambda: _parsed(description, problems))
-    return CheckedDescription(found is not None, problems.kept)
-
-
-@use_case("editor")
-async def probe_provider(app: App, _: User, provider_id: str, model: str | None = None) -> Probe:
-    """Ask a provider what it offers, or call an agent and hang up.
-
-    An agent that is called needs a model, unless the provider has one.
-    """
-    return await app.outside(lambda: _tested(app, provider_id, model))
-
-
-# ── Adding and changing ──
-
-
-def _create(app: App, new: NewProvider) -> Known:
     made = checked(
         new.id,
         new.kind,
@@ -169,10 +123,12 @@ def _create(app: App, new: NewProvider) -> Known:
         description=_described(new.description),
         has_key=new.api_key is not None,
     )
-    return app.store.providers.create(made, _checked_key(new.api_key))
+    return _provider_view(app.store.providers.create(made, _checked_key(new.api_key)))
 
 
-def _change(app: App, provider_id: str, changed: Mapping[str, Any]) -> Known:
+@use_case("admin")
+def change_provider(app: App, _: User, provider_id: str, changed: Mapping[str, Any]) -> ProviderView:
+    """Change the fields of `NewProvider` that are named; None takes one away. Runs made with it stay as they are."""
     if not changed:
         raise InvalidInput("nothing is named that should change; send baseUrl, arguments or apiKey")
     said = {**changed, "description": _described(changed.get("description"))}
@@ -190,7 +146,48 @@ def _change(app: App, provider_id: str, changed: Mapping[str, Any]) -> Known:
         return made
 
     key = True if keeps_key else _checked_key(changed["api_key"])
-    return app.store.providers.change(provider_id, make, key=key)
+    return _provider_view(app.store.providers.change(provider_id, make, key=key))
+
+
+@use_case("admin")
+def delete_provider(app: App, _: User, provider_id: str) -> ProviderView:
+    """Delete a provider and its key; return what it was. Runs that were made with it stay as they are."""
+    found = app.store.providers.read(provider_id)
+    app.store.providers.delete(provider_id)
+    return _provider_view(found)
+
+
+@use_case("admin")
+def rotate_keys(app: App, _: User) -> int:
+    """Lock every stored key anew by the newest key of PRAMANA_SECRET_KEY; return how many there are."""
+    return app.store.providers.rotate()
+
+
+@use_case("viewer")
+def check_description(_app: App, _: User, description: str | Mapping[str, Any]) -> CheckedDescription:
+    """Return what is wrong with the description of an agent, each problem at its line and column; nothing is kept."""
+    problems = Problems()
+    found = _parsed(description, problems)
+    return CheckedDescription(found is not None, problems.kept)
+
+
+@use_case("editor", "outside")
+def probe_provider(app: App, _: User, provider_id: str, model: str | None = None) -> Probe:
+    """Ask a provider what it offers, or call an agent and hang up.
+
+    An agent that is called needs a model, unless the provider has one.
+    """
+    reach = reach_of(app)
+    target = _target(app.store.providers.read(provider_id), model, reach)
+    began = clock.monotonic()
+    try:
+        models, failure = asyncio.run(_probe(target, accounts_of(reach, PROBE_S))), None
+    except PramanaError as error:
+        models, failure = [], error
+    return Probe(round((clock.monotonic() - began) * 1000, 1), tuple(models), failure)
+
+
+# ── Adding and changing ──
 
 
 _CHANGEABLE = ("base_url", "model", "description")
@@ -230,17 +227,6 @@ def _goes_to(one: Known | Registered) -> tuple[Any, ...]:
 
 
 # ── Testing ──
-
-
-def _tested(app: App, provider_id: str, model: str | None) -> Probe:
-    reach = reach_of(app)
-    target = _target(app.store.providers.read(provider_id), model, reach)
-    began = clock.monotonic()
-    try:
-        models, failure = asyncio.run(_probe(target, accounts_of(reach, PROBE_S))), None
-    except PramanaError as error:
-        models, failure = [], error
-    return Probe(round((clock.monotonic() - began) * 1000, 1), tuple(models), failure)
 
 
 def _target(known: Known, model: str | None, reach: Reach) -> Target:

@@ -3,12 +3,25 @@
 import logging
 import threading
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from pramana.app.views import PullView
+from msgspec import Meta
+
+from pramana.app.views import View
 from pramana.embedded.weights import Phase, find, pinned, pull
 from pramana.errors import PramanaError
 
 log = logging.getLogger("pramana.app")
+
+
+class PullView(View, frozen=True, kw_only=True):
+    """A download: under way, or as the last one failed."""
+
+    status: Literal["running", "failed"]
+    phase: Phase
+    done_bytes: int
+    total_bytes: int
+    problem: Annotated[str | None, Meta(description="Why it failed, and what to do")]
 
 
 class _Ended(Exception):

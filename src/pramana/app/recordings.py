@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pramana import audio
-from pramana.app import App
-from pramana.app.access import User, use_case
+from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.errors import InvalidInput
 from pramana.store.blobs import Kept
@@ -36,32 +35,14 @@ class Uploaded(NamedTuple):
 
 
 @use_case("viewer")
-async def list_recordings(app: App, _: User) -> list[RecordingView]:
+def list_recordings(app: App, _: User) -> list[RecordingView]:
     """Return those that people brought, by name."""
-    return [RecordingView(**_about(each)) for each in await app.work(lambda: list(app.store.sounds.list()))]
+    return [RecordingView(**_about(each)) for each in app.store.sounds.list()]
 
 
 @use_case("editor")
-async def upload_recording(
-    app: App, _: User, data: bytes, name: str | None = None, *, replace: bool = False
-) -> Uploaded:
+def upload_recording(app: App, _: User, data: bytes, name: str | None = None, *, replace: bool = False) -> Uploaded:
     """Keep a WAV, FLAC, OGG or MP3 under a path, which a scenario names as its `prompt_audio_url`, or its digest."""
-    return await app.work(lambda: _upload(app, data, name, replace=replace))
-
-
-@use_case("viewer")
-async def find_recording(app: App, _: User, name: str) -> Path:
-    """Return where a recording is kept, by its path or digest."""
-    return await app.work(lambda: app.store.sounds.find(name))
-
-
-@use_case("editor")
-async def remove_recording(app: App, _: User, name: str) -> None:
-    """Take away a recording that somebody brought; recordings of calls stay with their runs."""
-    await app.work(lambda: app.store.sounds.remove(name))
-
-
-def _upload(app: App, data: bytes, name: str | None, *, replace: bool) -> Uploaded:
     try:
         sound = audio.read(data)
     except audio.BadAudio as bad:
@@ -76,6 +57,18 @@ def _upload(app: App, data: bytes, name: str | None, *, replace: bool) -> Upload
         sample_rate=sound.rate,
     )
     return Uploaded(view, is_new)
+
+
+@use_case("viewer")
+def find_recording(app: App, _: User, name: str) -> Path:
+    """Return where a recording is kept, by its path or digest."""
+    return app.store.sounds.find(name)
+
+
+@use_case("editor")
+def remove_recording(app: App, _: User, name: str) -> None:
+    """Take away a recording that somebody brought; recordings of calls stay with their runs."""
+    app.store.sounds.remove(name)
 
 
 def _about(kept: Kept) -> dict[str, Any]:

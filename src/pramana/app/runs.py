@@ -1,31 +1,47 @@
-"""Runs: started, listed, read, cancelled, resumed and deleted. A server or a command line carries them out."""
+"""Runs and their results: started, listed, read, followed, cancelled, resumed and deleted.
 
-from collections.abc import Callable, Iterator, Sequence
+A server or a command line carries them out.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import asdict, fields
 
 from pramana import planning
 from pramana.analyse.estimate import Estimate
 from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Rate, Summary
-from pramana.app import App
-from pramana.app.access import User, use_case
+from pramana.app import App, User, use_case
 from pramana.app.providers import reach_of
+from pramana.app.tail import ChangeEvent, RunEvent
 from pramana.app.views import (
+    AssertionView,
+    AudioView,
+    CaseView,
+    CheckView,
     EstimateView,
+    ExpectedView,
+    FailureView,
     LimitsView,
+    LineView,
+    Listed,
     OutcomesView,
+    PageRequest,
     PlanView,
+    ReplyView,
+    ResultDetailView,
+    ResultView,
     RunDetailView,
     RunView,
     ShareView,
     TargetView,
+    TurnView,
     UnjudgedView,
+    result_view,
 )
-from pramana.model import Case, Outcome, Result, Run, RunStatus, Target
-from pramana.request import Limits, PageNumber, PageSize, RunRequest, Searched, published_name
+from pramana.model import Assertion, Case, Outcome, Reply, Result, Run, RunStatus, Target
+from pramana.request import Limits, RunRequest, Searched, published_name
 from pramana.store.history import Ended
 from pramana.store.queue import shown
 
@@ -42,7 +58,7 @@ PUBLISHED_LIMITS = {each.name: published_name(each) for each in fields(Limits)}
 """What the API calls each limit."""
 
 
-class RunFilter(Struct, frozen=True, kw_only=True):
+class RunFilter(PageRequest, frozen=True, kw_only=True):
     """Which runs of the list, newest first."""
 
     status: RunStatus | None = None
@@ -51,105 +67,148 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     text: Searched | None = None
     outcomes: bool = False
     """Whether to count how the results of each ended, and to tell by `cases_digest` which asked the same."""
-    page: PageNumber = 1
-    page_size: PageSize = 50
 
 
-class Runs(NamedTuple):
-    """One page of a list of runs."""
+class ResultFilter(PageRequest, frozen=True, kw_only=True):
+    """Which results of a run, in the order they were stored."""
 
-    items: list[RunView]
-    total: int
+    outcome: Outcome | None = None
+    model: Searched | None = None
+    case: Searched | None = None
+    """The id of a case, or its digest."""
+
+
+class ResultBesides(NamedTuple):
+    """A result, and the numbers of those before and after it."""
+
+    result: ResultDetailView
+    previous: int | None
+    next: int | None
 
 
 @use_case("editor")
-async def create_run(app: App, user: User, request: RunRequest) -> RunView:
+def create_run(app: App, user: User, request: RunRequest) -> RunView:
     """Queue a run: a server carries it out."""
-    reach = reach_of(app)
-    made = await app.work(lambda: planning.create_run(app.store, request, reach, user.name))
+    made = planning.create_run(app.store, request, reach_of(app), user.name)
     app.on_queued()
     return _run_view(made)
 
 
 @use_case("editor")
-async def estimate_run(app: App, _: User, request: RunRequest) -> EstimateView:
+def estimate_run(app: App, _: User, request: RunRequest) -> EstimateView:
     """Return what a run would take; nothing is stored, and no model is asked."""
     reach = reach_of(app)
-    missing = await app.work(lambda: planning.providers_missing_keys(app.store, request, reach))
-    return _estimate_view(await app.work(lambda: planning.estimate(app.store, request, reach)), missing)
+    missing = planning.providers_missing_keys(app.store, request, reach)
+    return _estimate_view(planning.estimate(app.store, request, reach), missing)
 
 
 @use_case("viewer")
-async def list_runs(app: App, _: User, wanted: RunFilter) -> Runs:
+def list_runs(app: App, _: User, wanted: RunFilter) -> Listed[RunView]:
     """Return runs, newest first."""
-    return await app.work(lambda: _list_runs(app, wanted))
-
-
-@use_case("viewer")
-async def read_run(app: App, _: User, run_id: str, *, summary: bool = True) -> RunDetailView:
-    """Return a run's plan, how far it is, what it amounts to and how its times are spread.
-
-    Without the summary, only how far it is: nothing need be added up.
-    """
-    if summary:
-        return await app.heavy(lambda: _read_run(app, run_id, summary=True))
-    return await app.work(lambda: _read_run(app, run_id, summary=False))
-
-
-@use_case("viewer")
-async def render_run(
-    app: App, _: User, run_id: str, render: Callable[[Run, Iterator[tuple[Case, Result]]], _Rendered]
-) -> _Rendered:
-    """Return what a renderer makes of a run and its results, one by one."""
-
-    def work() -> _Rendered:
-        run = app.store.runs.find(run_id)
-        return render(run, app.store.results.pairs(run))
-
-    return await app.heavy(work)
-
-
-@use_case("editor")
-async def cancel_run(app: App, _: User, run_id: str) -> RunView:
-    """Ask that a run end. What is stored stays; whoever carries it out stops within seconds."""
-    return _run_view(await app.work(lambda: app.store.queue.cancel(run_id)))
-
-
-@use_case("editor")
-async def resume_run(app: App, _: User, run_id: str, limits: Limits | None = None) -> RunView:
-    """Queue a run again that was stopped, interrupted or cancelled; without limits, within those it had."""
-    run = await app.work(lambda: app.store.queue.requeue(run_id, limits.stored() if limits else None))
-    app.on_queued()
-    return _run_view(run)
-
-
-@use_case("editor")
-async def delete_run(app: App, _: User, run_id: str) -> None:
-    """Delete a run with all of its results; while somebody works on it, it must be cancelled first."""
-    await app.work(lambda: app.store.runs.delete(run_id, unless_held=True))
-
-
-def _list_runs(app: App, wanted: RunFilter) -> Runs:
     found, total = app.store.runs.page(
         status=wanted.status,
         model=wanted.model,
         suite=wanted.suite,
         text=wanted.text,
         limit=wanted.page_size,
-        offset=(wanted.page - 1) * wanted.page_size,
+        offset=wanted.offset,
     )
     history = app.store.history
     ended: Sequence[Ended | None] = history.ended(found) if wanted.outcomes else [None] * len(found)
     digests: Sequence[str | None] = history.cases_digests(found) if wanted.outcomes else [None] * len(found)
-    return Runs([_run_view(*each) for each in zip(found, ended, digests, strict=True)], total)
+    return Listed([_run_view(*each) for each in zip(found, ended, digests, strict=True)], total)
 
 
-def _read_run(app: App, named: str, *, summary: bool) -> RunDetailView:
-    run = app.store.runs.find(named)
-    amounts, times = app.findings.of(run) if summary else (None, None)
+@use_case("viewer", "heavy")
+def read_run(app: App, _: User, run_id: str) -> RunDetailView:
+    """Return a run's plan, its progress, its summary and how its times are spread."""
+    run = app.store.runs.find(run_id)
+    return _read_run(app, run, *app.findings.of(run))
+
+
+@use_case("viewer")
+def read_progress(app: App, _: User, run_id: str) -> RunDetailView:
+    """Return a run's plan and its progress, without the summary, which takes longer to compute."""
+    return _read_run(app, app.store.runs.find(run_id))
+
+
+@use_case("viewer", "heavy")
+def render_run(
+    app: App, _: User, run_id: str, render: Callable[[Run, Iterator[tuple[Case, Result]]], _Rendered]
+) -> _Rendered:
+    """Return what a renderer makes of a run and its results, one by one."""
+    run = app.store.runs.find(run_id)
+    return render(run, app.store.results.pairs(run))
+
+
+@use_case("editor")
+def cancel_run(app: App, _: User, run_id: str) -> RunView:
+    """Ask that a run end. What is stored stays; whoever carries it out stops within seconds."""
+    return _run_view(app.store.queue.cancel(run_id))
+
+
+@use_case("editor")
+def resume_run(app: App, _: User, run_id: str, limits: Limits | None = None) -> RunView:
+    """Queue a run again that was stopped, interrupted or cancelled; without limits, within those it had."""
+    run = app.store.queue.requeue(run_id, limits.stored() if limits else None)
+    app.on_queued()
+    return _run_view(run)
+
+
+@use_case("editor")
+def delete_run(app: App, _: User, run_id: str) -> None:
+    """Delete a run with all of its results; while somebody works on it, it must be cancelled first."""
+    app.store.runs.delete(run_id, unless_held=True)
+
+
+def _read_run(app: App, run: Run, summary: Summary | None = None, times: RunTimes | None = None) -> RunDetailView:
     history = app.store.history
-    listed = _run_view(run, amounts.overall if amounts else history.ended([run])[0], history.cases_digests([run])[0])
-    return run_detail_view(run, amounts, times, listed)
+    ended = summary.overall if summary else history.ended([run])[0]
+    return run_detail_view(run, summary, times, _run_view(run, ended, history.cases_digests([run])[0]))
+
+
+# ── Results ──
+
+
+@use_case("viewer")
+def list_results(app: App, _: User, run_id: str, wanted: ResultFilter) -> Listed[ResultView]:
+    """Return results in the order they were stored, each with the beginning of its answer."""
+    found, total = app.store.results.page(
+        app.store.runs.find(run_id),
+        outcome=wanted.outcome,
+        model=wanted.model,
+        case=wanted.case,
+        limit=wanted.page_size,
+        offset=wanted.offset,
+    )
+    return Listed([result_view(seq, result) for seq, result in found], total)
+
+
+@use_case("viewer")
+def read_result(app: App, _: User, run_id: str, seq: int, outcome: Outcome | None = None) -> ResultBesides:
+    """Return all of a result: what was asked, what came back, and how it was judged.
+
+    With `outcome`, those beside it are the nearest that ended so.
+    """
+    run = app.store.runs.find(run_id)
+    case, result = app.store.results.read(run, seq)
+    before, after = app.store.results.beside(run, seq, outcome)
+    return ResultBesides(result_detail_view(seq, case, result, run.plan.system_prompt), before, after)
+
+
+# ── Events ──
+
+
+@use_case("viewer")
+def follow_run(app: App, _: User, run_id: str, after: int = 0) -> AsyncGenerator[RunEvent]:
+    """Return the results of a run after a number, and how far it is, until it has ended and all is told."""
+    return app.tail.run(app.store.runs.find(run_id).id, after)
+
+
+@use_case("viewer")
+def follow_changes(app: App, _: User, after: int | None = None) -> AsyncGenerator[ChangeEvent]:
+    """Return each thing that is made, changed or removed after a change's number; without one, from now on."""
+    return app.tail.changes(after)
 
 
 # ── Views ──
@@ -250,3 +309,95 @@ def _estimate_view(found: Estimate, missing_keys: dict[str, str]) -> EstimateVie
         ),
         note="An estimate: tokens are counted by a rule, and nobody knows how long answers will be; none is stored.",
     )
+
+
+def result_detail_view(seq: int, case: Case, result: Result, system_prompt: str | None = None) -> ResultDetailView:
+    """Return all of a result."""
+    reply, failure = result.reply, result.failure
+    call = reply.call if reply else None
+    return ResultDetailView(
+        **asdict(result_view(seq, result)),
+        system_prompt=system_prompt,
+        case=_case_view(case),
+        reply=_reply_view(reply) if reply else None,
+        failure=FailureView(code=failure.code, message=failure.message) if failure else None,
+        checks=tuple(
+            CheckView(
+                name=each.name,
+                version=each.version,
+                outcome=each.outcome,
+                reason=each.reason,
+                value=each.value,
+                evidence=each.evidence,
+            )
+            for each in result.checks
+        ),
+        audio=AudioView(
+            recording=_address(call.recording), log=_address(call.log), caller=tuple(map(_address, call.caller))
+        )
+        if call
+        else None,
+        result_hash=result.result_hash,
+        digest=result.digest,
+    )
+
+
+def _reply_view(reply: Reply) -> ReplyView:
+    return ReplyView(
+        text=reply.text,
+        answers=reply.answers,
+        served_model=reply.served_model,
+        fingerprint=reply.fingerprint,
+        finish_reason=reply.finish_reason,
+        cached_tokens=reply.usage.cached_tokens,
+        dropped_parameters=tuple(reply.dropped),
+        raw=reply.response(),
+    )
+
+
+def _case_view(case: Case) -> CaseView:
+    facets = case.facets
+    return CaseView(
+        id=case.id,
+        kind=case.kind,
+        name=case.name,
+        turns=tuple(TurnView(role=turn.role, text=turn.text) for turn in case.turns),
+        script=tuple(
+            LineView(
+                text=line.text,
+                audio_url=line.audio_url,
+                barge_in_seconds=line.barge_in_s,
+                reference=line.reference,
+                expected=tuple(
+                    ExpectedView(assertion=_assertion_view(each.assertion), ideals=each.ideals)
+                    for each in line.expected
+                ),
+            )
+            for line in case.script
+        ),
+        category=facets.category,
+        difficulty=facets.difficulty,
+        language=facets.language,
+        tags=facets.tags,
+        assertion=_assertion_view(case.assertion),
+        ideals=case.ideals,
+        expected_outcome=case.expected_outcome,
+        prompt_audio_url=case.prompt_audio_url,
+        conditions=case.conditions,
+    )
+
+
+def _assertion_view(stated: Assertion | None) -> AssertionView | None:
+    if stated is None:
+        return None
+    return AssertionView(
+        type=stated.type,
+        case_sensitive=stated.case_sensitive,
+        threshold=stated.threshold,
+        judge_prompt=stated.judge_prompt,
+        schema=stated.schema,
+    )
+
+
+def _address(digest: str) -> str:
+    return f"/audio/{digest}"

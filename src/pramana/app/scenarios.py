@@ -8,10 +8,9 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from pramana.app import App, documents
-from pramana.app.access import User, use_case
+from pramana.app import App, User, documents, use_case
 from pramana.app.documents import Document
-from pramana.app.views import View
+from pramana.app.views import Listed, PageRequest, View
 from pramana.errors import InvalidInput, Problem
 from pramana.load.problems import Problems
 from pramana.load.scenario import CAMEL_CASE, Located, ScenarioType, collector_paused, write_yaml
@@ -151,27 +150,6 @@ class ScenarioPage(ScenarioFilter, frozen=True, kw_only=True):
     page_size: PageSize = 50
 
 
-class DeletedPage(Struct, frozen=True, kw_only=True):
-    """Which of the deleted scenarios, what was deleted last first."""
-
-    page: PageNumber = 1
-    page_size: PageSize = 50
-
-
-class Scenarios(NamedTuple):
-    """One page of a list of scenarios."""
-
-    items: list[ScenarioView]
-    total: int
-
-
-class DeletedScenarios(NamedTuple):
-    """One page of what can be restored."""
-
-    items: list[DeletedView]
-    total: int
-
-
 class ReadScenario(NamedTuple):
     """A valid scenario of a document, and where its id stands."""
 
@@ -193,133 +171,49 @@ class Validated(NamedTuple):
 
 
 @use_case("viewer")
-async def list_scenarios(app: App, _: User, wanted: ScenarioPage) -> Scenarios:
+def list_scenarios(app: App, _: User, wanted: ScenarioPage) -> Listed[ScenarioView]:
     """Return a page of the scenarios that match, by id."""
-    return await app.work(lambda: _list(app, wanted))
+    found, total = app.store.scenarios.page(wanted.selection(), (wanted.page - 1) * wanted.page_size, wanted.page_size)
+    return Listed(msgspec.convert(found, list[ScenarioView], from_attributes=True), total)
 
 
 @use_case("viewer")
-async def list_facets(app: App, _: User) -> FacetsView:
+def list_facets(app: App, _: User) -> FacetsView:
     """Return how many of all scenarios have each type, difficulty, language and tag that there is."""
-    return FacetsView(**await app.work(app.store.scenarios.facets))
+    return FacetsView(**app.store.scenarios.facets())
 
 
 @use_case("viewer")
-async def read_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
+def read_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
     """Return a scenario."""
-    return _view(await app.work(lambda: app.store.scenarios.read(scenario_id)))
+    return _view(app.store.scenarios.read(scenario_id))
 
 
 @use_case("editor")
-async def create_scenario(app: App, _: User, fields: Mapping[str, Any]) -> ScenarioView:
+def create_scenario(app: App, _: User, fields: Mapping[str, Any]) -> ScenarioView:
     """Keep a new scenario, from fields as files or requests have them; an id that is left out is made from the name."""
-    return _view(await app.work(lambda: _create(app, fields)))
+    wish = fields.get("id") is None
+    stated = {**fields, "id": documents.made_id(fields.get("name"))} if wish else fields
+    return _view(app.store.scenarios.create(documents.checked(stated), wish=wish))
 
 
 @use_case("editor")
-async def copy_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
+def copy_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
     """Copy a scenario under the next id that is free."""
-    return _view(await app.work(lambda: _copy(app, scenario_id)))
+    found = msgspec.convert(app.store.scenarios.read(scenario_id), Scenario, from_attributes=True)
+    name = f"{found.name[: MAX_NAME_CHARS - 7]} (copy)"
+    copy = replace(found, id=f"{scenario_id[:MAX_STEM_CHARS]}-copy", name=name)
+    return _view(app.store.scenarios.create(copy, wish=True))
 
 
 @use_case("editor")
-async def change_scenario(
+def change_scenario(
     app: App, _: User, scenario_id: str, fields: Mapping[str, Any], *, whole: bool, seen: str | None = None
 ) -> ScenarioView:
     """Change the fields that are named, where None gives a field its default; or replace the whole scenario.
 
     Of one that was `seen` as of a time, only if it is still that.
     """
-    return _view(await app.work(lambda: _change(app, scenario_id, fields, whole, seen)))
-
-
-@use_case("editor")
-async def delete_scenario(app: App, _: User, scenario_id: str) -> DeletedView:
-    """Delete a scenario; for a day it can be restored."""
-    return _deleted_view(await app.work(lambda: app.store.scenarios.delete(scenario_id)))
-
-
-@use_case("editor")
-async def restore_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
-    """Bring back a scenario that was deleted within the last day."""
-    return _view(await app.work(lambda: app.store.scenarios.restore(scenario_id)))
-
-
-@use_case("viewer")
-async def list_deleted(app: App, _: User, wanted: DeletedPage) -> DeletedScenarios:
-    """Return what can be restored, what was deleted last first."""
-    offset = (wanted.page - 1) * wanted.page_size
-    found, total = await app.work(lambda: app.store.scenarios.deleted(offset, wanted.page_size))
-    return DeletedScenarios([_deleted_view(each) for each in found], total)
-
-
-# ── Documents ──
-
-
-@use_case("viewer")
-async def validate_document(app: App, _: User, data: str | bytes) -> Validated:
-    """Tell whether a YAML document could be imported, and everything that is wrong with it, each at its place."""
-    return await app.work(lambda: _validate(app, data))
-
-
-@use_case("editor")
-async def import_documents(
-    app: App, _: User, given: Sequence[Document], mode: Mode = "skip", *, dry_run: bool = False
-) -> ImportedView:
-    """Import the scenarios of YAML documents, all or none; in a dry run, only tell what would change.
-
-    Of ids that exist already, `skip` leaves what is there, `update` replaces all of it but when it was made, and `fail`
-    refuses everything.
-    """
-    return await app.work(lambda: _import(app, given, mode, dry_run))
-
-
-@use_case("viewer")
-async def export_scenarios(app: App, _: User, wanted: ScenarioFilter) -> Iterator[str]:
-    """Return the pieces of one YAML document with the scenarios that match, which imports to the same."""
-    pieces = write_yaml(app.store.scenarios.chunks(wanted.selection()))
-    begun = await app.work(lambda: [next(pieces), next(pieces)])  # a store that cannot be read says so at once
-    return chain(begun, pieces)
-
-
-# ── The library ──
-
-
-@use_case("viewer")
-async def list_library(app: App, _: User) -> list[LibraryView]:
-    """Return the files of the built-in library; none of them is in the store before somebody imports it."""
-    return await app.work(lambda: _library(app))
-
-
-@use_case("editor")
-async def import_library(
-    app: App, _: User, files: Sequence[str] | None = None, mode: Mode = "skip", *, dry_run: bool = False
-) -> ImportedView:
-    """Import files of the built-in library, all when none is named, as documents are imported."""
-    return await app.work(lambda: _keep(app, documents.from_library(files), mode, dry_run))
-
-
-# ── Parts of these ──
-
-
-def _list(app: App, wanted: ScenarioPage) -> Scenarios:
-    found, total = app.store.scenarios.page(wanted.selection(), (wanted.page - 1) * wanted.page_size, wanted.page_size)
-    return Scenarios(msgspec.convert(found, list[ScenarioView], from_attributes=True), total)
-
-
-def _create(app: App, fields: Mapping[str, Any]) -> StoredScenario:
-    wish = fields.get("id") is None
-    stated = {**fields, "id": documents.made_id(fields.get("name"))} if wish else fields
-    return app.store.scenarios.create(documents.checked(stated), wish=wish)
-
-
-def _copy(app: App, scenario_id: str) -> StoredScenario:
-    found = msgspec.convert(app.store.scenarios.read(scenario_id), Scenario, from_attributes=True)
-    name = f"{found.name[: MAX_NAME_CHARS - 7]} (copy)"
-    return app.store.scenarios.create(replace(found, id=f"{scenario_id[:MAX_STEM_CHARS]}-copy", name=name), wish=True)
-
-
-def _change(app: App, scenario_id: str, fields: Mapping[str, Any], whole: bool, seen: str | None) -> StoredScenario:
     if fields.get("id", scenario_id) not in (None, scenario_id):
         raise InvalidInput("the id of a scenario cannot be changed; create another one, and delete this")
     stated = {**fields, "id": scenario_id}
@@ -329,10 +223,34 @@ def _change(app: App, scenario_id: str, fields: Mapping[str, Any], whole: bool, 
         rest = {} if whole else msgspec.to_builtins(before)
         return documents.checked({name: value for name, value in rest.items() if name not in named} | stated)
 
-    return app.store.scenarios.change(scenario_id, alter, seen=seen)
+    return _view(app.store.scenarios.change(scenario_id, alter, seen=seen))
 
 
-def _validate(app: App, data: str | bytes) -> Validated:
+@use_case("editor")
+def delete_scenario(app: App, _: User, scenario_id: str) -> DeletedView:
+    """Delete a scenario; for a day it can be restored."""
+    return _deleted_view(app.store.scenarios.delete(scenario_id))
+
+
+@use_case("editor")
+def restore_scenario(app: App, _: User, scenario_id: str) -> ScenarioView:
+    """Bring back a scenario that was deleted within the last day."""
+    return _view(app.store.scenarios.restore(scenario_id))
+
+
+@use_case("viewer")
+def list_deleted(app: App, _: User, wanted: PageRequest) -> Listed[DeletedView]:
+    """Return what can be restored, what was deleted last first."""
+    found, total = app.store.scenarios.deleted(wanted.offset, wanted.page_size)
+    return Listed([_deleted_view(each) for each in found], total)
+
+
+# ── Documents ──
+
+
+@use_case("viewer")
+def validate_document(app: App, _: User, data: str | bytes) -> Validated:
+    """Tell whether a YAML document could be imported, and everything that is wrong with it, each at its place."""
     app.check_size(data)
     problems, read = Problems(), []
     for each in documents.read(data, problems):
@@ -341,7 +259,15 @@ def _validate(app: App, data: str | bytes) -> Validated:
     return Validated(read, sorted(problems, key=lambda each: (each.line, each.column)))
 
 
-def _import(app: App, given: Sequence[Document], mode: Mode, dry_run: bool) -> ImportedView:
+@use_case("editor")
+def import_documents(
+    app: App, _: User, given: Sequence[Document], mode: Mode = "skip", *, dry_run: bool = False
+) -> ImportedView:
+    """Import the scenarios of YAML documents, all or none; in a dry run, only tell what would change.
+
+    Of ids that exist already, `skip` leaves what is there, `update` replaces all of it but when it was made, and `fail`
+    refuses everything.
+    """
     app.check_size(*(each.data for each in given))
     problems = Problems()
     with collector_paused():
@@ -352,12 +278,20 @@ def _import(app: App, given: Sequence[Document], mode: Mode, dry_run: bool) -> I
         return _keep(app, placed, mode, dry_run)
 
 
-def _keep(app: App, placed: Sequence[Located], mode: Mode, dry_run: bool) -> ImportedView:
-    done: Imported = documents.keep(app.store, placed, mode, dry_run=dry_run)
-    return msgspec.convert(done, ImportedView, from_attributes=True)
+@use_case("viewer")
+def export_scenarios(app: App, _: User, wanted: ScenarioFilter) -> Iterator[str]:
+    """Return the pieces of one YAML document with the scenarios that match, which imports to the same."""
+    pieces = write_yaml(app.store.scenarios.chunks(wanted.selection()))
+    begun = [next(pieces), next(pieces)]  # a store that cannot be read says so at once
+    return chain(begun, pieces)
 
 
-def _library(app: App) -> list[LibraryView]:
+# ── The library ──
+
+
+@use_case("viewer")
+def list_library(app: App, _: User) -> list[LibraryView]:
+    """Return the files of the built-in library; none of them is in the store before somebody imports it."""
     files = documents.library().values()
     there = app.store.scenarios.which([placed.id for each in files for placed in each.placed])
     return [
@@ -369,6 +303,22 @@ def _library(app: App) -> list[LibraryView]:
         )
         for each in files
     ]
+
+
+@use_case("editor")
+def import_library(
+    app: App, _: User, files: Sequence[str] | None = None, mode: Mode = "skip", *, dry_run: bool = False
+) -> ImportedView:
+    """Import files of the built-in library, all when none is named, as documents are imported."""
+    return _keep(app, documents.from_library(files), mode, dry_run)
+
+
+# ── Parts of these ──
+
+
+def _keep(app: App, placed: Sequence[Located], mode: Mode, dry_run: bool) -> ImportedView:
+    done: Imported = documents.keep(app.store, placed, mode, dry_run=dry_run)
+    return msgspec.convert(done, ImportedView, from_attributes=True)
 
 
 def _view(found: StoredScenario) -> ScenarioView:

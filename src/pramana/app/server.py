@@ -1,17 +1,77 @@
-"""The server itself: who asks it, what it is, and what was decided for everyone."""
+"""The server itself: who calls it, tokens and sessions, what it is, and the settings that hold for everyone."""
 
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
+from msgspec import Meta, Struct
 from msgspec.structs import asdict, fields
 
-from pramana.app import App
-from pramana.app.access import User, use_case
-from pramana.app.views import MeView, ServerView, SettingsView
+from pramana.app import App, User, use_case
+from pramana.app.views import View
 from pramana.errors import InvalidInput, Problem
 from pramana.request import misfit
+from pramana.store.engine import timestamp
 from pramana.store.preferences import Preferences
+from pramana.store.tokens import EXPIRES_DAYS, MOST_DAYS, Role, Token
+
+
+class MeView(View, frozen=True, kw_only=True):
+    """Whoever asks."""
+
+    name: str
+    role: Role
+    tokens_required: Annotated[bool, Meta(description="Whether the server's own account needs a token too")]
+
+
+class ServerView(View, frozen=True, kw_only=True):
+    """What the server is."""
+
+    version: str
+    database: Literal["sqlite", "postgresql"]
+    address: Annotated[str, Meta(description="Where it listens")]
+    allowed_hosts: Annotated[tuple[str, ...], Meta(description="Names by which it is reached besides")]
+    for_this_machine_alone: Annotated[bool, Meta(description="Whether nobody else can use it")]
+    tokens_required: Annotated[bool, Meta(description="Whether the server's own account needs a token too")]
+    private_addresses_allowed: Annotated[
+        bool, Meta(description="Whether models and recordings may be at private addresses now")
+    ]
+    runs_here: Annotated[bool, Meta(description="Whether this process carries runs out, or leaves that to another")]
+
+
+class TokenView(View, frozen=True, kw_only=True):
+    """What is known of a token; itself, nobody can show again."""
+
+    id: str
+    name: str
+    role: Role
+    created_at: str
+    last_used: Annotated[str | None, Meta(description="The day it was last seen")]
+    revoked_at: str | None
+    expires_at: Annotated[str | None, Meta(description="When it expires or has expired; null: never")]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it is neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > timestamp())
+
+
+class NewTokenView(TokenView, frozen=True, kw_only=True):
+    """A token, shown this once."""
+
+    token: str
+
+
+class SettingsView(View, frozen=True, kw_only=True):
+    """What was decided for everyone."""
+
+    anonymous_submission: bool
+    refuse_unverified: bool
+    allow_private_addresses: bool
+    requests_per_minute: int
+    largest_body_mb: int
+    largest_upload_mb: int
+    cors_origins: tuple[str, ...]
 
 
 class Settings(NamedTuple):
@@ -21,15 +81,24 @@ class Settings(NamedTuple):
     defaults: SettingsView
 
 
+class TokenRequest(Struct, frozen=True, kw_only=True):
+    """The token that is wanted."""
+
+    name: str
+    role: str
+    expires_in_days: Annotated[int, Meta(ge=1, le=MOST_DAYS)] | None = EXPIRES_DAYS
+    """None: it never expires."""
+
+
 @use_case("viewer")
-async def who_am_i(app: App, user: User) -> MeView:
+def who_am_i(app: App, user: User) -> MeView:
     """Return who asks, and what they may do: a viewer reads, an editor changes, an admin decides."""
     assert user.role is not None  # noqa: S101 - or they were no viewer
     return MeView(name=user.name, role=user.role, tokens_required=app.tokens_required)
 
 
 @use_case("viewer")
-async def describe_server(app: App, _: User) -> ServerView:
+def describe_server(app: App, _: User) -> ServerView:
     """Return what this process is and who can reach it."""
     host = f"[{app.host}]" if ":" in app.host else app.host
     return ServerView(
@@ -44,14 +113,17 @@ async def describe_server(app: App, _: User) -> ServerView:
     )
 
 
+# ── Settings ──
+
+
 @use_case("admin")
-async def read_settings(app: App, _: User) -> Settings:
+def read_settings(app: App, _: User) -> Settings:
     """Return what was decided for everyone."""
-    return Settings(_view(await app.work(app.store.decisions.read)), _view(Preferences()))
+    return Settings(_settings_view(app.store.decisions.read()), _settings_view(Preferences()))
 
 
 @use_case("admin")
-async def change_settings(app: App, _: User, changed: Mapping[str, Any]) -> SettingsView:
+def change_settings(app: App, _: User, changed: Mapping[str, Any]) -> SettingsView:
     """Decide anew about those that are named; None takes a decision back."""
     if not changed:
         raise InvalidInput("no setting is named; send at least one, such as requestsPerMinute")
@@ -59,10 +131,57 @@ async def change_settings(app: App, _: User, changed: Mapping[str, Any]) -> Sett
     found = {name: misfit(value, stated[name]) for name, value in changed.items() if value is not None}
     if problems := [Problem(message, name) for name, message in found.items() if message]:
         raise InvalidInput.of(problems)
-    decided = await app.work(lambda: app.store.decisions.write(dict(changed)))
+    decided = app.store.decisions.write(dict(changed))
     app.decided(decided)
-    return _view(decided)
+    return _settings_view(decided)
 
 
-def _view(decided: Preferences) -> SettingsView:
+def _settings_view(decided: Preferences) -> SettingsView:
     return SettingsView(**asdict(decided))
+
+
+# ── Tokens and sessions ──
+
+
+@use_case("admin")
+def list_tokens(app: App, _: User) -> list[TokenView]:
+    """Return what is known of every token, the revoked and expired ones too; never a token itself."""
+    return [_token_view(each) for each in app.store.tokens.list()]
+
+
+@use_case("admin")
+def create_token(app: App, _: User, wanted: TokenRequest) -> NewTokenView:
+    """Create a token for somebody; it is shown this once."""
+    made, secret = app.store.tokens.create(wanted.name, wanted.role, wanted.expires_in_days)
+    app.tokens_existed, app.tokens_ended = True, False
+    return NewTokenView(**asdict(_token_view(made)), token=secret)
+
+
+@use_case("admin")
+def revoke_token(app: App, _: User, token_id: str) -> TokenView:
+    """End a token; within seconds nobody can use it any more."""
+    return _token_view(app.store.tokens.revoke(token_id))
+
+
+@use_case("viewer")
+def begin_session(app: App, user: User) -> str:
+    """Return the secret of a new session, so that the browser need not keep the token."""
+    return app.access.begin_session(user)
+
+
+@use_case("viewer")
+def end_session(app: App, user: User) -> None:
+    """End the caller's session; its open pages and streams end within seconds."""
+    app.access.end_session(user)
+
+
+def _token_view(token: Token) -> TokenView:
+    return TokenView(
+        id=token.id,
+        name=token.name,
+        role=token.role,
+        created_at=token.created,
+        last_used=token.used,
+        revoked_at=token.revoked,
+        expires_at=token.expires,
+    )

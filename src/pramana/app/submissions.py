@@ -11,8 +11,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from pramana import clock
-from pramana.app import App
-from pramana.app.access import User, use_case
+from pramana.app import App, User, use_case
 from pramana.app.views import View
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote
 from pramana.store.preferences import Preferences
@@ -98,35 +97,8 @@ def _takes_anonymous(decided: Preferences) -> bool:
 
 
 @use_case("viewer", open_when=_takes_anonymous)
-async def submit(app: App, user: User, result: Submission) -> SubmittedView:
+def submit(app: App, user: User, result: Submission) -> SubmittedView:
     """Store one result. Of a suite that is known here it is verified; a prompt which that suite has not is refused."""
-    return await app.work(lambda: _submit(app, user, result))
-
-
-@use_case("viewer", open_when=_takes_anonymous)
-async def submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
-    """Store the results of a batch in one transaction.
-
-    A result that is refused (its suite has no such prompt) stands alone: the others are stored. When all are refused,
-    nothing is, and `InvalidInput` says why.
-    """
-    return await app.work(lambda: _submit_batch(app, user, batch))
-
-
-@use_case("viewer")
-async def chart(app: App, _: User, wanted: ChartRequest) -> Chart:
-    """Return a point for each model and day with submissions, by model and day."""
-    return await app.work(lambda: _chart(app, wanted))
-
-
-@use_case("viewer", open_when=_takes_anonymous)
-async def badge(app: App, _: User, model: str) -> Passed:
-    """Return how many scored, verified results of the last 30 days have passed, and how many there were."""
-    since = clock.now().date() - timedelta(days=BADGE_DAYS - 1)
-    return await app.work(lambda: app.store.submissions.passed(model, since.isoformat()))
-
-
-def _submit(app: App, user: User, result: Submission) -> SubmittedView:
     batch = Batch([result])
     (found,) = _verified(app, batch)
     if isinstance(found, str):
@@ -145,7 +117,13 @@ def _submit(app: App, user: User, result: Submission) -> SubmittedView:
     )
 
 
-def _submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
+@use_case("viewer", open_when=_takes_anonymous)
+def submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
+    """Store the results of a batch in one transaction.
+
+    A result that is refused (its suite has no such prompt) stands alone: the others are stored. When all are refused,
+    nothing is, and `InvalidInput` says why.
+    """
     found = _verified(app, batch)
     taken = [each for each in found if not isinstance(each, str)]
     if not taken:
@@ -175,34 +153,9 @@ def _submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
     )
 
 
-def _word(verified: bool) -> Verification:
-    return "verified" if verified else "unverified"
-
-
-def _verified(app: App, batch: Batch) -> list[bool | str]:
-    """Return of each result whether its suite is known here; or why it cannot be taken."""
-    suites = app.known_suites.facts_of(suite for suite in map(batch.suite_of, batch.results) if _HASH.fullmatch(suite))
-    strict = app.preferences().refuse_unverified
-    found: list[bool | str] = []
-    hinted = False
-    for each in batch.results:
-        suite = batch.suite_of(each)
-        facts = suites.get(suite)
-        if facts is None:
-            what = f"the suite {quote(suite, 80)} is" if suite else "without a suite_hash the suite is"
-            found.append(f"{what} not known here, and only results of known suites are taken" if strict else False)
-        elif each.prompt_id in facts.prompts:
-            found.append(True)
-        else:
-            # Once: to compare a thousand names with a suite's thousands takes minutes.
-            far = hinted or len(facts.prompts) > HINTED
-            hint = "" if far else did_you_mean(each.prompt_id, facts.prompts)
-            hinted = True
-            found.append(f"the suite {suite} has no prompt {quote(each.prompt_id)}{hint}")
-    return found
-
-
-def _chart(app: App, wanted: ChartRequest) -> Chart:
+@use_case("viewer")
+def chart(app: App, _: User, wanted: ChartRequest) -> Chart:
+    """Return a point for each model and day with submissions, by model and day."""
     last = wanted.last or clock.now().date()
     first = wanted.first or last - min(timedelta(days=89), last - date.min)
     if not 0 <= (last - first).days < MOST_DAYS:
@@ -228,3 +181,37 @@ def _chart(app: App, wanted: ChartRequest) -> Chart:
         for each in points
     ]
     return Chart(shown, first, last, there)
+
+
+@use_case("viewer", open_when=_takes_anonymous)
+def badge(app: App, _: User, model: str) -> Passed:
+    """Return how many scored, verified results of the last 30 days have passed, and how many there were."""
+    since = clock.now().date() - timedelta(days=BADGE_DAYS - 1)
+    return app.store.submissions.passed(model, since.isoformat())
+
+
+def _word(verified: bool) -> Verification:
+    return "verified" if verified else "unverified"
+
+
+def _verified(app: App, batch: Batch) -> list[bool | str]:
+    """Return of each result whether its suite is known here; or why it cannot be taken."""
+    suites = app.known_suites.facts_of(suite for suite in map(batch.suite_of, batch.results) if _HASH.fullmatch(suite))
+    strict = app.preferences().refuse_unverified
+    found: list[bool | str] = []
+    hinted = False
+    for each in batch.results:
+        suite = batch.suite_of(each)
+        facts = suites.get(suite)
+        if facts is None:
+            what = f"the suite {quote(suite, 80)} is" if suite else "without a suite_hash the suite is"
+            found.append(f"{what} not known here, and only results of known suites are taken" if strict else False)
+        elif each.prompt_id in facts.prompts:
+            found.append(True)
+        else:
+            # Once: to compare a thousand names with a suite's thousands takes minutes.
+            far = hinted or len(facts.prompts) > HINTED
+            hint = "" if far else did_you_mean(each.prompt_id, facts.prompts)
+            hinted = True
+            found.append(f"the suite {suite} has no prompt {quote(each.prompt_id)}{hint}")
+    return found

@@ -8,13 +8,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from msgspec.structs import asdict
 
-from pramana.app import App
-from pramana.app.access import User, use_case
+from pramana.app import App, User, use_case
 from pramana.app.known_suites import lines_of
-from pramana.app.views import View
+from pramana.app.views import Listed, PageRequest, View
 from pramana.errors import AlreadyExists, InvalidInput
 from pramana.load.manifest import (
     Uploaded,
@@ -26,7 +25,6 @@ from pramana.load.manifest import (
     no_version,
     versions,
 )
-from pramana.request import PageNumber, PageSize
 from pramana.store.suites import Tier, Upload
 
 MAX_TIERS = 50
@@ -83,20 +81,11 @@ class TierHashView(View, frozen=True, kw_only=True):
 # ── Use cases ──
 
 
-class CaseFilter(Struct, frozen=True, kw_only=True):
+class CaseFilter(PageRequest, frozen=True, kw_only=True):
     """Which cases of a tier, in the order of its file."""
 
     text: Annotated[str, Meta(max_length=MAX_TEXT_CHARS)] = ""
     """In their id or input, in capitals or not."""
-    page: PageNumber = 1
-    page_size: PageSize = 50
-
-
-class Cases(NamedTuple):
-    """One page of the cases of a tier, each as its file has it."""
-
-    items: list[dict[str, Any]]
-    total: int
 
 
 class UploadedSuite(NamedTuple):
@@ -107,48 +96,68 @@ class UploadedSuite(NamedTuple):
 
 
 @use_case("viewer")
-async def list_suites(app: App, _: User) -> list[ListedView]:
+def list_suites(app: App, _: User) -> list[ListedView]:
     """Return every version: built in, published, uploaded."""
-    return await app.work(lambda: list(_all_suites(app)))
+    return list(_all_suites(app))
 
 
 @use_case("viewer")
-async def read_suite(app: App, _: User, version: str) -> SuiteView:
+def read_suite(app: App, _: User, version: str) -> SuiteView:
     """Return what a version's manifest says."""
-    return await app.work(lambda: _read_suite(app, version))
+    return _read_suite(app, version)
 
 
 @use_case("viewer")
-async def read_hashes(app: App, _: User, version: str) -> HashView:
+def read_hashes(app: App, _: User, version: str) -> HashView:
     """Return the hash of each tier."""
-    return await app.work(lambda: _hashes(app, version))
+    return _hashes(app, version)
 
 
 @use_case("viewer")
-async def read_tier_hash(app: App, _: User, version: str, tier: str) -> TierHashView:
+def read_tier_hash(app: App, _: User, version: str, tier: str) -> TierHashView:
     """Return the hash by which everybody knows a tier."""
-    found = await app.work(lambda: _hashes(app, version))
+    found = _hashes(app, version)
     if tier not in found.tiers:
         raise no_tier(version, tier, found.tiers)
     return TierHashView(version=version, tier=tier, hash=found.tiers[tier])
 
 
 @use_case("viewer")
-async def list_cases(app: App, _: User, version: str, tier: str, wanted: CaseFilter) -> Cases:
+def list_cases(app: App, _: User, version: str, tier: str, wanted: CaseFilter) -> Listed[dict[str, Any]]:
     """Return the cases of a tier, in the names of the file, by the page."""
-    return await app.work(lambda: _list_cases(app, version, tier, wanted))
+    lines = list(lines_of(_content(app, version, tier)))
+    if wanted.text:
+        folded = wanted.text.casefold()
+        lines = [each for each in lines if _has_text(json.loads(each), folded)]
+    page = lines[wanted.offset : wanted.offset + wanted.page_size]
+    return Listed([json.loads(line) for line in page], len(lines))
 
 
 @use_case("viewer")
-async def read_file(app: App, _: User, version: str, tier: str) -> bytes:
+def read_file(app: App, _: User, version: str, tier: str) -> bytes:
     """Return the JSONL of a tier, byte by byte; a file that differs from its pin is refused."""
-    return await app.work(lambda: _content(app, version, tier))
+    return _content(app, version, tier)
 
 
 @use_case("editor")
-async def upload_suite(app: App, _: User, version: str, tiers: Mapping[str, str]) -> UploadedSuite:
+def upload_suite(app: App, _: User, version: str, tiers: Mapping[str, str]) -> UploadedSuite:
     """Keep a version, from JSONL text by the name of its tier; its name with other content is refused."""
-    return await app.work(lambda: _upload(app, version, tiers))
+    app.check_size(*tiers.values())
+    if _HASH in tiers:
+        raise InvalidInput(f'no tier can be called "{_HASH}"; choose another name')
+    if len(tiers) > MAX_TIERS:
+        raise InvalidInput(f"a version has at most {MAX_TIERS} tiers, found {len(tiers):,}")
+    uploaded = check_upload(version, tiers)
+    if not built_in_or_published(version):
+        new = app.store.suites.upload(version, _stored(uploaded))
+        app.known_suites.forget_unknown()
+        return UploadedSuite(_read_suite(app, version), new)
+    there = _read_suite(app, version)
+    if {name: tier.hash for name, tier in there.tiers.items()} != {
+        name: tier.hash for name, tier in uploaded.tiers.items()
+    }:
+        raise AlreadyExists(f"{version} is {there.origin} with other content, and never changes; choose a new version")
+    return UploadedSuite(there, new=False)
 
 
 # ── What is known of them ──
@@ -232,38 +241,10 @@ def _content(app: App, version: str, tier: str) -> bytes:
     return app.store.suites.content(version, tier)
 
 
-def _list_cases(app: App, version: str, tier: str, wanted: CaseFilter) -> Cases:
-    lines = list(lines_of(_content(app, version, tier)))
-    if wanted.text:
-        folded = wanted.text.casefold()
-        lines = [each for each in lines if _has_text(json.loads(each), folded)]
-    page = lines[(wanted.page - 1) * wanted.page_size : wanted.page * wanted.page_size]
-    return Cases([json.loads(line) for line in page], len(lines))
-
-
 def _has_text(case: Mapping[str, Any], folded: str) -> bool:
     stated = case["input"]
     texts = [stated] if isinstance(stated, str) else [turn["content"] for turn in stated]
     return any(folded in each.casefold() for each in (case["id"], *texts))
-
-
-def _upload(app: App, version: str, tiers: Mapping[str, str]) -> UploadedSuite:
-    app.check_size(*tiers.values())
-    if _HASH in tiers:
-        raise InvalidInput(f'no tier can be called "{_HASH}"; choose another name')
-    if len(tiers) > MAX_TIERS:
-        raise InvalidInput(f"a version has at most {MAX_TIERS} tiers, found {len(tiers):,}")
-    uploaded = check_upload(version, tiers)
-    if not built_in_or_published(version):
-        new = app.store.suites.upload(version, _stored(uploaded))
-        app.known_suites.forget_unknown()
-        return UploadedSuite(_read_suite(app, version), new)
-    there = _read_suite(app, version)
-    if {name: tier.hash for name, tier in there.tiers.items()} != {
-        name: tier.hash for name, tier in uploaded.tiers.items()
-    }:
-        raise AlreadyExists(f"{version} is {there.origin} with other content, and never changes; choose a new version")
-    return UploadedSuite(there, new=False)
 
 
 def _stored(uploaded: Uploaded) -> dict[str, Upload]:

@@ -5,79 +5,40 @@ said of a field is its description in the documentation of the API.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from pramana.analyse.estimate import Purpose
 from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Summary, why
-from pramana.embedded.weights import Phase
 from pramana.model import Outcome, Result, RunStatus
-from pramana.store.engine import timestamp
-from pramana.store.tokens import Role
+from pramana.request import PageNumber, PageSize
+
+_Item = TypeVar("_Item")
 
 
 class View(Struct, frozen=True, kw_only=True, rename="camel"):
     """What every view is."""
 
 
-class MeView(View, frozen=True, kw_only=True):
-    """Whoever asks."""
+class PageRequest(Struct, frozen=True, kw_only=True):
+    """Which page of a list."""
 
-    name: str
-    role: Role
-    tokens_required: Annotated[bool, Meta(description="Whether the server's own account needs a token too")]
-
-
-class ServerView(View, frozen=True, kw_only=True):
-    """What the server is."""
-
-    version: str
-    database: Literal["sqlite", "postgresql"]
-    address: Annotated[str, Meta(description="Where it listens")]
-    allowed_hosts: Annotated[tuple[str, ...], Meta(description="Names by which it is reached besides")]
-    for_this_machine_alone: Annotated[bool, Meta(description="Whether nobody else can use it")]
-    tokens_required: Annotated[bool, Meta(description="Whether the server's own account needs a token too")]
-    private_addresses_allowed: Annotated[
-        bool, Meta(description="Whether models and recordings may be at private addresses now")
-    ]
-    runs_here: Annotated[bool, Meta(description="Whether this process carries runs out, or leaves that to another")]
-
-
-class TokenView(View, frozen=True, kw_only=True):
-    """What is known of a token; itself, nobody can show again."""
-
-    id: str
-    name: str
-    role: Role
-    created_at: str
-    last_used: Annotated[str | None, Meta(description="The day it was last seen")]
-    revoked_at: str | None
-    expires_at: Annotated[str | None, Meta(description="When it expires or has expired; null: never")]
+    page: PageNumber = 1
+    page_size: PageSize = 50
 
     @property
-    def is_valid(self) -> bool:
-        """Whether it is neither revoked nor expired."""
-        return self.revoked_at is None and (self.expires_at is None or self.expires_at > timestamp())
+    def offset(self) -> int:
+        """How many items come before the page."""
+        return (self.page - 1) * self.page_size
 
 
-class NewTokenView(TokenView, frozen=True, kw_only=True):
-    """A token, shown this once."""
+class Listed(NamedTuple, Generic[_Item]):
+    """One page of a list, and how many items there are in all."""
 
-    token: str
-
-
-class SettingsView(View, frozen=True, kw_only=True):
-    """What was decided for everyone."""
-
-    anonymous_submission: bool
-    refuse_unverified: bool
-    allow_private_addresses: bool
-    requests_per_minute: int
-    largest_body_mb: int
-    largest_upload_mb: int
-    cors_origins: tuple[str, ...]
+    items: list[_Item]
+    total: int
 
 
 # ── Runs ──
@@ -376,58 +337,3 @@ class ResultDetailView(ResultView, frozen=True, kw_only=True):
     audio: Annotated[AudioView | None, Meta(description="Addresses: recording, log, caller")]
     result_hash: str | None
     digest: str | None
-
-
-# ── Weights of the embedded models ──
-
-
-class PullView(View, frozen=True, kw_only=True):
-    """A download: under way, or as the last one failed."""
-
-    status: Literal["running", "failed"]
-    phase: Phase
-    done_bytes: int
-    total_bytes: int
-    problem: Annotated[str | None, Meta(description="Why it failed, and what to do")]
-
-
-class WeightsView(View, frozen=True, kw_only=True):
-    """The weights of one embedded model."""
-
-    name: str
-    title: Annotated[str, Meta(description="The model's own name")]
-    needed_for: str
-    models: Annotated[tuple[str, ...], Meta(description="What is typed as a model and cannot answer without them")]
-    present: bool
-    optional: Annotated[bool, Meta(description="Whether they come only when they are asked for by name")]
-    download_bytes: int
-    licence: str
-    remark: Annotated[str, Meta(description="What to know before they are used")]
-    pull: PullView | None
-
-
-# ── Prices ──
-
-
-class StepView(View, frozen=True, kw_only=True):
-    """Dollars a million tokens of each kind; null is unknown."""
-
-    above: Annotated[int, Meta(description="For requests of more input tokens than this")]
-    input_per_million: float | None
-    output_per_million: float | None
-    cached_per_million: Annotated[float | None, Meta(description="Of input that the provider had in its cache")]
-    per_request: Annotated[float, Meta(description="Dollars a request, whatever its tokens")]
-
-
-class PriceView(View, frozen=True, kw_only=True):
-    """What a model costs. Nothing in `steps`: nobody knows, which is not the same as nothing."""
-
-    model: Annotated[str, Meta(description="As it is typed")]
-    origin: Annotated[
-        Literal["set", "file", "published", "free"] | None,
-        Meta(description="Set here, the file prices.toml of this machine, genai-prices, or it costs nothing"),
-    ]
-    name: Annotated[str | None, Meta(description="The name that it was set for or that the file has")]
-    steps: tuple[StepView, ...]
-    updated_at: Annotated[str | None, Meta(description="When it was set")]
-    problem: Annotated[str | None, Meta(description="Why nothing can be said of this model")]

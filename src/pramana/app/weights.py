@@ -5,11 +5,13 @@ whoever brought them, they are found.
 """
 
 from collections.abc import Mapping
+from typing import Annotated
 
-from pramana.app import App
-from pramana.app.access import User, use_case
-from pramana.app.pulls import Pulls
-from pramana.app.views import WeightsView
+from msgspec import Meta
+
+from pramana.app import App, User, use_case
+from pramana.app.pulls import Pulls, PullView
+from pramana.app.views import View
 from pramana.embedded.weights import WEIGHTS, find, pinned
 
 NEEDED_FOR: Mapping[str, str] = {
@@ -21,18 +23,33 @@ NEEDED_BY: Mapping[str, tuple[str, ...]] = {"smollm2-135m": ("local", "local-voi
 """What is typed as a model and cannot answer without them."""
 
 
+class WeightsView(View, frozen=True, kw_only=True):
+    """The weights of one embedded model."""
+
+    name: str
+    title: Annotated[str, Meta(description="The model's own name")]
+    needed_for: str
+    models: Annotated[tuple[str, ...], Meta(description="What is typed as a model and cannot answer without them")]
+    present: bool
+    optional: Annotated[bool, Meta(description="Whether they come only when they are asked for by name")]
+    download_bytes: int
+    licence: str
+    remark: Annotated[str, Meta(description="What to know before they are used")]
+    pull: PullView | None
+
+
 @use_case("viewer")
-async def list_weights(app: App, _: User) -> list[WeightsView]:
+def list_weights(app: App, _: User) -> list[WeightsView]:
     """Return what each embedded model needs, whether it is here, and how far its download is."""
-    return await app.work(lambda: [_view(name, app.pulls) for name in WEIGHTS])
+    return [_view(name, app.pulls) for name in WEIGHTS]
 
 
 @use_case("editor")
-async def pull_weights(app: App, _: User, name: str) -> WeightsView:
+def pull_weights(app: App, _: User, name: str) -> WeightsView:
     """Bring weights to this machine; whoever asks while that is under way watches the same download."""
     pinned(name)
     app.pulls.start(name)
-    return await app.work(lambda: _view(name, app.pulls))
+    return _view(name, app.pulls)
 
 
 def _view(name: str, pulls: Pulls) -> WeightsView:

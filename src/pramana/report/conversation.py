@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pramana.app.transcripts import transcript
+from pramana.app.calls import transcript
 from pramana.model import Case, Result, Run
 from pramana.report.terminal import fitted, plain, width, wrapped
 

@@ -10,8 +10,7 @@ from urllib.parse import quote
 
 from pramana.analyse.spread import SpreadTally
 from pramana.analyse.summary import Tally
-from pramana.app.results import result_detail_view
-from pramana.app.runs import run_detail_view
+from pramana.app.runs import result_detail_view, run_detail_view
 from pramana.model import Case, Outcome, Result, Run
 from pramana.report.exports import Recordings, Results, pour, spools
 from pramana.report.figures import asked_aloud, duration, selection, title_of

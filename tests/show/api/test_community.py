@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from pramana.app import App
 from pramana.show.api import make_routes
-from pramana.show.api.badge import draw
+from pramana.show.api.community import draw
 from pramana.show.api.documentation import describe
 from pramana.store.submissions import Passed
 

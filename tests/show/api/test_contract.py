@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from pramana.app.access import Credential
 from pramana.app.server import who_am_i
 from pramana.show.api import ROUTERS, make_routes
-from pramana.show.api.serving import caller_of
+from pramana.show.api.envelope import caller_of
 
 from .served import Client, serve
 

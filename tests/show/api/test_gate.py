@@ -22,11 +22,11 @@ from sqlalchemy import text
 from pramana import settings
 from pramana.app import AT_ONCE, PROBED_S, WAITING, App
 from pramana.app.access import FRESH_S
-from pramana.app.views import MeView, ServerView
+from pramana.app.server import MeView, ServerView
 from pramana.errors import InvalidInput
+from pramana.show.api import THREADS
 from pramana.show.api.gate import Gate
 from pramana.show.api.peer import is_own_account
-from pramana.show.api.serving import THREADS
 from pramana.show.cli import pramana
 from pramana.store import open_store
 from pramana.store.scenarios import Scenarios, StoredScenario

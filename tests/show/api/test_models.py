@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pramana.analyse.intervals import wilson
-from pramana.app.models import HistoryView
-from pramana.app.offers import OfferView
+from pramana.app.models import HistoryView, OfferView
 from pramana.hash import case_digest
 from pramana.model import Case, Check, Failure, Key, Outcome, Plan, Reply, Result, Target, Usage
 from pramana.show.api.envelope import shape_of

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from pramana import settings
-from pramana.app.views import PriceView
+from pramana.app.prices import PriceView
 from pramana.show.api.envelope import shape_of
 from pramana.show.cli import pramana
 

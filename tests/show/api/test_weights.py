@@ -10,8 +10,7 @@ import pytest
 
 from pramana.app import pulls as routes
 from pramana.app.pulls import Pulls
-from pramana.app.views import WeightsView
-from pramana.app.weights import NEEDED_FOR
+from pramana.app.weights import NEEDED_FOR, WeightsView
 from pramana.embedded import weights
 from pramana.embedded.weights import WEIGHTS
 from pramana.errors import WeightsMissing

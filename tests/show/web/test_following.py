@@ -11,10 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.analyse.summary import Tally
-from pramana.app.results import Results, list_results
+from pramana.app.pulls import PullView
+from pramana.app.runs import list_results
 from pramana.app.scenarios import ScenarioView
-from pramana.app.views import PullView, RunDetailView, WeightsView
-from pramana.app.weights import list_weights
+from pramana.app.views import Listed, RunDetailView
+from pramana.app.weights import WeightsView, list_weights
 from pramana.show.web.kit.desk import Refused
 from pramana.show.web.pages import editor, welcome
 from pramana.show.web.pages import run as page
@@ -52,7 +53,7 @@ class Desk:
         if self.refused:
             raise self.refused
         if use_case is list_results:
-            return Results([], 0)
+            return Listed([], 0)
         if use_case is list_weights:
             return [WEIGHTS]
         self.meanwhile()

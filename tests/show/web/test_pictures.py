@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from pramana.analyse.spread import Bin, Histogram, ModelTimes, RunTimes, Spread, histogram
 from pramana.analyse.summary import Rate, Reason, Summary, Times, Total
-from pramana.app.calls import CallView, PeaksView, TurnTakenView
+from pramana.app.calls import CallView, PeaksView, SaidView, TurnTakenView
 from pramana.app.models import HistoryView, LatencyView, RunPointView
 from pramana.app.suites import ListedView, TierView
-from pramana.app.transcripts import SaidView
 from pramana.app.views import (
     AssertionView,
     AudioView,

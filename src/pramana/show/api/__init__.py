@@ -17,41 +17,34 @@ from pramana.app import App
 from pramana.show.api import (
     admin,
     audio,
-    badge,
-    calls,
     community,
-    compare,
     documentation,
     envelope,
     events,
-    health,
     models,
-    prices,
     providers,
     runs,
     scenarios,
     suites,
-    weights,
 )
 from pramana.show.api.gate import Gate
-from pramana.show.api.serving import THREADS
 
+THREADS = {"sqlite": 40, "postgresql": 16}
+"""Of the routes. Each may hold a connection, and the pool has some to spare for tokens, settings, health and runs."""
 ROUTERS = (
     scenarios.router,  # first: routes are tried in this order, and nothing is asked for more often
-    health.router,
+    admin.health,
     admin.router,
     audio.router,
     suites.router,
     providers.router,
-    prices.router,
+    models.prices,
     models.router,
     community.router,
-    badge.router,
     runs.router,
-    calls.router,
     events.router,
-    compare.router,
-    weights.router,
+    runs.compare,
+    models.weights,
 )
 
 

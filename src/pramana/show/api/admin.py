@@ -1,20 +1,20 @@
-"""`/api/me`: who asks; `/api/server`: whom. `/api/tokens` and `/api/settings`: what only an administrator decides."""
+"""`/api/me`, `/api/server`, `/api/health`: who asks, and whom; `/api/tokens` and `/api/settings` for administrators."""
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from importlib.metadata import version
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Response
 from pydantic import AfterValidator, Field
 
-from pramana.app import server, tokens
-from pramana.app.access import Credential
-from pramana.app.views import MeView, NewTokenView, ServerView, SettingsView, TokenView
-from pramana.show.api.envelope import Body, answer, body_of, documented
-from pramana.show.api.serving import Here, caller_of
+from pramana import clock
+from pramana.app import Credential, server
+from pramana.app.server import MeView, NewTokenView, ServerView, SettingsView, TokenView
+from pramana.show.api.envelope import Body, Here, Shape, answer, caller_of, documented, refuse, with_fields_of
 from pramana.store.preferences import ORIGIN, Preferences
 from pramana.store.tokens import EXPIRES_DAYS, LONGEST_NAME, MOST_DAYS, Role
 
-router = APIRouter(tags=["administration"])
+health, router = APIRouter(tags=["health"]), APIRouter(tags=["administration"])
 
 
 def _checked_origin(said: str) -> str:
@@ -34,19 +34,35 @@ class TokenBody(Body):
     expires_in_days: int | None = Field(EXPIRES_DAYS, ge=1, le=MOST_DAYS, description="null: never")
 
 
-class _SettingsBody(Body):
+@with_fields_of(Preferences, partial=True, cors_origins=(list[_Origin] | None, Field(None, max_length=100)))
+class SettingsBody(Body):
     """What is decided anew; null takes a decision back, what is left out stays."""
 
 
-if TYPE_CHECKING:
-    SettingsBody = _SettingsBody
-else:
-    SettingsBody = body_of(
-        Preferences,
-        _SettingsBody,
-        "SettingsBody",
-        partial=True,
-        cors_origins=(list[_Origin] | None, Field(None, max_length=100)),
+class Health(Shape):
+    """How the server is."""
+
+    status: Literal["healthy"]
+    version: str
+    uptime_seconds: float
+    database: Literal["sqlite", "postgresql"]
+    api_only: bool
+
+
+@health.get("/api/health", name="health", summary="Whether the server can do its work", **documented(Health))
+@health.head("/api/health", include_in_schema=False)
+async def check_health(here: Here) -> Response:
+    """Read from the store, and say so; however many requests of other kinds wait."""
+    if not await here.store_answers():
+        return refuse(503, "the store cannot be reached; the server's log says more", code="store_failed")
+    return answer(
+        {
+            "status": "healthy",
+            "version": version("pramana"),
+            "uptimeSeconds": round(clock.timestamp() - here.began, 3),
+            "database": here.store.kind,
+            "apiOnly": here.api_only,
+        }
     )
 
 
@@ -63,26 +79,26 @@ async def describe_server(here: Here, caller: Annotated[Credential, caller_of(se
 
 
 @router.get("/api/tokens", summary="List tokens", **documented(list[TokenView]))
-async def list_tokens(here: Here, caller: Annotated[Credential, caller_of(tokens.list_tokens)]) -> Response:
+async def list_tokens(here: Here, caller: Annotated[Credential, caller_of(server.list_tokens)]) -> Response:
     """Return what is known of every token, the revoked and expired ones too; never a token itself."""
-    return answer(await tokens.list_tokens(here, caller))
+    return answer(await server.list_tokens(here, caller))
 
 
 @router.post("/api/tokens", summary="Make a token", **documented(NewTokenView, status=201))
 async def create_token(
-    body: TokenBody, here: Here, caller: Annotated[Credential, caller_of(tokens.create_token)]
+    body: TokenBody, here: Here, caller: Annotated[Credential, caller_of(server.create_token)]
 ) -> Response:
     """Make a token for somebody; it is shown this once."""
-    wanted = tokens.TokenRequest(name=body.name, role=body.role, expires_in_days=body.expires_in_days)
-    return answer(await tokens.create_token(here, caller, wanted), status=201)
+    wanted = server.TokenRequest(name=body.name, role=body.role, expires_in_days=body.expires_in_days)
+    return answer(await server.create_token(here, caller, wanted), status=201)
 
 
 @router.delete("/api/tokens/{token_id}", summary="Revoke a token", **documented(TokenView, 404))
 async def revoke_token(
-    token_id: str, here: Here, caller: Annotated[Credential, caller_of(tokens.revoke_token)]
+    token_id: str, here: Here, caller: Annotated[Credential, caller_of(server.revoke_token)]
 ) -> Response:
     """End a token; within seconds nobody can use it any more."""
-    return answer(await tokens.revoke_token(here, caller, token_id))
+    return answer(await server.revoke_token(here, caller, token_id))
 
 
 @router.get("/api/settings", summary="Read the settings", **documented(SettingsView))

@@ -4,17 +4,15 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from pramana.app import recordings
-from pramana.app.access import Credential
+from pramana.app import Credential, recordings
 from pramana.app.recordings import RecordingView, Uploaded, UploadedView
 from pramana.errors import NotFound
-from pramana.show.api.envelope import PageNumber, PageSize, answer, documented, page_of, refuse
-from pramana.show.api.serving import Here, caller_of
+from pramana.show.api.envelope import Here, PageNumber, PageSize, answer, caller_of, documented, page_of, refuse
 
 router = APIRouter(tags=["audio"])
 CHUNK = 1 << 18
@@ -66,17 +64,17 @@ def _uploaded(found: Uploaded) -> Response:
     return answer(found.recording, status=201 if found.is_new else 200)
 
 
-def _a_file() -> dict[str, Any]:
-    """Return what a route says that answers with a file, or in the envelope why not."""
-    told = documented(RecordingView, 404, 416)
-    told["responses"] |= {
-        status: {"content": {"audio/*": {}}, "description": what}
-        for status, what in ((200, "The file"), (206, "The part of it that was asked for"))
-    }
-    return told
-
-
-@router.get("/audio/{name:path}", summary="Fetch a recording", **_a_file())
+@router.get(
+    "/audio/{name:path}",
+    summary="Fetch a recording",
+    **documented(
+        RecordingView,
+        404,
+        416,
+        status_200={"content": {"audio/*": {}}, "description": "The file"},
+        status_206={"content": {"audio/*": {}}, "description": "The part of it that was asked for"},
+    ),
+)
 @router.head("/audio/{name:path}", include_in_schema=False)
 async def fetch(
     name: str, request: Request, here: Here, caller: Annotated[Credential, caller_of(recordings.find_recording)]

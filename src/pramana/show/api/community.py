@@ -1,13 +1,15 @@
-"""`/api/submit` and `/api/data/chart`: results of anyone's runs in, what models said day by day out.
+"""`/api/submit`, `/api/data/chart` and `/api/badge`: results of anyone's runs in, what models said day by day out.
 
 These routes speak as the community's client does: names as in files (camelCase is read too), and `status` beside
 `success`. Bodies are read by msgspec straight from their bytes; only what does not fit is read a second time, to say
 where and why. A 400 always means that nothing was stored.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator
 from datetime import date
+from html import escape
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -16,18 +18,37 @@ from pydantic import create_model
 from pydantic.alias_generators import to_camel
 
 from pramana import jsonl
-from pramana.app import submissions
-from pramana.app.access import Credential
-from pramana.app.submissions import BatchSubmittedView, ChartPointView, ChartRequest, SubmittedView, Verification
+from pramana.app import Credential, submissions
+from pramana.app.submissions import (
+    BADGE_DAYS,
+    BatchSubmittedView,
+    ChartPointView,
+    ChartRequest,
+    SubmittedView,
+    Verification,
+)
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote, visible
-from pramana.show.api.envelope import answer, documented
-from pramana.show.api.serving import Here, caller_of
-from pramana.store.submissions import MOST_PROBLEMS, MOST_RESULTS, Batch, Status, Submission
+from pramana.show.api.envelope import Here, answer, caller_of, documented, envelope_of
+from pramana.store.submissions import MOST_PROBLEMS, MOST_RESULTS, Batch, Passed, Status, Submission
 
 router = APIRouter(tags=["community"])
 _Read = TypeVar("_Read", Submission, Batch)
 _TOO_DEEP = f"nested more than {jsonl.MAX_DEPTH} levels deep"
 _encode = msgspec.json.Encoder().encode
+FRESH_S = 300
+LONGEST = 40
+"""Letters of a model that are shown."""
+_KIND = "image/svg+xml"
+_COLOURS = ((0.9, "#2d7d46"), (0.7, "#8a6d00"), (0.0, "#b3392f"))
+_UNKNOWN = "#5f6368"
+_PICTURE = """\
+<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{label}: {said}">\
+<title>{title}</title>\
+<rect width="{left}" height="20" fill="#3c4043"/><rect x="{left}" width="{right}" height="20" fill="{colour}"/>\
+<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">\
+<text x="{left_middle}" y="14" textLength="{left_text}">{label}</text>\
+<text x="{right_middle}" y="14" textLength="{right_text}">{said}</text></g></svg>
+"""
 
 
 # ── What is sent and answered ──
@@ -48,12 +69,10 @@ def _sent(kind: type) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def _told(view: type[msgspec.Struct], name: str) -> dict[str, Any]:
+def _with_status(view: type[msgspec.Struct], name: str) -> dict[str, Any]:
     """Return what a route says of its answers, with the status where the client looks for it."""
-    said = documented(view)
-    answered = said["responses"][200]
-    answered["model"] = create_model(name, __base__=answered["model"], status=(Status, ...))
-    return said
+    model = create_model(name, __base__=envelope_of(view), status=(Status, ...))
+    return documented(view, status_200={"model": model, "description": "Done"})
 
 
 async def _body(request: Request) -> bytes:
@@ -70,7 +89,7 @@ _Bytes = Annotated[bytes, Depends(_body)]
     "/api/submit",
     summary="Submit one result",
     openapi_extra=_sent(Submission),
-    **_told(SubmittedView, "SubmittedAnswer"),
+    **_with_status(SubmittedView, "SubmittedAnswer"),
 )
 async def submit(here: Here, caller: Annotated[Credential, caller_of(submissions.submit)], body: _Bytes) -> Response:
     """Store one result. Of a suite that is known here it is verified; a prompt which that suite has not is refused."""
@@ -82,7 +101,7 @@ async def submit(here: Here, caller: Annotated[Credential, caller_of(submissions
     "/api/submit/batch",
     summary="Submit up to 1,000 results",
     openapi_extra=_sent(Batch),
-    **_told(BatchSubmittedView, "BatchAnswer"),
+    **_with_status(BatchSubmittedView, "BatchAnswer"),
 )
 async def submit_batch(
     here: Here, caller: Annotated[Credential, caller_of(submissions.submit_batch)], body: _Bytes
@@ -201,3 +220,74 @@ def _misfits(value: Any, kind: type[msgspec.Struct], place: str) -> Iterator[Pro
             hint = did_you_mean(unknown[1], kind.__struct_fields__) if not where else ""
             message = f"there is no field {quote(unknown[1])}{hint}"
         yield Problem(visible(message.replace("`", "")), visible(path.removeprefix(".")[:200]) or "body")
+
+
+# ── Badges ──
+
+
+@router.get(
+    "/api/badge/{model:path}",
+    summary="A badge for a model",
+    **documented(
+        None,
+        404,
+        status_200={"description": "The badge", "content": {_KIND: {"schema": {"type": "string"}}}},
+        status_304={"description": "As it was"},
+    )
+    | {"response_class": Response},
+)
+async def badge(
+    model: str, request: Request, here: Here, caller: Annotated[Credential, caller_of(submissions.badge)]
+) -> Response:
+    """Return the share of scored, verified results of the last 30 days that have passed, and how many there were.
+
+    A server that takes results from anybody shows it to anybody: a badge stands on pages that have no token.
+    """
+    public = here.preferences().anonymous_submission
+    picture = draw(model, await submissions.badge(here, caller, model)).encode()
+    tag = f'"{hashlib.sha256(picture).hexdigest()[:32]}"'
+    headers = {
+        "Cache-Control": f"{'public' if public else 'private'}, max-age={FRESH_S}",
+        "ETag": tag,
+        "Cross-Origin-Resource-Policy": "cross-origin",
+    }
+    if tag in (each.strip() for each in request.headers.get("if-none-match", "").split(",")):
+        return Response(status_code=304, headers=headers)
+    return Response(picture, media_type=_KIND, headers=headers)
+
+
+def draw(model: str, found: Passed) -> str:
+    """Return a badge as SVG; whatever a model is called, it is text.
+
+    >>> "unknown" in draw("<script>", Passed(0, 0)), "<script>" in draw("<script>", Passed(0, 0))
+    (True, False)
+    """
+    name = visible(model)
+    name = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+    if found.scored:
+        share = found.passed / found.scored
+        # Rounded down: only what has no failure at all is 100 %.
+        said, colour = f"{int(share * 100)} % of {found.scored:,}", next(each for bar, each in _COLOURS if share >= bar)
+        title = f"{name}: {found.passed:,} of {found.scored:,} verified results passed in {BADGE_DAYS} days"
+    else:
+        said, colour, title = "unknown", _UNKNOWN, f"{name}: no verified results in {BADGE_DAYS} days"
+    left_text, right_text = _width(name), _width(said)
+    left, right = left_text + 12, right_text + 12
+    return _PICTURE.format(
+        width=left + right,
+        left=left,
+        right=right,
+        left_text=left_text,
+        right_text=right_text,
+        left_middle=left / 2,
+        right_middle=left + right / 2,
+        label=escape(name),
+        said=escape(said),
+        title=escape(title),
+        colour=colour,
+    )
+
+
+def _width(text: str) -> int:
+    """Return about how wide a text is; the picture stretches it to fit."""
+    return sum(11 if ord(each) > 0x2E80 else 7 for each in text) or 1

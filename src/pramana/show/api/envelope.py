@@ -1,4 +1,7 @@
-"""One envelope for every answer: `{"success": true, "data": …, "meta": …}`, or what is wrong.
+"""What every route shares: what it gets, and one envelope for what it answers.
+
+A route gets the application (`Here`) and its caller's credential (`caller_of`), and hands both to a use case, which
+decides what the caller may do. It answers `{"success": true, "data": …, "meta": …}`, or what is wrong.
 
 An error is `{"success": false, "error": …, "code": …, "details": …}`: a sentence, a stable word for programs, and where
 it is wrong. The framework's own errors come out so too, and nobody outside ever sees a traceback.
@@ -6,14 +9,14 @@ it is wrong. The framework's own errors come out so too, and nobody outside ever
 
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
@@ -21,11 +24,11 @@ from msgspec.structs import FieldInfo, fields
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model, model_validator
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import BaseRoute, Route
 
-from pramana.app import Busy
-from pramana.app.access import TooManyRequests, Unauthorized
+from pramana.app import App, Busy, Credential, User, allowed_user
+from pramana.app.access import STRANGER, TooManyRequests, Unauthorized
 from pramana.errors import COMMAND_HINTS, HintKey, PramanaError, Problem, StoreFailed, visible
 from pramana.request import from_texts, metadata, published_name
 
@@ -33,12 +36,49 @@ log = logging.getLogger("pramana.api")
 _encode = msgspec.json.Encoder().encode
 _Data = TypeVar("_Data")
 _Struct = TypeVar("_Struct", bound=Struct)
+_Body = TypeVar("_Body", bound="Body")
 MOST_DETAILS = 100
 _CODES = {
     400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
     408: "timeout", 409: "conflict", 411: "length_required", 413: "too_large", 415: "unsupported_media_type",
     416: "range_not_satisfiable", 421: "unknown_host", 429: "rate_limited", 503: "unavailable",
 }  # fmt: skip
+
+
+# ── What a route gets ──
+
+
+async def _app(connection: HTTPConnection) -> App:
+    app: App = connection.app.state.serving
+    return app
+
+
+Here = Annotated[App, Depends(_app)]
+
+
+def caller_of(use_case: Callable[..., Awaitable[Any]]) -> Any:
+    """Return the dependency of a route that hands its caller's credential to a use case.
+
+    Whoever may not do it is refused before anything that they have sent is looked at.
+    """
+
+    async def credential(connection: HTTPConnection) -> Credential:
+        app: App = connection.app.state.serving  # a dependency of a dependency would take longer than the store
+        found: Credential = connection.scope.get("pramana.credential", Credential())
+        await allowed_user(app, found, use_case)
+        return found
+
+    credential.__name__ = f"caller_of_{use_case.__name__}"
+    return Depends(credential)
+
+
+def user_of(connection: HTTPConnection) -> User:
+    """Return who the gate found to ask."""
+    found: User = connection.scope.get("pramana.user", STRANGER)
+    return found
+
+
+# ── What is sent and answered ──
 
 
 class Body(BaseModel):
@@ -57,10 +97,10 @@ class Body(BaseModel):
         return value
 
 
-def body_of(
-    struct: type[Struct], base: type[Body], name: str, *, partial: bool = False, **published: tuple[Any, Any]
-) -> type[Body]:
-    """Return what is sent for a struct of ours: a field for each of its own, under its published name and bounds.
+def with_fields_of(
+    struct: type[Struct], *, partial: bool = False, **published: tuple[Any, Any]
+) -> Callable[[type[_Body]], type[_Body]]:
+    """Add a field to a body for each field of a struct of ours, under its published name and with its bounds.
 
     `published` are the fields whose shape outside is another. Fields that are local-only cannot be sent. With `partial`
     any may be left out or null.
@@ -78,7 +118,7 @@ def body_of(
             described = Field(**default, description=said.description)
             type_ = _with_pydantic_bounds(each.type)
             made[called] = (type_ | None, Field(default=None)) if partial else (type_, described)
-    return create_model(name, __base__=base, __doc__=base.__doc__, **made)
+    return lambda body: create_model(body.__name__, __base__=body, __doc__=body.__doc__, **made)
 
 
 def sent_as(field: FieldInfo) -> str:
@@ -241,17 +281,25 @@ def page_of(every: Sequence[_Data], page: int, size: int) -> tuple[Sequence[_Dat
     return every[(page - 1) * size : page * size], page_meta(page, size, len(every))
 
 
-def documented(data: Any, *errors: int, status: int = 200, description: str = "Done") -> dict[str, Any]:
+def envelope_of(data: Any) -> Any:
+    """Return the documentation of an answer with this data in its envelope: a model."""
+    return Answered.__class_getitem__(_documented_type(data))
+
+
+def documented(
+    data: Any, *errors: int, status: int = 200, description: str = "Done", **more: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return what a route says of its answers: `@router.get(path, **documented(list[Scenario], 400))`.
 
-    What can happen anywhere (no token, too fast, too large) need not be named.
+    What can happen anywhere (no token, too fast, too large) need not be named. `more` describes other answers, by their
+    status: `status_304={"description": "As it was"}`.
     """
     usual = {400, 401, 403, 413, 421, 429, 503}
     told: dict[int | str, Any] = {
         code: {"model": Refused, "description": _CODES[code]} for code in sorted({*errors} | usual)
     }
-    answered = Answered.__class_getitem__(_documented_type(data))
-    told[status] = {"model": answered, "description": description}
+    told[status] = {"model": envelope_of(data), "description": description}
+    told |= {int(name.removeprefix("status_")): each for name, each in more.items()}
     return {"responses": told, "response_model": None, "status_code": status, "response_class": _Documented}
 
 
@@ -320,19 +368,19 @@ def public_message(error: PramanaError, hints: Mapping[HintKey, str] = API_HINTS
 def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """Make every error of an application with these routes come out in the envelope."""
 
-    async def ours(_: Request, error: Exception) -> Response:
-        assert isinstance(error, PramanaError)  # noqa: S101 - it is registered for these alone
+    @app.exception_handler(PramanaError)
+    async def ours(_: Request, error: PramanaError) -> Response:
         return of_error(error)
 
-    async def misfit(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)  # noqa: S101
+    @app.exception_handler(RequestValidationError)
+    async def misfit(_: Request, error: RequestValidationError) -> Response:
         details = [_misfit(each) for each in error.errors()[:MOST_DETAILS]]
         first = f"{details[0]['path']}: {details[0]['message']}" if details else "it does not fit"
         more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
         return refuse(400, f"the request does not fit: {first}{more}", code="invalid_input", details=details)
 
-    async def framework(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # noqa: S101
+    @app.exception_handler(HTTPException)
+    async def framework(request: Request, error: HTTPException) -> Response:
         said = {
             404: "there is nothing at this address; /docs shows what there is",
             405: "this address does not take this method",
@@ -343,19 +391,14 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
             headers["Allow"] = ", ".join(sorted({method for each in there for method in each.methods or ()}))
         return refuse(error.status_code, text, headers=headers)
 
+    @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
         request.scope["pramana.told"] = True  # the framework raises it again, for the log, which has it already
         return broken(error)
 
-    app.add_exception_handler(Exception, unexpected)
-
-    async def hung_up(_: Request, __: Exception) -> Response:
+    @app.exception_handler(ClientDisconnect)
+    async def hung_up(_: Request, __: ClientDisconnect) -> Response:
         return refuse(400, "the request was not sent to its end")  # to nobody, and nothing is wrong here
-
-    app.add_exception_handler(ClientDisconnect, hung_up)
-    app.add_exception_handler(PramanaError, ours)
-    app.add_exception_handler(RequestValidationError, misfit)
-    app.add_exception_handler(HTTPException, framework)
 
 
 def broken(error: Exception) -> Response:

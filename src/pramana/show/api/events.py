@@ -9,8 +9,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from pramana.app import events
-from pramana.app.access import Credential, User
+from pramana.app import Credential, User, runs
 from pramana.app.streams import OpenStreams
 from pramana.app.tail import (
     CallsView,
@@ -24,9 +23,8 @@ from pramana.app.tail import (
     StillHere,
 )
 from pramana.app.views import ResultView
-from pramana.show.api.envelope import as_json_bytes, documented
+from pramana.show.api.envelope import Here, as_json_bytes, caller_of, documented, user_of
 from pramana.show.api.runs import RunId
-from pramana.show.api.serving import Here, caller_of, user_of
 
 router = APIRouter(tags=["events"])
 MOST = 2**63 - 1
@@ -97,7 +95,7 @@ def _streamed(*errors: int) -> dict[str, Any]:
 async def follow(
     request: Request,
     here: Here,
-    caller: Annotated[Credential, caller_of(events.follow_changes)],
+    caller: Annotated[Credential, caller_of(runs.follow_changes)],
     last: _Last = None,
     seconds: _For = None,
 ) -> Response:
@@ -106,7 +104,7 @@ async def follow(
     The id of an event is the number of the change; with Last-Event-ID nothing after it is missed, as long as it is
     kept. When it is not any more, `missed` comes first: look at everything then.
     """
-    found = await events.follow_changes(here, caller, last)
+    found = await runs.follow_changes(here, caller, last)
     return EventStream(here.streams, _bounded(found, seconds), user_of(request))
 
 
@@ -115,7 +113,7 @@ async def follow_run(
     run_id: RunId,
     request: Request,
     here: Here,
-    caller: Annotated[Credential, caller_of(events.follow_run)],
+    caller: Annotated[Credential, caller_of(runs.follow_run)],
     last: _Last = None,
     after: Annotated[int, Query(ge=0, le=MOST, description="Leave out results up to this number")] = 0,
     seconds: _For = None,
@@ -125,7 +123,7 @@ async def follow_run(
     The id of an event is the number of the result: with Last-Event-ID it goes on after that one. `calls` says how many
     calls are at each stage (`ringing`, `caller`, `waiting`, `agent`, `scoring`), for a run of this server.
     """
-    found = await events.follow_run(here, caller, run_id, after if last is None else last)
+    found = await runs.follow_run(here, caller, run_id, after if last is None else last)
     return EventStream(here.streams, _bounded(found, seconds), user_of(request))
 
 

@@ -21,8 +21,8 @@ from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pramana.app import App, is_loopback
-from pramana.app.access import NO_TOKEN, STRANGER, Bucket, Credential
+from pramana.app import App, Credential, is_loopback
+from pramana.app.access import NO_TOKEN, STRANGER, Bucket
 from pramana.errors import PramanaError
 from pramana.show.api.envelope import broken, of_error, refuse
 from pramana.show.api.peer import is_forwarded, is_own_account

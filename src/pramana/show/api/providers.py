@@ -5,12 +5,21 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from pydantic import Field
 
-from pramana.app import providers
-from pramana.app.access import Credential
+from pramana.app import Credential, providers
 from pramana.app.providers import HealthyView, NewProvider, ProviderView
 from pramana.providers.names import KINDS, LONGEST
-from pramana.show.api.envelope import Body, Detail, Shape, answer, as_detail, documented, public_message, refuse
-from pramana.show.api.serving import Here, caller_of
+from pramana.show.api.envelope import (
+    Body,
+    Detail,
+    Here,
+    Shape,
+    answer,
+    as_detail,
+    caller_of,
+    documented,
+    public_message,
+    refuse,
+)
 
 router = APIRouter(tags=["providers"])
 LONGEST_KEY = 8_192

@@ -1,4 +1,4 @@
-"""`/api/runs`: runs made, shown, cancelled, resumed, deleted and taken elsewhere; a server carries them out.
+"""`/api/runs` and `/api/compare`: runs made, shown, compared, cancelled, resumed, deleted and exported.
 
 Which one does, or whether it is the command line of some machine, makes no difference to who looks at them.
 """
@@ -6,7 +6,7 @@ Which one does, or whether it is the command line of some machine, makes no diff
 import io
 from collections.abc import Iterator, Mapping
 from tempfile import SpooledTemporaryFile
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+from typing import IO, Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Response
@@ -16,8 +16,8 @@ from pydantic import Field
 from pydantic.alias_generators import to_camel
 
 from pramana.analyse.summary import Summary
-from pramana.app import results, runs
-from pramana.app.access import Credential
+from pramana.app import Credential, calls, comparisons, runs
+from pramana.app.comparison_views import ComparisonView
 from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
 from pramana.errors import InvalidInput
 from pramana.load.scenario import ScenarioType
@@ -25,10 +25,21 @@ from pramana.model import Case, Difficulty, Outcome, Result, Run, RunStatus
 from pramana.report import export
 from pramana.report.exports import Format
 from pramana.request import MAX_NAME_CHARS, Limits, RunRequest, Selection
-from pramana.show.api.envelope import Body, PageNumber, PageSize, answer, body_of, camel, documented, page_meta
-from pramana.show.api.serving import Here, caller_of
+from pramana.show.api.envelope import (
+    Body,
+    Here,
+    PageNumber,
+    PageSize,
+    answer,
+    caller_of,
+    camel,
+    documented,
+    envelope_of,
+    page_meta,
+    with_fields_of,
+)
 
-router = APIRouter(tags=["runs"])
+router, compare = APIRouter(tags=["runs"]), APIRouter(tags=["compare"])
 RunId = Annotated[str, Path(description="Its id, the beginning of one, or latest")]
 """The run that is read. What changes a run takes its whole id alone: `latest` may be another one by then."""
 MOST_IDS = 1_000
@@ -48,7 +59,8 @@ _Several = _Name | Annotated[list[_Name], Field(max_length=100)] | None
 # ── What is sent ──
 
 
-class _LimitsBody(Body):
+@with_fields_of(Limits)
+class LimitsBody(Body):
     """What a run may spend, all its sittings together, and how hard it may press."""
 
     def limits(self) -> Limits:
@@ -68,7 +80,19 @@ class ScenariosBody(Body):
     text: Annotated[str, Field(max_length=LONGEST_NAME)] = ""
 
 
-class _RunBody(Body):
+@with_fields_of(
+    RunRequest,
+    scenarios=(
+        Literal["all"] | Annotated[list[_Name], Field(max_length=MOST_IDS)] | ScenariosBody | None,
+        Field(
+            default=None,
+            description="Scenarios of this server: all, some by their ids, or those that pass filters",
+        ),
+    ),
+    modality=(_Several, Field(default=None, description="text, voice, noisy; several as a list")),
+    limits=(LimitsBody | None, None),
+)
+class RunBody(Body):
     """The run that is wanted."""
 
     dry_run: bool = Field(default=False, description="Only estimate what it would take")
@@ -77,31 +101,10 @@ class _RunBody(Body):
         """Return it as everyone else makes it."""
         sent = {name: getattr(self, name) for name in type(self).model_fields if name in RunRequest.__struct_fields__}
         sent |= {"models": tuple(sent["models"]), "scenarios": _selection(sent["scenarios"])}
-        limits: _LimitsBody | None = sent["limits"]
+        limits: LimitsBody | None = sent["limits"]
         sent["limits"] = limits.limits() if limits else Limits()
         modality = _listed(getattr(self, "modality"))  # noqa: B009 - a field that is made below
         return RunRequest(**sent, modalities=tuple(modality) if modality else None)
-
-
-if TYPE_CHECKING:
-    LimitsBody = _LimitsBody
-    RunBody = _RunBody
-else:
-    LimitsBody = body_of(Limits, _LimitsBody, "LimitsBody")
-    RunBody = body_of(
-        RunRequest,
-        _RunBody,
-        "RunBody",
-        scenarios=(
-            Literal["all"] | Annotated[list[_Name], Field(max_length=MOST_IDS)] | ScenariosBody | None,
-            Field(
-                default=None,
-                description="Scenarios of this server: all, some by their ids, or those that pass filters",
-            ),
-        ),
-        modality=(_Several, Field(default=None, description="text, voice, noisy; several as a list")),
-        limits=(LimitsBody | None, None),
-    )
 
 
 def _usual(body: type[Body], within: str = "") -> dict[str, Any]:
@@ -146,13 +149,17 @@ def _selection(given: Any) -> Selection | None:
 # ── Routes ──
 
 
-def _starting() -> dict[str, Any]:
-    told = documented(RunView, 404, status=202, description="Queued: a server carries it out")
-    told["responses"][200] = documented(EstimateView, description="What it would take (dryRun)")["responses"][200]
-    return told
-
-
-@router.post("/api/runs", summary="Start a run", **_starting())
+@router.post(
+    "/api/runs",
+    summary="Start a run",
+    **documented(
+        RunView,
+        404,
+        status=202,
+        description="Queued: a server carries it out",
+        status_200={"model": envelope_of(EstimateView), "description": "What it would take (dryRun)"},
+    ),
+)
 async def create_run(body: RunBody, here: Here, caller: Annotated[Credential, caller_of(runs.create_run)]) -> Response:
     """Queue a run, or with `dryRun` say what it would take. Follow it at `/api/runs/{id}/events`."""
     if body.dry_run:
@@ -192,7 +199,7 @@ async def read_run(
     summary: Annotated[bool, Query(description="false: only how far it is, which takes no adding up")] = True,
 ) -> Response:
     """Return its plan, how far it is, what it amounts to, and how its times are spread."""
-    found = await runs.read_run(here, caller, run_id, summary=summary)
+    found = await (runs.read_run if summary else runs.read_progress)(here, caller, run_id)
     said = msgspec.to_builtins(replace(found, summary=None))
     return answer({**said, "summary": _summary(found.summary) if found.summary else None})
 
@@ -208,7 +215,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
 async def list_results(
     run_id: RunId,
     here: Here,
-    caller: Annotated[Credential, caller_of(results.list_results)],
+    caller: Annotated[Credential, caller_of(runs.list_results)],
     page: PageNumber = 1,
     page_size: PageSize = 50,
     outcome: Outcome | None = None,
@@ -216,8 +223,8 @@ async def list_results(
     case: Annotated[str | None, Query(max_length=LONGEST_NAME, description="The id of a case, or its digest")] = None,
 ) -> Response:
     """Return results in the order they were stored, each with the beginning of its answer."""
-    wanted = results.ResultFilter(outcome=outcome, model=model, case=case, page=page, page_size=page_size)
-    found = await results.list_results(here, caller, run_id, wanted)
+    wanted = runs.ResultFilter(outcome=outcome, model=model, case=case, page=page, page_size=page_size)
+    found = await runs.list_results(here, caller, run_id, wanted)
     return answer(found.items, page_meta(page, page_size, found.total))
 
 
@@ -226,15 +233,27 @@ async def read_result(
     run_id: RunId,
     seq: Annotated[int, Path(ge=0, lt=2**63)],
     here: Here,
-    caller: Annotated[Credential, caller_of(results.read_result)],
+    caller: Annotated[Credential, caller_of(runs.read_result)],
     outcome: Outcome | None = None,
 ) -> Response:
     """Return all of it: what was asked, what came back, and how it was judged, with the evidence.
 
     `meta` has the numbers of the results before and after it, with `outcome` of the nearest that ended so.
     """
-    found = await results.read_result(here, caller, run_id, seq, outcome)
+    found = await runs.read_result(here, caller, run_id, seq, outcome)
     return answer(found.result, {"previous": found.previous, "next": found.next})
+
+
+@router.get("/api/runs/{run_id}/results/{seq}/call", summary="Read a call", **documented(calls.CallView, 404))
+async def read_call(
+    run_id: RunId,
+    seq: Annotated[int, Path(ge=0, lt=2**63)],
+    here: Here,
+    caller: Annotated[Credential, caller_of(calls.read_call)],
+    columns: Annotated[int, Query(ge=calls.FEWEST, le=calls.MOST, description="Parts of which the peaks are")] = 800,
+) -> Response:
+    """Return its conversation, its turns and the peaks of both sides, to be drawn and sought in."""
+    return answer(await calls.read_call(here, caller, run_id, seq, columns))
 
 
 @router.post("/api/runs/{run_id}/cancel", summary="Cancel a run", **documented(RunView, 404, 409))
@@ -262,14 +281,21 @@ async def delete_run(run_id: str, here: Here, caller: Annotated[Credential, call
     return answer(None)
 
 
-def _exporting() -> dict[str, Any]:
-    told = documented(None, 404)
-    kinds = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind, _ in _EXPORTED.values()}
-    told["responses"][200] = {"description": "The file", "content": {**kinds, "application/json": {"schema": {}}}}
-    return told
-
-
-@router.get("/api/runs/{run_id}/export", summary="Export a run", **_exporting())
+@router.get(
+    "/api/runs/{run_id}/export",
+    summary="Export a run",
+    **documented(
+        None,
+        404,
+        status_200={
+            "description": "The file",
+            "content": {
+                **{kind.partition(";")[0]: {"schema": {"type": "string"}} for kind, _ in _EXPORTED.values()},
+                "application/json": {"schema": {}},
+            },
+        },
+    ),
+)
 async def export_run(
     run_id: RunId,
     here: Here,
@@ -302,3 +328,39 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
     with file:
         while piece := file.read(_PIECE):
             yield piece
+
+
+# ── Comparisons ──
+
+
+@compare.get("/api/compare", summary="Compare two runs", **documented(ComparisonView, 404))
+async def compare_runs(
+    here: Here,
+    caller: Annotated[Credential, caller_of(comparisons.compare_runs)],
+    base: Annotated[str, Query(min_length=1, max_length=200)],
+    new: Annotated[str, Query(min_length=1, max_length=200)],
+    page: PageNumber = 1,
+    page_size: PageSize = 50,
+    model: Annotated[str | None, Query(max_length=500)] = None,
+    new_model: Annotated[str | None, Query(alias="newModel", max_length=500)] = None,
+    *,
+    any_suite: Annotated[bool, Query(alias="anySuite")] = False,
+    any_judge: Annotated[bool, Query(alias="anyJudge")] = False,
+) -> Response:
+    """Pair the cases of two runs and weigh the evidence; of runs with several models, name one.
+
+    Cases that changed come in pages, those that pass less often first. What has to be chosen before they can be
+    compared is the `path` of a refusal's details: model, newModel or anySuite.
+    """
+    wanted = comparisons.CompareRequest(
+        base=base,
+        new=new,
+        model=model,
+        new_model=new_model,
+        any_suite=any_suite,
+        any_judge=any_judge,
+        page=page,
+        page_size=page_size,
+    )
+    found = await comparisons.compare_runs(here, caller, wanted)
+    return answer(found, page_meta(page, page_size, found.lost + found.gained))

@@ -10,11 +10,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from pydantic import Field, ValidationError
 
-from pramana.app import scenarios
-from pramana.app.access import Credential
+from pramana.app import Credential, scenarios
 from pramana.app.documents import Document
 from pramana.app.scenarios import (
-    DeletedPage,
     DeletedView,
     FacetsView,
     ImportedView,
@@ -24,17 +22,20 @@ from pramana.app.scenarios import (
     ScenarioPage,
     ScenarioView,
 )
+from pramana.app.views import PageRequest
 from pramana.errors import InvalidInput, Problem
 from pramana.load.problems import MAX_ERRORS
 from pramana.load.scenario import CAMEL_CASE, Scenario
 from pramana.show.api.envelope import (
     Body,
     Detail,
+    Here,
     PageNumber,
     PageSize,
     Shape,
     answer,
     as_detail,
+    caller_of,
     documented,
     from_query,
     of_error,
@@ -42,7 +43,6 @@ from pramana.show.api.envelope import (
     query_parameters,
     shape_of,
 )
-from pramana.show.api.serving import Here, caller_of
 from pramana.store.scenarios import IdsExist, Mode
 
 router = APIRouter(tags=["scenarios"])
@@ -242,17 +242,18 @@ class _AsYaml(Response):
     media_type = _YAML
 
 
-def _exporting() -> dict[str, Any]:
-    told = documented(str)
-    told["responses"][200] = {
-        "description": "YAML that imports to the same",
-        "content": {_YAML: {"schema": {"type": "object", "required": ["version", "scenarios"]}}},
-    }
-    return {**told, "response_class": _AsYaml}
-
-
 @router.get(
-    "/api/scenarios/export", summary="Export as YAML", openapi_extra=query_parameters(ScenarioFilter), **_exporting()
+    "/api/scenarios/export",
+    summary="Export as YAML",
+    openapi_extra=query_parameters(ScenarioFilter),
+    **documented(
+        str,
+        status_200={
+            "description": "YAML that imports to the same",
+            "content": {_YAML: {"schema": {"type": "object", "required": ["version", "scenarios"]}}},
+        },
+    )
+    | {"response_class": _AsYaml},
 )
 async def export_scenarios(
     request: Request, here: Here, caller: Annotated[Credential, caller_of(scenarios.export_scenarios)]
@@ -353,7 +354,7 @@ async def list_deleted_scenarios(
     page_size: PageSize = 50,
 ) -> Response:
     """Return what can be restored, what was deleted last first."""
-    found = await scenarios.list_deleted(here, caller, DeletedPage(page=page, page_size=page_size))
+    found = await scenarios.list_deleted(here, caller, PageRequest(page=page, page_size=page_size))
     return answer(found.items, page_meta(page, page_size, found.total))
 
 

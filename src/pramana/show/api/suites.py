@@ -5,11 +5,19 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from pramana.app import suites
-from pramana.app.access import Credential
+from pramana.app import Credential, suites
 from pramana.app.suites import HashView, ListedView, SuiteView, TierHashView
-from pramana.show.api.envelope import Body, PageNumber, PageSize, answer, documented, page_meta
-from pramana.show.api.serving import Here, caller_of
+from pramana.show.api.envelope import (
+    Body,
+    Here,
+    PageNumber,
+    PageSize,
+    answer,
+    caller_of,
+    documented,
+    envelope_of,
+    page_meta,
+)
 
 router = APIRouter(tags=["suites"])
 _JSONL = "application/jsonl"
@@ -25,22 +33,23 @@ class SuiteBody(Body):
     )
 
 
-_uploaded_too = documented(SuiteView, 409, status=201, description="It is new")
-_uploaded_too["responses"][200] = {
-    **_uploaded_too["responses"][201],
-    "description": "It is there already, and the same",
-}
-_cases_or_file = documented(list[dict[str, Any]], 404, 409)
-_cases_or_file["responses"][200]["content"] = {_JSONL: {"schema": {"type": "string"}}}
-
-
 @router.get("/api/suites", summary="List suites", **documented(list[ListedView]))
 async def list_suites(here: Here, caller: Annotated[Credential, caller_of(suites.list_suites)]) -> Response:
     """Return every version: built in, published, uploaded."""
     return answer(await suites.list_suites(here, caller))
 
 
-@router.post("/api/suites", summary="Upload a suite", **_uploaded_too)
+@router.post(
+    "/api/suites",
+    summary="Upload a suite",
+    **documented(
+        SuiteView,
+        409,
+        status=201,
+        description="It is new",
+        status_200={"model": envelope_of(SuiteView), "description": "It is there already, and the same"},
+    ),
+)
 async def upload_suite(
     body: SuiteBody, here: Here, caller: Annotated[Credential, caller_of(suites.upload_suite)]
 ) -> Response:
@@ -63,7 +72,20 @@ async def suite_hashes(
     return answer(await suites.read_hashes(here, caller, version))
 
 
-@router.get("/api/suites/{version}/{tier}", summary="The cases of a tier", **_cases_or_file)
+@router.get(
+    "/api/suites/{version}/{tier}",
+    summary="The cases of a tier",
+    **documented(
+        list[dict[str, Any]],
+        404,
+        409,
+        status_200={
+            "model": envelope_of(list[dict[str, Any]]),
+            "description": "Done",
+            "content": {_JSONL: {"schema": {"type": "string"}}},
+        },
+    ),
+)
 async def read_tier(
     version: str,
     tier: str,

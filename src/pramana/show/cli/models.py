@@ -18,7 +18,7 @@ from pramana.show.cli.options import local_store
 def models(context: click.Context, *, refresh: bool, as_json: bool) -> None:
     """List the models that each configured provider offers."""
     if context.invoked_subcommand is None:
-        from pramana.app.offers import offers as asked
+        from pramana.app.models import offers as asked
         from pramana.run.accounts import Reach
 
         with local_store() as store:

@@ -17,12 +17,11 @@ from starlette.requests import Request
 
 from pramana.app import App
 from pramana.app.access import Credential, User
-from pramana.app.events import follow_changes, follow_run
+from pramana.app.runs import follow_changes, follow_run
 from pramana.app.tail import ChangeView, MissedView, RunEvent, StillHere
 from pramana.errors import COMMAND_HINTS, HintKey, InvalidInput, PramanaError, Problem
 from pramana.request import from_texts
-from pramana.show.api.envelope import log_defect, public_message
-from pramana.show.api.serving import user_of
+from pramana.show.api.envelope import log_defect, public_message, user_of
 from pramana.show.web.kit.style import THEME
 
 _View = TypeVar("_View")

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from nicegui import ui
 
-from pramana.app.calls import CallView
-from pramana.app.transcripts import SaidView
+from pramana.app.calls import CallView, SaidView
 from pramana.report.figures import duration
 from pramana.report.markup import Safe, foreign, join, tag
 from pramana.report.pictures import along

@@ -13,8 +13,7 @@ from nicegui import ui
 
 from pramana.app.comparison_views import ComparisonView, FlipView
 from pramana.app.comparisons import CompareRequest, compare_runs
-from pramana.app.results import read_result
-from pramana.app.runs import RunFilter, list_runs, read_run
+from pramana.app.runs import RunFilter, list_runs, read_progress, read_result
 from pramana.app.views import RunView
 from pramana.report.figures import percent, printable
 from pramana.report.markup import foreign, pager, tag
@@ -217,7 +216,7 @@ def _against(model: str, base: RunView, new: RunView) -> str | None:
 
 async def _one_run(desk: Desk, named: str) -> RunView:
     """Return a run by its id, the beginning of one, or as the latest."""
-    return await desk.call(read_run, named, summary=False)
+    return await desk.call(read_progress, named)
 
 
 async def _chooser(desk: Desk, *, both: bool) -> None:

@@ -13,8 +13,8 @@ from nicegui import ui
 
 from pramana.app.models import HistoryRequest, HistoryView, model_history
 from pramana.app.runs import RunFilter, list_runs
-from pramana.app.views import RunView, WeightsView
-from pramana.app.weights import list_weights
+from pramana.app.views import RunView
+from pramana.app.weights import WeightsView, list_weights
 from pramana.report.figures import duration, percent
 from pramana.report.markup import Safe, foreign, interval_text, join, link, tag, when
 from pramana.report.pictures import Point, rate_trend, time_trend

@@ -16,8 +16,7 @@ from nicegui import background_tasks, ui
 
 from pramana.analyse.numbers import counted
 from pramana.analyse.summary import Total
-from pramana.app.models import list_models
-from pramana.app.offers import OfferView
+from pramana.app.models import OfferView, list_models
 from pramana.app.providers import list_providers
 from pramana.app.runs import create_run, estimate_run
 from pramana.app.scenarios import ScenarioPage, list_facets, list_scenarios

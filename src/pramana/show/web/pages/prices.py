@@ -4,8 +4,7 @@ from functools import partial
 
 from nicegui import ui
 
-from pramana.app.prices import NewPrice, PriceList, forget_price, list_prices, set_price
-from pramana.app.views import PriceView
+from pramana.app.prices import NewPrice, PriceList, PriceView, forget_price, list_prices, set_price
 from pramana.report.markup import Child, Column, Safe, foreign, join, tag, when
 from pramana.show.web.kit import Desk, frame, parts
 from pramana.show.web.kit.forms import Form, number

@@ -7,8 +7,7 @@ from msgspec import Meta, Struct
 
 from pramana.analyse.voice import CALL, Latency, latency, lines_of, observations
 from pramana.app.calls import read_call
-from pramana.app.results import read_result
-from pramana.app.runs import read_run
+from pramana.app.runs import read_progress, read_result
 from pramana.app.views import CheckView, ResultDetailView, RunDetailView
 from pramana.errors import InvalidInput
 from pramana.model import Outcome
@@ -34,7 +33,7 @@ class _Wanted(Struct, frozen=True):
 async def result(desk: Desk) -> None:
     """Show one result, and the ways to those beside it."""
     run_id, wanted = desk.path["run_id"], desk.asked(_Wanted, {**desk.query, "seq": desk.path["seq"]})
-    run = await desk.call(read_run, run_id, summary=False)
+    run = await desk.call(read_progress, run_id)
     data, *beside = await desk.call(read_result, run_id, wanted.seq, wanted.outcome)
     frame.titled(f"{data.case_id} {run.suite}")
     crumbs = (("/runs", "Runs"), (f"/runs/{run.id}", run.suite[:80]))

@@ -14,11 +14,10 @@ from nicegui import background_tasks, ui
 
 from pramana import clock
 from pramana.analyse.numbers import counted
-from pramana.app.results import ResultFilter, Results, list_results
-from pramana.app.runs import cancel_run, delete_run, read_run, resume_run
+from pramana.app.runs import ResultFilter, cancel_run, delete_run, list_results, read_progress, read_run, resume_run
 from pramana.app.suites import ListedView, list_suites
 from pramana.app.tail import CallsView, DeletedView, FinishedView, ProgressView, RunEvent
-from pramana.app.views import ResultView, RunDetailView, RunView
+from pramana.app.views import Listed, ResultView, RunDetailView, RunView
 from pramana.model import Outcome
 from pramana.report import figures
 from pramana.report.markup import Safe, foreign, join, link, meter, tag, when
@@ -43,7 +42,7 @@ _FIRST_TIME = "After a start of the server the first time takes some seconds."
 @frame.page("/runs/{run_id}", "Run")
 async def run(desk: Desk) -> None:
     """Show a run, and follow it until it ends."""
-    found = await desk.call(read_run, desk.path["run_id"], summary=False)
+    found = await desk.call(read_progress, desk.path["run_id"])
     await _Shown(desk, found, await desk.call(list_suites)).build()
 
 
@@ -226,7 +225,7 @@ class _Shown:
     async def _last(self) -> int:
         """Return the number of the newest result, and keep the newest that failed."""
 
-        async def listed(page: int, outcome: Outcome | None = None) -> Results:
+        async def listed(page: int, outcome: Outcome | None = None) -> Listed[ResultView]:
             wanted = ResultFilter(page=page, page_size=PAGE_SIZE, outcome=outcome)
             return await self._desk.call(list_results, self._id, wanted)
 
@@ -278,7 +277,7 @@ class _Shown:
         if self._follows:
             return
         try:
-            found = await self._desk.call(read_run, self._id, summary=False)
+            found = await self._desk.call(read_progress, self._id)
         except Refused as error:
             if error.status == 404:
                 self._gone()

@@ -11,8 +11,8 @@ from typing import Any
 from msgspec.structs import asdict
 from nicegui import ui
 
-from pramana.app.runs import RunFilter, Runs, list_runs
-from pramana.app.views import RunView
+from pramana.app.runs import RunFilter, list_runs
+from pramana.app.views import Listed, RunView
 from pramana.report.figures import selection
 from pramana.report.markup import (
     Safe,
@@ -77,7 +77,7 @@ class _Listed:
         """Return the address of this list, with something of it changed."""
         return address("/runs", **{**self._wanted, **changed})
 
-    async def ask(self) -> Runs:
+    async def ask(self) -> Listed[RunView]:
         wanted = self._desk.asked(RunFilter, self._wanted, page_size=PAGE_SIZE, outcomes=True)
         return await self._desk.call(list_runs, wanted)
 
@@ -91,7 +91,7 @@ class _Listed:
 
     # ── On the page ──
 
-    def draw(self, found: Runs) -> None:
+    def draw(self, found: Listed[RunView]) -> None:
         """Put the filters and the list on the page."""
         self._filters = _filters(self, found.items)
         self._stale = parts.show(Safe(""))
@@ -117,7 +117,7 @@ class _Listed:
             self._stale.set_content("")
             self._show(found)
 
-    def _show(self, found: Runs) -> None:
+    def _show(self, found: Listed[RunView]) -> None:
         if found.items:
             if self._table is None:
                 with parts.redrawn(self._place):

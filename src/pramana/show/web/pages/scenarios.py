@@ -6,7 +6,6 @@ from msgspec.structs import asdict
 from nicegui import events, ui
 
 from pramana.app.scenarios import (
-    DeletedPage,
     LibraryView,
     ScenarioPage,
     ScenarioView,
@@ -19,6 +18,7 @@ from pramana.app.scenarios import (
     list_scenarios,
     restore_scenario,
 )
+from pramana.app.views import PageRequest
 from pramana.report.markup import Column, Safe, foreign, join, link, pager, table, tag, when
 from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import Desk, Refused, address, frame, parts
@@ -224,7 +224,7 @@ async def deleted(desk: Desk) -> None:
 
 
 async def _gone(desk: Desk) -> Safe:
-    asked = desk.asked(DeletedPage, page_size=PAGE_SIZE)
+    asked = desk.asked(PageRequest, page_size=PAGE_SIZE)
     found = await desk.call(list_deleted, asked)
     if not found.items:
         return tag("p", "Nothing was deleted within the last day.", class_="quiet")

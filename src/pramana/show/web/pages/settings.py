@@ -13,9 +13,18 @@ from nicegui import ui
 from pramana.analyse.numbers import counted
 from pramana.app.prices import list_prices
 from pramana.app.providers import list_providers
-from pramana.app.server import change_settings, describe_server, read_settings
-from pramana.app.tokens import TokenRequest, create_token, list_tokens, revoke_token
-from pramana.app.views import NewTokenView, ServerView, TokenView
+from pramana.app.server import (
+    NewTokenView,
+    ServerView,
+    TokenRequest,
+    TokenView,
+    change_settings,
+    create_token,
+    describe_server,
+    list_tokens,
+    read_settings,
+    revoke_token,
+)
 from pramana.report.markup import Child, Column, Safe, foreign, join, link, tag, tiles, when
 from pramana.show.web.kit import Desk, Refused, frame, parts
 from pramana.show.web.kit.forms import Form, number

@@ -12,11 +12,11 @@ import nicegui
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from pramana.app import App, tokens
+from pramana.app import App, server
 from pramana.app.access import Credential
 from pramana.report.markup import tag
+from pramana.show.api.envelope import user_of
 from pramana.show.api.gate import COOKIE
-from pramana.show.api.serving import user_of
 from pramana.show.web.kit import Desk, Refused, address
 from pramana.show.web.kit.style import plain
 from pramana.store.tokens import SESSION_DAYS
@@ -90,7 +90,7 @@ async def _signed_in(request: Request, secret: str, to: str) -> Response:
     """Begin a session; whoever needs none is led on, whatever they bring."""
     shown: Credential = request.scope["pramana.credential"]
     try:
-        session = await Desk(request, Credential(secret or "none", address=shown.address)).call(tokens.begin_session)
+        session = await Desk(request, Credential(secret or "none", address=shown.address)).call(server.begin_session)
     except Refused as error:
         if user_of(request).role is not None:
             return RedirectResponse(to, 303)
@@ -105,7 +105,7 @@ async def _signed_in(request: Request, secret: str, to: str) -> Response:
 async def leave(request: Request) -> Response:
     """End the session of this browser."""
     with suppress(Refused):  # it has ended already
-        await Desk(request).call(tokens.end_session)
+        await Desk(request).call(server.end_session)
     answer = RedirectResponse("/sign-in", 303)
     answer.delete_cookie(COOKIE, httponly=True, samesite="lax", secure=_is_secure(request))
     return answer

@@ -10,12 +10,11 @@ from typing import Any
 
 from nicegui import ui
 
-from pramana.app.results import ResultFilter, list_results
-from pramana.app.runs import create_run, read_run
+from pramana.app.runs import ResultFilter, create_run, list_results, read_progress
 from pramana.app.scenarios import import_library, read_scenario
 from pramana.app.tail import CallsView, DeletedView, FinishedView, RunEvent
-from pramana.app.views import ResultView, RunView, WeightsView
-from pramana.app.weights import list_weights, pull_weights
+from pramana.app.views import ResultView, RunView
+from pramana.app.weights import WeightsView, list_weights, pull_weights
 from pramana.report import figures
 from pramana.report.markup import Safe, foreign, link, meter, tag
 from pramana.request import RunRequest, Selection
@@ -253,6 +252,6 @@ class Welcome:
         await ended
         found = await self._desk.call(list_results, run, ResultFilter())
         if not found.items:
-            state = await self._desk.call(read_run, run, summary=False)
+            state = await self._desk.call(read_progress, run)
             raise Failed(f"The call did not come about: {state.reason or state.status}. See its run, {run}.")
         return found.items[0].seq
