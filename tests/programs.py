@@ -35,7 +35,6 @@ IMPORTED = (
     "pramana.show.cli.runs",
     "pramana.show.cli.serve",
     "pramana.show.cli.compare",
-    "pramana.show.cli.rescore",
     "pramana.jobs",
     "pramana.store.store",
     "pramana.providers.text.openai",

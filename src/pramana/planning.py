@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from importlib.metadata import version
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -125,12 +125,9 @@ class ChosenCases:
     @property
     def name(self) -> str:
         """What the plan calls them."""
-        parts = []
-        if self.files:
-            parts.append(f"{self.files.name} (selection)" if self.files.selection else self.files.name)
-        if self.scenarios is not None:
-            parts.append("scenarios (selection)" if self.scenarios else "scenarios")
-        return "+".join(parts)
+        named = [(self.files.name, self.files.selection)] if self.files else []
+        named += [] if self.scenarios is None else [("scenarios", self.scenarios)]
+        return "+".join(f"{name} (selection)" if selection else name for name, selection in named)
 
     @property
     def hash(self) -> str | None:
@@ -260,11 +257,10 @@ def _with_description(target: Target) -> Target:
 
 def _refuse_duplicates(targets: Sequence[Target]) -> None:
     """Refuse a model that is named twice, in whatever words: `gpt-5` and `openai:gpt-5` are one."""
-    for place, target in enumerate(targets):
-        for other in targets[:place]:
-            if replace(other, typed=target.typed) == target:
-                both = "" if other.typed == target.typed else f" ({other.typed} and {target.typed})"
-                raise InvalidInput(f"a model is named twice{both}; ask one model several times with --repeat")
+    for other, target in combinations(targets, 2):
+        if replace(other, typed=target.typed) == target:
+            both = "" if other.typed == target.typed else f" ({other.typed} and {target.typed})"
+            raise InvalidInput(f"a model is named twice{both}; ask one model several times with --repeat")
 
 
 # ── Variants ──

@@ -11,15 +11,17 @@ says the same in SQL.
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import FieldInfo, asdict, fields
 
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote
 from pramana.jsonl import MAX_DEPTH, is_deeper
@@ -63,8 +65,8 @@ class Selection(Struct, frozen=True, kw_only=True):
 
     def recorded(self) -> dict[str, object]:
         """Return the filters that are set, as plain data for the plan."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value}
+        given = asdict(self).items()
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in given if value}
 
     def __str__(self) -> str:
         """Return the filters as command-line options; a scenario's type is its category."""
@@ -86,14 +88,8 @@ class Selection(Struct, frozen=True, kw_only=True):
         )
 
     def pick(self, cases: Iterable[Case]) -> Iterator[Case]:
-        """Yield the cases that match, up to the limit."""
-        taken = 0
-        for case in cases:
-            if self.limit is not None and taken >= self.limit:
-                return
-            if self.matches(case):
-                taken += 1
-                yield case
+        """Return the cases that match, up to the limit, read as they are needed."""
+        return islice(filter(self.matches, cases), self.limit)
 
 
 _OPTIONS = {
@@ -140,7 +136,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     def stored(self) -> dict[str, Any]:
         """Return the limits that are set, as a run stores them: `Limits(**stored)` has them again."""
-        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
@@ -261,7 +257,7 @@ def _problems(stated: Struct, within: str = "") -> Iterator[Problem]:
     for each in _fields_of(type(stated)):
         value = getattr(stated, each.name)
         nested = isinstance(value, Struct | Mapping)  # they are checked by themselves; files by who reads them
-        if not nested and each.name != "paths" and (message := misfit(value, each)):
+        if not nested and each.name != "paths" and (message := misfit(value, each.type)):
             yield Problem(message, f"{within}{each.name}")
 
 
@@ -280,7 +276,7 @@ def _parameter_problems(parameters: Mapping[str, Any]) -> Iterator[Problem]:
     if size > MAX_PARAMETERS_CHARS:
         yield Problem(f"{size:,} characters as JSON; at most {MAX_PARAMETERS_CHARS:,} are allowed", "parameters")
     for name, value in parameters.items():
-        if name in SAMPLING and (message := misfit(value, SAMPLING[name])):
+        if name in SAMPLING and (message := misfit(value, SAMPLING[name].type)):
             yield Problem(message, f"parameters.{name}")
 
 
@@ -315,22 +311,15 @@ def _text_misfit(values: Sequence[str], field: FieldInfo) -> str:
     return f"expected {expected}, found {quote(values[-1]) if len(values) == 1 else len(values)}"
 
 
-def misfit(value: Any, field: FieldInfo) -> str | None:
-    """Return what is wrong with the value of a field, in a sentence."""
-    return _type_misfit(value, field.type)
-
-
-def _type_misfit(value: Any, type_: Any) -> str | None:
+def misfit(value: Any, type_: Any) -> str | None:
+    """Return what is wrong with a value that is to have a type, in a sentence."""
     if not isinstance(value, float) or math.isfinite(value):
-        try:
+        with suppress(msgspec.ValidationError):
             msgspec.convert(value, type_)
-        except msgspec.ValidationError:
-            pass
-        else:
             return None
     if isinstance(value, tuple | list) and (item := _item_type(type_)):
         for each in value:
-            if message := _type_misfit(each, item):
+            if message := misfit(each, item):
                 return message
     found = repr(value) if value or not isinstance(value, tuple | list) else "nothing"
     return f"expected {_expected(type_)}, found {found[:60]}"

@@ -46,7 +46,6 @@ WIRES = {
 """Each provider that is called over a wire, and the loopback agent that speaks it."""
 BY_ADDRESS = ("twilio", "pipecat")
 """Who is called there is a server of the user's own."""
-TURNS, CALLS = 200, 8
 ALLOWED_S = 0.020
 """Beyond the lateness of the ticker, at the 95th percentile."""
 FIRST_BYTE_S, LEADING_S, ANSWER_S = 0.35, 0.12, 0.25
@@ -113,14 +112,6 @@ class Timed:
         pairs = zip(self.errors, self.waited, strict=True)
         return _percentile(sorted(max(0.0, abs(error) - waited) for error, waited in pairs), 0.95)
 
-    def __add__(self, other: "Timed") -> "Timed":
-        return Timed(
-            self.errors + other.errors,
-            self.waited + other.waited,
-            self.expected + other.expected,
-            self.lateness + other.lateness,
-        )
-
 
 def chosen(wires: Sequence[str]) -> list[str]:
     """Return the wire formats that are meant; all where none is named."""
@@ -131,7 +122,7 @@ def chosen(wires: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(wires)) or list(WIRES)
 
 
-async def prove(wire: str, turns: int = TURNS, calls: int = CALLS, done: Callable[[int], None] | None = None) -> Clock:
+async def prove(wire: str, turns: int, calls: int, done: Callable[[int], None] | None = None) -> Clock:
     """Hold calls over one wire format until there are so many turns; `done` is told of each that is over."""
     async with _working():
         return Clock.of(wire, await timed(wire, turns, calls, done))

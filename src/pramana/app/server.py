@@ -127,8 +127,8 @@ def change_settings(app: App, _: User, changed: Mapping[str, Any]) -> SettingsVi
     """Decide anew about those that are named; None takes a decision back."""
     if not changed:
         raise InvalidInput("no setting is named; send at least one, such as requestsPerMinute")
-    stated = {each.name: each for each in fields(Preferences)}
-    found = {name: misfit(value, stated[name]) for name, value in changed.items() if value is not None}
+    types = {each.name: each.type for each in fields(Preferences)}
+    found = {name: misfit(value, types[name]) for name, value in changed.items() if value is not None}
     if problems := [Problem(message, name) for name, message in found.items() if message]:
         raise InvalidInput.of(problems)
     decided = app.store.decisions.write(dict(changed))

@@ -26,7 +26,6 @@ MAX_VALUES = 100_000
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_WRONG = object()
 _Made = TypeVar("_Made", bound=Struct)
 
 
@@ -109,17 +108,11 @@ class _Reader(Reader):
         if kind is Any:
             return self._any(node, path)
         origin, parts = get_origin(kind), get_args(kind)
-        if origin is UnionType:
-            return self._one_of_two(parts, node, path, place)
-        if origin is Literal:
-            return self._choice(parts, node, path, place)
-        if origin is list:
-            return self._list(parts[0], node, path, place)
-        if origin is dict:
-            return self._mapping(parts[1], node, path, place)
+        readers = {UnionType: self._one_of_two, Literal: self._choice, list: self._list, dict: self._mapping}
+        if origin in readers:
+            return readers[origin](parts, node, path, place)
         if isinstance(kind, type) and issubclass(kind, Struct):
-            made = self._struct(kind, node, path)
-            return _WRONG if made is None else made
+            return self._struct(kind, node, path)
         return self._scalar(kind, node, path, place)
 
     def _one_of_two(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
@@ -137,21 +130,21 @@ class _Reader(Reader):
         near = did_you_mean(value, choices) if value else ""
         return self._wrong(path, f"expected {one_of(choices)}, found {self.kind(node)}{near}", place)
 
-    def _list(self, kind: Any, node: Node, path: str, place: At) -> Any:
+    def _list(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
         if is_absent(node):
             return []
         if not isinstance(node, SequenceNode):  # one of a kind needs no list
             here = path if isinstance(node, ScalarNode) else f"{path}[0]"
-            return [self._value(kind, node, here, place)]
-        return [self._value(kind, item, f"{path}[{number}]", at(item)) for number, item in enumerate(node.value)]
+            return [self._value(kinds[0], node, here, place)]
+        return [self._value(kinds[0], item, f"{path}[{number}]", at(item)) for number, item in enumerate(node.value)]
 
-    def _mapping(self, kind: Any, node: Node, path: str, place: At) -> Any:
+    def _mapping(self, kinds: tuple[Any, ...], node: Node, path: str, place: At) -> Any:
         if is_absent(node):
             return {}
         if not isinstance(node, MappingNode):
             return self._wrong(path, f"expected a mapping, found {self.kind(node)}", place)
         return {
-            name: self._value(kind, value, f"{path}.{name}", at(key))
+            name: self._value(kinds[-1], value, f"{path}.{name}", at(key))
             for name, key, value in self.entries(node, f"{path}." if path else "")
         }
 
@@ -191,8 +184,8 @@ class _Reader(Reader):
         if isinstance(node, ScalarNode):
             return self._plain(node)
         if isinstance(node, SequenceNode):
-            return [self._value(Any, item, f"{path}[{number}]", at(item)) for number, item in enumerate(node.value)]
-        return self._mapping(Any, node, path, at(node))
+            return self._list((Any,), node, path, at(node))
+        return self._mapping((Any,), node, path, at(node))
 
     def _plain(self, node: ScalarNode) -> Any:
         """Return a scalar as YAML 1.2 reads it; one in quotes is text, and so is what JSON cannot say."""
@@ -208,5 +201,6 @@ class _Reader(Reader):
         return _BOOLEANS.get(text, text)
 
     def _wrong(self, path: str, message: str, place: At) -> Any:
+        """Add a problem, and return what stands for a value that nobody will see."""
         self.problem(path, message, place)
-        return _WRONG
+        return None

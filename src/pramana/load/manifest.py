@@ -83,11 +83,11 @@ class Version:
 
 def versions(broken: list[Problem] | None = None) -> Iterator[Version]:
     """Yield every version there is, built-in ones first; a manifest that cannot be read goes to `broken`."""
-    for root, built_in in ((BUILT_IN, True), (settings.published_suites(), False)):
+    for root in (BUILT_IN, settings.published_suites()):
         for folder in sorted(root.iterdir()) if root.is_dir() else ():
             if (folder / MANIFEST).is_file() and not folder.name.startswith("."):
                 try:
-                    yield _open_named(folder, built_in=built_in)
+                    yield _open_named(folder)
                 except InvalidInput as error:
                     if broken is not None:
                         broken.extend(error.problems)
@@ -95,17 +95,16 @@ def versions(broken: list[Problem] | None = None) -> Iterator[Version]:
 
 def find_version(name: str) -> Version:
     """Return the version of that name."""
-    for root, built_in in ((BUILT_IN, True), (settings.published_suites(), False)):
-        if _NAME.fullmatch(name) and (root / name / MANIFEST).is_file():
-            return _open_named(root / name, built_in=built_in)
-    raise no_version(name)
+    folder = built_in_or_published(name)
+    if folder is None:
+        raise no_version(name)
+    return _open_named(folder)
 
 
-def built_in_or_published(name: str) -> bool:
-    """Tell whether a version of that name stands in files."""
-    return bool(_NAME.fullmatch(name)) and any(
-        (root / name / MANIFEST).is_file() for root in (BUILT_IN, settings.published_suites())
-    )
+def built_in_or_published(name: str) -> Path | None:
+    """Return the folder of the version of that name; None where none stands in files."""
+    folders = [root / name for root in (BUILT_IN, settings.published_suites())] if _NAME.fullmatch(name) else []
+    return next((each for each in folders if (each / MANIFEST).is_file()), None)
 
 
 def no_version(name: str) -> NotFound:
@@ -120,7 +119,7 @@ def no_tier(version: str, tier: str, known: Iterable[str]) -> NotFound:
     return NotFound(f"{version} has no tier {quote(tier)}; it has {', '.join(known)}{did_you_mean(tier, known)}")
 
 
-def open_version(folder: Path, *, built_in: bool = False) -> Version:
+def open_version(folder: Path) -> Version:
     """Read the manifest of any folder."""
     path = folder / MANIFEST
     try:
@@ -131,13 +130,12 @@ def open_version(folder: Path, *, built_in: bool = False) -> Version:
         raise NotFound(f"{folder} holds no {MANIFEST}, so it is no suite version") from None
     except UnicodeDecodeError:
         raise InvalidInput.of([Problem("not UTF-8", "", 1, 1, str(path))]) from None
-    manifest = _read_manifest(text, path)
-    return Version(folder, manifest, built_in)
+    return Version(folder, _read_manifest(text, path), built_in=folder.parent == BUILT_IN)
 
 
-def _open_named(folder: Path, *, built_in: bool) -> Version:
+def _open_named(folder: Path) -> Version:
     """Read a version that is found by its folder's name, and so must call itself by it."""
-    version = open_version(folder, built_in=built_in)
+    version = open_version(folder)
     if version.manifest.version != folder.name:
         says = found(version.manifest.version)
         message = f"the manifest says version {says}, but the folder is called {found(folder.name)}"

@@ -179,13 +179,11 @@ class _Reader:
             return []
         if not value:
             self.wrong((), "the list is empty: no model was asked")
-        return [block for number, each in enumerate(value) for block in self.element(each, (number,))]
-
-    def element(self, value: Any, path: jsonl.Path) -> Iterator[Block]:
-        if isinstance(value, dict):
-            yield self.block(value, path)
-        else:
-            self.wrong(path, f"a block must be an object with suite_version and results, found {found(value)}")
+        for number, each in enumerate(value):
+            if not isinstance(each, dict):
+                message = f"a block must be an object with suite_version and results, found {found(each)}"
+                self.wrong((number,), message)
+        return [self.block(each, (number,)) for number, each in enumerate(value) if isinstance(each, dict)]
 
     def block(self, value: dict[str, Any], path: jsonl.Path) -> Block:
         metadata = self.get(value, (*path, "run_metadata"), "an object") or {}

@@ -50,7 +50,7 @@ from pramana.load.conversation import (
 )
 from pramana.load.problems import Problems, found, one_of, shortened, spelled
 from pramana.load.suite import Finding
-from pramana.load.yaml12 import MAX_BYTES, At, BadYaml, Reader, at, decoded, is_absent, odd_tag
+from pramana.load.yaml12 import MAX_BYTES, PLAIN, At, BadYaml, Reader, at, decoded, is_absent, odd_tag
 from pramana.model import Case, Difficulty, Facets, Line, Source, Turn
 
 ScenarioType = Literal["task-completion", "information-retrieval", "conversation-flow"]
@@ -174,12 +174,9 @@ class Scenario(BaseModel):
         return (prompt, *(turn.line() for turn in self.turns or ()))
 
 
-FIELDS = names_of(Scenario)
 CAMEL_CASE = {"expectedOutcome": "expected_outcome", "promptAudioUrl": "prompt_audio_url"}
-PLAIN = "?"
-"""The tag of a value that is neither quoted nor tagged."""
 DOCUMENT_FIELDS = ("version", "name", "description", "scenarios")
-_KEYS = {**{field: field for field in FIELDS}, **CAMEL_CASE}
+_KEYS = {**{field: field for field in names_of(Scenario)}, **CAMEL_CASE}
 
 
 def check_scenario(values: Mapping[str, Any]) -> tuple[Scenario | None, list[tuple[str, str]]]:

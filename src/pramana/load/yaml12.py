@@ -26,10 +26,11 @@ MAX_NODES = 1_000_000
 MAX_EXPANDED = 10_000_000
 """Characters and values that aliases may add to what is written out."""
 
-_PLAIN = "?"  # what YAML calls the tag of a plain scalar: neither quoted nor tagged
+PLAIN = "?"
+"""The tag of a plain scalar: neither quoted nor tagged."""
 _ABSENT = frozenset(("", "~", "null"))
 _KNOWN_TAGS = {
-    ScalarNode: ("tag:yaml.org,2002:str", "!", _PLAIN),
+    ScalarNode: ("tag:yaml.org,2002:str", "!", PLAIN),
     SequenceNode: ("tag:yaml.org,2002:seq", "!"),
     MappingNode: ("tag:yaml.org,2002:map", "!"),
 }
@@ -70,7 +71,7 @@ class _Parser(CParser):
         self.depth -= 1
 
     def resolve(self, kind: type[Node], _value: Any, implicit: Any) -> str:
-        return _PLAIN if kind is ScalarNode and implicit[0] else _KNOWN_TAGS[kind][0]
+        return PLAIN if kind is ScalarNode and implicit[0] else _KNOWN_TAGS[kind][0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ def at(node: Node) -> At:
 
 def is_absent(node: Node) -> bool:
     """Tell whether a value counts as not given: `null`, `~` or nothing at all, unquoted."""
-    return node.tag == _PLAIN and node.value in _ABSENT
+    return node.tag == PLAIN and node.value in _ABSENT
 
 
 def odd_tag(node: Node) -> str | None:

@@ -73,10 +73,13 @@ class Live:
     def __call__(self, progress: "Progress") -> None:
         """Watch a run: a `bench.Watch`."""
         self._plan = progress.run.plan
-        budget, waiting_s = progress.budget, progress.waiting_s()
-        results = list(progress.results)
-        calls = figures.call_stages(progress.calls())
-        self.update(results, budget.cost_usd, unknown_cost=budget.unknown_cost, waiting_s=waiting_s, calls=calls)
+        self.update(
+            list(progress.results),
+            progress.budget.cost_usd,
+            unknown_cost=progress.budget.unknown_cost,
+            waiting_s=progress.waiting_s(),
+            calls=figures.call_stages(progress.calls()),
+        )
 
     def update(
         self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float = 0.0, calls: str = ""

@@ -12,7 +12,7 @@ from email.message import Message
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from pramana import settings
 from pramana.errors import InvalidInput, PramanaError, quote, visible
@@ -102,8 +102,10 @@ class Remote:
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         request = Request(address, body, headers, method=method)  # noqa: S310 - http and https alone, see above
+        proxy, scheme = settings.proxy_for(self.url), self.url.partition(":")[0].lower()
+        opener = build_opener(ProxyHandler({scheme: proxy} if proxy else {}), _StayHere())
         try:
-            with self._opener().open(request, timeout=TIMEOUT_S) as response:
+            with opener.open(request, timeout=TIMEOUT_S) as response:
                 return Said(response.status, response.read(), response.headers)
         except HTTPError as error:
             with error:
@@ -111,11 +113,6 @@ class Remote:
         except (URLError, http.client.HTTPException, OSError, UnicodeError) as error:
             why = visible(str(getattr(error, "reason", "") or error) or type(error).__name__)
             raise ServerFailed(f"{self.url} could not be asked: {why}; is the server running there?") from None
-
-    def _opener(self) -> OpenerDirector:
-        proxy = settings.proxy_for(self.url)
-        scheme = self.url.partition(":")[0].lower()
-        return build_opener(ProxyHandler({scheme: proxy} if proxy else {}), _StayHere())
 
     def _refused(self, said: Said) -> Said:
         if said.status == 429 and self.may_ask_to_wait:
