@@ -10,11 +10,12 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Literal, get_args
 from urllib.parse import unquote
+
+from msgspec import Struct, field
 
 from pramana.errors import BrokenPlugin, InvalidInput, did_you_mean, quote
 from pramana.jsonl import BadLine, canonical, parse_rfc8259
@@ -24,8 +25,7 @@ from pramana.plugins import assertion_types
 Need = Literal["ideal", "judge_prompt", "schema"]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What an assertion type says of one output."""
 
     outcome: Outcome
@@ -33,8 +33,7 @@ class Verdict:
     evidence: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class AssertionType:
+class AssertionType(Struct, frozen=True):
     """A registered meaning: its name, the version of that meaning, what a case must give it, and how it decides."""
 
     name: str

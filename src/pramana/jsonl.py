@@ -8,12 +8,13 @@ line that fails is walked a second time, by a scanner that knows positions. This
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from io import BytesIO
 from itertools import count
 from os import PathLike
 from pathlib import Path as Path_
 from typing import Any, BinaryIO
+
+from msgspec import Struct
 
 from pramana.errors import InvalidInput, NotFound, quote
 
@@ -24,8 +25,7 @@ MAX_DEPTH = 200
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One physical line: its number from one, where it starts in the file, and its bytes without the line end."""
 
     number: int
@@ -221,8 +221,7 @@ _token = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A key or a value of a JSON text, at a column from one."""
 
     path: Path

@@ -1,7 +1,6 @@
 """Runs of embedded models on two engines: compared, shown, exported and read back, old ones without a record too."""
 
 import asyncio
-import dataclasses
 import io
 import json
 import re
@@ -12,6 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 
 from pramana import settings
 from pramana.analyse.summary import Tally
@@ -186,6 +186,6 @@ def test_the_pages_show_the_engine_and_escape_it() -> None:
     assert "Different engines: &lt;b&gt;m&lt;/b&gt;" in drawn
     assert str(contrast.engine_changes(made(ComparisonView))) == ""
     engine = EngineInfo("xllamacpp", "1", "<i>", "sha256:1", ("AVX2",), 1)
-    summary = dataclasses.replace(Tally().summary(), engines=(engine,))
+    summary = structs.replace(Tally().summary(), engines=(engine,))
     (note,) = run_summary._notes(made(RunDetailView, status="finished"), summary)
     assert "Engine: &lt;i&gt; on xllamacpp 1 (AVX2, 1 thread)" in str(note)

@@ -13,9 +13,10 @@ interval is that of a ratio of sums, with cases as the clusters.
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final, Literal
+
+from msgspec import Struct, field
 
 from pramana.analyse.gate import BAD, GOOD, INCONCLUSIVE, Decision
 from pramana.analyse.intervals import Interval, median_interval, ratio_difference, sign_flip
@@ -40,8 +41,7 @@ Range = tuple[float, float]
 """A number that lies from the first to the second, both the same where it is known."""
 
 
-@dataclass(slots=True)
-class Taken:
+class Taken(Struct):
     """What was measured of one case on one side, over its repeats and the lines of its calls."""
 
     times: dict[Measure, dict[int, list[Range]]] = field(default_factory=dict)
@@ -98,8 +98,7 @@ Side = Mapping[str, Taken]
 """By case."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One thing measured on both sides. Times are in seconds, words a share of the words; infinite is unbounded."""
 
     what: Measure | Words
@@ -284,8 +283,7 @@ def _words(name: Words, base: Side, new: Side) -> Change | None:
 _LIMIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|%)\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """How much slower is slow: so many seconds, or such a share of what it took."""
 
     text: str

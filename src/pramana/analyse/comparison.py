@@ -24,8 +24,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
+
+from msgspec import Struct, field
 
 from pramana.analyse.intervals import (
     Interval,
@@ -58,8 +59,7 @@ def parted(key: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else (key, "")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Judged:
+class Judged(Struct, frozen=True, order=True):
     """What gave a verdict: a check, and the model behind it where there is one.
 
     >>> str(Judged("llm_judge", "1", "openai:gpt-5")), str(Judged("contains", "1"))
@@ -96,8 +96,7 @@ class Over(NamedTuple):
 _NONE = Over()
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """One case that was compared: how many of its answers passed, of the same number on both sides."""
 
     case: str
@@ -113,8 +112,7 @@ class Pair:
         return (self.new_passed - self.base_passed) / self.repeats
 
 
-@dataclass(frozen=True, slots=True)
-class Excluded:
+class Excluded(Struct, frozen=True):
     """One case that both have and that could not be compared, with every outcome it had."""
 
     case: str
@@ -122,8 +120,7 @@ class Excluded:
     new: tuple[Outcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Apart:
+class Apart(Struct, frozen=True):
     """One case that had a verdict on both sides, and not of the same judge."""
 
     case: str
@@ -131,8 +128,7 @@ class Apart:
     new: frozenset[Judged]
 
 
-@dataclass(slots=True)
-class Pairing:
+class Pairing(Struct):
     """The answers of two runs, side by side."""
 
     pairs: list[Pair] = field(default_factory=list)
@@ -225,8 +221,7 @@ FINEST = 10**9
 """Parts that a case's difference is counted in, at most: where repeats vary, no number fits all of them exactly."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """Two runs compared."""
 
     verdict: Verdict
@@ -412,8 +407,7 @@ def _both_named(apart: Apart) -> tuple[str, str]:
     return short[0], short[1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
+class _Evidence(Struct, frozen=True):
     difference: float | None
     interval: Interval
     p_value: float
@@ -453,8 +447,7 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(Struct, frozen=True):
     """How many pairs there are, in words: one case asked in three ways is not three cases."""
 
     pairs: int

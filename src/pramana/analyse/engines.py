@@ -7,7 +7,8 @@ compared: its rounding changes far less than the four decimals that are kept.
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pramana.analyse.voice import CALL
 from pramana.embedded.engines import EngineInfo, read
@@ -19,8 +20,7 @@ ENGINE = "engine"
 """Where the evidence of a check has its line."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineChange:
+class EngineChange(Struct, frozen=True):
     """One embedded model that two runs computed differently."""
 
     model: str

@@ -7,8 +7,9 @@ one, and no shorter than `ANSWER`. A price that is not known makes the sum unkno
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Literal, TypeVar
+
+from msgspec import Struct, field
 
 from pramana.analyse.judges import NEVER_A_JUDGE
 from pramana.model import Case, Plan, Target, Usage
@@ -33,8 +34,7 @@ def tokens_of(text: str) -> int:
 Purpose = Literal["model", "judge", "embedder"]
 
 
-@dataclass(slots=True)
-class Share:
+class Share(Struct):
     """What one of those that are asked would take."""
 
     model: str
@@ -46,8 +46,7 @@ class Share:
     cost_usd: float | None = 0.0
 
 
-@dataclass(slots=True)
-class Estimate:
+class Estimate(Struct):
     """What a run would take."""
 
     cases: int = 0

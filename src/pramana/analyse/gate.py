@@ -15,7 +15,8 @@ missed the bar, else 4 if of any it cannot be told, else 0. Without a bar: 0 if 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pramana.analyse.summary import Named, Rate, Summary
 from pramana.model import Outcome
@@ -28,8 +29,7 @@ LONGEST_NAME = 80
 """Of a case, in a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """An exit code, and the sentence that explains it."""
 
     code: int

@@ -8,8 +8,9 @@ affordable; where an approximation steps in, its limit is named.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
+
+from msgspec import Struct
 
 CONFIDENCE = 0.95
 EXACT_DISCORDANT = 1_000
@@ -20,8 +21,7 @@ FEWEST_CLUSTERS = 6
 """Of fewer, no exact test at 5 % could tell two runs apart, so an approximation should not either."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Struct, frozen=True):
     """From `low` to `high`, both included."""
 
     low: float

@@ -7,8 +7,9 @@ though it be one of them. A run that was judged again in part is: its pass rate 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 from pramana.analyse.comparison import SCORED, Judged
 from pramana.errors import PramanaError
@@ -28,8 +29,7 @@ _Kind = tuple[str, Judged]
 """A model, and what gave a verdict on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdicts:
+class Verdicts(Struct, frozen=True):
     """How many verdicts came from one judge."""
 
     judged: Judged

@@ -12,9 +12,10 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from heapq import merge
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from pramana.analyse.comparison import SCORED
 from pramana.analyse.engines import engines_in, lines_of
@@ -49,8 +50,7 @@ _PIECE = 10_000
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(Struct, frozen=True):
     """How many results ended how, and the pass rate of those that have a verdict.
 
     >>> rate = Rate(passed=9, failed=1, errored=5)
@@ -94,8 +94,7 @@ class Rate:
         return wilson(self.passed / self.per_case, self.scored / self.per_case) if self.scored else None
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
+class Total(Struct, frozen=True):
     """A sum of what is known, and of how many replies it is not."""
 
     known: float = 0
@@ -107,8 +106,7 @@ class Total:
         return None if self.unknown else self.known
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(Struct, frozen=True):
     """Percentiles in seconds, of replies that were not taken from the cache; None of none."""
 
     count: int = 0
@@ -117,8 +115,7 @@ class Times:
     p99: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """Why results have no verdict, in words: how many, and which cases first."""
 
     outcome: Outcome
@@ -129,8 +126,7 @@ class Reason:
     """There are other cases beside those named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """The first of some cases, by id."""
 
     cases: tuple[str, ...]
@@ -138,8 +134,7 @@ class Named:
     """There are others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """One result that failed, and why."""
 
     case: str
@@ -149,8 +144,7 @@ class Failed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """What a run amounts to."""
 
     overall: Rate

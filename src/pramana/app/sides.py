@@ -7,9 +7,11 @@ the times and the misheard words of both, as far as both have them, and in what 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from pramana.analyse.changes import Change, Taken, changes, together
 from pramana.analyse.comparison import Comparison, Judged, Over, Pair, parted

@@ -5,7 +5,7 @@ line's end; while an answer is talked into, sound and words that still come are 
 is not answered at all. All of these rules are here, and none of them knows how long anybody waits.
 """
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from pramana.providers.voice.vocabulary import CORRECTS, Event
 from pramana.run.sound import Piece, Playout
@@ -14,8 +14,7 @@ BREATH_S = 0.2
 """Silence up to here is part of speech, as between two words."""
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(Struct):
     """What the agent says to one line."""
 
     asked: float
@@ -59,8 +58,7 @@ def _whole(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-@dataclass(frozen=True, slots=True)
-class Interruption:
+class Interruption(Struct, frozen=True):
     """What became of the agent's word that it was interrupted."""
 
     dropped_s: float

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from pramana import clock
@@ -76,8 +77,7 @@ NEVER_DROPPED = ("max_tokens",)
 """Without it a reply may cost without end; whoever set it too high wants to know."""
 
 
-@dataclass(slots=True)
-class Budget:
+class Budget(Struct):
     """What a whole run may spend; judges and embedders count as cases do."""
 
     max_cost_usd: float | None = None
@@ -125,8 +125,7 @@ class ReplyCache(Protocol):
 CostOf = Callable[[Target, str | None, Usage], float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Embedding:
+class Embedding(Struct, frozen=True):
     """A provider as it is asked for vectors, so that the same limits guard this as guard its replies."""
 
     provider: Embeds
@@ -135,8 +134,7 @@ class Embedding:
         return await self.provider.embed(request)
 
 
-@dataclass(frozen=True, slots=True)
-class Recognising:
+class Recognising(Struct, frozen=True):
     """Speech recognition as it is asked, so that limits and retries guard it as they guard any other."""
 
     ears: Ears
@@ -147,8 +145,7 @@ class Recognising:
         return Reply(await self.ears.transcribe(said.samples, request.speech.language))
 
 
-@dataclass(frozen=True, slots=True)
-class Dictating:
+class Dictating(Struct, frozen=True):
     """Speech recognition within its limits; implements `Ears`.
 
     What it cannot overcome is told to whoever asks, who has a call that was paid for and goes on without words. What no

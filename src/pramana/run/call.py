@@ -11,10 +11,10 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 import msgspec
+from msgspec import Struct
 
 from pramana import clock
 from pramana.errors import BrokenReply, KeyInAnswer
@@ -91,8 +91,7 @@ MOST_EVENTS, MOST_TEXT = 100_000, 10_000_000
 """In the log of one call; characters of all texts. An agent that says more is broken, and may not fill our memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(Struct, frozen=True):
     """How long a caller waits."""
 
     answer_within_s: float = 15.0
@@ -101,8 +100,7 @@ class Patience:
     """For the whole call, beside what the caller says: a prompt alone may take that long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Struct, frozen=True):
     """A call that is over."""
 
     recording: bytes

@@ -7,7 +7,6 @@ was heard. Who cannot write it down costs its words and never the call: the log 
 """
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import msgspec
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 from msgspec.structs import astuple, replace
 
 from pramana import audio, clock
@@ -141,7 +140,7 @@ class Calls:
         found = replace(reply, text="\n".join(filter(None, said)), answers=tuple(answers))
         if unwritten:
             log = _with_reasons(held.log, unwritten)
-            found = await self._stored(replace(found, held=dataclasses.replace(held, log=log)))
+            found = await self._stored(replace(found, held=replace(held, log=log)))
         return _plain(found)
 
     async def _stored(self, reply: Spoken) -> Spoken:
@@ -160,8 +159,7 @@ class Calls:
         await self.voice.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Calling:
+class Calling(Struct, frozen=True):
     """A target asked aloud: the call within the agent's limits, the writing down after it; implements `Ask`."""
 
     asking: Asking

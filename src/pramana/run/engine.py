@@ -8,9 +8,10 @@ that a database exists.
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from pramana.errors import PramanaError, Stopped
 from pramana.model import Result
@@ -114,8 +115,7 @@ class Feed(Generic[Work]):
         return asyncio.create_task(asyncio.to_thread(next, self._chunks, None))
 
 
-@dataclass(frozen=True, slots=True)
-class Pool(Generic[Work, Asked]):
+class Pool(Struct, Generic[Work, Asked], frozen=True):
     """The workers of one model: a slow or limited provider never keeps the others waiting."""
 
     feed: Feed[Work]

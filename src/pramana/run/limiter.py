@@ -8,8 +8,9 @@ holds everyone back that long. Trouble that is not about speed pauses growth and
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
+
+from msgspec import Struct
 
 from pramana import clock
 
@@ -20,8 +21,7 @@ SATURATED = 0.8
 HISTORY = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One change of the limit, for the run's record."""
 
     at_s: float

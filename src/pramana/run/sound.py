@@ -12,8 +12,9 @@ here.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pramana.errors import BrokenReply
 from pramana.model import Utterance
@@ -35,8 +36,7 @@ burst. Were it one at a time, a machine that wakes us late each time would never
 MOST_STALLS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(Struct, frozen=True):
     samples: "Samples"
     """At `audio.CALLER_RATE`, with silence to the end of the last frame."""
     sent: bytes
@@ -165,8 +165,7 @@ _LOOK_S = 0.25
 """Of sound looked through at a time for what is audible: to look through all of a long piece would hold up frames."""
 
 
-@dataclass(slots=True)
-class Piece:
+class Piece(Struct):
     """A piece of the agent's sound, and when it is played."""
 
     start: float

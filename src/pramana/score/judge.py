@@ -9,8 +9,9 @@ without a real judge can show is how well a judge resists a text that argues wit
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
+
+from msgspec import Struct, field
 
 from pramana.errors import ProviderError
 from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, total
@@ -91,8 +92,7 @@ def verdict(answer: str) -> bool | None:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Inquiry(Generic[T]):
+class Inquiry(Struct, Generic[T], frozen=True):
     """What came of asking a judge: what it decided, or why it decided nothing."""
 
     decided: T | None
@@ -100,8 +100,7 @@ class Inquiry(Generic[T]):
     trouble: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Judge:
+class Judge(Struct, frozen=True):
     """A model that judges, and how it is reached."""
 
     ask: Ask

@@ -14,9 +14,10 @@ import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import mul
+
+from msgspec import Struct, field
 
 from pramana.errors import ProviderError, WeightsMissing, quote
 from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, total
@@ -40,8 +41,7 @@ LONG_SUM = 10_000
 """Products from which on comparing may take over a millisecond, and so leaves the event loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
+class Embedded(Struct, frozen=True):
     """Texts as vectors."""
 
     vectors: Sequence[Sequence[float]]
