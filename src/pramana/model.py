@@ -6,7 +6,7 @@ makes another of one.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
@@ -301,39 +301,34 @@ def misfit(reply: object) -> str | None:
     """
     if not isinstance(reply, Reply):
         return f"it is a {type(reply).__name__}"
-    it: Any = reply  # whatever its annotations say
-    first, last, dropped = it.first_token_s, it.total_s, it.dropped
-    if not isinstance(it.text, str):
-        name = "text"
-    elif not isinstance(it.usage, Usage):
-        name = "usage"
-    elif not isinstance(it.served_model, _TEXT_OR_NONE):
-        name = "served_model"
-    elif not isinstance(it.fingerprint, _TEXT_OR_NONE):
-        name = "fingerprint"
-    elif not isinstance(it.finish_reason, _TEXT_OR_NONE):
-        name = "finish_reason"
-    elif not isinstance(it.raw, _BYTES_OR_NONE):
-        name = "raw"
-    elif not isinstance(dropped, _SEVERAL) or (dropped and not all(isinstance(each, str) for each in dropped)):
-        name = "dropped"
-    elif not isinstance(it.cached, bool):
-        name = "cached"
-    elif not isinstance(it.vectors, _SEVERAL):
-        name = "vectors"
-    elif not isinstance(last, _NUMBER) or not 0 <= last <= _LONGEST_S:
-        name = "total_s"
-    elif first is not None and (not isinstance(first, _NUMBER) or not 0 <= first <= _LONGEST_S):
-        name = "first_token_s"
-    else:
-        return None
-    value = getattr(it, name)
-    return f"{name} is {value}" if isinstance(value, float) else f"{name} is a {type(value).__name__}"
+    for name, fits in _FITS.items():
+        value: Any = getattr(reply, name)  # whatever its annotations say
+        if not fits(value):
+            return f"{name} is {value}" if isinstance(value, float) else f"{name} is a {type(value).__name__}"
+    return None
 
 
-_TEXT_OR_NONE, _BYTES_OR_NONE = (str, type(None)), (bytes, type(None))
-_NUMBER, _SEVERAL = (int, float), (tuple, list)
-_LONGEST_S = 10**9
+def _is_text_or_none(value: object) -> bool:
+    return isinstance(value, str | None)
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= 10**9
+
+
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    "text": lambda it: isinstance(it, str),
+    "usage": lambda it: isinstance(it, Usage),
+    "served_model": _is_text_or_none,
+    "fingerprint": _is_text_or_none,
+    "finish_reason": _is_text_or_none,
+    "raw": lambda it: isinstance(it, bytes | None),
+    "dropped": lambda it: isinstance(it, tuple | list) and all(isinstance(each, str) for each in it),
+    "cached": lambda it: isinstance(it, bool),
+    "vectors": lambda it: isinstance(it, tuple | list),
+    "total_s": _is_duration,
+    "first_token_s": lambda it: it is None or _is_duration(it),
+}
 
 
 class Failure(Struct, frozen=True):

@@ -320,14 +320,12 @@ def slower(found: Iterable[Change], limit: Limit) -> Decision:
     code = next(each for each in (BAD, INCONCLUSIVE, GOOD) if any(each == code for code, _ in decisions))
     which = [each for code_, each in decisions if code_ == code]
     names = " and ".join(each.what for each in which)
-    match code:
-        case 1:
-            sentence = f"Too slow: {names} is more than {limit.text} slower, and that is proven."
-        case 0:
-            sentence = f"Not slower by more than {limit.text}: {names}."
-        case _:
-            sentence = f"Not decided whether {names} is more than {limit.text} slower: {_why_not(which)}."
-    return Decision(code, sentence)
+    sentences = {
+        BAD: f"Too slow: {names} is more than {limit.text} slower, and that is proven.",
+        GOOD: f"Not slower by more than {limit.text}: {names}.",
+        INCONCLUSIVE: f"Not decided whether {names} is more than {limit.text} slower: {_why_not(which)}.",
+    }
+    return Decision(code, sentences[code])
 
 
 def _beyond(change: Change, limit: Limit) -> int:

@@ -327,7 +327,8 @@ def compare(
     sentence = _overturned(made) if overturned else _say(made, verdict, len(lost), len(gained), repeated=repeated)
     if verdict == "no_change" and pairs and not evidence.interval.within(margin):
         told = _Told.of(pairs)
-        sentence = f"No difference seen: {told.all_of_them} ended as before, but {told.prove_little}."
+        little = f"{_cases(told.cases)} {'proves' if told.cases == 1 else 'prove'} little"
+        sentence = f"No difference seen: {told.all_of_them} ended as before, but {little}."
     if apart and pairs and not (overturned and made.lost_sight_of):
         sentence = _with_judges(sentence, apart, any_judge=any_judge)
     return Comparison(
@@ -468,10 +469,6 @@ class _Told(Struct, frozen=True):
     def all_of_them(self) -> str:
         return "the case" if self.pairs == 1 else f"all {self}"
 
-    @property
-    def prove_little(self) -> str:
-        return f"{_cases(self.cases)} {'proves' if self.cases == 1 else 'prove'} little"
-
 
 def _sentence(verdict: Verdict, pairs: _Told, lost: int, gained: int, *, repeated: bool) -> str:
     if not pairs.pairs:
@@ -485,15 +482,12 @@ def _sentence(verdict: Verdict, pairs: _Told, lost: int, gained: int, *, repeate
         losses = f"{_number(lost)} that passed now {'fails' if lost < 2 else 'fail'}"
         gains = f"{_number(gained)} that failed now {'passes' if gained < 2 else 'pass'}"
     flips = f"of {pairs}, {losses} and {gains}"
-    match verdict:
-        case "regression":
-            return f"Regression: {flips}."
-        case "improvement":
-            return f"Improvement: {flips}."
-        case "no_change":
-            return f"No change: {flips}, no more than chance would do."
-        case "inconclusive":
-            return f"Not enough evidence: {flips}; chance could do this, and so could a real change."
+    return {
+        "regression": f"Regression: {flips}.",
+        "improvement": f"Improvement: {flips}.",
+        "no_change": f"No change: {flips}, no more than chance would do.",
+        "inconclusive": f"Not enough evidence: {flips}; chance could do this, and so could a real change.",
+    }[verdict]
 
 
 def _detail(evidence: _Evidence, base_rate: float | None, new_rate: float | None) -> str:

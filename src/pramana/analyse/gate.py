@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from pramana.analyse.numbers import counted, shortened
 from pramana.analyse.summary import Named, Rate, Summary
 from pramana.model import Outcome
 
@@ -25,8 +26,6 @@ GOOD, BAD, UNFINISHED, INCONCLUSIVE = 0, 1, 3, 4
 _WORST_FIRST = (BAD, INCONCLUSIVE, GOOD)
 NAMED = 10
 """Cases, or models, that a sentence names; more are counted."""
-LONGEST_NAME = 80
-"""Of a case, in a sentence."""
 
 
 class Decision(Struct, frozen=True):
@@ -39,7 +38,8 @@ class Decision(Struct, frozen=True):
 def exit_code(summary: Summary, fail_under: float | None, owed: Mapping[str, int]) -> Decision:
     """Decide how the program exits. `owed` has every model that was to be asked, and how many results it still owes.
 
-    >>> from pramana.analyse.summary import Tally
+    >>> from pramana.analyse.numbers import counted, shortened
+    from pramana.analyse.summary import Tally
     >>> exit_code(Tally().summary(), None, {"gpt-5": 0}).code
     0
     """
@@ -65,12 +65,12 @@ def exit_code(summary: Summary, fail_under: float | None, owed: Mapping[str, int
 def _without_a_bar(summary: Summary, owed: int) -> Decision:
     rate = summary.overall
     if owed:
-        return Decision(UNFINISHED, f"The run did not end: {_results(owed)} left.")
+        return Decision(UNFINISHED, f"The run did not end: {counted(owed, 'result')} left.")
     if rate.errored:
-        return Decision(UNFINISHED, f"{_results(rate.errored)} errored: {_errored(summary)}.")
+        return Decision(UNFINISHED, f"{counted(rate.errored, 'result')} errored: {_errored(summary)}.")
     if rate.total == rate.skipped:
         return Decision(GOOD, _nobody_asked(summary))
-    return Decision(GOOD, f"All {_results(rate.total)} ended, none errored.")
+    return Decision(GOOD, f"All {counted(rate.total, 'result')} ended, none errored.")
 
 
 def _nobody_asked(summary: Summary) -> str:
@@ -78,7 +78,7 @@ def _nobody_asked(summary: Summary) -> str:
     skipped = summary.overall.skipped
     if not skipped:
         return "No case was asked."
-    those = "the only result was" if skipped == 1 else f"all {_results(skipped)} were"
+    those = "the only result was" if skipped == 1 else f"all {counted(skipped, 'result')} were"
     advice = ""
     if any("understand" in each.text or "STT" in each.text for each in summary.reasons):
         advice = " Call an agent with its own ears for the language, or ask cases in English: --language en."
@@ -95,10 +95,10 @@ def _decide(rate: Rate, bar: float, owed: int, undecided: Mapping[Outcome, Named
     worst, best = rate.passed / total, (rate.passed + without) / total
     if worst >= bar:
         note = f", even with {without:,} without a verdict counted as failed" if without else ""
-        return Decision(GOOD, f"{_percent(worst)} of {_results(total)}{whose} did{note}")
+        return Decision(GOOD, f"{_percent(worst)} of {counted(total, 'result')}{whose} did{note}")
     if best < bar:
         note = f", even with {without:,} without a verdict counted as passed" if without else ""
-        return Decision(BAD, f"{_percent(best)} of {_results(total)}{whose} did{note}")
+        return Decision(BAD, f"{_percent(best)} of {counted(total, 'result')}{whose} did{note}")
     parts = [
         f"{getattr(rate, outcome.value):,} {outcome.value} ({_listed(undecided[outcome])})"
         for outcome in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
@@ -107,7 +107,7 @@ def _decide(rate: Rate, bar: float, owed: int, undecided: Mapping[Outcome, Named
     parts += [f"{owed:,} not asked yet"] if owed else []
     return Decision(
         INCONCLUSIVE,
-        f"between {_percent(worst)} and {_percent(best)}{whose} did, because {_results(without)} "
+        f"between {_percent(worst)} and {_percent(best)}{whose} did, because {counted(without, 'result')} "
         f"of {total:,} {'has' if without == 1 else 'have'} no verdict: {', '.join(parts)}",
     )
 
@@ -120,15 +120,7 @@ def _errored(summary: Summary) -> str:
 
 def _listed(named: Named) -> str:
     more = " and more" if named.more or len(named.cases) > NAMED else ""
-    return ", ".join(_short(case) for case in named.cases[:NAMED]) + more
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
-
-
-def _results(count: int) -> str:
-    return f"{count:,} result{'' if count == 1 else 's'}"
+    return ", ".join(shortened(case) for case in named.cases[:NAMED]) + more
 
 
 def _percent(share: float) -> str:

@@ -12,6 +12,7 @@ from functools import cache
 from msgspec import Struct
 
 from pramana.analyse.comparison import SCORED, Judged
+from pramana.analyse.numbers import shortened
 from pramana.errors import PramanaError
 from pramana.model import Check
 
@@ -20,7 +21,6 @@ NEVER_A_JUDGE = ("local", "local-voice")
 MAX_KINDS = 1_000
 """Kept apart; the rest, which only a check with a version for every reply could make, are counted together."""
 NAMED = 5
-LONGEST_NAME = 80
 _OTHERS = ("other checks", "", "", "")
 
 _Stated = tuple[str, str, str, str]
@@ -132,7 +132,7 @@ class Judges:
         several = len({model for model, _ in judged}) > 1
         if (several or alone) and all(self._own(*kind) for kind in judged):
             return "each model itself" if several else "its own model"
-        return _shown(judged[0][1].by)
+        return shortened(judged[0][1].by)
 
     def _several(self, kinds: Iterable[_Kind]) -> bool:
         named = {(each.version, each.by) for _, each in kinds}
@@ -176,12 +176,8 @@ def _served(kinds: Iterable[_Kind], version: str, by: str) -> int:
 def _named(version: str, by: str, served: str, *, versions: bool) -> str:
     notes = [f"version {version}"] if by and versions else []
     notes += [served] if served else []
-    shown = _shown(by or f"version {version}")
+    shown = shortened(by or f"version {version}")
     return f"{shown} ({', '.join(notes)})" if notes else shown
-
-
-def _shown(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
 @cache

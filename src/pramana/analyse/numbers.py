@@ -74,6 +74,15 @@ def duration(seconds: float | None) -> str:
     return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"
 
 
+LONGEST_NAME = 80
+"""Of a case or a judge, in a sentence."""
+
+
+def shortened(name: str) -> str:
+    """Return a name that is not too long for a sentence."""
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun.
 

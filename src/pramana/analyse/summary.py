@@ -12,10 +12,11 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import copy
 from heapq import merge
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from pramana.analyse.comparison import SCORED
 from pramana.analyse.engines import engines_in, lines_of
@@ -94,11 +95,18 @@ class Rate(Struct, frozen=True):
         return wilson(self.passed / self.per_case, self.scored / self.per_case) if self.scored else None
 
 
-class Total(Struct, frozen=True):
+class Total(Struct):
     """A sum of what is known, and of how many replies it is not."""
 
     known: float = 0
     unknown: int = 0
+
+    def add(self, value: float | None) -> None:
+        """Add what is known of one more."""
+        if value is None:
+            self.unknown += 1
+        else:
+            self.known += value
 
     @property
     def value(self) -> float | None:
@@ -115,23 +123,26 @@ class Times(Struct, frozen=True):
     p99: float | None = None
 
 
-class Reason(Struct, frozen=True):
+class Named(Struct):
+    """The first of some cases, by id."""
+
+    cases: tuple[str, ...] = ()
+    more: bool = False
+    """There are others."""
+
+    def add(self, case: str) -> None:
+        """Name one more case, if there is room."""
+        if case not in self.cases:
+            self.more = len(self.cases) >= NAMED_CASES
+            self.cases += () if self.more else (case,)
+
+
+class Reason(Named, kw_only=True):
     """Why results have no verdict, in words: how many, and which cases first."""
 
     outcome: Outcome
     text: str
-    count: int
-    cases: tuple[str, ...]
-    more: bool = False
-    """There are other cases beside those named."""
-
-
-class Named(Struct, frozen=True):
-    """The first of some cases, by id."""
-
-    cases: tuple[str, ...]
-    more: bool = False
-    """There are others."""
+    count: int = 0
 
 
 class Failed(Struct, frozen=True):
@@ -209,22 +220,13 @@ class Summary(Struct, frozen=True):
             "judge_cost_usd": _total_data(self.judge_cost_usd),
             "judge_tokens": _total_data(self.judge_tokens),
             "judged_again": self.judged_again,
-            "latency_seconds": _times_data(self.latency),
-            "first_token_seconds": _times_data(self.first_token),
+            "latency_seconds": to_builtins(self.latency),
+            "first_token_seconds": to_builtins(self.first_token),
             "reasons": [
                 {"outcome": each.outcome.value, "reason": each.text, "count": each.count, "cases": list(each.cases)}
                 for each in self.reasons
             ],
-            "failures": [
-                {
-                    "case": each.case,
-                    "model": each.model,
-                    "variant": each.variant,
-                    "repeat": each.repeat,
-                    "reason": each.reason,
-                }
-                for each in self.failures
-            ],
+            "failures": [to_builtins(each) for each in self.failures],
             "cached": self.cached,
             "not_reproducible": list(self.not_reproducible),
             "engines": [each.as_data() for each in self.engines],
@@ -244,82 +246,6 @@ def _rate_data(rate: Rate) -> dict[str, Any]:
 
 def _total_data(total: Total) -> dict[str, Any]:
     return {"total": total.value, "known": total.known, "unknown": total.unknown}
-
-
-def _times_data(times: Times) -> dict[str, Any]:
-    return {"count": times.count, "p50": times.p50, "p95": times.p95, "p99": times.p99}
-
-
-class _Sum:
-    """A running total that remembers how often it was not told."""
-
-    __slots__ = ("known", "unknown")
-
-    def __init__(self) -> None:
-        self.known: float = 0
-        self.unknown = 0
-
-    def add(self, value: float | None) -> None:
-        if value is None:
-            self.unknown += 1
-        else:
-            self.known += value
-
-    def total(self) -> Total:
-        return Total(self.known, self.unknown)
-
-
-class _Naming:
-    """The first cases of a kind as they are met."""
-
-    __slots__ = ("cases", "more")
-
-    def __init__(self) -> None:
-        self.cases: dict[str, None] = {}
-        self.more = False
-
-    def add(self, case: str) -> None:
-        if case not in self.cases:
-            if len(self.cases) < NAMED_CASES:
-                self.cases[case] = None
-            else:
-                self.more = True
-
-
-class _Kind(_Naming):
-    """One kind of reason as it is met."""
-
-    __slots__ = ("count", "outcome", "text")
-
-    def __init__(self, outcome: Outcome, text: str) -> None:
-        super().__init__()
-        self.outcome, self.text, self.count = outcome, text, 0
-
-    def add(self, case: str) -> None:
-        self.count += 1
-        super().add(case)
-
-
-class _Reasons:
-    """Reasons by kind: the same words with other numbers in them are the same reason."""
-
-    def __init__(self) -> None:
-        self.kinds: dict[tuple[Outcome, str], _Kind] = {}
-
-    def add(self, outcome: Outcome, text: str, case: str) -> None:
-        text = text[:MAX_REASON_LENGTH]
-        name = (outcome, _NUMBERS.sub("#", text))
-        if name not in self.kinds:
-            if len(self.kinds) >= MAX_REASONS:
-                name, text = (outcome, OTHER_REASONS), OTHER_REASONS
-            self.kinds.setdefault(name, _Kind(outcome, text))
-        self.kinds[name].add(case)
-
-    def listed(self) -> tuple[Reason, ...]:
-        return tuple(
-            Reason(kind.outcome, kind.text, kind.count, tuple(kind.cases), kind.more)
-            for kind in sorted(self.kinds.values(), key=lambda kind: -kind.count)
-        )
 
 
 class Tally:
@@ -364,11 +290,13 @@ class Tally:
         self._by: dict[Dimension, dict[str, list[int]]] = {name: {} for name in DIMENSIONS}
         self._of: dict[tuple[str, str], set[tuple[str, str]]] | None = {} if models * variants > 1 else None
         """By row, the models and ways of asking that its verdicts are of; None where there is but one."""
-        self._input, self._output, self._cost, self._judge_cost = _Sum(), _Sum(), _Sum(), _Sum()
-        self._judge_tokens, self._judges, self._judged_again = _Sum(), Judges(who), 0
+        self._input, self._output, self._cost, self._judge_cost = Total(), Total(), Total(), Total()
+        self._judge_tokens, self._judges, self._judged_again = Total(), Judges(who), 0
         self._latency, self._first_token = array("d"), array("d")
-        self._reasons, self._failures = _Reasons(), list[Failed]()
-        self._undecided: dict[str, dict[Outcome, _Naming]] = {}
+        self._failures: list[Failed] = []
+        self._reasons: dict[tuple[Outcome, str], Reason] = {}
+        """By kind: the same words with other numbers in them are the same reason."""
+        self._undecided: dict[str, dict[Outcome, Named]] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._cached = 0
         self._engines: set[str] = set()
@@ -399,8 +327,8 @@ class Tally:
         if self._of is not None:
             self._note_ways(self._of, case, result)
         if outcome not in (Outcome.PASSED, Outcome.FAILED):
-            self._reasons.add(outcome, why(result), result.case_id)
-            self._undecided.setdefault(result.key.model, {}).setdefault(outcome, _Naming()).add(result.case_id)
+            self._note_reason(outcome, why(result)[:MAX_REASON_LENGTH], result.case_id)
+            self._undecided.setdefault(result.key.model, {}).setdefault(outcome, Named()).add(result.case_id)
         elif outcome is Outcome.FAILED and len(self._failures) < MAX_FAILURES:
             key = result.key
             reason = why(result)[:MAX_REASON_LENGTH]
@@ -420,6 +348,14 @@ class Tally:
             self._latency.append(reply.total_s)
         if reply.first_token_s is not None:
             self._first_token.append(reply.first_token_s)
+
+    def _note_reason(self, outcome: Outcome, text: str, case: str) -> None:
+        kind = (outcome, _NUMBERS.sub("#", text))
+        if kind not in self._reasons and len(self._reasons) >= MAX_REASONS:
+            kind, text = (outcome, OTHER_REASONS), OTHER_REASONS
+        reason = self._reasons.setdefault(kind, Reason(outcome=outcome, text=text))
+        reason.count += 1
+        reason.add(case)
 
     def _note_ways(self, of: dict[tuple[str, str], set[tuple[str, str]]], case: Case, result: Result) -> None:
         """Note in which rows a verdict counts: a row of calls alone has fewer results of a case than the whole run."""
@@ -457,16 +393,16 @@ class Tally:
                 }
                 for name, rows in self._by.items()
             },
-            input_tokens=self._input.total(),
-            output_tokens=self._output.total(),
+            input_tokens=copy(self._input),
+            output_tokens=copy(self._output),
             cost_usd=Total(self._cost.known + self._judge_cost.known, self._cost.unknown + self._judge_cost.unknown),
-            judge_cost_usd=self._judge_cost.total(),
-            judge_tokens=self._judge_tokens.total(),
+            judge_cost_usd=copy(self._judge_cost),
+            judge_tokens=copy(self._judge_tokens),
             latency=_times(self._latency),
             first_token=_times(self._first_token),
-            reasons=self._reasons.listed(),
+            reasons=tuple(sorted(map(copy, self._reasons.values()), key=lambda reason: -reason.count)),
             undecided={
-                model: {outcome: Named(tuple(each.cases), each.more) for outcome, each in kinds.items()}
+                model: {outcome: copy(each) for outcome, each in kinds.items()}
                 for model, kinds in self._undecided.items()
             },
             cached=self._cached,

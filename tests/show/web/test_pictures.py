@@ -320,7 +320,7 @@ def test_cases_without_a_verdict_that_are_not_named_are_counted_and_can_be_judge
     unscored = Rate(unscored=12)
 
     def undecided(count: int, named: int = 10, **changed: Any) -> str:
-        reason = Reason(Outcome.UNSCORED, "no judge", count, tuple(cases[:named]))
+        reason = Reason(tuple(cases[:named]), outcome=Outcome.UNSCORED, text="no judge", count=count)
         return told(summed(overall=unscored, reasons=(reason,)), **{"expected": 50, **changed})
 
     assert "case-9</bdi> and 2 more<" in undecided(12)
