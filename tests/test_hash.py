@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.errors import InvalidInput
-from pramana.hash import SortedCases, case_digest, hash_output, hash_result, hash_suite, record_digest
+from pramana.hash import RecordDigest, SortedCases, case_digest, hash_output, hash_result, hash_suite
 from pramana.model import Assertion, Case, Facets, Source, Turn
 
 
@@ -106,6 +106,11 @@ def test_result_and_output_hashes_are_the_published_ones() -> None:
 def test_text_that_is_no_utf8_still_has_a_hash() -> None:
     assert hash_output("\ud800") != hash_output("\udfff")
     assert hash_output("\x00") == sha256("\x00")
+
+
+def record_digest(*, case: str, output: str, **shared: Any) -> str:
+    """Return the digest of one record."""
+    return RecordDigest(**shared)(case, output)
 
 
 RECORD: dict[str, Any] = {

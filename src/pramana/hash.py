@@ -1,7 +1,7 @@
 """Hashes and digests: the fingerprints results are compared by.
 
 `hash_suite`, `hash_result` and `hash_output` compute, byte for byte, what the published format defines, so hashes made
-elsewhere stay comparable. `case_digest` and `record_digest` are ours: they cannot be ambiguous, whatever texts hold.
+elsewhere stay comparable. `case_digest` and `RecordDigest` are ours: they cannot be ambiguous, whatever texts hold.
 A suite is never held in memory: sorting happens on disk, in one temporary file.
 """
 
@@ -55,7 +55,7 @@ def hash_output(output: str) -> str:
 def hash_result(model_id: str, case_id: str, output: str) -> str:
     """Return the hash of one result: model, case and output joined by `|`, as the published format has it.
 
-    A `|` inside a field makes two results alike; our own records use `record_digest`.
+    A `|` inside a field makes two results alike; our own records use `RecordDigest`.
     """
     return hash_output(f"{model_id}|{case_id}|{output}")
 
@@ -127,35 +127,23 @@ class RecordDigest:
     ) -> None:
         if not all(isinstance(name, str) for name in parameters):
             raise TypeError("parameters are named by text")
-        shared = (_bytes(model), canonical(dict(parameters)), _bytes(suite_hash))
-        self._begun = hashlib.sha256(b"pramana record 1" + b"".join(map(_measured, shared)))
-        self._prompt = _measured(b"absent" if system_prompt is None else b"given " + _bytes(system_prompt))
+        shared: tuple[str | bytes, ...] = (model, canonical(dict(parameters)), suite_hash)
+        self._begun = hashlib.sha256(b"pramana record 1" + b"".join(map(measured, shared)))
+        self._prompt = measured(b"absent" if system_prompt is None else b"given " + _bytes(system_prompt))
 
     def __call__(self, case: str, output: str, heard: Sequence[str] = ()) -> str:
         """Return the digest of what the model said to the case of that digest; `heard` is what was played to it."""
         digest = self._begun.copy()
-        digest.update(_measured(_bytes(case)) + self._prompt + _measured(_bytes(output)))
+        digest.update(measured(case) + self._prompt + measured(output))
         for sound in heard:
-            digest.update(_measured(_bytes(sound)))
+            digest.update(measured(sound))
         return PREFIX + digest.hexdigest()
 
 
-def record_digest(
-    *,
-    model: str,
-    parameters: Mapping[str, Any],
-    suite_hash: str,
-    case: str,
-    system_prompt: str | None,
-    output: str,
-) -> str:
-    """Return the digest of one record of ours; `case` is a case digest. For many, see `RecordDigest`."""
-    shared = RecordDigest(model=model, parameters=parameters, suite_hash=suite_hash, system_prompt=system_prompt)
-    return shared(case, output)
-
-
-def _measured(field: bytes) -> bytes:
-    return len(field).to_bytes(8) + field
+def measured(field: str | bytes) -> bytes:
+    """Return a field prefixed by its length, so that no two rows of fields are the same bytes."""
+    as_bytes = _bytes(field) if isinstance(field, str) else field
+    return len(as_bytes).to_bytes(8) + as_bytes
 
 
 def _bytes(text: str) -> bytes:

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pramana.errors import InvalidInput
-from pramana.hash import SortedCases, case_digest, hash_result, hash_suite, record_digest
+from pramana.hash import SortedCases, case_digest, hash_result, hash_suite
 from pramana.load.problems import Problems
 from pramana.load.suite import check_suite
 from pramana.model import Assertion, Case, Facets, Source, Turn
 
 from ..examples import examples
+from ..test_hash import record_digest
 
 DEFAULT, TINY, SMALL = SortedCases.BUDGET, 1, 1_200
 budgets = st.sampled_from((DEFAULT, TINY, SMALL))

@@ -1,6 +1,7 @@
 """Cases, plans and results for the tests of the store, plain and drawn at random."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from hypothesis import strategies as st
 
@@ -23,6 +24,12 @@ from pramana.model import (
     raw_json,
 )
 from pramana.store.store import Store
+
+
+def pending(store: Store, run: str, model: str | None = None) -> Iterator[tuple[Key, Case]]:
+    """Return what a run has no result of yet, one after another."""
+    return chain.from_iterable(store.cases.pending_chunks(run, model))
+
 
 AWKWARD = "NUL \0, halves \ud83d and \ude00, side by side \ud83d\ude00, whole 😀, mark \ufdd0 and \ufdd00000, é, 语"
 """Every text the rule is for."""

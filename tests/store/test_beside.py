@@ -6,7 +6,7 @@ from pramana.errors import NotFound
 from pramana.model import Outcome
 from pramana.store.store import Store
 
-from .samples import case, check, key, plan, rescore, result, some_cases
+from .samples import case, check, key, pending, plan, rescore, result, some_cases
 from .test_runs import put_all
 
 
@@ -48,7 +48,7 @@ def test_the_nearest_that_ended_so_are_found_by_the_newest_checks(store: Store) 
 
 def test_results_of_a_case_come_by_the_page_with_their_number(store: Store) -> None:
     run = store.runs.create(plan("a", "b", repeats=3), some_cases(2))
-    keys = [found for found, _ in store.cases.pending(run.id)]
+    keys = [found for found, _ in pending(store, run.id)]
     put_all(store, run.id, [result(each, case_id=case(int(each.case != key(case(0)).case)).id) for each in keys])
     every, total = store.results.page(run.id, case="case-1")
     assert (len(every), total) == (6, 6)

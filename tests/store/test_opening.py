@@ -17,7 +17,7 @@ from pramana.store.schema import runs
 from pramana.store.store import Store
 
 from .. import programs
-from .samples import case, plan
+from .samples import case, pending, plan
 
 
 @pytest.mark.parametrize("name", ["a?b", "a#b", "a%b", "a%3Fb", "100%25?x=1#y", "a+b c", "ü:@ &=", "日本"])
@@ -44,7 +44,7 @@ def test_a_damaged_plan_is_one_sentence(store: Store, damage: str) -> None:
     run = store.runs.create(plan(), [case(1)])
     with store._database.writing() as connection:
         connection.execute(update(runs), {"plan": damage})
-    for ask in (lambda: store.runs.find("latest"), store.runs.page, lambda: list(store.cases.pending(run.id))):
+    for ask in (lambda: store.runs.find("latest"), store.runs.page, lambda: list(pending(store, run.id))):
         with pytest.raises(StoreFailed, match=f'the column plan of run "{run.id}" is not as Pramana writes it'):
             ask()
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from pramana.store import open_store
 
 from .. import programs
-from .samples import plan, some_cases
+from .samples import pending, plan, some_cases
 
 WRITE = """
 import asyncio, sys
+from itertools import chain
 from pramana.model import Check, Outcome, Reply, Result, raw_json
 from pramana.store import open_store
 
@@ -24,7 +25,7 @@ def stored(group):
 
 async def main():
     async with store.results.writer(sys.argv[2], stored) as writer:
-        for number, (key, case) in enumerate(store.cases.pending(sys.argv[2])):
+        for number, (key, case) in enumerate(chain.from_iterable(store.cases.pending_chunks(sys.argv[2]))):
             reply = Reply(case.turns[0].text * 20, raw=raw_json([case.id] * 300))
             check = Check("c", "1", Outcome.PASSED, "yes")
             await writer.put([Result(key, case.id, reply, None, (check,), None, None)])
@@ -62,7 +63,7 @@ def test_three_processes_write_one_file_at_once(tmp_path: Path) -> None:
         there = [result.key.case for _, result in store.results.each(run_id)]
         assert len(set(there)) == len(there) == store.runs.find(run_id).stored == 2000
         assert output.read_text().split() == there
-        assert list(store.cases.pending(run_id)) == []
+        assert list(pending(store, run_id)) == []
     store.close()
 
 

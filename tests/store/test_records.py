@@ -33,7 +33,7 @@ from pramana.store import records, schema
 from pramana.store.records import restored, stored
 from pramana.store.store import Store
 
-from .samples import AWKWARD, case, cases, key, long_or_short, plan, plans, rescore, result, results_of, texts
+from .samples import AWKWARD, case, cases, key, long_or_short, pending, plan, plans, rescore, result, results_of, texts
 
 A_KEY = key(case(1))
 
@@ -174,7 +174,7 @@ def test_nul_and_half_pairs_stand_in_every_text_column(store: Store) -> None:
         awkward(), awkward(), (target,), 1, {awkward(): awkward()}, awkward(), target, {awkward(): 1}, awkward()
     )
     run = store.runs.create(whole, [one], creator=awkward(), limits={awkward(): awkward()})
-    assert [found for _, found in store.cases.pending(run.id)] == [one]
+    assert [found for _, found in pending(store, run.id)] == [one]
     reply = Reply(
         awkward(),
         Usage(1),

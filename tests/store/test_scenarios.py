@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from sqlalchemy import delete, update
 
-from pramana.errors import AlreadyExists, NotFound
+from pramana.errors import AlreadyExists, NotFound, StoreFailed
 from pramana.load.scenario import check_scenario
 from pramana.model import Scenario
 from pramana.request import Selection
@@ -277,3 +277,18 @@ def test_no_two_locks_are_the_same_and_a_change_of_scenarios_waits_for_its_own_a
         assert thread.is_alive()
     thread.join(20)
     assert store.scenarios.which(["a", "b"]) == {"a", "b"}
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"id": 1}'])
+def test_a_damaged_scenario_is_one_sentence(store: Store, damage: str) -> None:
+    store.scenarios.create(plain("a"))
+    with store._database.writing() as connection:
+        connection.execute(update(scenarios), {"body": damage})
+    for ask in (
+        lambda: store.scenarios.read("a"),
+        lambda: store.scenarios.page(Selection(), 0, 10),
+        lambda: store.scenarios.page(Selection(text="p"), 0, 10),
+        lambda: store.scenarios.delete("a"),
+    ):
+        with pytest.raises(StoreFailed, match="a scenario in the store is damaged .*go back to a copy"):
+            ask()

@@ -11,7 +11,7 @@ from pramana.model import Check, Outcome
 from pramana.store.scoring import Rescoring
 from pramana.store.store import Store
 
-from .samples import check, plan, rescore, result, some_cases
+from .samples import check, pending, plan, rescore, result, some_cases
 
 
 def judged(by: str, cost: float | None, tokens: int | None) -> tuple[Check, ...]:
@@ -20,7 +20,7 @@ def judged(by: str, cost: float | None, tokens: int | None) -> tuple[Check, ...]
 
 def begun(store: Store, count: int, checks: tuple[Check, ...]) -> tuple[str, list[Any]]:
     run = store.runs.create(plan(), some_cases(count))
-    keys = [found for found, _ in store.cases.pending(run.id)]
+    keys = [found for found, _ in pending(store, run.id)]
 
     async def write() -> None:
         async with store.results.writer(run.id, lambda _: None) as writer:

@@ -14,14 +14,14 @@ from pramana.store import open_store
 from pramana.store import results as writer
 from pramana.store.store import Store
 
-from .samples import case, key, plan, result, some_cases
+from .samples import case, key, pending, plan, result, some_cases
 
 Reported = list[tuple[int, Result]]
 
 
 def results_of(store: Store, count: int) -> tuple[str, list[Result]]:
     run = store.runs.create(plan(), some_cases(count))
-    return run.id, [result(found) for found, _ in store.cases.pending(run.id)]
+    return run.id, [result(found) for found, _ in pending(store, run.id)]
 
 
 @pytest.mark.usefixtures("virtual_time")

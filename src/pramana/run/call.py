@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from pramana import clock
+from pramana import audio, clock
 from pramana.errors import BrokenReply, KeyInAnswer
 from pramana.model import Usage, Utterance, count
 from pramana.providers.voice.vocabulary import FRAME_S, Channel, Event, Heard, only_listens
@@ -187,8 +187,6 @@ class Conversation:
 
     async def hold(self) -> Held:
         """Say every line, hear every answer, hang up."""
-        from pramana import audio
-
         said_s = sum(len(each.samples) for each in self._spoken) / audio.CALLER_RATE
         longest_s = self._patience.longest_s + said_s
         # All rates are changed before the first frame, and in a thread: on the event loop it would hold up other calls.
@@ -284,8 +282,6 @@ class Conversation:
         return bool(answer.text) or silent_s >= TRANSCRIPT_S
 
     def _line_said(self) -> None:
-        from pramana import audio
-
         self._enter("agent" if self._answers.sounding(self._now()) else "waiting")
 
         said = self._spoken[self._line]
@@ -370,8 +366,6 @@ class Conversation:
 
     def _held(self, reason: str) -> Held:
         import numpy as np
-
-        from pramana import audio
 
         self._refuse_keys()
         self._log_event(self._now(), "pace", **self._pace.told())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from pramana import audio
 from pramana.errors import BrokenReply
 from pramana.model import Utterance
 from pramana.providers.voice.vocabulary import FRAME_S, Format
@@ -51,8 +52,6 @@ class Microphone:
 
     def __init__(self, uplink: Format, spoken: Sequence[Utterance]) -> None:
         import numpy as np
-
-        from pramana import audio
 
         self._rate, self._width = uplink.rate, 2 if uplink.codec == "pcm" else 1
         frame = audio.CALLER_RATE // FRAMES_A_SECOND
@@ -96,8 +95,6 @@ class Microphone:
     def rendered(self, rate: int, length: int) -> "Samples":
         """Return what was said on the recording's clock."""
         import numpy as np
-
-        from pramana import audio
 
         track: Samples = np.zeros(length, np.int16)
         for frame, samples in self._said:
@@ -234,8 +231,6 @@ class Playout:
         """Return all of it on the recording's clock; what belongs together is resampled in one piece."""
         import numpy as np
 
-        from pramana import audio
-
         track: Samples = np.zeros(length, np.int16)
         for start, data in self._joined():
             samples = audio.resample(audio.decode(self.downlink.codec, data), self.downlink.rate, rate)
@@ -252,8 +247,6 @@ class Playout:
 
     def _audible(self, data: bytes, start: float) -> tuple[float, float] | None:
         """Return from when until when something is heard in sound that begins at a position."""
-        from pramana import audio
-
         rate = self.downlink.rate
         samples = audio.decode(self.downlink.codec, data)
         first = _first_audible(samples, rate)
@@ -279,8 +272,6 @@ class Playout:
 
 def _first_audible(samples: "Samples", rate: int) -> int | None:
     """Return what `audio.first_audible` does, without going on behind it."""
-    from pramana import audio
-
     step = max(1, round(_LOOK_S * rate))
     beside = round(0.01 * rate)  # two windows of the rule, so that none is cut in half
     for begin in range(0, len(samples), step):

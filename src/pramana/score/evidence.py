@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
+from pramana import audio
 from pramana.score.words import by_character, character_errors, normalised
 
 if TYPE_CHECKING:
@@ -73,8 +74,6 @@ def guard(
     for the reason `unheard`. `cuts` is how often it fell silent because the caller talked: so many stretches of its
     words were never heard. `synthesised_here`: the bench made the sound from the words of `said`.
     """
-    from pramana import audio
-
     seconds = speech.size / rate
     if not speech.size:
         return Guard("silent", "nothing is audible in the agent's channel of the recording")

@@ -313,16 +313,16 @@ class _Event:
         return self.kind == "unknown" and isinstance(detail, Mapping) and detail.get("event") == "interrupted"
 
     def seconds(self, key: str) -> float:
-        value = self.given.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_S:
-            raise self._misfit(key, "seconds")
-        return float(value)
+        return self._number(key, int | float, "seconds")
 
     def whole(self, key: str) -> int:
+        return int(self._number(key, int, "a whole number"))
+
+    def _number(self, key: str, kind: Any, expected: str) -> float:
         value = self.given.get(key)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LONGEST_S:
-            raise self._misfit(key, "a whole number")
-        return value
+        if isinstance(value, bool) or not isinstance(value, kind) or not 0 <= value <= LONGEST_S:
+            raise self._misfit(key, expected)
+        return float(value)
 
     def text(self, key: str) -> str:
         value = self.given.get(key)

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pramana import audio
 from pramana.errors import InvalidInput, PramanaError, WeightsMissing
 from pramana.model import Call, Case, Check, Outcome, Reply
 from pramana.providers.voice.machine import machine
@@ -185,8 +186,6 @@ class _Ear:
         self.why_not = "" if covered else f"no STT for {language}"
 
     def hear(self, samples: "Samples") -> str | None:
-        from pramana import audio
-
         if self.why_not or self._transcribe is None:
             return None
         return self._transcribe(audio.resample(samples, self.rate, audio.CALLER_RATE)) if samples.size else ""
@@ -241,8 +240,6 @@ def _sound(
     audible: Sequence[tuple[float, float]],
     estimate: Estimate | None,
 ) -> Sound:
-    from pramana import audio
-
     if not speech.size:
         return Sound()
     answered = [
@@ -371,7 +368,6 @@ class CallScoring:
             return _unmeasured(f"{type(error).__name__}: {error}")
 
     def _measured(self, case: Case, call: Call, loop: asyncio.AbstractEventLoop) -> Check:
-        from pramana import audio
         from pramana.embedded import activity, quality
 
         language = case.facets.language or "en"

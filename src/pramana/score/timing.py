@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import Struct
 
+from pramana import audio
 from pramana.errors import InvalidInput
 from pramana.providers.voice.vocabulary import FRAME_S
 from pramana.score.log import Group, Log, Pace, SaidLine
@@ -161,17 +162,15 @@ class _Track:
 
     def first(self, start: float, end: float) -> float | None:
         """Return the position of the first audible sample between two others."""
-        from pramana import audio
-
-        offset = self.place(start)
-        found = audio.first_audible(self.samples[offset : self.place(end)], self.rate)
-        return None if found is None else (offset + found) / self.rate
+        return self._audible(audio.first_audible, start, end)
 
     def last(self, start: float, end: float) -> float | None:
-        from pramana import audio
+        """Return the position of the last one."""
+        return self._audible(audio.last_audible, start, end)
 
+    def _audible(self, find: "Callable[[Samples, int], int | None]", start: float, end: float) -> float | None:
         offset = self.place(start)
-        found = audio.last_audible(self.samples[offset : self.place(end)], self.rate)
+        found = find(self.samples[offset : self.place(end)], self.rate)
         return None if found is None else (offset + found) / self.rate
 
     def speaking(self, at: float) -> tuple[float, float] | None:
@@ -198,8 +197,6 @@ def spans(samples: "Samples", rate: int, gap_s: float = GAP_S) -> list[tuple[flo
 def _audible(samples: "Samples", rate: int) -> "NDArray[np.bool_]":
     """Mark each audible sample, by the rule of `audio.first_audible`: loud itself, and in 5 ms that are loud."""
     import numpy as np
-
-    from pramana import audio
 
     least = 32768 * 10 ** (audio.AUDIBLE_DBFS / 20)
     window = max(1, min(len(samples), round(rate * 0.005)))
@@ -328,8 +325,6 @@ class _Call:
         }
 
     def _confirmed(self, start: float, end: float, confirm: Confirm) -> dict[str, Any]:
-        from pramana import audio
-
         answer = self.agent.samples[self.agent.place(start) : self.agent.place(end) + 1]
         found = confirm(audio.resample(answer, self.agent.rate, audio.CALLER_RATE))
         return {

@@ -164,10 +164,6 @@ class Database:
         decoded: list[Any] = msgspec.json.decode(found) if found else []
         return decoded
 
-    def lock_cases(self, connection: Connection) -> None:
-        """Wait until no other transaction adds or removes shared cases."""
-        self.lock(connection, Lock.SHARING_CASES)
-
     @staticmethod
     def lock(connection: Connection, key: Lock) -> None:
         """Wait until no other transaction holds that lock: PostgreSQL's, since SQLite has one writer."""
@@ -207,6 +203,16 @@ class Part:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def _rows(self, query: Select[Any]) -> Sequence[Any]:
+        """Return the rows of a query that is read alone."""
+        with self._database.reading() as connection:
+            return connection.execute(query).all()
+
+    def _value(self, query: Select[Any]) -> Any:
+        """Return the first value of a query that is read alone; None where there is no row."""
+        with self._database.reading() as connection:
+            return connection.execute(query).scalar()
 
 
 def open_database(url: str | URL) -> Database:
@@ -348,8 +354,8 @@ def _explained() -> Iterator[None]:
 
 # ── What is new ──
 
-KEPT = 10_000
-Kind = Literal["scenario", "suite", "provider", "run", "submission", "settings", "price"]
+KEPT_CHANGES = 10_000
+ChangeKind = Literal["scenario", "suite", "provider", "run", "submission", "settings", "price"]
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -364,7 +370,7 @@ class Change(msgspec.Struct, frozen=True):
     """In one word: created, updated, deleted, imported, finished …"""
 
 
-def record(connection: Connection, kind: Kind, subject: str, action: str) -> None:
+def record(connection: Connection, kind: ChangeKind, subject: str, action: str) -> None:
     """Write a line in the transaction at hand, as the last thing it does: lines of others wait until it ends.
 
     Or a line could become visible after one with a higher number, and whoever has read that would never see it.
@@ -373,7 +379,7 @@ def record(connection: Connection, kind: Kind, subject: str, action: str) -> Non
     row = {"at": timestamp(), "kind": kind, "subject": stored(subject), "action": action}
     (number,) = connection.execute(insert(changes), row).inserted_primary_key or (0,)
     if number % 100 == 0:
-        connection.execute(delete(changes).where(changes.c.change_no <= number - KEPT))
+        connection.execute(delete(changes).where(changes.c.change_no <= number - KEPT_CHANGES))
 
 
 class Changes(Part):
@@ -381,17 +387,13 @@ class Changes(Part):
 
     def first(self) -> int:
         """Return the oldest number that is kept; 0 where there is none."""
-        with self._database.reading() as connection:
-            return int(connection.execute(select(func.coalesce(func.min(changes.c.change_no), 0))).scalar_one())
+        return int(self._value(select(func.coalesce(func.min(changes.c.change_no), 0))))
 
     def last(self) -> int:
         """Return the newest number; 0 where nothing has changed yet."""
-        with self._database.reading() as connection:
-            return int(connection.execute(select(func.coalesce(func.max(changes.c.change_no), 0))).scalar_one())
+        return int(self._value(select(func.coalesce(func.max(changes.c.change_no), 0))))
 
     def after(self, number: int, limit: int = 500) -> list[Change]:
         """Return what came after a number, oldest first."""
         query = select(changes).where(changes.c.change_no > number).order_by(changes.c.change_no).limit(limit)
-        with self._database.reading() as connection:
-            rows = connection.execute(query).all()
-        return [Change(row[0], row[1], row[2], restored(row[3]), row[4]) for row in rows]
+        return [Change(row[0], row[1], row[2], restored(row[3]), row[4]) for row in self._rows(query)]

@@ -95,7 +95,8 @@ class History(Part):
         with self._database.reading() as connection:
             rows = _rows(connection, [run.id for run in of])
             known = self._ended.among(key for key, _ in rows.values())
-            several = {rows[run.id][0] for run in of if run.id in rows and _ways(run) > 1}
+            plans = {rows[run.id][0]: run.plan for run in of if run.id in rows}
+            several = {key for key, plan in plans.items() if len(plan.targets) * len(plan.variants) > 1}
             grown = {key: number for key, number in rows.values() if known.get(key, _NOTHING).stored != number}
             found = known | _count(connection, grown, known, several)
         self._ended.keep(found)
@@ -127,8 +128,7 @@ class History(Part):
         if ids not in known:
             mine = select(runs.c.run_no).where(runs.c.id.in_(ids))
             query = select(func.count(run_cases.c.case_no.distinct())).where(run_cases.c.run_no.in_(mine))
-            with self._database.reading() as connection:
-                known[ids] = int(connection.execute(query).scalar_one())
+            known[ids] = int(self._value(query))
             self._distinct.keep(known)
         return known[ids]
 
@@ -156,9 +156,8 @@ class History(Part):
         query = select(runs.c.id, scorings.c.label).join_from(scorings, runs, scorings.c.run_no == runs.c.run_no)
         query = query.where(runs.c.id.in_([stored(run.id) for run in of]), *later).order_by(scorings.c.scoring)
         found: dict[str, list[str]] = {}
-        with self._database.reading() as connection:
-            for run_id, label in connection.execute(query):
-                found.setdefault(run_id, []).append(restored(label))
+        for run_id, label in self._rows(query):
+            found.setdefault(run_id, []).append(restored(label))
         # Twice in a row by the same judge is as once.
         return [tuple(label for label, _ in groupby(found.get(run.id, ()))) for run in of]
 
@@ -185,10 +184,6 @@ def _cases_digest(connection: Connection, run_no: int, alike: dict[bytes, str]) 
 
 
 # ── How runs ended ──
-
-
-def _ways(run: Run) -> int:
-    return len(run.plan.targets) * len(run.plan.variants)
 
 
 def _rows(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple[_Judged, int]]:

@@ -51,10 +51,9 @@ class Decisions(Part):
 
     def read(self) -> Preferences:
         """Return what holds now."""
-        with self._database.reading() as connection:
-            mine = preferences.c.name.in_(Preferences.__struct_fields__)  # prices are kept beside them
-            rows = connection.execute(select(preferences.c.name, preferences.c.value).where(mine)).all()
-        known = {name: msgspec.json.decode(value) for name, value in rows}
+        mine = preferences.c.name.in_(Preferences.__struct_fields__)  # prices are kept beside them
+        query = select(preferences.c.name, preferences.c.value).where(mine)
+        known = {name: msgspec.json.decode(value) for name, value in self._rows(query)}
         if origins := known.get("cors_origins"):
             known["cors_origins"] = [each for each in origins if _fits(each)]
         return msgspec.convert(known, Preferences)
@@ -110,11 +109,10 @@ class SetPrices(Part):
     def list(self) -> list[SetPrice]:
         """Return all of them, by name."""
         rows = select(preferences).where(preferences.c.name.startswith(_BEGINNING)).order_by(preferences.c.name)
-        with self._database.reading() as connection:
-            return [
-                SetPrice(restored(name.removeprefix(_BEGINNING)), _rates(value), updated)
-                for name, value, updated in connection.execute(rows)
-            ]
+        return [
+            SetPrice(restored(name.removeprefix(_BEGINNING)), _rates(value), updated)
+            for name, value, updated in self._rows(rows)
+        ]
 
     def rates(self) -> "dict[str, Rates]":
         """Return what a run is counted by."""

@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from sqlalchemy import Connection, RowMapping, select, update
 
@@ -39,26 +39,12 @@ _NAME = re.compile(r"(?P<shown>process (?P<pid>\d+) on .*) \[(?P<machine>.*) (?P
 _UNKNOWN, _GONE = "?", ""
 
 
-class Leases(Protocol):
-    """Where leases are written down: the store's queue."""
-
-    def claim(self, run_id: str, owner: str, seconds: float) -> bool: ...
-
-    def release(self, run_id: str, owner: str) -> object: ...
-
-    def heartbeat(self, run_id: str, owner: str | None, seconds: float) -> bool: ...
-
-    def is_cancelled(self, run_id: str) -> bool: ...
-
-    def holder(self, run_id: str) -> str | None: ...
-
-
 class Lease:
     """Holds a run while its context lasts; raises `AlreadyRunning` on entry when another process does."""
 
     def __init__(
         self,
-        queue: Leases,
+        queue: "Queue",
         run_id: str,
         on_lost: Callable[[AlreadyRunning], None],
         on_cancelled: Callable[[], None],
@@ -282,9 +268,7 @@ class Queue(Part):
 
     def is_cancelled(self, run_id: str) -> bool:
         """Tell whether somebody wants the run to end."""
-        with self._database.reading() as connection:
-            wanted = select(runs.c.cancelled).where(runs.c.id == stored(run_id))
-            return connection.execute(wanted).scalar_one_or_none() is not None
+        return self._value(select(runs.c.cancelled).where(runs.c.id == stored(run_id))) is not None
 
     # ── How it ends ──
 

@@ -200,8 +200,7 @@ class Results(Part):
     def last(self, run_no: int) -> int:
         """Return the number of the newest result of a run; 0 where there is none."""
         newest = select(func.coalesce(func.max(results.c.seq), 0)).where(results.c.run_no == run_no)
-        with self._database.reading() as connection:
-            return int(connection.execute(newest).scalar_one())
+        return int(self._value(newest))
 
     def after(self, run_no: int, seq: int, limit: int = 500) -> list[Numbered]:
         """Return the results of a run that were stored after a number, each with the beginning of its answer."""
@@ -262,8 +261,6 @@ GROUP = 1_000
 LINGER_SECONDS = 0.1
 """How long the first of a group waits for company: half of what is promised, the commit has the other half."""
 
-Stored = list[tuple[int, Result]]
-
 _INSERT_RESULTS = (
     f"INSERT INTO results (run_no, case_no, {', '.join(RESULT_COLUMNS)})"  # noqa: S608 - names of ours
     f" VALUES (?, (SELECT case_no FROM cases WHERE digest = ?), {', '.join('?' for _ in RESULT_COLUMNS)})"
@@ -293,7 +290,7 @@ class Writer:
     """Takes the results of one run; leaving its context stores what is still queued."""
 
     def __init__(
-        self, database: Database, run_no: int, on_stored: Callable[[Stored], None], owner: str | None = None
+        self, database: Database, run_no: int, on_stored: Callable[[list[Numbered]], None], owner: str | None = None
     ) -> None:
         self._database, self._run_no, self._on_stored = database, run_no, on_stored
         self._owner = stored_or_none(owner)
@@ -378,7 +375,7 @@ class Writer:
         finally:
             self._room.set()
 
-    def _commit(self, kept: Sequence[_Kept]) -> Stored:
+    def _commit(self, kept: Sequence[_Kept]) -> list[Numbered]:
         with self._database.writing() as connection:
             # The run's row is locked first: with one writer at a time, whatever is new afterwards is ours.
             self._refuse_if_lost(connection)

@@ -12,7 +12,7 @@ import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain, product
+from itertools import product
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -23,7 +23,7 @@ from pramana.errors import Hint, NotFound, did_you_mean, quote
 from pramana.hash import PREFIX, case_digest
 from pramana.jsonl import canonical
 from pramana.model import Case, Key, Plan, Run, RunStatus
-from pramana.store.engine import CHUNK, Database, Part, chunks, record, timestamp
+from pramana.store.engine import CHUNK, Database, Lock, Part, chunks, record, timestamp
 from pramana.store.queue import refuse_if_held
 from pramana.store.records import (
     RunRef,
@@ -61,12 +61,11 @@ class Cases(Part):
             for _, _, body, file, line in chunk:
                 yield case_from_json(body, file, line)
 
-    def pending(self, run: RunRef, model: str | None = None) -> Iterator[tuple[Key, Case]]:
-        """Yield what has no result yet: for each case in order, each model (or the one typed so), each repeat."""
-        return chain.from_iterable(self.pending_chunks(run, model))
-
     def pending_chunks(self, run: RunRef, model: str | None = None) -> Iterator[Iterator[tuple[Key, Case]]]:
-        """Yield the same by the chunk: what blocks is done when a chunk is drawn, cases are made as it is read."""
+        """Yield what has no result yet, by the chunk: each case in order, each model (or the one named), each repeat.
+
+        What blocks is done when a chunk is drawn; cases are made as it is read.
+        """
         with self._database.reading() as connection:
             found = read_run(connection, run if isinstance(run, str) else run.id)  # how much is stored has changed
         plan = found.plan
@@ -173,7 +172,7 @@ class Runs(Part):
         One of a server is queued, with what it may spend, until a server takes it.
         """
         with prepared(cases) as rows, self._database.writing() as connection:
-            self._database.lock_cases(connection)
+            self._database.lock(connection, Lock.SHARING_CASES)
             created = timestamp()
             row = {
                 "id": _new_id(connection),
@@ -269,9 +268,8 @@ class Runs(Part):
         """Return how far some runs are; those that are gone are left out."""
         columns = [runs.c[name] for name in ("id", "run_no", "status", "stored", "expected", "reason")]
         query = select(*columns, runs.c.cancelled.is_not(None))
-        with self._database.reading() as connection:
-            rows = connection.execute(query.where(runs.c.id.in_([stored(each) for each in run_ids])))
-            return {run_id: State(*rest) for run_id, *rest in rows}
+        rows = self._rows(query.where(runs.c.id.in_([stored(each) for each in run_ids])))
+        return {run_id: State(*rest) for run_id, *rest in rows}
 
     def delete(self, run_id: str, *, unless_held: bool = False) -> None:
         """Delete a run, its results and their checks, and each case that no other run uses.
@@ -279,7 +277,7 @@ class Runs(Part):
         `unless_held` refuses that while somebody works on it.
         """
         with self._database.writing() as connection:
-            self._database.lock_cases(connection)
+            self._database.lock(connection, Lock.SHARING_CASES)
             row = row_of(connection, run_id, lock=True)
             if unless_held:
                 refuse_if_held(row, self._database.now(connection))

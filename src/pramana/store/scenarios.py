@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import chain, count, islice
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
 from sqlalchemy import Connection, delete, func, insert, select
 
 from pramana import clock
-from pramana.errors import AlreadyExists, Conflict, NotFound, Problem, quote
+from pramana.errors import AlreadyExists, Conflict, NotFound, Problem, StoreFailed, quote
 from pramana.model import Scenario
 from pramana.request import Selection, is_branch
 from pramana.store.engine import CHUNK, Database, Lock, Part, chunks, record, timestamp
@@ -25,6 +25,7 @@ from pramana.store.schema import deleted_scenarios, scenarios
 
 Mode = Literal["skip", "update", "fail"]
 """What becomes of those whose ids are there already."""
+_Decoded = TypeVar("_Decoded")
 RESTORABLE = timedelta(days=1)
 _PUT = (
     "INSERT INTO scenarios (id, name, type, difficulty, language, tags, body, created, updated)"
@@ -76,9 +77,8 @@ class IdsExist(AlreadyExists):
         self.ids, self.problems = tuple(ids), tuple(problems)
 
 
-_decode = msgspec.json.Decoder(Scenario).decode
-_decode_stored = msgspec.json.Decoder(StoredScenario).decode
-_decode_page = msgspec.json.Decoder(list[StoredScenario]).decode
+_one = msgspec.json.Decoder(Scenario)
+_several = msgspec.json.Decoder(list[StoredScenario])
 
 
 class Scenarios(Part):
@@ -110,7 +110,7 @@ class Scenarios(Part):
         )
         with self._database.reading_once() as connection:
             text, total = self._database.run(connection, query, (*values, *values, limit, offset)).one()
-        return _decode_page(f"[{restored(text or '')}]"), total
+        return _decode(_several, f"[{text or ''}]"), total
 
     def _search(self, wanted: Selection, offset: int, limit: int) -> tuple[list[StoredScenario], int]:
         """Look into each: neither engine knows capitals beyond what its locale says."""
@@ -137,7 +137,7 @@ class Scenarios(Part):
             with self._database.reading() as connection:
                 rows = self._database.run(connection, query, (*values, last, CHUNK)).all()
             for _, body, created, updated in rows:
-                found = _decode(restored(body))
+                found = _decode(_one, body)
                 texts = (found.id, found.name, found.prompt, found.expected_outcome)
                 if not folded or any(folded in each.casefold() for each in texts):
                     yield found, created, updated
@@ -197,7 +197,7 @@ class Scenarios(Part):
                 raise Conflict(
                     f"scenario {quote(scenario_id)} was changed at {updated} by somebody else; read it again first"
                 )
-            made = self._put(connection, alter(_decode(restored(body))), created, timestamp())
+            made = self._put(connection, alter(_decode(_one, body)), created, timestamp())
             record(connection, "scenario", scenario_id, "updated")
         return made
 
@@ -256,7 +256,7 @@ class Scenarios(Part):
                     f"there is a scenario {quote(scenario_id)} again, which would be lost; delete or rename that one "
                     "first"
                 )
-            made = self._put(connection, _decode(restored(row.body)), row.created, row.updated)
+            made = self._put(connection, _decode(_one, row.body), row.created, row.updated)
             connection.execute(delete(deleted_scenarios).where(mine))
             record(connection, "scenario", scenario_id, "restored")
         return made
@@ -319,8 +319,16 @@ _TIMES = """|| ',"created_at":"' || created || '","updated_at":"' || updated || 
 _TEXT = (scenarios.c.body, scenarios.c.created, scenarios.c.updated)
 
 
+def _decode(decoder: msgspec.json.Decoder[_Decoded], text: str) -> _Decoded:
+    """Decode what is stored; others can write to the database too, and disks fail."""
+    try:
+        return decoder.decode(restored(text))
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise StoreFailed(f"a scenario in the store is damaged ({error}); go back to a copy of it") from error
+
+
 def _read(body: str, created: str, updated: str) -> StoredScenario:
-    return _decode_stored(f'{restored(body)[:-1]},"created_at":"{created}","updated_at":"{updated}"}}')
+    return _stored(_decode(_one, body), created, updated)
 
 
 def _stored(scenario: Scenario, created: str, updated: str) -> StoredScenario:

@@ -26,6 +26,7 @@ from sqlalchemy import Connection, and_, func, select
 
 from pramana import clock
 from pramana.errors import InvalidInput, Problem
+from pramana.hash import measured
 from pramana.store.engine import Database, Lock, Part, record, timestamp
 from pramana.store.records import restored, stored, stored_row
 from pramana.store.schema import deliveries, submission_days
@@ -421,16 +422,14 @@ class Submissions(Part):
         table = submission_days.c
         sums = [func.coalesce(func.sum(column), 0) for column in (table.passed, table.scored)]
         mine = and_(table.verified.is_(True), table.model == stored(model), table.day >= since)
-        with self._database.reading() as connection:
-            passed, scored = connection.execute(select(*sums).where(mine)).one()
+        ((passed, scored),) = self._rows(select(*sums).where(mine))
         return Passed(int(passed), int(scored))
 
     # ── What this machine has submitted elsewhere ──
 
     def delivered(self, url: str) -> set[str]:
         """Return what was delivered to a server: ids of runs, digests of blocks."""
-        with self._database.reading() as connection:
-            return set(connection.scalars(select(deliveries.c.subject).where(deliveries.c.url == stored(url))))
+        return {row.subject for row in self._rows(select(deliveries.c.subject).where(deliveries.c.url == stored(url)))}
 
     def mark_delivered(self, subject: str, url: str) -> None:
         """Remember that something was delivered to a server."""
@@ -476,18 +475,17 @@ def _prepare(batch: Batch, verified: Sequence[bool], contributor: str, received:
         asked = (known, each.model_id, suite, temperature, seed)
         if (digest := begun.get(asked)) is None:
             shared = [repr(known), contributor, each.model_id, suite, repr(temperature), repr(seed)]
-            digest = begun[asked] = sha256(b"pramana submission 1" + b"".join(map(_measured, shared)))
+            digest = begun[asked] = sha256(b"pramana submission 1" + b"".join(map(measured, shared)))
         digest = digest.copy()
         whole = sha256(said).digest()
-        digest.update(_measured(each.prompt_id) + whole)
+        digest.update(measured(each.prompt_id) + whole)
         identity, content = whole[:_IDENTITY], digest.digest()
         salt = salts[index * _SALT : (index + 1) * _SALT]
         passed, verdict = _judged(each)
         noted = None if each.metadata is None else _as_json(each.metadata)
-        if verdict is not None and len(verdict) > LONGEST_METADATA:
-            problems.append(_misfit(index, "assertion_result", _too_long(verdict)))
-        if noted is not None and len(noted) > LONGEST_METADATA:
-            problems.append(_misfit(index, "metadata", _too_long(noted)))
+        for name, kept in (("assertion_result", verdict), ("metadata", noted)):
+            if kept is not None and len(kept) > LONGEST_METADATA:
+                problems.append(_misfit(index, name, f"has {len(kept):,} characters; at most {LONGEST_METADATA:,}"))
         row = (
             *(content, day, received, stated, contributor, batch_id, 1),
             batch.suite_version if each.suite_version is None else each.suite_version,
@@ -516,10 +514,6 @@ def _prepare(batch: Batch, verified: Sequence[bool], contributor: str, received:
         for one in made:
             one.rest = stored_row(one.rest)
     return made
-
-
-def _too_long(kept: str) -> str:
-    return f"has {len(kept):,} characters; at most {LONGEST_METADATA:,}"
 
 
 def _misfit(index: int, name: str, message: str) -> Problem:
@@ -556,8 +550,3 @@ def _as_json(value: Any) -> str:
         return msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, ValueError):  # half of a surrogate pair
         return json.dumps(msgspec.to_builtins(value))
-
-
-def _measured(field: str) -> bytes:
-    as_bytes = field.encode("utf-8", "surrogatepass")
-    return len(as_bytes).to_bytes(8) + as_bytes

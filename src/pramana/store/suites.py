@@ -45,14 +45,12 @@ class Suites(Part):
     def list(self) -> list[Tier]:
         """Return every tier, by version, in the order of uploading within it."""
         query = select(*_SAID).order_by(suite_tiers.c.version, suite_tiers.c.created, suite_tiers.c.tier)
-        with self._database.reading() as connection:
-            return [Tier(*row) for row in connection.execute(query)]
+        return [Tier(*row) for row in self._rows(query)]
 
     def tiers(self, version: str) -> dict[str, Tier]:
         """Return the tiers of a version by name; none where no such version was uploaded."""
         query = select(*_SAID).where(suite_tiers.c.version == stored(version)).order_by(suite_tiers.c.tier)
-        with self._database.reading() as connection:
-            return {row.tier: Tier(*row) for row in connection.execute(query)}
+        return {row.tier: Tier(*row) for row in self._rows(query)}
 
     def hashes(self, version: str) -> Mapping[str, str]:
         """Return the hashes of a version's tiers by name; none where no such version was uploaded."""
@@ -61,8 +59,7 @@ class Suites(Part):
     def content(self, version: str, tier: str) -> bytes:
         """Return the JSONL of a tier, byte by byte as it was uploaded."""
         where = (suite_tiers.c.version == stored(version), suite_tiers.c.tier == stored(tier))
-        with self._database.reading() as connection:
-            packed = connection.execute(select(suite_tiers.c.content).where(*where)).scalar_one_or_none()
+        packed = self._value(select(suite_tiers.c.content).where(*where))
         if packed is None:
             known = [f"{each.version} {each.tier}" for each in self.list()]
             name = f"{version} {tier}"
@@ -82,8 +79,7 @@ class Suites(Part):
     def by_hash(self, suite_hash: str) -> bytes | None:
         """Return the JSONL of a tier of that hash; None where none was uploaded."""
         query = select(suite_tiers.c.content).where(suite_tiers.c.hash == stored(suite_hash)).limit(1)
-        with self._database.reading() as connection:
-            packed = connection.execute(query).scalar_one_or_none()
+        packed = self._value(query)
         return None if packed is None else _unpacked(packed, suite_hash)
 
     def upload(self, version: str, tiers: Mapping[str, Upload]) -> bool:

@@ -8,10 +8,10 @@ import hashlib
 import secrets
 from collections.abc import Collection
 from datetime import timedelta
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
-from sqlalchemy import ColumnElement, RowMapping, and_, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
 
 from pramana import clock
 from pramana.errors import Hint, InvalidInput, NotFound, Problem, did_you_mean, quote
@@ -75,9 +75,7 @@ class Tokens(Part):
 
     def list(self) -> list[Token]:
         """Return all of them, oldest first; the revoked and expired ones too."""
-        with self._database.reading() as connection:
-            rows = connection.execute(select(tokens).order_by(tokens.c.created, tokens.c.id)).mappings()
-            return [_token(row) for row in rows]
+        return [_token(row) for row in self._rows(select(tokens).order_by(tokens.c.created, tokens.c.id))]
 
     def any(self) -> bool:
         """Tell whether a token is valid."""
@@ -88,14 +86,13 @@ class Tokens(Part):
         return self._is_there(tokens.c.id.is_not(None))
 
     def _is_there(self, which: ColumnElement[bool]) -> bool:
-        with self._database.reading() as connection:
-            return connection.execute(select(tokens.c.id).where(which).limit(1)).first() is not None
+        return self._value(select(tokens.c.id).where(which).limit(1)) is not None
 
     def revoke(self, token_id: str) -> Token:
         """End a token; one that was ended already stays so."""
         with self._database.writing() as connection:
             mine = tokens.c.id == stored(token_id)
-            row = connection.execute(select(tokens).where(mine)).mappings().first()
+            row = connection.execute(select(tokens).where(mine)).first()
             if row is None:
                 raise NotFound(f"there is no token {quote(token_id)}", hint=Hint("list_tokens"))
             found = _token(row)
@@ -106,16 +103,13 @@ class Tokens(Part):
 
     def holder(self, secret: str) -> Token | None:
         """Return whose token it is; None when it is nobody's, was revoked or has expired."""
-        with self._database.reading() as connection:
-            query = select(tokens).where(tokens.c.hash == hashed(secret), _valid())
-            row = connection.execute(query).mappings().first()
-        return None if row is None else _token(row)
+        found = self._rows(select(tokens).where(tokens.c.hash == hashed(secret), _valid()))
+        return _token(found[0]) if found else None
 
     def roles(self, token_ids: Collection[str]) -> dict[str, Role]:
         """Return the roles of those of some tokens that are valid."""
-        with self._database.reading() as connection:
-            rows = connection.execute(select(tokens.c.id, tokens.c.role).where(tokens.c.id.in_(token_ids), _valid()))
-            return {row.id: row.role for row in rows}
+        rows = self._rows(select(tokens.c.id, tokens.c.role).where(tokens.c.id.in_(token_ids), _valid()))
+        return {row.id: row.role for row in rows}
 
     # ── Sessions ──
 
@@ -136,16 +130,14 @@ class Tokens(Part):
     def session_holder(self, secret: str) -> Token | None:
         """Return whose session it is; None when there is no such session, or when it or its token has ended."""
         joined = select(tokens).join_from(tokens, sessions)
-        query = joined.where(sessions.c.hash == hashed(secret), sessions.c.expires > timestamp(), _valid())
-        with self._database.reading() as connection:
-            row = connection.execute(query).mappings().first()
-        return None if row is None else _token(row)
+        mine = (sessions.c.hash == hashed(secret), sessions.c.expires > timestamp())
+        found = self._rows(joined.where(*mine, _valid()))
+        return _token(found[0]) if found else None
 
     def open_sessions(self, hashes: Collection[str]) -> set[str]:
         """Return those of some sessions that have not ended."""
         query = select(sessions.c.hash).where(sessions.c.hash.in_(hashes), sessions.c.expires > timestamp())
-        with self._database.reading() as connection:
-            return set(connection.scalars(query))
+        return {row.hash for row in self._rows(query)}
 
     def seen(self, token_id: str) -> None:
         """Write down that a token was used today. It waits for other writers, so nobody should wait for it."""
@@ -172,9 +164,8 @@ def hashed(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _token(row: RowMapping) -> Token:
-    name = restored(row["name"])
-    return Token(row["id"], name, row["role"], row["created"], row["used"], row["revoked"], row["expires"])
+def _token(row: Any) -> Token:
+    return Token(row.id, restored(row.name), row.role, row.created, row.used, row.revoked, row.expires)
 
 
 def _valid() -> ColumnElement[bool]:
