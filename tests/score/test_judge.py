@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from pramana.errors import AuthenticationFailed, ProviderError, Unavailable
 from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, Turn, Usage
-from pramana.score.judge import Judge, mark_for, score_by_judge, verdict
-from pramana.score.rubric import SCORES, read_ratings, score_by_rubric
+from pramana.score.judge import SCORES, Judge, mark_for, read_ratings, score_by_judge, score_by_rubric, verdict
 from pramana.score.scoring import NO_JUDGE, Scoring
 
 JUDGED = Case(

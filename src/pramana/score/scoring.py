@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from pramana.assertions import decide
 from pramana.errors import BudgetSpent, PramanaError, ProviderError, Stopped
 from pramana.model import Case, Check, Outcome, Reply, Turn
-from pramana.score.judge import Judge, score_by_judge
-from pramana.score.rubric import score_by_rubric
+from pramana.score.judge import Judge, score_by_judge, score_by_rubric
 
 LONG_OUTPUT = 50_000
 """Characters from which on an offline assertion may take over a millisecond, and so leaves the event loop."""
