@@ -30,8 +30,8 @@ STUCK_S = 300.0
 REAL_LOOP = asyncio.events.new_event_loop
 
 
-class VirtualClock:
-    """Implements `clock.Clock`; only `advance` and `sleep` move it."""
+class VirtualClock(clock.Clock):
+    """Only `advance` and `sleep` move it."""
 
     def __init__(self) -> None:
         self._seconds, self._began = time.monotonic(), datetime.now(UTC)
@@ -150,5 +150,5 @@ def real_time() -> Iterator[None]:
 
     For a test in which a thread of its own waits for the event loop: virtual time would stand still for both.
     """
-    with clock.installed(clock.SystemClock()), patch.object(asyncio.events, "new_event_loop", REAL_LOOP):
+    with clock.installed(clock.Clock()), patch.object(asyncio.events, "new_event_loop", REAL_LOOP):
         yield

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from pramana import settings
 from pramana.analyse.judges import NEVER_A_JUDGE
@@ -369,12 +369,8 @@ def _refuse_uncounted(plan: Plan, prices: Prices, limits: Limits) -> None:
 
 def _what_is_left(store: Store, run: Run, limits: Limits) -> Budget:
     """Return the budget less what the run has spent already: a cap is for all of it, however often it is resumed."""
-    budget = Budget(limits.max_cost_usd, limits.max_total_tokens)
-    if run.stored:
-        spent = store.results.spent(run.id)
-        budget.cost_usd, budget.tokens = spent.cost_usd, spent.tokens
-        budget.unknown_cost, budget.unknown_tokens = spent.unknown_cost, spent.unknown_tokens
-    return budget
+    spent = asdict(store.results.spent(run.id)) if run.stored else {}
+    return Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_total_tokens, **spent)
 
 
 def _finish(store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop: Stop, lease: Lease) -> None:
@@ -426,7 +422,7 @@ async def judge_again(
     _refuse_unknown_prices(plan, prices, limits, reach)
     label = f"judged by {judged_by.typed if judged_by else 'itself'}"
     label += f", embedded by {plan.embedder.typed}" if plan.embedder else ""
-    budget = Budget(limits.max_cost_usd, limits.max_total_tokens)
+    budget = Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_total_tokens)
     async with OpenAccounts(limits, budget, prices.cost, stop, reach) as accounts:
         similarity = _similarity(plan, accounts)
         calls = _call_scoring(store, plan, accounts)

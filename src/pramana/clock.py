@@ -9,39 +9,25 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Protocol
 
 
-class Clock(Protocol):
-    """A source of time."""
+class Clock:
+    """The machine's own time; a test installs another."""
 
     def now(self) -> datetime:
         """Return the current date and time, in UTC."""
-        ...
-
-    def monotonic(self) -> float:
-        """Return seconds since an arbitrary start; never goes backwards."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Block the calling thread."""
-        ...
-
-
-class SystemClock:
-    """Implements `Clock` with the machine's own time."""
-
-    def now(self) -> datetime:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
+        """Return seconds since an arbitrary start; never goes backwards."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
+        """Block the calling thread."""
         time.sleep(seconds)
 
 
-_clock: Clock = SystemClock()
+_clock = Clock()
 
 
 def now() -> datetime:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from struct import Struct
 from tempfile import TemporaryFile, gettempdir
-from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
 from pramana.errors import InvalidInput, PramanaError, Problem, quote
@@ -191,9 +190,7 @@ class SortedCases:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._spill:
             self._spill.close()
 

@@ -134,13 +134,7 @@ def parse(text: str) -> Any:
     Traceback (most recent call last):
     pramana.jsonl.BadLine: the key "id" stands twice in one object; the first is at column 2
     """
-    refuse_deep(text)
-    try:
-        return _strict.decode(text)
-    except json.JSONDecodeError as error:
-        raise _explain(text, error, "line") from None
-    except ValueError:  # _Refused, or an integer beyond the interpreter's limit
-        raise _first_refusal(text) from None
+    return _parsed(_strict, text, "line")
 
 
 def parse_rfc8259(text: str, *, finite: bool = False) -> Any:
@@ -148,13 +142,17 @@ def parse_rfc8259(text: str, *, finite: bool = False) -> Any:
 
     The grammar knows no largest number; with `finite`, one that is infinite in this program is refused.
     """
+    return _parsed(_rfc8259_finite if finite else _rfc8259, text, "text", unique=False, finite=finite)
+
+
+def _parsed(decoder: json.JSONDecoder, text: str, what: str, *, unique: bool = True, finite: bool = True) -> Any:
     refuse_deep(text)
     try:
-        return (_rfc8259_finite if finite else _rfc8259).decode(text)
+        return decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise _explain(text, error) from None
-    except ValueError:
-        raise _first_refusal(text, unique=False, finite=finite) from None
+        raise _explain(text, error, what) from None
+    except ValueError:  # _Refused, or an integer beyond the interpreter's limit
+        raise _first_refusal(text, unique=unique, finite=finite) from None
 
 
 _bracket = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{\[]|[}\]]', re.DOTALL)
@@ -202,7 +200,7 @@ def canonical(value: Any) -> bytes:
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
-def _explain(text: str, error: json.JSONDecodeError, what: str = "text") -> BadLine:
+def _explain(text: str, error: json.JSONDecodeError, what: str) -> BadLine:
     hint = "; one line holds one whole object" if what == "line" else ""
     if error.msg == "Extra data":
         return BadLine(f"not valid JSON: more text after the end of the value{hint}", error.pos + 1)
@@ -319,7 +317,7 @@ def _place_at(text: str, column: int) -> Place:
 _refusable = re.compile(r"(?P<constant>NaN|-?Infinity)|-?(?P<digits>\d+)(?P<rest>(?:\.\d+)?(?:[eE][+-]?\d+)?)")
 
 
-def _first_refusal(text: str, *, unique: bool = True, finite: bool = True) -> BadLine:
+def _first_refusal(text: str, *, unique: bool, finite: bool) -> BadLine:
     """Find what the parser refused: a number without a finite value, one too long, or a key that stands twice.
 
     The text is JSON up to there; what follows may be anything.

@@ -440,7 +440,7 @@ RunStatus = Literal["queued", "running", "finished", "stopped", "interrupted", "
 """Queued: for a server. Stopped: for a reason of its own. Interrupted: left by whoever ran it. Cancelled: as asked."""
 
 
-class Spent(Struct, frozen=True):
+class Spent(Struct):
     """What a run has cost until now, judges and embedders included."""
 
     cost_usd: float = 0.0

@@ -70,7 +70,7 @@ def test_every_line_of_every_call_counts_once_by_model_and_variant() -> None:
     ]
     first = found.by[0]
     assert str(first.voice_to_voice.p50) == "0.600 s"
-    assert str(first.first_byte.p50) == "0.500 s"
+    assert str(first.turn_taking.first_byte.p50) == "0.500 s"
     assert first.leading_silence_s == pytest.approx(0.1)
     assert first.turn_taking.lines == 3
 

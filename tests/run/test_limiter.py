@@ -1,7 +1,8 @@
 """The limiter: slow start, growth only when used, one cut for a burst, and everyone waits when told to."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -26,11 +27,20 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, 20))
 
 
+@asynccontextmanager
+async def entered(limiter: Limiter) -> AsyncIterator[None]:
+    await limiter.enter()
+    try:
+        yield
+    finally:
+        limiter.leave()
+
+
 async def full_round(limiter: Limiter) -> None:
     """Use all that is allowed at once, and answer every one cleanly."""
 
     async def one(gate: asyncio.Event) -> None:
-        async with limiter:
+        async with entered(limiter):
             await gate.wait()
             limiter.succeeded()
 
@@ -60,7 +70,7 @@ def test_never_more_under_way_than_allowed() -> None:
 
         async def one() -> None:
             nonlocal most
-            async with limiter:
+            async with entered(limiter):
                 most = max(most, limiter.in_use)
                 await asyncio.sleep(0)
                 limiter.succeeded()
@@ -76,7 +86,7 @@ def test_unused_room_does_not_grow() -> None:
     async def work() -> None:
         limiter = Limiter(100)
         for _ in range(200):
-            async with limiter:
+            async with entered(limiter):
                 limiter.succeeded()
         assert limiter.limit == START
 
@@ -135,7 +145,7 @@ def test_retry_after_holds_everyone_back() -> None:
         waited = []
 
         async def one() -> None:
-            async with limiter:
+            async with entered(limiter):
                 waited.append(clock.monotonic() - start)
 
         await asyncio.gather(*(one() for _ in range(6)))
@@ -148,20 +158,20 @@ def test_retry_after_holds_everyone_back() -> None:
 def test_who_gives_up_waiting_takes_no_place(when: str) -> None:
     async def work() -> None:
         limiter = Limiter(1)
-        await limiter.__aenter__()
+        await limiter.enter()
 
         async def one() -> None:
-            async with limiter:
+            async with entered(limiter):
                 pass
 
         waiting = asyncio.create_task(one())
         await asyncio.sleep(0)
         if when == "let in":
-            await limiter.__aexit__(None, None, None)
+            limiter.leave()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         if when == "waiting":
-            await limiter.__aexit__(None, None, None)
+            limiter.leave()
         assert limiter.in_use == 0
         async with asyncio.timeout(1):
             await one()

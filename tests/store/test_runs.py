@@ -122,7 +122,7 @@ def test_an_id_that_begins_another_is_found_exactly(store: Store) -> None:
 
 @pytest.mark.parametrize(
     "method",
-    ["cases.pending", "results.each", "cases.of", "results.counts", "queue.finish", "queue.claim", "queue.heartbeat", "results.writer"],
+    ["cases.pending_chunks", "results.each", "cases.of", "results.counts", "queue.finish", "queue.claim", "queue.heartbeat", "results.writer"],
 )  # fmt: skip
 def test_an_unknown_run_is_named(store: Store, method: str) -> None:
     arguments = {"queue.finish": (None, "stopped"), "queue.claim": ("me",), "results.writer": (print,)}

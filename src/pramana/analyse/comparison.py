@@ -326,9 +326,7 @@ def compare(
     repeated = evidence.repeated or any(over)  # who passed once of three times is not one "that failed"
     sentence = _overturned(made) if overturned else _say(made, verdict, len(lost), len(gained), repeated=repeated)
     if verdict == "no_change" and pairs and not evidence.interval.within(margin):
-        told = _Told.of(pairs)
-        little = f"{_cases(told.cases)} {'proves' if told.cases == 1 else 'prove'} little"
-        sentence = f"No difference seen: {told.all_of_them} ended as before, but {little}."
+        sentence = _Told.of(pairs).nothing_seen
     if apart and pairs and not (overturned and made.lost_sight_of):
         sentence = _with_judges(sentence, apart, any_judge=any_judge)
     return Comparison(
@@ -468,6 +466,11 @@ class _Told(Struct, frozen=True):
     @property
     def all_of_them(self) -> str:
         return "the case" if self.pairs == 1 else f"all {self}"
+
+    @property
+    def nothing_seen(self) -> str:
+        little = f"{_cases(self.cases)} {'proves' if self.cases == 1 else 'prove'} little"
+        return f"No difference seen: {self.all_of_them} ended as before, but {little}."
 
 
 def _sentence(verdict: Verdict, pairs: _Told, lost: int, gained: int, *, repeated: bool) -> str:

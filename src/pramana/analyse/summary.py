@@ -11,7 +11,7 @@ unknown.
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from heapq import merge
 from typing import Any, Literal
@@ -309,23 +309,18 @@ class Tally:
             self._calls.add(result)
         if len(self._engines) < MOST_ENGINES:
             self._engines.update(lines_of(result))
-        place, facets, by = _PLACE[outcome], case.facets, self._by
+        place, by = _PLACE[outcome], self._by
         self._overall[place] += 1
-        _count(by["category"], facets.category, place)
-        _count(by["difficulty"], facets.difficulty, place)
-        _count(by["model"], result.key.model, place)
-        _count(by["variant"], result.key.variant, place)
-        if facets.language is not None:
-            _count(by["language"], facets.language, place)
-        for tag in set(facets.tags):
-            _count(by["tag"], tag, place)
+        rows = _rows(case, result)
+        for dimension, value in rows:
+            _count(by[dimension], value, place)
         for check in result.checks:
             _count(by["check"], check.name, _PLACE[check.outcome])
             self._judges.add(result.key.model, check)
             if check.evidence:
                 self._pay(check)
         if self._of is not None:
-            self._note_ways(self._of, case, result)
+            self._note_ways(self._of, rows, result)
         if outcome not in (Outcome.PASSED, Outcome.FAILED):
             self._note_reason(outcome, why(result)[:MAX_REASON_LENGTH], result.case_id)
             self._undecided.setdefault(result.key.model, {}).setdefault(outcome, Named()).add(result.case_id)
@@ -357,16 +352,13 @@ class Tally:
         reason.count += 1
         reason.add(case)
 
-    def _note_ways(self, of: dict[tuple[str, str], set[tuple[str, str]]], case: Case, result: Result) -> None:
+    def _note_ways(
+        self, of: dict[tuple[str, str], set[tuple[str, str]]], rows: Iterable[tuple[str, str]], result: Result
+    ) -> None:
         """Note in which rows a verdict counts: a row of calls alone has fewer results of a case than the whole run."""
-        key, facets = result.key, case.facets
-        rows = [("check", check.name) for check in result.checks if check.outcome in SCORED]
-        if result.outcome in SCORED:
-            rows += [("", ""), ("category", facets.category), ("difficulty", facets.difficulty)]
-            rows += [("model", key.model), ("variant", key.variant), *(("tag", tag) for tag in facets.tags)]
-            rows += [("language", facets.language)] if facets.language is not None else []
-        for row in rows:
-            of.setdefault(row, set()).add((key.model, key.variant))
+        checked = [("check", check.name) for check in result.checks if check.outcome in SCORED]
+        for row in [*checked, ("", ""), *rows] if result.outcome in SCORED else checked:
+            of.setdefault(row, set()).add((result.key.model, result.key.variant))
 
     def _per_case(self, dimension: str, value: str) -> int:
         return self._repeats * max(1, len((self._of or {}).get((dimension, value), ())))
@@ -438,6 +430,14 @@ def why(result: Result) -> str:
 
 def _number(value: object) -> float | None:
     return value if isinstance(value, float | int) and -_BEYOND < value < _BEYOND else None  # no NaN is, either
+
+
+def _rows(case: Case, result: Result) -> list[tuple[Dimension, str]]:
+    """Return the rows that a result counts in, beside those of its checks."""
+    facets, key = case.facets, result.key
+    rows: list[tuple[Dimension, str]] = [("category", facets.category), ("difficulty", facets.difficulty)]
+    rows += [("model", key.model), ("variant", key.variant), *(("tag", tag) for tag in set(facets.tags))]
+    return rows if facets.language is None else [*rows, ("language", facets.language)]
 
 
 def _count(rows: dict[str, list[int]], value: str, place: int) -> None:

@@ -429,10 +429,6 @@ class Spoken(Struct, frozen=True):
         return self.turn_taking.voice_to_voice
 
     @property
-    def first_byte(self) -> Latency:
-        return self.turn_taking.first_byte
-
-    @property
     def leading_silence_s(self) -> float | None:
         """Its median."""
         median_of_it = self.turn_taking.leading_silence.p50
@@ -547,17 +543,17 @@ def _by_ear(reply: Reply | None, evidence: Mapping[str, object]) -> bool:
 
 def _counts(compared: Sequence[Any]) -> Pooled:
     """Add up the comparisons of one call."""
-    words = [_of(each, "words") for each in compared]
-    characters = [_of(each, "characters") for each in compared]
-    missed = sum(len(each.get("missed") or ()) for each in compared if isinstance(each, Mapping))
-    errors, total = (sum(column) for column in zip(*words, strict=True)) if words else (0, 0)
-    wrong, all_of_them = (sum(column) for column in zip(*characters, strict=True)) if characters else (0, 0)
-    return Pooled(errors, total, errors / total if total else None, wrong, all_of_them, missed)
+    errors, words = _errors(compared, "words")
+    wrong, characters = _errors(compared, "characters")
+    missed = sum(len(_at(each, "missed") or ()) for each in compared)
+    return Pooled(errors, words, errors / words if words else None, wrong, characters, missed)
 
 
-def _of(compared: Any, unit: str) -> tuple[int, int]:
-    errors = sum(_at(compared, unit, name) or 0 for name in ("substitutions", "deletions", "insertions"))
-    return errors, _at(compared, unit, "reference_words") or 0
+def _errors(compared: Sequence[Any], unit: str) -> tuple[int, int]:
+    """Return how many words or characters are wrong, and of how many."""
+    kinds = ("substitutions", "deletions", "insertions")
+    errors = sum(_at(each, unit, kind) or 0 for each in compared for kind in kinds)
+    return errors, sum(_at(each, unit, "reference_words") or 0 for each in compared)
 
 
 def _pooled(calls: list[Mapping[str, object]], name: str) -> Pooled:

@@ -7,7 +7,6 @@ provider counts them together. Whoever opens this as a context closes every prov
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Self, cast
 
 from msgspec.structs import replace
@@ -79,9 +78,7 @@ class OpenAccounts:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     def asking(self, target: Target) -> Asking:

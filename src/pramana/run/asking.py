@@ -48,6 +48,7 @@ from pramana.model import (
     Reply,
     Request,
     Speech,
+    Spent,
     Target,
     Turn,
     Usage,
@@ -77,16 +78,11 @@ NEVER_DROPPED = ("max_tokens",)
 """Without it a reply may cost without end; whoever set it too high wants to know."""
 
 
-class Budget(Struct):
-    """What a whole run may spend; judges and embedders count as cases do."""
+class Budget(Spent, kw_only=True):
+    """What a whole run may spend, and has spent; judges and embedders count as cases do."""
 
     max_cost_usd: float | None = None
     max_tokens: int | None = None
-    cost_usd: float = 0.0
-    tokens: int = 0
-    unknown_cost: bool = False
-    """Some reply's cost is unknown, so the sum is a lower bound."""
-    unknown_tokens: bool = False
 
     def check(self) -> None:
         """Raise when nothing more may be asked."""

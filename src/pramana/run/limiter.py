@@ -8,7 +8,6 @@ holds everyone back that long. Trouble that is not about speed pauses growth and
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 
 from msgspec import Struct
 
@@ -30,7 +29,7 @@ class Change(Struct, frozen=True):
 
 
 class Limiter:
-    """A semaphore whose size follows the provider. `async with limiter:`, or `enter_now` or `enter`, then `leave`."""
+    """A semaphore whose size follows the provider: `enter_now` or `enter`, then `leave`."""
 
     def __init__(self, ceiling: int, clock: Callable[[], float] = clock.monotonic) -> None:
         self.ceiling, self.limit = ceiling, min(START, ceiling)
@@ -73,14 +72,6 @@ class Limiter:
                     self.leave()
                 raise
             self._peak = max(self._peak, self.in_use)
-
-    async def __aenter__(self) -> None:
-        await self.enter()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.leave()
 
     def succeeded(self) -> None:
         """Count a clean answer; after a clean round at full use, allow more."""

@@ -213,7 +213,7 @@ class Playout:
 
     def drop(self, now: float) -> float:
         """Forget what would be played from now on; return how many seconds that is."""
-        dropped = sum(max(0.0, piece.end - max(piece.start, now)) for piece in self._unplayed(now))
+        dropped = sum(max(0.0, piece.end - max(piece.start, now)) for piece in reversed(self._pieces))
         while self._pieces and self._pieces[-1].start >= now:
             self._pieces.pop()
         if self._pieces and (last := self._pieces[-1]).end > now:
@@ -238,12 +238,6 @@ class Playout:
             samples = samples[: max(0, length - first)]
             track[first : first + len(samples)] = samples
         return track
-
-    def _unplayed(self, now: float) -> Iterator[Piece]:
-        for piece in reversed(self._pieces):
-            if piece.end <= now:
-                return
-            yield piece
 
     def _audible(self, data: bytes, start: float) -> tuple[float, float] | None:
         """Return from when until when something is heard in sound that begins at a position."""

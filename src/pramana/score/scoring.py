@@ -43,14 +43,8 @@ def _unwritten(name: str, call: Check) -> Check:
     return Check(name, "1", Outcome.UNSCORED, str(unheard or "no words could be made out in the answer"))
 
 
-class ScoresSimilarity(Protocol):
-    """Decides `semantic_similarity`."""
-
-    async def score(self, case: Case, reply: Reply) -> Check: ...
-
-
-class ScoresCalls(Protocol):
-    """Measures a call, and tells whether its recording bears out what was said."""
+class Scores(Protocol):
+    """Decides `semantic_similarity`; or measures a call, and tells whether its recording bears out what was said."""
 
     async def score(self, case: Case, reply: Reply) -> Check: ...
 
@@ -61,8 +55,8 @@ class Scoring:
     def __init__(
         self,
         judge: Judge | None,
-        similarity: ScoresSimilarity,
-        calls: ScoresCalls | None = None,
+        similarity: Scores,
+        calls: Scores | None = None,
         no_judge: str = NO_JUDGE,
     ) -> None:
         self.judge, self.similarity, self.calls, self._no_judge = judge, similarity, calls, no_judge

@@ -55,7 +55,7 @@ class Blobs:
         """
         digest = PREFIX + hashlib.sha256(data).hexdigest()
         path = self.path(digest)
-        with _explained(f"{self.folder} cannot hold what was recorded"):
+        try:
             if digest in self._whole and path.exists():
                 return digest
             self._make(path.parent)
@@ -63,6 +63,8 @@ class Blobs:
                 with written_beside(path, data) as unfinished:
                     unfinished.replace(path)
             make_durable(path.parent)  # also when another process has just renamed it there
+        except OSError as error:
+            raise StoreFailed(f"{self.folder} cannot hold what was recorded: {error.strerror or error}") from None
         self._whole.add(digest)
         return digest
 
@@ -136,14 +138,6 @@ def make_durable(folder: Path) -> None:
             raise
     finally:
         os.close(opened)
-
-
-@contextmanager
-def _explained(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreFailed(f"{what}: {error.strerror or error}") from None
 
 
 # ── Recordings that people bring ──

@@ -12,7 +12,7 @@ away for longer looks at everything anyway.
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from enum import IntEnum, auto
+from enum import IntEnum, unique
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
@@ -55,22 +55,19 @@ _FIRST_LOCK = 0x5072616D
 """Others may use advisory locks in the same database; these begin with the letters Pram."""
 
 
+@unique
 class Lock(IntEnum):
-    """What PostgreSQL's advisory locks are for; each has the next number, so that no two are the same.
+    """What PostgreSQL's advisory locks are for; no two have the same number.
 
     SQLite needs none: it has one writer at a time.
     """
 
-    @staticmethod
-    def _generate_next_value_(name: str, start: int, count: int, last_values: list[int]) -> int:  # noqa: ARG004
-        return _FIRST_LOCK + count
-
-    MIGRATING = auto()
-    SHARING_CASES = auto()
-    CHANGES = auto()
-    SCENARIOS = auto()
-    SUBMISSIONS = auto()
-    SUITES = auto()
+    MIGRATING = _FIRST_LOCK
+    SHARING_CASES = _FIRST_LOCK + 1
+    CHANGES = _FIRST_LOCK + 2
+    SCENARIOS = _FIRST_LOCK + 3
+    SUBMISSIONS = _FIRST_LOCK + 4
+    SUITES = _FIRST_LOCK + 5
 
 
 SQLITE_POOL, POSTGRESQL_POOL = (20, 40), (10, 20)

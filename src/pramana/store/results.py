@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, case, func, null, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, func, null, select, update
 
 from pramana.errors import AlreadyRunning, NotFound, StoreFailed, quote
 from pramana.model import SEVERITY, Case, Key, Outcome, Result, Spent
@@ -386,7 +386,10 @@ class Writer:
             seqs = range(first, last + 1) if whole else connection.scalars(_NEW_SEQS, this).all()
             if number != len(kept):
                 by_key = {each[0].key: each for each in reversed(kept)}  # of two that are alike the first was stored
-                kept = [by_key[_key(row)] for row in connection.execute(_NEW_KEYS, this)]
+                kept = [
+                    by_key[Key(digest, restored(model), restored(variant), repeat)]
+                    for digest, model, variant, repeat in connection.execute(_NEW_KEYS, this)
+                ]
             made = [
                 (seq, 0, position, *check)
                 for seq, (_, _, of_it) in zip(seqs, kept, strict=True)
@@ -405,8 +408,3 @@ class Writer:
             holder = restored_or_none(run.lease_holder)
             who = shown(holder) if holder else "nobody"
             raise AlreadyRunning(f"{who} works on run {run.id} now: this process stores nothing more of it")
-
-
-def _key(row: Row[Any, Any, Any, Any]) -> Key:
-    case, model, variant, repeat = row
-    return Key(case, restored(model), restored(variant), repeat)

@@ -6,7 +6,6 @@ checks have cost was paid all the same; the newest check says how much.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from msgspec.structs import replace
@@ -161,9 +160,7 @@ class Rescoring:
             self._database.run_many(connection, INSERT_CHECKS, rows)
         self._added += len(judged)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._end()
         except KeyboardInterrupt:  # what was judged is kept even from who cannot wait

@@ -239,21 +239,14 @@ REQUESTS = (
 """In this order, for each caller."""
 
 
-class Morning:
-    """Implements `clock.Clock`: the machine's time, but on the day of the recordings."""
+class Morning(clock.Clock):
+    """The machine's time, but on the day of the recordings."""
 
     def __init__(self) -> None:
-        self._system = clock.SystemClock()
-        self._began = self._system.monotonic()
+        self._began = self.monotonic()
 
     def now(self) -> datetime:
         return TODAY + timedelta(seconds=self.monotonic() - self._began)
-
-    def monotonic(self) -> float:
-        return self._system.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        self._system.sleep(seconds)
 
 
 @pytest.mark.parametrize("caller", CALLERS)
