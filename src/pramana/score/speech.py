@@ -347,7 +347,7 @@ class _Unheard(Exception):
 
 
 class CallScoring:
-    """Implements `ScoresCalls`."""
+    """Implements `Scores` for calls."""
 
     def __init__(self, blob: Callable[[str], bytes], ears: Ears, *, by_whisper: bool = False) -> None:
         """`by_whisper` says that the ears are the embedded ones, whose engine is recorded with what they hear."""
