@@ -8,7 +8,7 @@ can take over: `renew` locks anew what an older one has locked. Nothing here kno
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,27 +42,22 @@ class Vault:
 
     def unlock(self, locked: str) -> str:
         """Return the secret again; raises `Locked` when another key has locked it."""
-        from cryptography.fernet import InvalidToken
-
-        try:
-            return self._fernet.decrypt(locked.encode()).decode("utf-8", "surrogatepass")
-        except (InvalidToken, ValueError):
-            raise self._refusal() from None
+        return self._with_any_key(self._fernet.decrypt, locked).decode("utf-8", "surrogatepass")
 
     def renew(self, locked: str) -> str:
         """Return what was locked by any of the keys as the first one locks it."""
+        return self._with_any_key(self._fernet.rotate, locked).decode()
+
+    def _with_any_key(self, operation: Callable[[bytes], bytes], locked: str) -> bytes:
         from cryptography.fernet import InvalidToken
 
         try:
-            return self._fernet.rotate(locked.encode()).decode()
+            return operation(locked.encode())
         except (InvalidToken, ValueError):
-            raise self._refusal() from None
-
-    def _refusal(self) -> Locked:
-        return Locked(
-            f"a stored key was locked by another key than {self._origin} holds; put the right one there, behind the "
-            "new one if there is one, or give the provider its key again"
-        )
+            raise Locked(
+                f"a stored key was locked by another key than {self._origin} holds; put the right one there, behind "
+                "the new one if there is one, or give the provider its key again"
+            ) from None
 
 
 def open_vault() -> Vault:

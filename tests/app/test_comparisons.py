@@ -1,6 +1,6 @@
 """Views of a comparison, as programs read them."""
 
-from pramana.app.comparison_views import TimeView, change_view
+from pramana.app.comparisons import TimeView, change_view
 
 from ..analyse.test_changes import one, side
 

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from pramana import settings
 from pramana.analyse.summary import Tally
-from pramana.app.comparison_views import ComparisonView, EngineChangeView
+from pramana.app.comparisons import ComparisonView, EngineChangeView
 from pramana.app.views import RunDetailView
 from pramana.embedded.engines import EngineInfo
 from pramana.hash import case_digest

@@ -7,7 +7,7 @@ plain synchronous code that may read the store. One module a noun.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from ipaddress import IPv4Network, IPv6Network, ip_address
@@ -17,13 +17,12 @@ import anyio.to_thread
 
 from pramana import clock
 from pramana.app.access import FRESH_S, Access, Credential, User, require
-from pramana.app.findings import Comparisons, Findings
+from pramana.app.findings import ComputedOnce, Findings
 from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Pulls
 from pramana.app.streams import OpenStreams
 from pramana.app.tail import Tail
 from pramana.errors import PramanaError
-from pramana.run.call import Stage
 from pramana.store.preferences import Preferences
 from pramana.store.store import Store
 from pramana.store.tokens import Role
@@ -92,8 +91,6 @@ class App:
     """Set when the server is about to end: whoever waits for news stops waiting."""
     on_queued: Callable[[], None] = lambda: None
     """Called when a run was queued here, so that whoever carries runs out need not look for it."""
-    calls: Callable[[str], Mapping[Stage, int]] = lambda _: {}
-    """Returns how many calls of a run of this process are at each stage."""
     tokens_existed: bool = False
     """Whether there has been a token, valid or not: then others may use this server."""
     tokens_ended: bool = False
@@ -108,7 +105,7 @@ class App:
     access: Access = field(init=False)
     findings: Findings = field(init=False)
     """What each run amounts to, kept while it grows."""
-    comparisons: Comparisons = field(init=False)
+    comparisons: ComputedOnce = field(default_factory=ComputedOnce)
     tail: Tail = field(init=False)
     """Who tells of news."""
     known_suites: KnownSuites = field(init=False)
@@ -120,8 +117,7 @@ class App:
 
     def __post_init__(self) -> None:
         self.access, self.findings = Access(self), Findings(self.store)
-        self.comparisons, self.tail = Comparisons(self.store), Tail(self)
-        self.known_suites = KnownSuites(self.store)
+        self.tail, self.known_suites = Tail(self.store, self.closing), KnownSuites(self.store)
         self.streams = OpenStreams(self.access)
 
     # ── What was decided ──

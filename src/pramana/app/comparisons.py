@@ -1,12 +1,20 @@
-"""Comparisons of two stored runs: which is better, case by case, with the interval of the difference."""
+"""Comparisons of two runs: which is better, case by case, with the interval of the difference.
 
-from typing import Annotated
+`whole_view` has every case; the use case returns a page of it.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from pramana.analyse.changes import Change, Range
+from pramana.analyse.comparison import Over, Pair, Test, Verdict
 from pramana.app import App, User, use_case
-from pramana.app.comparison_views import ApartNamedView, ComparisonView, NamedView, TimeView, WeighedView, WordsView
-from pramana.app.sides import ModelUnclear, OtherCases, Source, of_run
+from pramana.app.sides import Compared, ModelUnclear, OtherCases, Source, compared, of_run, tally
+from pramana.app.views import View
+from pramana.embedded.engines import EngineInfo
 from pramana.errors import InvalidInput, Problem
 from pramana.request import PageNumber, PageSize, Searched
 from pramana.store.store import Store
@@ -14,6 +22,189 @@ from pramana.store.store import Store
 NAMED = 100
 """Cases that are named of each kind that is no flip."""
 _Run = Annotated[str, Meta(min_length=1, max_length=200)]
+_Ends = tuple[float | None, float | None]
+
+
+class InAllView(View, frozen=True, kw_only=True):
+    """All answers with a verdict that a side has of a case, whether they were compared or not."""
+
+    passed: int
+    answers: int
+
+
+class FlipView(View, frozen=True, kw_only=True):
+    """A case that passes less or more often than before."""
+
+    case: str
+    direction: Literal["lost", "gained"]
+    base_passed: int
+    new_passed: int
+    repeats: Annotated[
+        int, Meta(description="Answers that were compared on either side: as many as both have with a verdict")
+    ]
+    base_in_all: InAllView
+    new_in_all: InAllView
+    detail: Annotated[str, Meta(description="The counts in words")]
+    base_results: Annotated[
+        tuple[int, ...], Meta(description="The numbers of its results, as GET /api/runs/RUN/results/SEQ has them")
+    ]
+    new_results: tuple[int, ...]
+
+
+class NamedView(View, frozen=True, kw_only=True):
+    """How many cases, and the first of them."""
+
+    count: int
+    cases: tuple[str, ...]
+
+
+class ApartView(View, frozen=True, kw_only=True):
+    """A case with verdicts of two judges."""
+
+    case: str
+    base: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+class ApartNamedView(View, frozen=True, kw_only=True):
+    """How many such cases, and the first of them."""
+
+    count: int
+    cases: tuple[ApartView, ...]
+
+
+class ChangeView(View, frozen=True, kw_only=True):
+    """Something that was measured on both sides, case by case. An end that is not known is null."""
+
+    what: Annotated[str, Meta(description="total time, time to first token, voice to voice, misheard words …")]
+    unit: Literal["seconds", "share of words"]
+    cases: Annotated[int, Meta(description="Compared, each with itself")]
+    only_base: Annotated[int, Meta(description="Cases that were measured before and not now")]
+    base: Annotated[
+        _Ends, Meta(description="The median over cases, of words the pooled rate; two ends where it is not known")
+    ]
+    new: _Ends
+    difference: Annotated[_Ends, Meta(description="The median of the cases' differences, of words that of the rates")]
+    interval: Annotated[
+        _Ends | None, Meta(description="Of the difference, at 95 %; null where there are too few cases")
+    ]
+    proven: bool
+    method: str
+    sentence: Annotated[str, Meta(description="A proven change in plain words; empty otherwise")]
+    detail: Annotated[str, Meta(description="The numbers in words")]
+
+
+class TimeView(ChangeView, frozen=True, kw_only=True):
+    """How long both took."""
+
+    ratio: _Ends
+
+
+class WordsView(ChangeView, frozen=True, kw_only=True):
+    """How many words of the calls were wrong."""
+
+    p_value: float | None
+    words: Annotated[tuple[int, ...], Meta(description="That the rates are of, before and now")]
+
+
+class AskedView(View, frozen=True, kw_only=True):
+    """Something in which the two were asked differently."""
+
+    what: str
+    base: str
+    new: str
+
+
+class EngineView(View, frozen=True, kw_only=True):
+    """What an embedded model was computed with."""
+
+    engine: str
+    version: str
+    model: str
+    weights: str
+    processor: Annotated[
+        tuple[str, ...] | None, Meta(description="Features the engine uses: AVX2, FMA …; null: not recorded")
+    ]
+    threads: Annotated[int | None, Meta(description="null: not recorded")]
+    label: Annotated[str, Meta(description="Engine, version, instruction set and threads in words")]
+
+
+class EngineChangeView(View, frozen=True, kw_only=True):
+    """An embedded model that the two runs computed on other engines or processors."""
+
+    model: str
+    base: Annotated[
+        tuple[EngineView, ...], Meta(description="Several where a run was resumed elsewhere; empty: not recorded")
+    ]
+    new: tuple[EngineView, ...]
+    sentence: Annotated[str, Meta(description="The same in plain words")]
+
+
+class OverView(View, frozen=True, kw_only=True):
+    """Answers with a verdict, to compared cases, that one side has more than the other: they are left out."""
+
+    base: int
+    new: int
+    sentence: Annotated[str, Meta(description="The same in plain words; empty where there are none")]
+
+
+class WeighedView(View, frozen=True, kw_only=True):
+    """What came of comparing, but for the cases."""
+
+    verdict: Verdict
+    sentence: Annotated[str, Meta(description="The answer in plain words; show it first")]
+    detail: str
+    pairs: int
+    base_rate: Annotated[float | None, Meta(description="Of what is compared; null where nothing is")]
+    new_rate: float | None
+    base_whole_rate: Annotated[
+        float | None, Meta(description="Of all answers of that side with a verdict, compared or not")
+    ]
+    new_whole_rate: float | None
+    difference: float | None
+    interval: Annotated[
+        tuple[float, float] | None, Meta(description="Of the difference, at 95 %; null where nothing is compared")
+    ]
+    p_value: Annotated[float | None, Meta(description="Null where nothing is compared, and so the test")]
+    test: Test | None
+    over: OverView
+    asked_differently: tuple[AskedView, ...]
+    engine_changes: tuple[EngineChangeView, ...]
+
+
+class WholeComparisonView(WeighedView, frozen=True, kw_only=True):
+    """What came of comparing, with every case."""
+
+    lost: tuple[FlipView, ...]
+    gained: tuple[FlipView, ...]
+    excluded: tuple[str, ...]
+    apart: tuple[ApartView, ...]
+    only_base: tuple[str, ...]
+    only_new: tuple[str, ...]
+    measured: tuple[TimeView | WordsView, ...]
+
+
+class ComparisonView(WeighedView, frozen=True, kw_only=True):
+    """What came of it."""
+
+    base: str
+    new: str
+    base_model: Annotated[str, Meta(description="As it was typed")]
+    new_model: str
+    lost: int
+    gained: int
+    flips: Annotated[
+        tuple[FlipView, ...], Meta(description="The losses first, the largest before the others; in pages")
+    ]
+    excluded: Annotated[NamedView, Meta(description="Cases without a verdict on one side or both")]
+    apart: ApartNamedView
+    only_base: NamedView
+    only_new: NamedView
+    times: tuple[TimeView, ...]
+    words: Annotated[tuple[WordsView, ...], Meta(description="Of calls")]
+
+
+# ── The use case ──
 
 
 class CompareRequest(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -40,7 +231,7 @@ def compare_runs(app: App, _: User, wanted: CompareRequest) -> ComparisonView:
     before = _side(app.store, wanted.base, wanted.model, "model")
     after = _side(app.store, wanted.new, wanted.new_model or wanted.model, "newModel")
     try:
-        whole = app.comparisons.of(before, after, any_suite=wanted.any_suite, any_judge=wanted.any_judge)
+        whole = _compared(app, before, after, wanted)
     except OtherCases:
         raise _to_choose(
             "the two are not known to have been asked the same cases; compare what both have by anySuite=true",
@@ -65,6 +256,16 @@ def compare_runs(app: App, _: User, wanted: CompareRequest) -> ComparisonView:
     )
 
 
+def _compared(app: App, before: Source, after: Source, wanted: CompareRequest) -> WholeComparisonView:
+    """Return what came of comparing two runs; it is kept until one of them grows or is judged again."""
+    states: list[Any] = []
+    for each in (before, after):
+        run = app.store.runs.read(each.where)
+        states += (each.name, run.stored, run.status, run.finished, *app.store.scorings.list(run))
+    options = {"any_suite": wanted.any_suite, "any_judge": wanted.any_judge}
+    return app.comparisons.get((*states, *options.values()), lambda: whole_view(compared(before, after, **options)))
+
+
 def _side(store: Store, run: str, model: str | None, parameter: str) -> Source:
     try:
         return of_run(store, run, model)
@@ -78,3 +279,98 @@ def _to_choose(message: str, parameter: str) -> InvalidInput:
 
 def _named(cases: tuple[str, ...]) -> NamedView:
     return NamedView(count=len(cases), cases=cases[:NAMED])
+
+
+# ── Making them ──
+
+
+def whole_view(compared: Compared) -> WholeComparisonView:
+    """Return a comparison with every case; where nothing was paired, what would be weighed is None."""
+    found, name = compared.found, compared.name
+    before, after = compared.sides
+    weighed = found.pairs > 0
+
+    def flips(pairs: Sequence[Pair], direction: Literal["lost", "gained"]) -> tuple[FlipView, ...]:
+        return tuple(
+            FlipView(
+                case=name(pair.case),
+                direction=direction,
+                base_passed=pair.base_passed,
+                new_passed=pair.new_passed,
+                repeats=pair.repeats,
+                base_in_all=_in_all(pair.base_passed, pair.repeats, pair.base_over),
+                new_in_all=_in_all(pair.new_passed, pair.repeats, pair.new_over),
+                detail=tally(pair),
+                base_results=tuple(before.seqs.get(pair.case, ())),
+                new_results=tuple(after.seqs.get(pair.case, ())),
+            )
+            for pair in pairs
+        )
+
+    return WholeComparisonView(
+        verdict=found.verdict,
+        sentence=found.sentence,
+        detail=found.detail,
+        pairs=found.pairs,
+        base_rate=found.base_rate,
+        new_rate=found.new_rate,
+        base_whole_rate=before.rate,
+        new_whole_rate=after.rate,
+        difference=found.difference,
+        interval=(found.interval.low, found.interval.high) if weighed else None,
+        p_value=found.p_value if weighed else None,
+        test=found.test if weighed else None,
+        over=OverView(base=found.over[0], new=found.over[1], sentence=found.over_sentence),
+        asked_differently=tuple(
+            AskedView(what=what, base=old, new=now) for what, old, now in compared.asked_differently
+        ),
+        engine_changes=tuple(
+            EngineChangeView(model=each.model, base=_engines(each.base), new=_engines(each.new), sentence=each.sentence)
+            for each in compared.engine_changes
+        ),
+        lost=flips(found.lost, "lost"),
+        gained=flips(found.gained, "gained"),
+        excluded=tuple(name(each.case) for each in found.excluded),
+        apart=tuple(
+            ApartView(
+                case=name(each.case), base=tuple(sorted(map(str, each.base))), new=tuple(sorted(map(str, each.new)))
+            )
+            for each in found.apart
+        ),
+        only_base=tuple(map(name, found.only_base)),
+        only_new=tuple(map(name, found.only_new)),
+        measured=tuple(map(change_view, compared.changed)),
+    )
+
+
+def change_view(change: Change) -> TimeView | WordsView:
+    """Return what was measured on both sides; an end that is not known is None."""
+    both: dict[str, Any] = {
+        "what": change.what,
+        "cases": change.cases,
+        "only_base": change.only_base,
+        "base": _ends(change.base),
+        "new": _ends(change.new),
+        "difference": _ends(change.difference),
+        "interval": _ends((change.interval.low, change.interval.high)) if change.interval else None,
+        "proven": change.proven,
+        "method": change.method,
+        "sentence": change.sentence,
+        "detail": change.detail,
+    }
+    if change.timed:
+        return TimeView(**both, unit="seconds", ratio=_ends(change.ratio))
+    return WordsView(**both, unit="share of words", p_value=change.p_value, words=change.words)
+
+
+def _ends(given: Range) -> _Ends:
+    low, high = (each if math.isfinite(each) else None for each in given)
+    return low, high
+
+
+def _in_all(passed: int, repeats: int, over: Over) -> InAllView:
+    return InAllView(passed=passed + over.passed, answers=repeats + over.answers)
+
+
+def _engines(found: Iterable[EngineInfo]) -> tuple[EngineView, ...]:
+    return tuple(EngineView(**each.as_data()) for each in found)

@@ -6,17 +6,17 @@ added up and compared anew.
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from pramana.analyse.spread import RunTimes, SpreadTally
 from pramana.analyse.summary import Summary, Tally
 from pramana.app.access import remember
-from pramana.app.comparison_views import WholeComparisonView, whole_view
-from pramana.app.sides import Source, compared
 from pramana.model import Run
 from pramana.store.store import Store
 
+_Value = TypeVar("_Value")
 KEPT = 32
 """Runs whose sums are kept."""
 KEPT_COMPARISONS = 16
@@ -60,30 +60,25 @@ class Findings:
 
 
 @dataclass(slots=True)
-class _Made:
+class _Entry:
     lock: threading.Lock = field(default_factory=threading.Lock)
-    view: WholeComparisonView | None = None
+    value: Any = None
 
 
-class Comparisons:
-    """Comparisons that were made, each until one of its runs grows or is judged again. Safe to share among threads."""
+class ComputedOnce:
+    """The last values that were computed: each of them once, however many threads want it at the same time."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._kept: OrderedDict[tuple[Any, ...], _Made] = OrderedDict()
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, before: Source, after: Source, *, any_suite: bool, any_judge: bool) -> WholeComparisonView:
-        """Return what came of comparing two stored runs."""
-        key = (before.name, after.name, any_suite, any_judge, *map(self._state, (before, after)))
+    def get(self, key: Hashable, compute: Callable[[], _Value]) -> _Value:
+        """Return the value of a key, computed now or before."""
         with self._lock:
-            made = self._kept.get(key) or _Made()
-            remember(self._kept, key, made, KEPT_COMPARISONS)
-        with made.lock:  # who asks for the same waits for it, and does not work it out beside
-            if made.view is None:
-                made.view = whole_view(compared(before, after, any_suite=any_suite, any_judge=any_judge))
-            return made.view
-
-    def _state(self, source: Source) -> tuple[Any, ...]:
-        run = self._store.runs.read(source.where)
-        return run.stored, run.status, run.finished, *self._store.scorings.list(run)
+            entry = self._kept.get(key) or _Entry()
+            remember(self._kept, key, entry, KEPT_COMPARISONS)
+        with entry.lock:
+            if entry.value is None:
+                entry.value = compute()
+            found: _Value = entry.value
+            return found

@@ -16,7 +16,6 @@ from pramana.app.known_suites import lines_of
 from pramana.app.views import Listed, PageRequest, View
 from pramana.errors import AlreadyExists, InvalidInput
 from pramana.load.manifest import (
-    Uploaded,
     Version,
     built_in_or_published,
     check_upload,
@@ -149,7 +148,11 @@ def upload_suite(app: App, _: User, version: str, tiers: Mapping[str, str]) -> U
         raise InvalidInput(f"a version has at most {MAX_TIERS} tiers, found {len(tiers):,}")
     uploaded = check_upload(version, tiers)
     if not built_in_or_published(version):
-        new = app.store.suites.upload(version, _stored(uploaded))
+        stored = {
+            name: Upload(uploaded.content[name], str(found.hash), found.cases, found.tokens_est)
+            for name, found in uploaded.tiers.items()
+        }
+        new = app.store.suites.upload(version, stored)
         app.known_suites.forget_unknown()
         return UploadedSuite(_read_suite(app, version), new)
     there = _read_suite(app, version)
@@ -245,10 +248,3 @@ def _has_text(case: Mapping[str, Any], folded: str) -> bool:
     stated = case["input"]
     texts = [stated] if isinstance(stated, str) else [turn["content"] for turn in stated]
     return any(folded in each.casefold() for each in (case["id"], *texts))
-
-
-def _stored(uploaded: Uploaded) -> dict[str, Upload]:
-    return {
-        name: Upload(uploaded.content[name], str(found.hash), found.cases, found.tokens_est)
-        for name, found in uploaded.tiers.items()
-    }

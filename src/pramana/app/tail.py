@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pramana.app.views import ResultView, View, result_view
 from pramana.errors import PramanaError
@@ -32,16 +32,6 @@ PIECE = 500
 """Results that are read at once."""
 REMEMBERED = 2_000
 """Events of one run, or changes, that are at hand; who is further behind reads from the store."""
-
-
-class Host(Protocol):
-    """What the tail asks of the application."""
-
-    store: Store
-    closing: asyncio.Event
-
-    @property
-    def calls(self) -> Callable[[str], Mapping[Stage, int]]: ...
 
 
 class ProgressView(View, frozen=True, kw_only=True):
@@ -104,6 +94,7 @@ class _Stream(Generic[_Event]):
     events: list[_Event] = field(default_factory=list)
     pulse: asyncio.Event = field(default_factory=asyncio.Event)
     """Set, and then replaced, when there is news."""
+    listeners: int = 0
 
     @property
     def head(self) -> int:
@@ -132,7 +123,6 @@ class _Stream(Generic[_Event]):
 class _Topic(_Stream[ResultView]):
     """A run that somebody follows."""
 
-    listeners: int = 0
     state: State | None = None
     """None: it is gone."""
     all_read: bool = False
@@ -151,11 +141,13 @@ class _News:
 class Tail:
     """What the listeners of one process share."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, store: Store, closing: asyncio.Event) -> None:
+        self._store, self._closing = store, closing
+        self.calls: Callable[[str], Mapping[Stage, int]] = lambda _: {}
+        """Returns how many calls of a run of this process are at each stage."""
         self._topics: dict[str, _Topic] = {}
         self._changes = _Stream[ChangeView](floor=-1)
-        self._listeners = self._changes_listeners = 0
+        self._listeners = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
@@ -184,26 +176,21 @@ class Tail:
 
     async def run(self, run_id: str, number: int) -> AsyncGenerator[RunEvent]:
         """Yield the events of a run after a result's number, until it has ended and all is told."""
-        async with self._listening():
-            topic = self._topics.get(run_id)
-            if topic is None:
-                topic = self._topics[run_id] = _Topic(floor=-1)
-            topic.listeners += 1
-            try:
-                await self._fresh_look()
+        topic = self._topics.setdefault(run_id, _Topic(floor=-1))
+        try:
+            async with self._listening(topic):
                 async for each in self._run_events(run_id, topic, number):
                     yield each
-            finally:
-                topic.listeners -= 1
-                if not topic.listeners:
-                    self._topics.pop(run_id, None)
+        finally:
+            if not topic.listeners:
+                self._topics.pop(run_id, None)
 
     async def _run_events(self, run_id: str, topic: _Topic, number: int) -> AsyncIterator[RunEvent]:
         shown: State | None = None
         shown_calls: Mapping[Stage, int] = {}
-        while not self._host.closing.is_set():
+        while not self._closing.is_set():
             state, pulse, all_read = topic.state, topic.pulse, topic.all_read
-            calls = self._host.calls(run_id)
+            calls = self.calls(run_id)
             if state is None:
                 yield DeletedView()
                 return
@@ -231,35 +218,32 @@ class Tail:
     async def now(self) -> int | None:
         """Return the number of the newest change; None while the store is away."""
         with suppress(PramanaError):
-            return await asyncio.to_thread(self._host.store.changes.last)
+            return await asyncio.to_thread(self._store.changes.last)
         return None
 
     async def changes(self, number: int | None) -> AsyncGenerator[ChangeEvent]:
         """Yield everything new after a change's number; without one, from now on."""
-        async with self._listening():
-            self._changes_listeners += 1
-            try:
-                await self._fresh_look()
+        try:
+            async with self._listening(self._changes):
                 last = self._changes.head
                 if number is None:
                     number = last
-                elif number > last or number < await asyncio.to_thread(self._host.store.changes.first) - 1:
+                elif number > last or number < await asyncio.to_thread(self._store.changes.first) - 1:
                     # Another store, or longer ago than is kept: look at everything.
                     number = last
                     yield MissedView(last)
                 yield StillHere()  # whoever listens knows by it that nothing is missed from here on
                 async for each in self._change_events(number):
                     yield each
-            finally:
-                self._changes_listeners -= 1
-                if not self._changes_listeners:  # nobody reads on from here: the next begins anew
-                    self._changes = _Stream[ChangeView](floor=-1)
+        finally:
+            if not self._changes.listeners:  # nobody reads on from here: the next begins anew
+                self._changes = _Stream[ChangeView](floor=-1)
 
     async def _change_events(self, number: int) -> AsyncIterator[ChangeEvent]:
-        while not self._host.closing.is_set():
+        while not self._closing.is_set():
             pulse, some = self._changes.pulse, self._changes.after(number)
             if some is None:
-                read = await asyncio.to_thread(self._host.store.changes.after, number, PIECE)
+                read = await asyncio.to_thread(self._store.changes.after, number, PIECE)
                 some = [(each.number, _change_view(each)) for each in read]
             for found, each in some:
                 number = found
@@ -269,7 +253,7 @@ class Tail:
 
     async def _pulse(self, pulse: asyncio.Event) -> bool:
         """Wait for news; False when it is time to say that somebody is still here."""
-        closing = asyncio.ensure_future(self._host.closing.wait())
+        closing = asyncio.ensure_future(self._closing.wait())
         news = asyncio.ensure_future(pulse.wait())
         try:
             done, _ = await asyncio.wait((news, closing), timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -281,21 +265,25 @@ class Tail:
     # ── Looking ──
 
     @asynccontextmanager
-    async def _listening(self) -> AsyncIterator[None]:
+    async def _listening(self, stream: _Stream[Any]) -> AsyncIterator[None]:
+        """Count a listener of a stream, which is no older than the listener when the context begins."""
         self._loop = asyncio.get_running_loop()
         self._listeners += 1
+        stream.listeners += 1
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_on())
         try:
+            await self._fresh_look()
             yield
         finally:
             self._listeners -= 1
+            stream.listeners -= 1
 
     async def _fresh_look(self) -> None:
         """Wait for a look that has begun after now: what it finds is no older than whoever listens."""
         wanted = self._begun + 1
         self._news.set()
-        while self._done < wanted and not self._host.closing.is_set():
+        while self._done < wanted and not self._closing.is_set():
             await self._looked.wait()
 
     async def _look_on(self) -> None:
@@ -303,7 +291,7 @@ class Tail:
             self._news.clear()
             self._begun += 1
             heads = {run_id: topic.head for run_id, topic in self._topics.items()}
-            changes = self._changes.head if self._changes_listeners else None
+            changes = self._changes.head if self._changes.listeners else None
             try:
                 self._apply(await asyncio.to_thread(self._look, heads, changes), heads)
                 self._done = self._begun
@@ -325,23 +313,23 @@ class Tail:
         How runs stand is read before their results: of one that had ended then, every result is found.
         """
         self.looks += 1
-        states = self._host.store.runs.states(heads) if heads else {}
+        states = self._store.runs.states(heads) if heads else {}
         results, floors = dict[str, list[ResultView]](), dict[str, int]()
         for run_id, state in states.items():
             if heads[run_id] < 0:
-                floors[run_id] = self._host.store.results.last(state.run_no)
+                floors[run_id] = self._store.results.last(state.run_no)
             else:
                 results[run_id] = self._read(state.run_no, heads[run_id])
         if changes is None:
             told = []
         elif changes < 0:
-            told = [Change(self._host.store.changes.last(), "", "", "", "")]
+            told = [Change(self._store.changes.last(), "", "", "", "")]
         else:
-            told = self._host.store.changes.after(changes, PIECE)
+            told = self._store.changes.after(changes, PIECE)
         return _News(states, results, floors, [_change_view(each) for each in told])
 
     def _read(self, run_no: int, number: int) -> list[ResultView]:
-        return [result_view(*each) for each in self._host.store.results.after(run_no, number, PIECE)]
+        return [result_view(*each) for each in self._store.results.after(run_no, number, PIECE)]
 
     def _apply(self, news: _News, heads: dict[str, int]) -> None:
         for run_id, head in heads.items():

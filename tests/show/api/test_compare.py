@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
-from pramana.app import findings
-from pramana.app.comparison_views import ComparisonView
+from pramana.app import comparisons
+from pramana.app.comparisons import ComparisonView
 from pramana.app.sides import compared
 from pramana.hash import case_digest
 from pramana.model import Call, Check, Key, Outcome, Plan, Reply, Result, Target
@@ -257,7 +257,7 @@ def test_pages_of_one_comparison_are_worked_out_once_until_a_run_is_judged_again
         worked_out.append(given)
         return weigh(*given, **options)
 
-    monkeypatch.setattr(findings, "compared", watched)
+    monkeypatch.setattr(comparisons, "compared", watched)
     address = f"/api/compare?base={base}&new={new}"
     first = client.get(address).data
     assert client.get(f"{address}&pageSize=1&page=1").data["sentence"] == first["sentence"]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
 from pramana.analyse.numbers import later
-from pramana.app.comparison_views import ComparisonView, NamedView, TimeView, WordsView
+from pramana.app.comparisons import ComparisonView, NamedView, TimeView, WordsView
 from pramana.app.views import RunView
 from pramana.show.web.pages import contrast
 

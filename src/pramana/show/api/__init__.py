@@ -67,7 +67,7 @@ def make_routes(serving: App) -> FastAPI:
 
             jobs = Jobs(serving.store, allow_private=serving.private_addresses_allowed)
             jobs.on_call = serving.tail.call_moved
-            serving.calls = jobs.calls
+            serving.tail.calls = jobs.calls
             jobs.start()
             serving.on_queued = jobs.wake
         try:

@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -12,10 +11,19 @@ from fastapi.responses import StreamingResponse
 from pramana.app import Credential, recordings
 from pramana.app.recordings import RecordingView, Uploaded, UploadedView
 from pramana.errors import NotFound
-from pramana.show.api.envelope import Here, PageNumber, PageSize, answer, caller_of, documented, page_of, refuse
+from pramana.show.api.envelope import (
+    Here,
+    PageNumber,
+    PageSize,
+    answer,
+    caller_of,
+    documented,
+    page_of,
+    pieces_of,
+    refuse,
+)
 
 router = APIRouter(tags=["audio"])
-CHUNK = 1 << 18
 _KINDS = {b"RIFF": "audio/wav", b"OggS": "audio/ogg", b"fLaC": "audio/flac", b'{"t"': "application/x-ndjson"}
 _BODY = {
     "requestBody": {
@@ -131,13 +139,5 @@ def _answer(file: IO[bytes], request: Request) -> Response:
     kind = _KINDS.get(file.read(4), "audio/mpeg")
     if request.method == "HEAD":
         return Response(status_code=status, headers=headers, media_type=kind)
-    return StreamingResponse(_pieces(file, first, last), status, headers, kind)
-
-
-def _pieces(file: IO[bytes], first: int, last: int) -> Iterator[bytes]:
-    with file:
-        file.seek(first)
-        left = last - first + 1
-        while left and (piece := file.read(min(CHUNK, left))):
-            left -= len(piece)
-            yield piece
+    file.seek(first)
+    return StreamingResponse(pieces_of(file, last - first + 1), status, headers, kind)

@@ -28,7 +28,7 @@ from pramana.app.submissions import (
     Verification,
 )
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote, visible
-from pramana.show.api.envelope import Here, answer, caller_of, documented, envelope_of
+from pramana.show.api.envelope import Here, answer, caller_of, documented, envelope_of, inlined
 from pramana.store.submissions import MOST_PROBLEMS, MOST_RESULTS, Batch, Passed, Status, Submission
 
 router = APIRouter(tags=["community"])
@@ -57,15 +57,7 @@ _PICTURE = """\
 def _sent(kind: type) -> dict[str, Any]:
     """Return what a route says of its body: the very rules by which it is read."""
     (found,), defined = msgspec.json.schema_components((kind,))
-
-    def whole(part: Any) -> Any:
-        if isinstance(part, dict):
-            if "$ref" in part:
-                return whole(defined[part["$ref"].rpartition("/")[2]])
-            return {name: whole(each) for name, each in part.items()}
-        return [whole(each) for each in part] if isinstance(part, list) else part
-
-    content = {"application/json": {"schema": whole(found)}}
+    content = {"application/json": {"schema": inlined(found, defined)}}
     return {"requestBody": {"required": True, "content": content}}
 
 

@@ -9,11 +9,11 @@ it is wrong. The framework's own errors come out so too, and nobody outside ever
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+from typing import IO, Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from fastapi import Depends, FastAPI, Query, Request, Response
@@ -38,6 +38,7 @@ _Data = TypeVar("_Data")
 _Struct = TypeVar("_Struct", bound=Struct)
 _Body = TypeVar("_Body", bound="Body")
 MOST_DETAILS = 100
+CHUNK = 1 << 18
 _CODES = {
     400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed",
     408: "timeout", 409: "conflict", 411: "length_required", 413: "too_large", 415: "unsupported_media_type",
@@ -271,6 +272,14 @@ def query_parameters(struct: type[Struct]) -> dict[str, Any]:
     return {"parameters": told}
 
 
+def pieces_of(file: IO[bytes], size: int) -> Iterator[bytes]:
+    """Yield up to so many bytes of an open file from where it stands, and close it."""
+    with file:
+        while size and (piece := file.read(min(CHUNK, size))):
+            size -= len(piece)
+            yield piece
+
+
 def page_meta(page: int, size: int, total: int) -> dict[str, int]:
     """Return what a list says of its pages."""
     return {"page": page, "pageSize": size, "total": total, "totalPages": -(-total // size)}
@@ -301,6 +310,18 @@ def documented(
     told[status] = {"model": envelope_of(data), "description": description}
     told |= {int(name.removeprefix("status_")): each for name, each in more.items()}
     return {"responses": told, "response_model": None, "status_code": status, "response_class": _Documented}
+
+
+def inlined(schema: Any, definitions: Mapping[str, Any] | None = None) -> Any:
+    """Return a JSON Schema without references: where it is going to stand there is nothing to refer to."""
+    if isinstance(schema, list):
+        return [inlined(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    known = schema.get("$defs", {}) if definitions is None else definitions
+    if "$ref" in schema:
+        return inlined(known[schema["$ref"].rpartition("/")[2]], known)
+    return {name: inlined(each, known) for name, each in schema.items() if name != "$defs"}
 
 
 class _Documented(JSONResponse):

@@ -52,12 +52,8 @@ NOTHING_ELSE = "default-src 'none'; frame-ancestors 'none'"
 """The content policy of what is no page; a page brings its own."""
 
 
-class TooLarge(HTTPException):
-    """More was sent than is taken; of this kind, since the framework hides any other that is raised while it reads."""
-
-
-class TooSlow(HTTPException):
-    """Whoever sends has stopped in the middle; of this kind for the same reason."""
+class Aborted(HTTPException):
+    """Too much is sent, or sending has stalled; an `HTTPException`, since the framework hides others while it reads."""
 
 
 class Gate:
@@ -103,10 +99,8 @@ class Gate:
 
         try:
             await self._app(scope, self._bounded(scope, receive), noting)
-        except TooLarge:
-            await self._refuse(self._too_large(scope), scope, receive, send)
-        except TooSlow as error:
-            await self._refuse(refuse(408, str(error.detail)), scope, receive, send)
+        except Aborted as error:
+            await self._refuse(refuse(error.status_code, error.detail), scope, receive, send)
         except Exception as error:
             if "pramana.told" in scope:
                 return
@@ -136,7 +130,7 @@ class Gate:
         await self._admit(scope, headers, is_foreign=not is_own)
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > self._most(scope):
-            return self._too_large(scope)
+            return refuse(413, self._too_much(scope))
         return None
 
     # ── Hosts and origins ──
@@ -187,7 +181,7 @@ class Gate:
         """
         if path in SUBMISSION or path.startswith(BADGES):
             return self._serving.preferences().anonymous_submission
-        return _is_page(path) and not path.startswith(SOCKETS)
+        return not _is_below(path, "/api", UPLOADS) and not path.startswith(SOCKETS)
 
     # ── How often and how much ──
 
@@ -208,13 +202,10 @@ class Gate:
 
     def _most(self, scope: Scope) -> int:
         decided = self._serving.preferences()
-        return (decided.largest_upload_mb if _is_upload(scope) else decided.largest_body_mb) << 20
-
-    def _too_large(self, scope: Scope) -> "Response":
-        return refuse(413, self._too_much(scope))
+        return (decided.largest_upload_mb if _is_below(scope["path"], UPLOADS) else decided.largest_body_mb) << 20
 
     def _too_much(self, scope: Scope) -> str:
-        what = "recording" if _is_upload(scope) else "request"
+        what = "recording" if _is_below(scope["path"], UPLOADS) else "request"
         return f"a {what} may have {self._most(scope) >> 20} MB at most; send less at once"
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
@@ -228,12 +219,12 @@ class Gate:
                 async with asyncio.timeout(STALLED_S):
                     message = await receive()
             except TimeoutError:
-                raise TooSlow(408, f"nothing more of this request has come for {STALLED_S:g} s") from None
+                raise Aborted(408, f"nothing more of this request has come for {STALLED_S:g} s") from None
             if message["type"] == "http.request":
                 taken += len(message.get("body", b""))
                 whole = not message.get("more_body", False)
                 if taken > most:
-                    raise TooLarge(413, self._too_much(scope))
+                    raise Aborted(413, self._too_much(scope))
             return message
 
         return receiving
@@ -277,18 +268,13 @@ _PREFLIGHT = {
 }
 
 
-def _is_page(path: str) -> bool:
-    return not any(path == each or path.startswith(f"{each}/") for each in ("/api", UPLOADS))
+def _is_below(path: str, *roots: str) -> bool:
+    return any(path == each or path.startswith(f"{each}/") for each in roots)
 
 
 def _is_part_of_pages(scope: Scope) -> bool:
     """Tell whether it is a script or a style: a page has dozens, they are the same for everybody, and not counted."""
     return scope["type"] == "http" and scope["method"] in SAFE and scope["path"].startswith(STATIC)
-
-
-def _is_upload(scope: Scope) -> bool:
-    path: str = scope["path"]
-    return path == UPLOADS or path.startswith(f"{UPLOADS}/")
 
 
 def _is_preflight(scope: Scope, headers: Headers) -> bool:

@@ -4,6 +4,7 @@ Which one does, or whether it is the command line of some machine, makes no diff
 """
 
 import io
+import sys
 from collections.abc import Iterator, Mapping
 from tempfile import SpooledTemporaryFile
 from typing import IO, Annotated, Any, Literal
@@ -17,7 +18,7 @@ from pydantic.alias_generators import to_camel
 
 from pramana.analyse.summary import Summary
 from pramana.app import Credential, calls, comparisons, runs
-from pramana.app.comparison_views import ComparisonView
+from pramana.app.comparisons import ComparisonView
 from pramana.app.views import EstimateView, ResultDetailView, ResultView, RunDetailView, RunView
 from pramana.errors import InvalidInput
 from pramana.load.scenario import ScenarioType
@@ -36,6 +37,7 @@ from pramana.show.api.envelope import (
     documented,
     envelope_of,
     page_meta,
+    pieces_of,
     with_fields_of,
 )
 
@@ -44,7 +46,6 @@ RunId = Annotated[str, Path(description="Its id, the beginning of one, or latest
 """The run that is read. What changes a run takes its whole id alone: `latest` may be another one by then."""
 MOST_IDS = 1_000
 LONGEST_NAME = MAX_NAME_CHARS
-_PIECE = 1 << 18
 _EXPORTED: Mapping[Format, tuple[str, str]] = {
     "json": ("application/json", "json"),
     "csv": ("text/csv; charset=utf-8", "csv"),
@@ -306,7 +307,7 @@ async def export_run(
     kind, ending = _EXPORTED[format_]
     found, file = await runs.render_run(here, caller, run_id, lambda *given: _written(format_, *given))
     headers = {"content-disposition": f'attachment; filename="{found}.{ending}"'}
-    return StreamingResponse(_pieces(file), 200, headers, kind)
+    return StreamingResponse(pieces_of(file, sys.maxsize), 200, headers, kind)
 
 
 def _written(format_: Format, run: Run, results: Iterator[tuple[Case, Result]]) -> tuple[str, IO[bytes]]:
@@ -322,12 +323,6 @@ def _written(format_: Format, run: Run, results: Iterator[tuple[Case, Result]]) 
         file.close()
         raise
     return run.id, file
-
-
-def _pieces(file: IO[bytes]) -> Iterator[bytes]:
-    with file:
-        while piece := file.read(_PIECE):
-            yield piece
 
 
 # ── Comparisons ──

@@ -1,6 +1,6 @@
 """`/api/scenarios` and `/api/library`: scenarios kept, changed, imported from YAML and exported to it."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
@@ -38,6 +38,7 @@ from pramana.show.api.envelope import (
     caller_of,
     documented,
     from_query,
+    inlined,
     of_error,
     page_meta,
     query_parameters,
@@ -116,25 +117,13 @@ def _body(model: type[YamlBody], raw: _Raw) -> Any:
 
 def _either(model: type[YamlBody]) -> dict[str, Any]:
     """Return what a route says of a body that is JSON or YAML."""
-    kinds = {"application/json": {"schema": _inlined(model.model_json_schema())}, _YAML: {"schema": {"type": "string"}}}
+    kinds = {"application/json": {"schema": inlined(model.model_json_schema())}, _YAML: {"schema": {"type": "string"}}}
     return {"requestBody": {"required": True, "content": kinds}}
-
-
-def _inlined(schema: Any, definitions: Mapping[str, Any] | None = None) -> Any:
-    """Return a JSON Schema without references: where it is going to stand there is nothing to refer to."""
-    if isinstance(schema, list):
-        return [_inlined(each, definitions) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    known = schema.get("$defs", {}) if definitions is None else definitions
-    if "$ref" in schema:
-        return _inlined(known[schema["$ref"].rpartition("/")[2]], known)
-    return {name: _inlined(each, known) for name, each in schema.items() if name != "$defs"}
 
 
 def _scenario_body(*required: str) -> dict[str, Any]:
     """Return what a route says of a scenario that is sent: the rules of files, in camelCase."""
-    schema = _inlined(Scenario.model_json_schema(by_alias=True))
+    schema = inlined(Scenario.model_json_schema(by_alias=True))
     camel = {field: spelling for spelling, field in CAMEL_CASE.items()}
     schema["properties"] = {camel.get(name, name): each for name, each in schema["properties"].items()}
     schema["required"] = list(required)

@@ -76,7 +76,7 @@ def compare(
     decision = slower(changed, max_slower) if max_slower else None
     code = min((found.exit_code, decision.code if decision else 0), key=_WORST_FIRST.index)
     if as_json:
-        from pramana.app.comparison_views import whole_view
+        from pramana.app.comparisons import whole_view
 
         beside: dict[str, Any] = {"changed": [each.sentence for each in changed if each.sentence], "exit_code": code}
         if max_slower and decision:

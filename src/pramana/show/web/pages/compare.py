@@ -11,8 +11,7 @@ from itertools import islice, zip_longest
 from msgspec.structs import replace
 from nicegui import ui
 
-from pramana.app.comparison_views import ComparisonView, FlipView
-from pramana.app.comparisons import CompareRequest, compare_runs
+from pramana.app.comparisons import CompareRequest, ComparisonView, FlipView, compare_runs
 from pramana.app.runs import RunFilter, list_runs, read_progress, read_result
 from pramana.app.views import RunView
 from pramana.report.figures import percent, printable

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pramana.analyse.numbers import duration, later, percent, points, rate
-from pramana.app.comparison_views import ChangeView, ComparisonView, FlipView
+from pramana.app.comparisons import ChangeView, ComparisonView, FlipView
 from pramana.app.views import CaseView, ResultDetailView, RunView
 from pramana.report.markup import (
     Child,
