@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from pramana.loopback import realtime
-from pramana.loopback.script import Script, bytes_a_second
+from pramana.loopback.script import Script
 from pramana.loopback.voice import Got
 from pramana.providers.voice.vocabulary import Message
 
@@ -182,7 +182,7 @@ class RealtimeAgent(realtime.RealtimeAgent):
         return messages
 
     def sound(self, chunk: bytes) -> list[Message]:
-        self.lasts_s[self._item] += len(chunk) / bytes_a_second(self.downlink)
+        self.lasts_s[self._item] += len(chunk) / self.downlink.bytes_a_second
         return super().sound(chunk)
 
     def _refusal(self, message: str, *, code: str, param: str | None = None, event_id: Any = None) -> str:

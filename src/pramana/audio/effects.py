@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pramana.audio.conditions import VERSION, Conditions
 from pramana.audio.faults import BadAudio
-from pramana.audio.noises import Dice, Signal, babble, music, street
+from pramana.audio.noises import Dice, Signal, babble, music, rms, street
 from pramana.audio.pcm import FULL_SCALE, Samples, active_level_dbfs, decode, encode, from_float, resample
 
 RATE = 16_000
@@ -37,8 +37,9 @@ def apply(conditions: Conditions, samples: Samples, seed: int) -> Samples:
     if conditions.noise is not None:
         kind = conditions.noise_kind
         speech_db = active_level_dbfs(from_float(signal), RATE)
+        wanted = FULL_SCALE * float(10 ** ((speech_db - conditions.noise) / 20))
         noise = _MAKERS[kind](len(signal), RATE, dice(f"noise {kind}"))
-        signal = _fitted(signal + noise * (_amplitude(speech_db - conditions.noise) / _rms(noise)))
+        signal = _fitted(signal + noise * (wanted / rms(noise)))
     if conditions.gain is not None:
         signal = _amplified(signal, conditions.gain)
     if conditions.phone:
@@ -107,11 +108,3 @@ def _fitted(signal: Signal, most: float = _PEAK) -> Signal:
 def _ramp(hertz: NDArray[np.floating], begin: float, end: float) -> Signal:
     risen: Signal = np.sin(np.clip((hertz - begin) / (end - begin), 0, 1) * (np.pi / 2)) ** 2
     return risen
-
-
-def _amplitude(dbfs: float) -> float:
-    return FULL_SCALE * float(10 ** (dbfs / 20))
-
-
-def _rms(signal: Signal) -> float:
-    return float(np.sqrt(np.mean(np.square(signal)))) or 1.0

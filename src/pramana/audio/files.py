@@ -47,7 +47,8 @@ def read(data: bytes) -> Sound:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
             return _decoded(file)
     except soundfile.SoundFileError as error:
-        raise BadAudio(f"it cannot be decoded ({_said(error)}): it is broken or ends too early") from None
+        said = str(getattr(error, "error_string", "") or "no reason given").rstrip(".")
+        raise BadAudio(f"it cannot be decoded ({said}): it is broken or ends too early") from None
 
 
 def write_wav(samples: Samples, rate: int) -> bytes:
@@ -100,10 +101,6 @@ def _decoded(file: "soundfile.SoundFile") -> Sound:
     if not frames:
         raise BadAudio("it holds no sample")
     return Sound(np.concatenate(blocks), rate)
-
-
-def _said(error: Exception) -> str:
-    return str(getattr(error, "error_string", "") or "no reason given").rstrip(".")
 
 
 # ── Before a decoder sees it ──

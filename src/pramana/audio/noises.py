@@ -72,17 +72,16 @@ def _syllable(size: int, rate: int, pitch: float, dice: Dice) -> Signal:
         formants = ((dice.one(2500, 5500), 1500, 0.3),)
     mouth = sum(weight / (1 + ((hertz - middle) / width) ** 2) for middle, width, weight in formants)
     shaped = np.fft.irfft(np.fft.rfft(source) * mouth, size) * np.hanning(size)
-    power = float(np.sqrt(np.mean(np.square(shaped)))) or 1.0
-    return shaped * ((1.0 if pitch else 0.35) / power)
+    return shaped * ((1.0 if pitch else 0.35) / rms(shaped))
 
 
 def street(length: int, rate: int, dice: Dice) -> Signal:
     """Return a street: a rumble that is always there, vehicles that pass, and now and then a horn."""
     rumble = _shaped(dice.hiss(length), rate, lambda hertz: 1 / (1 + (hertz / 120) ** 1.5))
-    heard = rumble / _rms(rumble)
+    heard = rumble / rms(rumble)
     seconds = np.arange(length) / rate
     wind = _shaped(dice.hiss(length), rate, lambda hertz: hertz / (1 + (hertz / 500) ** 2.2))
-    wind /= _rms(wind)
+    wind /= rms(wind)
     at = dice.one(-2, 2)
     while at < length / rate + 2:
         swell = np.exp(-(((seconds - at) / dice.one(0.6, 1.6)) ** 2))
@@ -131,5 +130,6 @@ def _shaped(signal: Signal, rate: int, curve: Callable[[NDArray[np.floating]], N
     return np.fft.irfft(np.fft.rfft(signal) * curve(np.fft.rfftfreq(len(signal), 1 / rate)), len(signal))
 
 
-def _rms(signal: Signal) -> float:
+def rms(signal: Signal) -> float:
+    """Return the root mean square; 1 of silence, so that it can be divided by."""
     return float(np.sqrt(np.mean(np.square(signal)))) or 1.0

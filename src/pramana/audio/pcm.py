@@ -170,15 +170,11 @@ _QUALITY = "HQ"
 
 def resample(samples: Samples, source_rate: int, target_rate: int) -> Samples:
     """Return the sound at another rate."""
-    _checked(source_rate, target_rate)
+    for rate in (source_rate, target_rate):
+        if not LOWEST_RATE <= rate <= HIGHEST_RATE:
+            raise BadAudio(f"a rate of {rate} samples a second is outside {LOWEST_RATE} to {HIGHEST_RATE}")
     if source_rate == target_rate or not samples.size:
         return samples.astype(np.int16)
     with needed("another sample rate"):
         import soxr  # type: ignore[import-untyped]
     return from_float(soxr.resample(samples.astype(np.float32), source_rate, target_rate, quality=_QUALITY))
-
-
-def _checked(*rates: int) -> None:
-    for rate in rates:
-        if not LOWEST_RATE <= rate <= HIGHEST_RATE:
-            raise BadAudio(f"a rate of {rate} samples a second is outside {LOWEST_RATE} to {HIGHEST_RATE}")

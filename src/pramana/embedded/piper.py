@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pramana.audio import CALLER_RATE
 from pramana.audio.faults import needed
 from pramana.embedded import weights
+from pramana.embedded.engines import onnx_session
 from pramana.embedded.scripts import CannotSpeak, voice_for
 from pramana.embedded.voice import Clause, levelled, phonemes
 from pramana.errors import quote
@@ -114,12 +115,7 @@ class _Voice:
 
 @lru_cache(maxsize=1)
 def _opened(folder: Path) -> _Voice:
-    with needed("the embedded voice"):
-        import onnxruntime  # type: ignore[import-untyped]
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # calls at once share the processor
-    options.log_severity_level = 4  # it writes warnings to standard error itself
-    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
+    session = onnx_session(folder / "model.onnx", "the embedded voice")
     about = session.get_modelmeta().custom_metadata_map
     lines = (folder / "tokens.txt").read_text(encoding="utf-8").split("\n")
     numbers = {letter or " ": int(number) for letter, _, number in (line.rpartition(" ") for line in lines if line)}

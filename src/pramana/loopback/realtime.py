@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from pramana.loopback.script import Script, answer, bytes_a_second
+from pramana.loopback.script import Script, answer
 from pramana.loopback.voice import Agent, Got
 from pramana.providers.voice.vocabulary import Format, Message
 
@@ -79,7 +79,7 @@ class RealtimeAgent(Agent):
 
     def _append(self, frame: bytes) -> None:
         self.be_ready()
-        self._heard_s += len(frame) / bytes_a_second(self.uplink)
+        self._heard_s += len(frame) / self.uplink.bytes_a_second
         if self.session["audio"]["input"]["turn_detection"] is not None:
             self.hear(frame)
 

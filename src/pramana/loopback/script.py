@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
+from pramana import audio
 from pramana.providers.voice.vocabulary import Format
 
 if TYPE_CHECKING:
@@ -97,8 +98,6 @@ class Ear:
         """When the message with the last audible sample arrived, and where in it the sample stands."""
 
     def feed(self, samples: "Samples", rate: int, at: float) -> list[Literal["start", "stop"]]:
-        from pramana import audio
-
         found: list[Literal["start", "stop"]] = []
         size = max(1, int(rate * WINDOW_S))
         for begin in range(0, len(samples), size):
@@ -131,8 +130,6 @@ def answer(script: Script, downlink: Format) -> list[bytes]:
         if script.sound:
             audible = np.frombuffer(script.sound, "<i2")
             if rate != SOUND_RATE:
-                from pramana import audio
-
                 audible = audio.resample(audible, SOUND_RATE, rate)
         else:
             at = np.arange(round(script.answer_s * rate)) / rate
@@ -140,7 +137,7 @@ def answer(script: Script, downlink: Format) -> list[bytes]:
             loud = TONE * (2 + np.cos(2 * np.pi * 4 * at)) / 3
             audible = (loud * np.cos(2 * np.pi * 440 * at)).astype("<i2")
         silence = np.zeros(round(script.leading_silence_s * rate), "<i2")
-        data = encode(downlink, np.concatenate([silence, audible]).astype("<i2"))
+        data = audio.encode(downlink.codec, np.concatenate([silence, audible]).astype("<i2"))
         size = max(1, round(script.chunk_s * rate)) * (2 if downlink.codec == "pcm" else 1)
         made = _answers[script, downlink] = [data[begin : begin + size] for begin in range(0, len(data), size)]
     return made
@@ -150,32 +147,13 @@ def silence(seconds: float, downlink: Format) -> bytes:
     """Return so much silence as it travels."""
     import numpy as np
 
-    return encode(downlink, np.zeros(round(seconds * downlink.rate), "<i2"))
+    return audio.encode(downlink.codec, np.zeros(round(seconds * downlink.rate), "<i2"))
 
 
 def decode(form: Format, data: bytes) -> "Samples":
     """Return samples of a frame; half a sample at its end is none."""
-    import numpy as np
-
-    if form.codec == "pcm":
-        return np.frombuffer(data[: len(data) // 2 * 2], "<i2")
-    from pramana import audio
-
-    return audio.decode(form.codec, data)
-
-
-def encode(form: Format, samples: "Samples") -> bytes:
-    """Return samples as they travel."""
-    if form.codec == "pcm":
-        return samples.astype("<i2").tobytes()
-    from pramana import audio
-
-    return audio.encode(form.codec, samples)
-
-
-def bytes_a_second(form: Format) -> int:
-    """Return how much of a format a second takes."""
-    return form.rate * (2 if form.codec == "pcm" else 1)
+    whole = data[: len(data) // 2 * 2] if form.codec == "pcm" else data
+    return audio.decode(form.codec, whole)
 
 
 def spread(text: str, count: int) -> list[str]:

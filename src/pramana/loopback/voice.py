@@ -30,7 +30,7 @@ from aiohttp import WSMsgType, web
 from msgspec.structs import asdict
 
 from pramana import clock
-from pramana.loopback.script import Ear, Script, Turn, answer, bytes_a_second, decode, silence, spread
+from pramana.loopback.script import Ear, Script, Turn, answer, decode, silence, spread
 from pramana.loopback.ticker import TICK_S, WAITED_BEFORE_S, Ticker
 from pramana.providers.voice.vocabulary import FRAME_S, Format, Message
 
@@ -277,7 +277,7 @@ class Call:
                 )  # fmt: skip
                 if script.transcript == "with" and ended_at is not None:
                     await self._send(agent.heard(script.heard))
-            self._plays_until = max(now, self._plays_until) + len(chunk) / bytes_a_second(agent.downlink)
+            self._plays_until = max(now, self._plays_until) + len(chunk) / agent.downlink.bytes_a_second
             if script.transcript == "with" and pieces[number]:
                 await self._send(agent.said(pieces[number], final=False))
             if number == middle:

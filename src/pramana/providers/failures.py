@@ -154,18 +154,12 @@ class Failures:
             f"{self.who} is not asked: {why}; an administrator of the server can allow it by allowPrivateAddresses"
         )
 
-    def stopped_by(self, guard: Guard | None) -> AddressRefused | None:
-        """Return the error for connections that a guard has just refused to make; None when it has not."""
-        if guard is None or not guard.refused:
-            return None
-        why = f"its name leads to {guard.refused[0]}"
-        guard.refused.clear()
-        return self.address_refused(why)
-
     def unreached(self, error: Exception, guard: Guard | None, *, answered: bool = False) -> ProviderError:
         """Return the error for an exchange that could not be ended, before its answer began or in the middle of it."""
-        if not answered and (stopped := self.stopped_by(guard)):
-            return stopped
+        if not answered and guard and guard.refused:  # the guard has just refused to connect
+            why = f"its name leads to {guard.refused[0]}"
+            guard.refused.clear()
+            return self.address_refused(why)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return Unreachable(f"no connection to {self.who} within {self._account.connect_s:g} s")
         if isinstance(error, TimeoutError):

@@ -7,6 +7,7 @@ OpenAI's chat completions. A target never holds a key: keys and base URLs are lo
 
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -52,16 +53,12 @@ def resolve(
         return _through(found, typed, model)
     target = _of_kind(typed, commands or {})
     if registered and "base_url" not in target.arguments:
-        for kind in (target.provider, *_same_vendor(target.provider)):
+        known = VARIABLES.get(target.provider)
+        same_vendor = [other for other, theirs in VARIABLES.items() if other != target.provider and theirs == known]
+        for kind in (target.provider, *same_vendor):  # they are reached by the same key at the same address
             if found := _look_up(registered, kind):
                 return replace(target, arguments={**target.arguments, **_reached(found)})
     return target
-
-
-def _same_vendor(kind: str) -> list[str]:
-    """Return the other kinds that are reached by the same key at the same address."""
-    known = VARIABLES.get(kind)
-    return [other for other, theirs in VARIABLES.items() if other != kind and theirs == known]
 
 
 def _look_up(registered: Lookup, name: str) -> Registered | None:
@@ -112,21 +109,9 @@ def _of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
             if beginning.match(typed):
                 return Target(typed, vendor, typed)
     match name:
-        case "fake":
-            from pramana.providers.text.fake import parse
-
-            arguments = parse(model)
-            return Target(typed, name, arguments.get("answer", "words"), arguments)
-        case "fake-voice":
-            from pramana.providers.voice.fake import parse as parse_voice
-
-            arguments = parse_voice(model)
-            return Target(typed, name, arguments.get("answer", "words"), arguments)
-        case "cascade":
-            from pramana.providers.voice.cascade import parse as parse_parts
-
-            arguments = parse_parts(model)
-            return Target(typed, name, arguments["chat"], arguments)
+        case "fake" | "fake-voice" | "cascade":
+            arguments = import_module(providers.load(name).__module__).parse(model)
+            return Target(typed, name, arguments.get("chat" if name == "cascade" else "answer", "words"), arguments)
         case "local" | "local-voice":
             return Target(typed, name, model or "local")
         case "python" if colon:

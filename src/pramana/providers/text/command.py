@@ -58,7 +58,8 @@ class Command:
         finally:
             await _end(process)
         if status:
-            raise ProviderError(f"the command {self._name} {_ended(status)}{self._last_line(complained)}")
+            how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+            raise ProviderError(f"the command {self._name} {how}{self._last_line(complained)}")
         text = printed.decode("utf-8", "replace").rstrip("\r\n")
         if self._keys.held_in(text):
             raise KeyInAnswer(redaction.held(f"the answer of the command {self._name}"))
@@ -130,18 +131,11 @@ class Command:
 
 
 async def _end(process: Process) -> None:
-    if process.returncode is None or not _drained(process):
+    drained = all(stream is None or stream.at_eof() for stream in (process.stdout, process.stderr))
+    if process.returncode is None or not drained:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     with suppress(TimeoutError):
         async with asyncio.timeout(5):
             await process.wait()
     process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - pipes that a stray child still holds
-
-
-def _drained(process: Process) -> bool:
-    return all(stream is None or stream.at_eof() for stream in (process.stdout, process.stderr))
-
-
-def _ended(status: int) -> str:
-    return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"

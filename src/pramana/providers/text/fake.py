@@ -131,13 +131,20 @@ class Fake:
         """Do nothing: nothing is open."""
 
     def _perhaps_fail(self, digest: bytes, chance: random.Random) -> None:
-        drawn = chance.random()
-        for code, share in self._errors.items():
-            if drawn < share:
-                self._failed[digest] = self._failed.get(digest, 0) + 1
-                raise ERRORS[code](f"the fake provider fails on purpose: {code}")
-            drawn -= share
+        if code := drawn_fault(self._errors, chance):
+            self._failed[digest] = self._failed.get(digest, 0) + 1
+            raise ERRORS[code](f"the fake provider fails on purpose: {code}")
         self._failed.pop(digest, None)  # memory stays flat: only what is failing now is remembered
+
+
+def drawn_fault(shares: Mapping[str, float], chance: random.Random) -> str | None:
+    """Return what goes wrong this time, each with its share of all times; None where all goes well."""
+    drawn = chance.random()
+    for fault, share in shares.items():
+        if drawn < share:
+            return fault
+        drawn -= share
+    return None
 
 
 def parse(written: str) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote as quoted
 
+from msgspec.structs import astuple
+
 from pramana.errors import AuthenticationFailed, Rejected
 from pramana.model import Reply, Request, Usage, count
 from pramana.providers.accounts import Account
@@ -162,11 +164,5 @@ def _usage(counted: Any) -> Usage:
 
 
 def _sum(one: Usage, other: Usage) -> Usage:
-    def both(first: int | None, second: int | None) -> int | None:
-        return None if first is None or second is None else count(first + second)
-
-    return Usage(
-        both(one.input_tokens, other.input_tokens),
-        both(one.output_tokens, other.output_tokens),
-        both(one.cached_tokens, other.cached_tokens),
-    )
+    pairs = zip(astuple(one), astuple(other), strict=True)
+    return Usage(*(None if None in pair else count(sum(pair)) for pair in pairs))

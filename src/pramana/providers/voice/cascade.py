@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as replaced
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 
-from pramana import clock
 from pramana.errors import InvalidInput, ProviderError, Rejected, did_you_mean, quote
 from pramana.model import Provider, Reply, Request, Target, Turn
-from pramana.providers.voice.embedded import EmbeddedEars, EmbeddedMouth
+from pramana.providers.voice.embedded import EmbeddedEars, EmbeddedMouth, InProcessChannel
 from pramana.providers.voice.vocabulary import (
     FRAME_S,
     ChannelCapabilities,
@@ -28,7 +28,6 @@ from pramana.providers.voice.vocabulary import (
     Ears,
     Event,
     Format,
-    Heard,
     VoiceCapabilities,
 )
 
@@ -274,67 +273,44 @@ def around(mind: Provider) -> Cascade:
     return Cascade(EmbeddedEars(), mind.for_speech(), EmbeddedMouth(), manner=manner)
 
 
-class CascadeChannel:
+class CascadeChannel(InProcessChannel):
     """Implements `Channel`."""
 
     uplink = Format("pcm", 16000)
     capabilities = ChannelCapabilities(says_interrupted=True)
 
     def __init__(self, agent: Cascade, dial: Dial) -> None:
+        super().__init__()
         self._agent, self._dial = agent, dial
         self.downlink = Format("pcm", agent.mouth.rate)
         self._frames: asyncio.Queue[bytes] = asyncio.Queue()
-        self._events: asyncio.Queue[Heard | ProviderError] = asyncio.Queue()
         system = "\n\n".join(part for part in (dial.system_prompt, SPOKEN) if part)
         self._turns = [Turn("system", system), *dial.history]
-        self._answering: asyncio.Task[None] | None = None
         self._unanswered = b""
         """What the caller has said since the agent last made a sound: who pauses and goes on has not changed the
         subject."""
         self._sounded = False
         """Sound was sent since the caller last spoke: how much of it is still to be heard, the call knows."""
         self._tell(Event("ready"))
-        self._hearing = asyncio.create_task(self._hear())
+        self._working = asyncio.create_task(self._report("the agent failed to listen", self._listen))
 
     @property
     def synthesised_here(self) -> bool:
         """Whether its sound is made in this process, from the very words of its `agent_text` events."""
         return isinstance(self._agent.mouth, EmbeddedMouth)
 
-    def holds_key(self, text: str) -> bool:  # noqa: ARG002 - its parts refuse an answer with one
-        return False
-
     async def send(self, frame: bytes) -> None:
         """Take one frame; it is listened to beside."""
         self._frames.put_nowait(frame)
 
-    async def receive(self) -> Heard:
-        """Return what happens next."""
-        heard = await self._events.get()
-        if isinstance(heard, ProviderError):
-            raise heard
-        return heard
-
-    async def interrupt(self, played_s: float) -> None:
-        """Nothing more to do: it stopped when it heard the caller."""
-
-    async def close(self) -> None:
-        """Hang up."""
-        tasks = [task for task in (self._hearing, self._answering) if task]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _tell(self, *events: Event) -> None:
-        self._events.put_nowait(Heard(clock.monotonic(), events))
-
-    async def _hear(self) -> None:
+    async def _report(self, failure: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work; whatever it raises is an event to whoever waits for an answer, who would wait forever."""
         try:
-            await self._listen()
+            await work()
         except ProviderError as error:
             self._events.put_nowait(error)
-        except Exception as error:  # noqa: BLE001 - told to whoever waits for an answer, who would wait forever
-            self._events.put_nowait(ProviderError(f"the agent failed to listen: {type(error).__name__}: {error}"))
+        except Exception as error:  # noqa: BLE001
+            self._events.put_nowait(ProviderError(f"{failure}: {type(error).__name__}: {error}"))
 
     async def _listen(self) -> None:
         from pramana.embedded.activity import Endpointer
@@ -359,7 +335,8 @@ class CascadeChannel:
                     speaking = False
                     self._tell(Event("user_speech_stop"))
                     self._unanswered += b"".join(said)
-                    self._answering = asyncio.create_task(self._answer(self._unanswered))
+                    answer = partial(self._answer, self._unanswered)
+                    self._answering = asyncio.create_task(self._report("the agent failed", answer))
                     said = []
                 elif not speaking:
                     del said[:-before]
@@ -374,14 +351,6 @@ class CascadeChannel:
             self._tell(Event("interrupted"))
 
     async def _answer(self, data: bytes) -> None:
-        try:
-            await self._hear_think_speak(data)
-        except ProviderError as error:
-            self._events.put_nowait(error)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._events.put_nowait(ProviderError(f"the agent failed: {type(error).__name__}: {error}"))
-
-    async def _hear_think_speak(self, data: bytes) -> None:
         heard = await self._heard(data)
         if not heard.strip() and not self._agent.manner.apologises:
             self._settle(Event("user_text", heard, final=True))  # it heard a noise
@@ -431,7 +400,8 @@ class CascadeChannel:
             return ""
         if reply is None:
             return ""
-        self._tell(_usage(reply))
+        usage = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
+        self._tell(Event("usage", detail={**usage, "served_model": reply.served_model}))
         return reply.text
 
     async def _wording(self, reply: str) -> str:
@@ -468,12 +438,3 @@ def _signals(endpointer: Any, frames: list[bytes]) -> list[str | None]:
     from pramana import audio
 
     return [endpointer.feed(audio.decode("pcm", frame)) for frame in frames]
-
-
-def _usage(reply: Reply) -> Event:
-    detail: Mapping[str, Any] = {
-        "input_tokens": reply.usage.input_tokens,
-        "output_tokens": reply.usage.output_tokens,
-        "served_model": reply.served_model,
-    }
-    return Event("usage", detail=detail)

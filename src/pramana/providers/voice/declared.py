@@ -78,7 +78,10 @@ class Declared:
         http, headers = self._http, self._headers(given.headers, values)
         if answer is not None and url.origin() != URL(re.sub("^http", "ws", account.base_url)).origin():
             # Whoever an answer names is a stranger: neither the key nor the account's own headers go there.
-            http = Http(given.name, replace(account, base_url=_as_http(url), headers={}, ours=False))
+            http = Http(
+                given.name,
+                replace(account, base_url=re.sub("^ws", "http", str(url.with_query(None))), headers={}, ours=False),
+            )
             http.failures.secrets = self._http.failures.secrets
             open_to_all = {name: value for name, value in given.headers.items() if "key" not in names_in(value)}
             headers = self._headers(open_to_all, values)
@@ -175,7 +178,3 @@ def _address_of(given: Description, model: str, key: str | None) -> str:
     except Missing as missing:
         raise InvalidInput(f"{given.name} cannot be called without a {missing.args[0]}, and there is none") from None
     return url.partition("?")[0] if given.dial else url
-
-
-def _as_http(url: URL) -> str:
-    return re.sub("^ws", "http", str(url.with_query(None)))

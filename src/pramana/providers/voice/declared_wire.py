@@ -18,6 +18,7 @@ from msgspec import Struct
 from pramana.errors import BrokenReply, Rejected, quote
 from pramana.providers.voice import pipecat
 from pramana.providers.voice.description import LEAST_RATE, MOST_RATE, Announced, Description, Match, Rule
+from pramana.providers.voice.frames import lenient_json
 from pramana.providers.voice.templates import (
     ABSENT,
     Hole,
@@ -54,9 +55,7 @@ _CLOSES: Mapping[int, ErrorClass | None] = {
     3008: "timeout",
 }
 """What the codes mean that are the same for all; any other is the provider's trouble."""
-_fast_decode = msgspec.json.Decoder().decode
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-_decode = json.JSONDecoder(parse_constant=lambda _: None).decode
 
 
 class _Condition(Struct, frozen=True):
@@ -146,7 +145,7 @@ class DeclaredWire:
             self._owed_bytes -= size
             due.append(self._message(reply, message=message))
         self._frames += 1
-        before, self._said_s = self._said_s, self._said_s + len(frame) / bytes_a_second(self.uplink)
+        before, self._said_s = self._said_s, self._said_s + len(frame) / self.uplink.bytes_a_second
         template = self._given.uplink.send
         if template == "binary":
             return [*due, self._packed(frame)]
@@ -273,7 +272,7 @@ class DeclaredWire:
         if self.downlink.codec == "pcm":
             cut = len(whole) // 2 * 2
             whole, self._half = whole[:cut], whole[cut:]
-        self._marked_s = max(self._marked_s, self._said_s) + len(whole) / bytes_a_second(self.downlink)
+        self._marked_s = max(self._marked_s, self._said_s) + len(whole) / self.downlink.bytes_a_second
         return whole
 
     # ── How sound travels ──
@@ -345,11 +344,7 @@ class DeclaredWire:
 
     def _parsed(self, text: str) -> Any:
         try:
-            return _fast_decode(text)
-        except (ValueError, RecursionError):  # half of a pair, NaN, a number beyond all measure: JSON to some
-            pass
-        try:
-            return _decode(text)
+            return lenient_json(text)
         except (ValueError, RecursionError):
             raise BrokenReply(f"a message of {self._given.name} is not JSON: {_short(text, SHOWN)}") from None
 
@@ -468,11 +463,6 @@ def announced_format(was: Format, where: Announced, data: Any) -> Format:
     if where.rate is not None:
         rate = _rate(_required(data, where.rate))
     return Format(codec, rate)
-
-
-def bytes_a_second(form: Format) -> int:
-    """Return how much of a format a second takes."""
-    return form.rate * (2 if form.codec == "pcm" else 1)
 
 
 def _parts(given: Any, pattern: str) -> dict[str, str]:

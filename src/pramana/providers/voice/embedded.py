@@ -1,12 +1,17 @@
-"""The embedded engines as parts of a voice agent: Whisper hears, espeak-ng speaks, both in threads of this process."""
+"""Voice agents in this process: a call to one, and the embedded engines as its parts.
+
+Whisper hears, espeak-ng speaks, both in threads.
+"""
 
 import asyncio
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from pramana import clock
 from pramana.errors import ProviderError
 from pramana.providers.voice.machine import machine
+from pramana.providers.voice.vocabulary import Event, Heard
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -14,6 +19,39 @@ if TYPE_CHECKING:
 
 FASTEST_WORDS_S = 4.0
 """More words a second than the embedded voice says."""
+
+
+class InProcessChannel:
+    """A call whose agent is in this process: what happens is queued, and whoever calls takes it from there."""
+
+    def __init__(self) -> None:
+        self._events: asyncio.Queue[Heard | ProviderError] = asyncio.Queue()
+        self._answering: asyncio.Task[None] | None = None
+        self._working: asyncio.Task[Any] | None = None
+        """What goes on beside the answer."""
+
+    def holds_key(self, text: str) -> bool:  # noqa: ARG002 - it has none; its parts refuse an answer with one
+        return False
+
+    async def receive(self) -> Heard:
+        """Return what happens next."""
+        heard = await self._events.get()
+        if isinstance(heard, ProviderError):
+            raise heard
+        return heard
+
+    async def interrupt(self, played_s: float) -> None:
+        """Nothing more to do: it stopped when it heard the caller."""
+
+    async def close(self) -> None:
+        """Hang up."""
+        tasks = [task for task in (self._working, self._answering) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _tell(self, *events: Event) -> None:
+        self._events.put_nowait(Heard(clock.monotonic(), events))
 
 
 class EmbeddedEars:

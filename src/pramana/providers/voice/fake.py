@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any
 from pramana import clock
 from pramana.errors import InvalidInput
 from pramana.model import Target
-from pramana.providers.text.fake import WORDS, options
+from pramana.providers.text.fake import WORDS, drawn_fault, options
+from pramana.providers.voice.embedded import InProcessChannel
 from pramana.providers.voice.vocabulary import (
     FRAME_S,
     ChannelCapabilities,
     Dial,
     Event,
     Format,
-    Heard,
     VoiceCapabilities,
 )
 
@@ -82,21 +82,19 @@ class FakeVoice:
         """Do nothing: nothing is open."""
 
 
-class FakeChannel:
+class FakeChannel(InProcessChannel):
     """Implements `Channel`."""
 
     uplink = downlink = Format("pcm", 16000)
     capabilities = ChannelCapabilities(says_interrupted=True)
 
     def __init__(self, agent: FakeVoice, dial: Dial) -> None:
+        super().__init__()
         self._agent, self._dial = agent, dial
-        self._events: asyncio.Queue[Heard] = asyncio.Queue()
         self._turn = 0
         self._last_sound: float | None = None
         self._may_play = False
         """Sound was sent since the caller spoke last; how much of it is heard is not its business."""
-        self._answering: asyncio.Task[None] | None = None
-        self._ready: asyncio.Task[tuple[str, Samples]] | None = None
         self._tell(Event("ready"))
         self._prepare()
 
@@ -115,26 +113,6 @@ class FakeChannel:
             self._answering = asyncio.create_task(self._answer(self._last_sound))
             self._last_sound = None
 
-    def holds_key(self, text: str) -> bool:  # noqa: ARG002 - it has none
-        return False
-
-    async def receive(self) -> Heard:
-        """Return what happens next."""
-        return await self._events.get()
-
-    async def interrupt(self, played_s: float) -> None:
-        """Nothing more to do: it stopped when it heard the caller."""
-
-    async def close(self) -> None:
-        """Hang up."""
-        tasks = [task for task in (self._answering, self._ready) if task]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _tell(self, *events: Event) -> None:
-        self._events.put_nowait(Heard(clock.monotonic(), events))
-
     def _caller_speaks(self) -> None:
         self._tell(Event("user_speech_start"))
         if self._answering and not self._answering.done():
@@ -145,7 +123,7 @@ class FakeChannel:
 
     def _prepare(self) -> None:
         """Have the next answer's sound at hand, so that making it takes nothing of the delay."""
-        self._ready = asyncio.create_task(asyncio.to_thread(self._made, self._turn))
+        self._working = self._ready = asyncio.create_task(asyncio.to_thread(self._made, self._turn))
 
     def _made(self, turn: int) -> "tuple[str, Samples]":
         import numpy as np
@@ -166,7 +144,6 @@ class FakeChannel:
     async def _answer(self, asked: float) -> None:
         from pramana import audio
 
-        assert self._ready is not None  # noqa: S101 - prepared when the turn before ended
         try:
             text, samples = await self._ready
         except InvalidInput as refused:  # it has no voice for these words
@@ -175,7 +152,7 @@ class FakeChannel:
         agent, chance = self._agent, random.Random(f"{self._agent.seed} {self._turn} fate")
         self._turn += 1
         self._prepare()
-        fate = self._fate(chance)
+        fate = drawn_fault(agent.faults, chance)
         delay = agent.latency + agent.jitter * chance.random()
         await asyncio.sleep(max(0.0, asked + delay - clock.monotonic()))
         if fate == "silent":
@@ -190,14 +167,6 @@ class FakeChannel:
         self._may_play = True
         words = [] if fate == "wordless" or not text else [Event("agent_text", text, final=True)]
         self._tell(Event("agent_audio", audio=data), *words, Event("turn_done", "completed"))
-
-    def _fate(self, chance: random.Random) -> str | None:
-        drawn = chance.random()
-        for fault, share in self._agent.faults.items():
-            if drawn < share:
-                return fault
-            drawn -= share
-        return None
 
 
 def parse(written: str) -> dict[str, Any]:

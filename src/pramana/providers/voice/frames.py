@@ -13,6 +13,7 @@ import msgspec
 from yarl import URL
 
 from pramana.errors import BrokenReply
+from pramana.model import count
 from pramana.providers.failures import Refusal
 from pramana.providers.voice.vocabulary import ErrorClass, Event, Format, Message
 
@@ -44,17 +45,20 @@ _CODES: dict[int, ErrorClass] = {
 def parse(vendor: str, message: Message) -> dict[str, Any]:
     """Return the object that a frame holds, text or binary."""
     try:
-        found = _decode(message)
+        found = lenient_json(message)
     except (ValueError, RecursionError):
-        # Half of a surrogate pair, NaN, a number beyond all measure: JSON to some.
-        try:
-            text = message if isinstance(message, str) else message.decode()
-            found = json.loads(text, parse_constant=lambda _: None)
-        except (ValueError, RecursionError):
-            raise misfit(vendor, f"of {len(message)} {_UNITS[type(message)]} is not JSON") from None
+        raise misfit(vendor, f"of {len(message)} {_UNITS[type(message)]} is not JSON") from None
     if not isinstance(found, dict):
         raise misfit(vendor, f"is a JSON {type(found).__name__}, where an object was expected")
     return found
+
+
+def lenient_json(message: Message) -> Any:
+    """Return the data of a message; half of a surrogate pair, NaN and numbers beyond all measure are JSON to some."""
+    try:
+        return _decode(message)
+    except (ValueError, RecursionError):
+        return json.loads(message if isinstance(message, str) else message.decode(), parse_constant=lambda _: None)
 
 
 def misfit(vendor: str, what: str) -> BrokenReply:
@@ -76,6 +80,19 @@ def named(name: object) -> str:
 def unknown(name: object, **detail: Any) -> Event:
     """Return what is said of an event that means nothing to a call."""
     return Event("unknown", detail={"event": named(name), **detail})
+
+
+def text_of(given: object) -> str:
+    """Return what must be text; a `TypeError` where it is none."""
+    if not isinstance(given, str):
+        raise TypeError(given)
+    return given
+
+
+def usage_event(**counted: object) -> Event:
+    """Return the event that tells what a turn took; a count that is none is left out."""
+    known = {name: tokens for name, given in counted.items() if (tokens := count(given)) is not None}
+    return Event("usage", detail=known)
 
 
 def sound(data: object, form: Format) -> bytes:
@@ -116,11 +133,6 @@ def _told(said: str) -> ErrorClass | None:
     if Refusal.of(said).unpaid:
         return "quota"
     return next((kind for kind, words in _WORDS if words.search(said)), None)
-
-
-def seconds(data: bytes, form: Format) -> float:
-    """Return how long sound in a format lasts."""
-    return len(data) / (form.rate * (2 if form.codec == "pcm" else 1))
 
 
 def socket_url(base_url: str, path: str, **query: str) -> str:

@@ -11,12 +11,11 @@ from binascii import b2a_base64
 from collections.abc import Mapping, Sized
 from typing import Any, Literal, TypeVar
 
-from pramana.model import count
 from pramana.providers.accounts import Account
 from pramana.providers.failures import MALFORMED_RESPONSE_ERRORS
 from pramana.providers.http import Vendor
 from pramana.providers.text.google import BASE_URL, models_for
-from pramana.providers.voice.frames import closing, misfit, parse, socket_url, sound, unknown
+from pramana.providers.voice.frames import closing, misfit, parse, socket_url, sound, text_of, unknown, usage_event
 from pramana.providers.voice.socket import SocketChannel, connect
 from pramana.providers.voice.vocabulary import ChannelCapabilities, Dial, Event, Format, Message, VoiceCapabilities
 
@@ -129,15 +128,15 @@ class LiveWire:
                 if self._ready:
                     return []
                 self._ready = True
-                return [Event("ready", detail={"session": _text(body.get("sessionId") or "")})]
+                return [Event("ready", detail={"session": text_of(body.get("sessionId") or "")})]
             case "serverContent":
                 return self._content(body)
             case "toolCall":
                 return [Event("tool_call", detail=_call(call)) for call in _few(body["functionCalls"])]
             case "usageMetadata":
-                return [Event("usage", detail=_usage(body))]
+                return [_usage(body)]
             case "goAway":
-                return [unknown(name, time_left=_text(body.get("timeLeft") or ""))]
+                return [unknown(name, time_left=text_of(body.get("timeLeft") or ""))]
             case "voiceActivity" | "voiceActivityDetectionSignal":
                 kind = _ACTIVITY.get(body.get("voiceActivityType") or body.get("vadSignalType"))
                 return [Event(kind)] if kind else []  # type: ignore[arg-type] # the table has kinds only
@@ -153,7 +152,7 @@ class LiveWire:
             events += self._part(part)
         if said := content.get("outputTranscription"):
             if self._stale:
-                events.append(unknown("outputTranscription", text=_text(said.get("text") or "")))
+                events.append(unknown("outputTranscription", text=text_of(said.get("text") or "")))
             else:
                 events += self._said.take(said)
         if content.get("interrupted") is True and self._may_play:
@@ -170,7 +169,7 @@ class LiveWire:
         if blob is None:
             # Words without sound are thoughts, or the answer of a model that was not asked to write.
             return [unknown("modelTurn.text")] if part.get("text") else []
-        mime = _text(blob.get("mimeType") or "audio/pcm")
+        mime = text_of(blob.get("mimeType") or "audio/pcm")
         if not mime.lower().startswith("audio/"):
             return [unknown("modelTurn.inlineData", mime_type=mime)]
         found = sound(blob["data"], self.downlink)
@@ -192,7 +191,7 @@ class LiveWire:
         self._heard.turn_done()
         reason = content.get("turnCompleteReason")
         how = "interrupted" if stopped else "completed"
-        return [Event("turn_done", how, detail={"reason": _text(reason)} if reason else {})]
+        return [Event("turn_done", how, detail={"reason": text_of(reason)} if reason else {})]
 
 
 class _Transcript:
@@ -205,7 +204,7 @@ class _Transcript:
         """Return the next piece, and the whole where it says that it is finished."""
         events = []
         if text := transcription.get("text"):
-            self._pieces.append(_text(text))
+            self._pieces.append(text_of(text))
             events.append(Event(self._kind, text))
         if transcription.get("finished") is True:
             if not self._cut:
@@ -244,19 +243,18 @@ def _setup(dial: Dial) -> dict[str, Any]:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    named = {"name": _text(call.get("name") or ""), "call_id": _text(call.get("id") or "")}
+    named = {"name": text_of(call.get("name") or ""), "call_id": text_of(call.get("id") or "")}
     return {**named, "arguments": json.dumps(call.get("args") or {})}
 
 
-def _usage(used: Mapping[str, Any]) -> dict[str, int]:
-    found = {
-        "input_tokens": used.get("promptTokenCount"),
-        "output_tokens": used.get("responseTokenCount"),
-        "cached_tokens": used.get("cachedContentTokenCount"),
-        "input_audio_tokens": _of_audio(used.get("promptTokensDetails")),
-        "output_audio_tokens": _of_audio(used.get("responseTokensDetails")),
-    }
-    return {name: tokens for name, given in found.items() if (tokens := count(given)) is not None}
+def _usage(used: Mapping[str, Any]) -> Event:
+    return usage_event(
+        input_tokens=used.get("promptTokenCount"),
+        output_tokens=used.get("responseTokenCount"),
+        cached_tokens=used.get("cachedContentTokenCount"),
+        input_audio_tokens=_of_audio(used.get("promptTokensDetails")),
+        output_audio_tokens=_of_audio(used.get("responseTokensDetails")),
+    )
 
 
 def _few(things: _Things) -> _Things:
@@ -267,9 +265,3 @@ def _few(things: _Things) -> _Things:
 
 def _of_audio(details: Any) -> Any:
     return next((each.get("tokenCount") for each in details or () if each.get("modality") == "AUDIO"), None)
-
-
-def _text(given: object) -> str:
-    if not isinstance(given, str):
-        raise TypeError(given)
-    return given

@@ -11,6 +11,8 @@ from binascii import b2a_base64
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from pramana.model import count
 from pramana.providers.accounts import Account
 from pramana.providers.failures import MALFORMED_RESPONSE_ERRORS
@@ -22,10 +24,11 @@ from pramana.providers.voice.frames import (
     error_class,
     misfit,
     parse,
-    seconds,
     socket_url,
     sound,
+    text_of,
     unknown,
+    usage_event,
 )
 from pramana.providers.voice.socket import SocketChannel, connect
 from pramana.providers.voice.vocabulary import (
@@ -154,8 +157,7 @@ class RealtimeWire:
         return []
 
     def _created(self, data: Mapping[str, Any]) -> list[Event]:
-        event = unknown(data["type"])
-        return [Event(event.kind, detail=event.detail, send=(self._update,))]
+        return [replace(unknown(data["type"]), send=(self._update,))]
 
     def _updated(self, data: Mapping[str, Any]) -> list[Event]:
         if self._ready:
@@ -167,7 +169,7 @@ class RealtimeWire:
         if up is None or down is None:
             return [Event("error", "the session has a format of sound that is not known here", error=_FORMAT)]
         self.uplink, self.downlink, self._ready = up, down, True
-        return [Event("ready", detail={"session": _text(session.get("id") or "")})]
+        return [Event("ready", detail={"session": text_of(session.get("id") or "")})]
 
     def _speech_started(self, data: Mapping[str, Any]) -> list[Event]:
         started = Event("user_speech_start", detail=_places(data, "audio_start_ms"))
@@ -190,19 +192,19 @@ class RealtimeWire:
         if not found or self._is_stopped(data):
             return []
         part = (_id(data["item_id"]), _number(data.get("content_index", 0)))
-        self._items[part] = self._items.get(part, 0.0) + seconds(found, self.downlink)
+        self._items[part] = self._items.get(part, 0.0) + len(found) / self.downlink.bytes_a_second
         if len(self._items) > _MOST_PARTS:
             raise ValueError(data["type"])
         self._sounded = True
         return [Event("agent_audio", audio=found)]
 
     def _words(self, data: Mapping[str, Any]) -> list[Event]:
-        said = _text(data["delta"])
+        said = text_of(data["delta"])
         return [unknown(data["type"], text=said)] if self._is_stopped(data) else [Event("agent_text", said)]
 
     def _all_words(self, data: Mapping[str, Any]) -> list[Event]:
         """Return the words of one part: a response may have several, and each is told once."""
-        said = _text(data["transcript"] if "transcript" in data else data["text"])
+        said = text_of(data["transcript"] if "transcript" in data else data["text"])
         part = (_id(data.get("item_id", "")), _number(data.get("content_index", 0)))
         if self._is_stopped(data) or part in self._said or len(self._said) > _MOST_PARTS:
             return [unknown(data["type"], text=said)]
@@ -215,30 +217,30 @@ class RealtimeWire:
 
     def _heard(self, data: Mapping[str, Any]) -> list[Event]:
         delta = data.get("delta")
-        return [Event("user_text", _text(delta), detail=_places(data))] if delta else []
+        return [Event("user_text", text_of(delta), detail=_places(data))] if delta else []
 
     def _all_heard(self, data: Mapping[str, Any]) -> list[Event]:
-        return [Event("user_text", _text(data["transcript"]), final=True, detail=_places(data))]
+        return [Event("user_text", text_of(data["transcript"]), final=True, detail=_places(data))]
 
     def _not_heard(self, data: Mapping[str, Any]) -> list[Event]:
-        return [unknown(data["type"], message=_text(data["error"].get("message") or ""))]
+        return [unknown(data["type"], message=text_of(data["error"].get("message") or ""))]
 
     def _tool(self, data: Mapping[str, Any]) -> list[Event]:
-        asked = {name: _text(data.get(name) or "") for name in ("name", "call_id", "arguments")}
+        asked = {name: text_of(data.get(name) or "") for name in ("name", "call_id", "arguments")}
         return [Event("tool_call", detail=asked)]
 
     def _done(self, data: Mapping[str, Any]) -> list[Event]:
         response = data["response"]
-        status, details = _text(response.get("status") or "completed"), response.get("status_details") or {}
+        status, details = text_of(response.get("status") or "completed"), response.get("status_details") or {}
         reason, failed = details.get("reason"), details.get("error") or {}
         if self._response == response.get("id"):
             self._response = None
         events = []
         if used := response.get("usage"):
-            events.append(Event("usage", detail=_usage(used)))
+            events.append(_usage(used))
         if status == "failed":
             events.append(_error(failed))
-        detail = {"reason": _text(reason)} if reason else {}
+        detail = {"reason": text_of(reason)} if reason else {}
         return [*events, Event("turn_done", status, detail=detail)]
 
     def _error(self, data: Mapping[str, Any]) -> list[Event]:
@@ -326,7 +328,7 @@ def _format(given: Any) -> Format | None:
 
 def _error(error: Mapping[str, Any]) -> Event:
     code, kind, parameter = (str(error.get(name) or "") for name in ("code", "type", "param"))
-    message = _text(error.get("message") or "")
+    message = text_of(error.get("message") or "")
     found: ErrorClass
     if "audio" in parameter and "format" in parameter:
         found = _FORMAT
@@ -340,32 +342,25 @@ def _error(error: Mapping[str, Any]) -> Event:
     return Event("error", message, error=found, detail={name: each for name, each in detail.items() if each})
 
 
-def _usage(used: Mapping[str, Any]) -> dict[str, int]:
+def _usage(used: Mapping[str, Any]) -> Event:
     asked, answered = used.get("input_token_details") or {}, used.get("output_token_details") or {}
-    found = {
-        "input_tokens": used.get("input_tokens"),
-        "output_tokens": used.get("output_tokens"),
-        "cached_tokens": asked.get("cached_tokens"),
-        "input_audio_tokens": asked.get("audio_tokens"),
-        "output_audio_tokens": answered.get("audio_tokens"),
-    }
-    return {name: tokens for name, given in found.items() if (tokens := count(given)) is not None}
+    return usage_event(
+        input_tokens=used.get("input_tokens"),
+        output_tokens=used.get("output_tokens"),
+        cached_tokens=asked.get("cached_tokens"),
+        input_audio_tokens=asked.get("audio_tokens"),
+        output_audio_tokens=answered.get("audio_tokens"),
+    )
 
 
 def _places(data: Mapping[str, Any], *more: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"item_id": _text(data["item_id"])} if "item_id" in data else {}
+    found: dict[str, Any] = {"item_id": text_of(data["item_id"])} if "item_id" in data else {}
     return {**found, **{name: _number(data[name]) for name in more if name in data}}
-
-
-def _text(given: object) -> str:
-    if not isinstance(given, str):
-        raise TypeError(given)
-    return given
 
 
 def _id(given: object) -> str:
     """Return the name of a response or an item, which is remembered: none is long."""
-    if len(found := _text(given)) > LONGEST_NAME:
+    if len(found := text_of(given)) > LONGEST_NAME:
         raise ValueError(len(found))
     return found
 

@@ -69,6 +69,11 @@ class Format(Struct, frozen=True):
     codec: Codec = "pcm"
     rate: int = 16000
 
+    @property
+    def bytes_a_second(self) -> int:
+        """How much of it a second takes."""
+        return self.rate * (2 if self.codec == "pcm" else 1)
+
 
 class Event(Struct, frozen=True):
     """One thing that happened at the other end."""
