@@ -72,7 +72,7 @@ def spoken(texts: Sequence[str], by: str, left_out: Counter[str]) -> list[Clip]:
         try:
             clips.append(Clip(text, VOICES[by].speak(text, "en")))
         except voice.CannotSpeak as refused:
-            left_out[refused.reason] += 1
+            left_out[str(refused)] += 1
     return clips
 
 
@@ -113,7 +113,7 @@ def other_languages(said: Sequence[tuple[str, str]]) -> Iterator[str]:
             try:
                 voice.speak(text, language)
             except voice.CannotSpeak as refusal:
-                refused.append(refusal.reason)
+                refused.append(str(refusal))
         example = f"{refused[0]}" if refused else ""
         yield f"| {language} | {len(texts)} | {len(texts) - len(refused)} | {len(refused)} | {example} |"
 

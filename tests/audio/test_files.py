@@ -128,7 +128,6 @@ def test_what_is_no_sound_is_refused_with_the_reason(data: bytes, reason: str) -
     with pytest.raises(BadAudio, match=reason) as caught:
         audio.read(data)
     assert isinstance(caught.value, InvalidInput)
-    assert caught.value.reason == str(caught.value)
 
 
 @pytest.mark.parametrize(("form", "subtype"), FORMATS)
@@ -181,7 +180,7 @@ def test_broken_files_are_read_or_refused_never_worse(form: str, subtype: str) -
         try:
             assert audio.read(bytes(broken)).samples.dtype == np.int16
         except BadAudio as refused:
-            assert refused.reason  # noqa: PT017 - being read is fine too
+            assert str(refused)  # noqa: PT017 - being read is fine too
 
 
 def test_random_bytes_behind_every_beginning_are_refused() -> None:

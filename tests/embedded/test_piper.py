@@ -212,8 +212,8 @@ def test_what_follows_the_last_word_is_not_taken_for_speech() -> None:
 def test_other_languages_and_what_cannot_be_pronounced_are_refused(said: str, language: str, reason: str) -> None:
     with pytest.raises(CannotSpeak) as caught:
         speak(said, language)
-    assert reason in caught.value.reason
-    assert len(caught.value.reason) < 600
+    assert reason in str(caught.value)
+    assert len(str(caught.value)) < 600
 
 
 @pytest.mark.parametrize("speaker", [-1, TOY_SPEAKERS, 10**30])

@@ -108,7 +108,7 @@ def test_every_prompt_of_the_library_is_spoken_or_refused_for_its_script() -> No
                 samples = speak(case.turns[-1].text, language)
             except CannotSpeak as refused:
                 counts[language, "refused"] += 1
-                reasons.add(refused.reason.partition(" script, and the text holds ")[2].partition(",")[0])
+                reasons.add(str(refused).partition(" script, and the text holds ")[2].partition(",")[0])
             else:
                 counts[language, "spoken"] += 1
                 assert audio.problem(samples, audio.CALLER_RATE) is None
@@ -175,10 +175,9 @@ def test_every_prompt_of_the_library_is_spoken_or_refused_for_its_script() -> No
 def test_what_would_be_spelt_out_or_garbled_is_refused_before_any_sound(text: str, language: str, reason: str) -> None:
     with pytest.raises(CannotSpeak) as caught:
         speak(text, language)
-    assert reason in caught.value.reason
-    assert caught.value.reason == str(caught.value)
+    assert reason in str(caught.value)
     assert isinstance(caught.value, InvalidInput)
-    assert len(caught.value.reason) < 600
+    assert len(str(caught.value)) < 600
 
 
 def test_the_voices_own_word_for_a_letter_it_does_not_know_is_what_is_guarded_against() -> None:

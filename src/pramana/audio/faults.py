@@ -9,10 +9,6 @@ from pramana.errors import EngineMissing, InvalidInput
 class BadAudio(InvalidInput, code="bad_audio"):
     """What was given is no sound that can be used."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
 
 @contextmanager
 def needed(what: str) -> Iterator[None]:

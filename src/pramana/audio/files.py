@@ -172,14 +172,15 @@ def _check_mp3(data: bytes) -> None:
     promised, frames, seconds = 0, 0, 0.0
     end = len(data.rstrip(b"\0"))  # once: what follows the last frame may be megabytes of nothing
     while place < end and not data.startswith(_TAGS, place):
-        length = _mp3_frame(data, place)
-        if length is None:
+        frame = _mp3_frame(data, place)
+        if frame is None:
             raise BadAudio(f"it is no MP3, or broken: at byte {place:,} no frame of layer III begins")
+        length, lasts_s = frame
         if place + length > len(data):
             raise BadAudio(f"it is cut off: its last frame, at byte {place:,}, is not whole")
         if not frames:
             promised = _mp3_promise(data[place : place + length])
-        seconds += _mp3_seconds(data, place)
+        seconds += lasts_s
         if seconds > LONGEST_S:
             raise BadAudio(f"it is longer than {LONGEST_S:.0f} s")
         frames, place = frames + 1, place + length
@@ -189,20 +190,18 @@ def _check_mp3(data: bytes) -> None:
         raise BadAudio(f"it is cut off: it promises {promised:,} frames, {frames:,} are there")
 
 
-def _mp3_frame(data: bytes, place: int) -> int | None:
-    """Return the length of the frame that begins here, None where none does."""
+def _mp3_frame(data: bytes, place: int) -> tuple[int, float] | None:
+    """Return the length of the frame that begins here and how long it lasts, None where none begins.
+
+    It has 1,152 samples of MPEG 1, half as many of the others.
+    """
     head = int.from_bytes(data[place : place + 4], "big")
     version, layer, bitrate, rate = head >> 19 & 3, head >> 17 & 3, head >> 12 & 15, head >> 10 & 3
     if head >> 21 != 0x7FF or version == 1 or layer != 1 or bitrate in {0, 15} or rate == 3:
         return None
     bits = _MP3_BITRATES[3 if version == 3 else 2][bitrate - 1] * 1000
-    return (144 if version == 3 else 72) * bits // _MP3_RATES[version][rate] + (head >> 9 & 1)
-
-
-def _mp3_seconds(data: bytes, place: int) -> float:
-    """Return how long a frame lasts: 1,152 samples of MPEG 1, half as many of the others."""
-    version, rate = data[place + 1] >> 3 & 3, data[place + 2] >> 2 & 3
-    return (1152 if version == 3 else 576) / _MP3_RATES[version][rate]
+    samples, rate = 1152 if version == 3 else 576, _MP3_RATES[version][rate]
+    return samples // 8 * bits // rate + (head >> 9 & 1), samples / rate
 
 
 def _mp3_promise(frame: bytes) -> int:

@@ -17,10 +17,6 @@ LONGEST_TEXT = 20_000
 class CannotSpeak(InvalidInput, code="cannot_speak"):
     """The text would not be spoken as it is meant."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
 
 @dataclass(frozen=True, slots=True)
 class Voice:
@@ -43,7 +39,8 @@ def voice_for(language: str) -> Voice:
         return found
     if base in NOT_READ:
         raise CannotSpeak(f'no voice for "{base}": {NOT_READ[base]}')
-    raise CannotSpeak(f"no voice for language {quote(language)}; known are {_known()}")
+    known = ", ".join(sorted({code.partition("-")[0] for code in VOICES}))
+    raise CannotSpeak(f"no voice for language {quote(language)}; known are {known}")
 
 
 def readable(text: str, language: str) -> str:
@@ -108,10 +105,6 @@ def _tidied(character: str) -> str:
 def _named(character: str) -> str:
     name = unicodedata.name(character, "")
     return f'"{character}" ({name})' if name else f"U+{ord(character):04X}"
-
-
-def _known() -> str:
-    return ", ".join(sorted({code.partition("-")[0] for code in VOICES}))
 
 
 NOT_READ = {

@@ -18,8 +18,7 @@ from pramana.providers.accounts import Accounts, CommandLine, Lookup
 from pramana.providers.kinds import VARIABLES
 from pramana.providers.names import is_called, open_provider
 from pramana.providers.voice.cascade import Hearing, around
-from pramana.providers.voice.embedded import EmbeddedEars, PatientEars
-from pramana.providers.voice.machine import CALLS_AT_ONCE, machine
+from pramana.providers.voice.embedded import CALLS_AT_ONCE, EmbeddedEars, PatientEars, machine
 from pramana.providers.voice.vocabulary import Voice
 from pramana.request import Limits
 from pramana.run.asking import Asking, Budget, CostOf, Dictating, Embedding, Recognising, ReplyCache

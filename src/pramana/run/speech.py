@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pramana import audio
 from pramana.errors import visible
 from pramana.model import Case, Line, Speech, Utterance
-from pramana.providers.voice.machine import machine
+from pramana.providers.voice.embedded import machine
 
 if TYPE_CHECKING:
     from pramana.audio import Samples

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from pramana import audio
 from pramana.errors import InvalidInput, PramanaError, WeightsMissing
 from pramana.model import Call, Case, Check, Outcome, Reply
-from pramana.providers.voice.machine import machine
+from pramana.providers.voice.embedded import machine
 from pramana.providers.voice.vocabulary import Ears
 from pramana.score.evidence import GUARD_VERSION, Guard, guard, trimmed
 from pramana.score.log import Log

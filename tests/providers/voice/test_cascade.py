@@ -21,8 +21,7 @@ from pramana.providers.text.fake import Fake
 from pramana.providers.text.fake import parse as parse_fake
 from pramana.providers.voice import embedded
 from pramana.providers.voice.cascade import SPOKEN, Cascade, CascadeChannel, Hearing, around
-from pramana.providers.voice.embedded import EmbeddedEars, EmbeddedMouth
-from pramana.providers.voice.machine import Machine, Place
+from pramana.providers.voice.embedded import EmbeddedEars, EmbeddedMouth, Machine, Place
 from pramana.providers.voice.vocabulary import Dial
 from pramana.run.call import Conversation, Held, Patience
 

@@ -20,7 +20,7 @@ from pramana.errors import AuthenticationFailed, InvalidInput, Rejected, quote, 
 from pramana.model import Target
 from pramana.providers.accounts import Account
 from pramana.providers.failures import MESSAGE_LIMIT
-from pramana.providers.http import Http
+from pramana.providers.http import Http, Vendor
 from pramana.providers.reading import Whole
 from pramana.providers.voice.declared_wire import DeclaredWire
 from pramana.providers.voice.description import Before, Description, wrongs
@@ -32,7 +32,7 @@ SHIPPED = Path(__file__).parents[2] / "agents" / "shipped.json"
 """The ready files of `agents/` as plain data, so that nobody who calls one reads YAML."""
 
 
-class Declared:
+class Declared(Vendor):
     """An agent and the account it is called with. Implements `Voice`."""
 
     capabilities = VoiceCapabilities()
@@ -91,10 +91,6 @@ class Declared:
     async def models(self) -> list[str]:
         """Return nothing: which agents there are is not described."""
         return []
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._http.close()
 
     async def _ask(self, before: Before, values: Mapping[str, Any]) -> Any:
         path, headers = fill_url(before.path, values), self._headers(before.headers, values)

@@ -68,12 +68,8 @@ class _Condition(Struct, frozen=True):
         found = find(data, self.path)
         if self.values is None:
             return (found is not ABSENT) is self.present
-        return any(_same(found, each) for each in self.values)
-
-
-class _Rule(Struct, frozen=True):
-    given: Rule
-    conditions: tuple[_Condition, ...] | None
+        # In Python True equals 1, and in JSON it does not.
+        return any(found == each and isinstance(found, bool) == isinstance(each, bool) for each in self.values)
 
 
 class DeclaredWire:
@@ -99,9 +95,7 @@ class DeclaredWire:
             "uplink": msgspec.to_builtins(self.uplink),
             "downlink": msgspec.to_builtins(self.downlink),
         }
-        self._rules = [
-            _Rule(each, None if each.match is None else _conditions(each.match)) for each in given.downlink.rules
-        ]
+        self._rules = [(each, None if each.match is None else _conditions(each.match)) for each in given.downlink.rules]
         self._takes_binary = any(each.binary for each in given.downlink.rules) or given.framing != "json"
         self._turn_end = None if given.turn_end.match is None else _conditions(given.turn_end.match)
         self._announcements = [
@@ -182,10 +176,11 @@ class DeclaredWire:
             sent = tuple(self._go_on())
             self._ready = not self._todo
             events.append(Event("ready" if self._ready else "unknown", detail=self._named(data), send=sent))
-        for rule in self._rules:
-            if self._matches(rule, data, sound):
+        for rule, expected in self._rules:
+            matches = sound is not None if expected is None else _hold(expected, data)
+            if matches:
                 known = True
-                events += self._events(rule.given, data, sound)
+                events += self._events(rule, data, sound)
                 break
         if self._turn_end and _hold(self._turn_end, data):
             known = True
@@ -200,9 +195,6 @@ class DeclaredWire:
         known: ErrorClass | None = self._given.close.get(str(code)) or _CLOSES.get(code, "provider")
         said = f"closed with {code}{': ' + reason if reason else ''}"
         return Event("closed", _clean(said), error=known, detail={"code": code})
-
-    def _matches(self, rule: _Rule, data: Any, sound: bytes | None) -> bool:
-        return sound is not None if rule.conditions is None else _hold(rule.conditions, data)
 
     def _events(self, rule: Rule, data: Any, sound: bytes | None) -> list[Event]:
         detail = {
@@ -378,10 +370,6 @@ def _conditions(match: Match) -> tuple[_Condition, ...]:
 
 def _hold(conditions: Sequence[_Condition], data: Any) -> bool:
     return data is not None and all(each.holds(data) for each in conditions)
-
-
-def _same(found: Any, expected: Any) -> bool:
-    return bool(found == expected) and isinstance(found, bool) == isinstance(expected, bool)
 
 
 def _telling(given: Description) -> list[tuple[str, Path]]:

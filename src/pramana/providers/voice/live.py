@@ -187,8 +187,8 @@ class LiveWire:
         self._sounded = self._stopped = False
         if not sounded:
             return []
-        self._said.turn_done()
-        self._heard.turn_done()
+        self._said.begin(more_comes=True)
+        self._heard.begin(more_comes=True)
         reason = content.get("turnCompleteReason")
         how = "interrupted" if stopped else "completed"
         return [Event("turn_done", how, detail={"reason": text_of(reason)} if reason else {})]
@@ -213,14 +213,12 @@ class _Transcript:
             self._pieces.clear()
         return events
 
-    def turn_done(self) -> None:
-        """Begin anew; of a transcript whose end comes later than its turn's, the whole is not known."""
-        self._cut = bool(self._pieces)
-        self._pieces.clear()
+    def begin(self, *, more_comes: bool = False) -> None:
+        """Forget what was said; where more of it comes after its turn's end, the whole is not known then.
 
-    def begin(self) -> None:
-        """Forget what was said: of an answer that was interrupted, no whole will be told."""
-        self._cut = False
+        Of an answer that was interrupted, no whole will be told.
+        """
+        self._cut = more_comes and bool(self._pieces)
         self._pieces.clear()
 
 
