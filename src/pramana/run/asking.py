@@ -56,7 +56,7 @@ from pramana.model import (
     counted,
     misfit,
 )
-from pramana.providers.http import Deadlines
+from pramana.providers.deadlines import Deadlines
 from pramana.providers.voice.vocabulary import Ears
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
