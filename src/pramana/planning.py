@@ -33,8 +33,8 @@ from pramana.errors import (
     quote,
 )
 from pramana.hash import case_digest
+from pramana.load import Sources
 from pramana.load.scenario import check_scenario
-from pramana.load.sources import Sources
 from pramana.model import Case, Plan, Run, Target, Usage
 from pramana.providers.kinds import VARIABLES
 from pramana.providers.names import is_called, resolve, resolve_embedder

@@ -1,27 +1,31 @@
 """Stage 1, load: files in, cases out, and every problem with file, line and column.
 
-`validate()` reads whole files and folders and reports everything at once; `cases_of()` yields the cases of one file
-for a run. Nothing here asks a model, scores a reply or writes a result.
+`validate()` reads whole files and folders and reports everything at once; `cases_of()` yields the cases of one file,
+and `Sources` those of a run: files, folders or a tier of a suite. Nothing here asks a model, scores a reply or writes a
+result.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import replace
 
-from pramana.errors import InvalidInput, NotFound, Problem, did_you_mean, visible
+from pramana.errors import HashMismatch, InvalidInput, NotFound, Problem, did_you_mean, visible
+from pramana.hash import hash_suite
 from pramana.load.agent import describes_agent, read_agent
 from pramana.load.lint import warnings
+from pramana.load.manifest import built_in_or_published, find_version, no_tier, no_version
 from pramana.load.problems import MAX_ERRORS, Problems
 from pramana.load.scenario import read_bounded, read_scenarios
 from pramana.load.suite import check_suite, read_cases
 from pramana.model import Case, Source
+from pramana.request import Selection
 
-SUITE_ENDINGS = (".jsonl",)
-SCENARIO_ENDINGS = (".yaml", ".yml")
-ENDINGS = SUITE_ENDINGS + SCENARIO_ENDINGS
+ENDINGS = (".jsonl", ".yaml", ".yml")
 LIBRARY = Path(__file__).parent.parent / "scenarios"
 LIBRARY_NAME = "library:"
 """What is typed for the built-in scenarios; `library:multilingual` for a folder of them."""
@@ -154,7 +158,74 @@ def cases_of(path: str | Path) -> Iterator[Case]:
 
 def is_suite(path: Path) -> bool:
     """Tell a suite from scenarios by its ending."""
-    return path.suffix.lower() in SUITE_ENDINGS
+    return path.suffix.lower() == ".jsonl"
 
 
-__all__ = ["LIBRARY", "Report", "cases_of", "find_files", "is_suite", "validate"]
+# ── What a run is made of ──
+
+
+class Uploads(Protocol):
+    """Suites that are kept elsewhere than in files: a store's."""
+
+    def hashes(self, version: str) -> Mapping[str, str]:
+        """Return the hashes of a version's tiers by name; none where there is no such version."""
+        ...
+
+    def content(self, version: str, tier: str) -> bytes:
+        """Return the JSONL of a tier."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Files or a tier, checked, and which of their cases are wanted."""
+
+    paths: tuple[Path, ...]
+    name: str
+    hash: str | None
+    selection: Selection = field(default_factory=Selection)
+    content: bytes | None = field(default=None, repr=False)
+    """Of a tier that is kept elsewhere than in a file."""
+
+    @classmethod
+    def tier(cls, suite: str, tier: str, selection: Selection, uploads: Uploads | None = None) -> "Sources":
+        """Take a tier of a suite version, built in, published or uploaded; one that differs from its pin is refused."""
+        if uploads and not built_in_or_published(suite):
+            return cls._uploaded(suite, tier, selection, uploads)
+        found = find_version(suite)
+        path = found.path(tier)
+        return cls((path,), f"{suite}-{tier}", found.manifest.tiers[tier].hash, selection)
+
+    @classmethod
+    def _uploaded(cls, suite: str, tier: str, selection: Selection, uploads: Uploads) -> "Sources":
+        hashes = uploads.hashes(suite)
+        if not hashes:
+            raise no_version(suite)
+        if tier not in hashes:
+            raise no_tier(suite, tier, hashes)
+        content = uploads.content(suite, tier)
+        path = Path(suite, f"{tier}.jsonl")
+        if (actual := hash_suite(path, content)) != hashes[tier]:
+            raise HashMismatch(f"{suite} {tier} (uploaded)", pinned=hashes[tier], found=actual)
+        return cls((path,), f"{suite}-{tier}", hashes[tier], selection, content)
+
+    @classmethod
+    def files(cls, paths: Sequence[Path], selection: Selection) -> "Sources":
+        """Take files and folders; any problem in any of them is refused before anyone is asked."""
+        found = tuple(find_files(paths))
+        report = validate(found)
+        report.problems.raise_errors()
+        hashes = [*report.hashes.values()]
+        name = "+".join(dict.fromkeys(path.stem for path in found[:5])) + ("+…" if len(found) > 5 else "")
+        return cls(found, name, hashes[0] if len(found) == 1 and hashes else None, selection)
+
+    def cases(self) -> Iterator[Case]:
+        """Yield the cases that are wanted, streaming."""
+        if self.content is not None:
+            return self.selection.pick(read_cases(self.paths[0], self.content))
+        # Suites were checked when they were taken; to check them again would read each file once more.
+        readers = (read_cases(path) if is_suite(path) else cases_of(path) for path in self.paths)
+        return self.selection.pick(chain.from_iterable(readers))
+
+
+__all__ = ["LIBRARY", "Report", "Sources", "cases_of", "find_files", "is_suite", "validate"]

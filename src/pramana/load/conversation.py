@@ -290,7 +290,8 @@ class Reading:
         elif kind == "missing":
             message = f"{error['loc'][-1]} is required"
         elif kind in ("model_type", "model_attributes_type"):
-            what = "a turn must be a mapping with say" if _last_nested(path) == "turns" else _AN_ASSERTION
+            within_turns = next(part for part in reversed(path) if part in NESTED) == "turns"
+            what = "a turn must be a mapping with say" if within_turns else "an assertion must be a mapping with a type"
             message = f"{what}, found {found(error['input'])}"
         else:
             message = _message(("assertion", *within), error)
@@ -330,16 +331,9 @@ class Reading:
         self.findings.append(Finding("error", path, message))
 
 
-_AN_ASSERTION = "an assertion must be a mapping with a type"
-
-
 def _elsewhere(name: str, keys: Mapping[str, str]) -> str:
     place = _BELONGS.get(name)
     return f"; {name} belongs in {place}" if place and keys is not NESTED[place] else ""
-
-
-def _last_nested(path: Path) -> str | int:
-    return next(part for part in reversed(path) if part in NESTED)
 
 
 # ── YAML: what a plain value is where no text is wanted ──

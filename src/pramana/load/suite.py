@@ -361,13 +361,10 @@ _EXPECTED = {
 
 
 def _finding(error: ErrorDetails) -> Finding:
-    path = _path(error["loc"])
+    path = error["loc"]
+    if path and path[0] in ("input", "ideal"):  # without the tag that says which side of a union pydantic tried
+        path = path[:1] + path[2:]
     return Finding("error", path, _message(path, error), key=error["type"] == "extra_forbidden")
-
-
-def _path(loc: tuple[str | int, ...]) -> jsonl.Path:
-    """Return where an error is, without the tag that says which side of a union pydantic tried."""
-    return loc[:1] + loc[2:] if loc and loc[0] in ("input", "ideal") else loc
 
 
 def _message(path: jsonl.Path, error: ErrorDetails) -> str:

@@ -15,8 +15,8 @@ from pramana.app.suites import HashView, ListedView, SuiteView, TierHashView
 from pramana.bench import run_sync
 from pramana.errors import HashMismatch, NotFound
 from pramana.hash import hash_suite
+from pramana.load import Sources
 from pramana.load.manifest import BUILT_IN, Version, check_upload, publish, versions
-from pramana.load.sources import Sources
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest, Selection
 from pramana.show.api.envelope import shape_of

@@ -56,9 +56,8 @@ def validate(paths: tuple[Path, ...], *, max_errors: int, lint: bool, as_json: b
         click.echo(f"… and {problems.not_shown:,} more; --max-errors shows more of them")
     counts = [terminal.counted(report.files, "file")]
     if report.ok:
-        counts += [terminal.counted(report.scenarios, "scenario")] if report.scenarios else []
-        counts += [terminal.counted(report.test_cases, "test case")] if report.test_cases else []
-        counts += [terminal.counted(report.agents, "voice agent")] if report.agents else []
+        kinds = ((report.scenarios, "scenario"), (report.test_cases, "test case"), (report.agents, "voice agent"))
+        counts += [terminal.counted(number, noun) for number, noun in kinds if number]
     found = f"{terminal.counted(problems.errors, 'error')}, {terminal.counted(problems.warnings, 'warning')}"
     verdict = click.style("valid", fg="green") if report.ok else click.style("not valid", fg="red")
     click.echo(f"{verdict}: {', '.join(counts)}: {found}")

@@ -56,23 +56,18 @@ def pull_weights(name: str) -> None:
         click.echo(f"{name}: here already", err=True)
         return
     bar: Any = None
-    phase_shown = ""
-    done_shown = 0
     wanted = weights.pinned(name)
     click.echo(f"Downloading {wanted.title} ({wanted.archive_size / 1e6:.0f} MB)", err=True)
     if wanted.remark:
         click.echo(f"  {wanted.remark}", err=True)
 
     def progress(phase: str, done: int, total: int) -> None:
-        nonlocal bar, phase_shown, done_shown
-        if phase != phase_shown:
+        nonlocal bar
+        if bar is None or bar.label != f"  {phase}":
             if bar:
                 bar.render_finish()
-            made: Any = progressbar(length=total, label=f"  {phase}", file=sys.stderr)
-            bar = made
-            phase_shown, done_shown = phase, 0
-        bar.update(done - done_shown)
-        done_shown = done
+            bar = progressbar(length=total, label=f"  {phase}", file=sys.stderr)
+        bar.update(done - bar.pos)
 
     weights.pull(name, progress)
     if bar:

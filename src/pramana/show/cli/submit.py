@@ -48,9 +48,6 @@ class _Parcel:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
     notes: list[str] = field(default_factory=list)
 
-    def as_data(self) -> dict[str, Any]:
-        return {"subject": self.subject, "name": self.name, **self.counts, "notes": self.notes}
-
 
 @click.command()
 @click.argument("what", metavar="RUN|FILE", required=False)
@@ -114,8 +111,9 @@ def _report(
 ) -> None:
     if as_json:
         said = failure and {"error": str(failure), "code": failure.code}
-        found = {"to": url, "submitted": [each.as_data() for each in done], "submitted_before": before}
-        terminal.print_json({**found, "remaining": left, "failure": said})
+        sent = [{"subject": each.subject, "name": each.name, **each.counts, "notes": each.notes} for each in done]
+        there = {"to": url, "submitted": sent, "submitted_before": before}
+        terminal.print_json({**there, "remaining": left, "failure": said})
         return
     if failure:
         click.echo(f"pramana: {visible(str(failure))}", err=True)
