@@ -111,6 +111,7 @@ class Line(Struct, frozen=True):
 
     voice_to_voice_s: float | None = None
     first_audible_s: float | None = None
+    answer_end_s: float | None = None
     to_first_byte_s: float | None = None
     leading_silence_s: float | None = None
     total_s: float | None = None

@@ -16,11 +16,10 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 import anyio.to_thread
 
 from pramana import clock
-from pramana.app.access import FRESH_S, Access, Credential, User, require
+from pramana.app.access import FRESH_S, Access, Credential, OpenStreams, User, require
 from pramana.app.findings import ComputedOnce, Findings
 from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Pulls
-from pramana.app.streams import OpenStreams
 from pramana.app.tail import Tail
 from pramana.errors import PramanaError
 from pramana.store.preferences import Preferences

@@ -1,13 +1,15 @@
 """Authentication and rate limits: whose credential it is, which role they have, and how often they may call.
 
 A front end hands over a `Credential`, never a role. `use_case` resolves it again at every call, so a token that is
-revoked, expired or demoted stops working with the next call; `streams` checks what is open.
+revoked, expired or demoted stops working with the next call. `OpenStreams` knows the open streams of events and sockets
+of pages; one task checks every two seconds whether their tokens and sessions are still valid, and ends the others.
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 import anyio.to_thread
@@ -30,6 +32,8 @@ NO_TOKEN = "this needs a token: send it as Authorization: Bearer TOKEN"
 NONE_LEFT = "this needs a token, and every token of this server is revoked or expired"
 MAX_REMEMBERED = 10_000
 """Tokens and addresses kept in memory, so that made-up ones cannot fill it."""
+OF_A_TOKEN = 100
+OF_A_PROCESS = 1_000
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -246,6 +250,86 @@ class Access:
         note(bucket := Bucket(limit, int(left), (limit - left) * 60 / limit, wait_s))
         if wait_s:
             raise TooManyRequests(bucket)
+
+
+# ── What is open ──
+
+
+class TooManyStreams(PramanaError, code="rate_limited", http_status=429, exit_code=1):
+    """A token has as many streams open as it may."""
+
+
+class NoRoom(PramanaError, code="unavailable", http_status=503, exit_code=1):
+    """A process has as many streams open as it may."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Open:
+    user: User
+    end: Callable[[], None]
+    is_counted: bool
+
+
+class OpenStreams:
+    """The open streams of a process."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._open: set[_Open] = set()
+        self._watching: asyncio.Task[None] | None = None
+
+    def check_room(self, user: User) -> None:
+        """Raise where a token, or the process, has as many streams open as it may."""
+        counts = Counter(each.user.token_id for each in self._open if each.is_counted)
+        if user.token_id and counts[user.token_id] >= OF_A_TOKEN:
+            raise TooManyStreams(f"this token has {OF_A_TOKEN:,} streams open, and may have no more; close some")
+        if counts.total() >= OF_A_PROCESS:
+            raise NoRoom(f"this server has {OF_A_PROCESS:,} streams open, and takes no more; try again later")
+
+    @contextmanager
+    def watched(self, user: User, end: Callable[[], None], *, is_counted: bool = False) -> Iterator[None]:
+        """Have `end` called, while the context lasts, when the user's token or session ends or loses its role.
+
+        It may be called again until the context ends. Only streams of events are counted, not the sockets of pages.
+        """
+        opened = _Open(user, end, is_counted)
+        self._open.add(opened)
+        if user.token_id and (self._watching is None or self._watching.done()):
+            self._watching = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            self._open.discard(opened)
+
+    @asynccontextmanager
+    async def until_ended(
+        self, user: User, grace_s: float = 0.0, *, is_counted: bool = False
+    ) -> AsyncIterator[asyncio.Timeout]:
+        """Cancel what is done within the context when the user's token or session ends; `expired()` tells of it."""
+        limit = asyncio.timeout(None)
+
+        def end() -> None:
+            if limit.when() is None:
+                limit.reschedule(asyncio.get_running_loop().time() + grace_s)
+
+        try:
+            async with limit:
+                with self.watched(user, end, is_counted=is_counted):
+                    yield limit
+        except TimeoutError:
+            if not limit.expired():
+                raise
+
+    async def _watch(self) -> None:
+        while users := {each.user for each in self._open if each.user.token_id}:
+            await asyncio.sleep(FRESH_S)
+            with suppress(PramanaError):  # the store will be back, and until then nothing is sent either
+                ended = await self._access.ended(users)  # a stream that is opened meanwhile waits for the next look
+                for each in [each for each in self._open if each.user in ended]:
+                    each.end()
+
+
+# ── What all of these use ──
 
 
 def require(user: User, role: Role) -> None:

@@ -8,8 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, field
 from msgspec.structs import replace
 
 from pramana.analyse.numbers import duration
@@ -185,17 +184,6 @@ def _into(times: Line) -> str:
 # ── Turns ──
 
 
-class _Answered(Struct, frozen=True):
-    """Where an answer is heard, as the check of a call has it."""
-
-    first_audible_s: float | None = None
-    answer_end_s: float | None = None
-
-
-class _Times(Struct, frozen=True):
-    lines: tuple[_Answered, ...] = ()
-
-
 def turns(result: Result, call: Call, blob: Callable[[str], bytes]) -> list[TurnTakenView]:
     """Return when who talked, in the order of beginning: lines as they were played, answers as they were measured."""
     try:
@@ -205,20 +193,10 @@ def turns(result: Result, call: Call, blob: Callable[[str], bytes]) -> list[Turn
     found = [TurnTakenView(who="caller", start_seconds=line.start, end_seconds=line.end) for line in log.lines]
     found += [
         TurnTakenView(who="agent", start_seconds=each.first_audible_s, end_seconds=each.answer_end_s)
-        for each in _answered(result)
+        for each in _measured(result).values()
         if each.first_audible_s is not None
     ]
     return sorted(found, key=lambda turn: (turn.start_seconds, turn.who))
-
-
-def _answered(result: Result) -> tuple[_Answered, ...]:
-    for check in result.checks:
-        if check.name == CALL and check.evidence:
-            try:
-                return msgspec.convert(check.evidence.get("times"), _Times).lines
-            except msgspec.ValidationError:
-                return ()
-    return ()
 
 
 # ── Peaks ──

@@ -7,7 +7,6 @@ as a store keeps them.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,21 +118,13 @@ def made_id(name: object) -> str:
 # ── The library ──
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryFile:
-    """A file of the built-in library."""
-
-    file: str
-    placed: tuple[Located, ...]
-
-
 @cache
-def library() -> Mapping[str, LibraryFile]:
-    """Return the files of the built-in library by their paths within it."""
+def library() -> Mapping[str, list[Located]]:
+    """Return the scenarios of the built-in library by the paths of their files within it."""
     found = {}
     for path in sorted(LIBRARY.rglob("*.yaml")):
         name = path.relative_to(LIBRARY).as_posix()
-        found[name] = LibraryFile(name, tuple(read(path.read_bytes(), Problems(), name)))
+        found[name] = read(path.read_bytes(), Problems(), name)
     return found
 
 
@@ -145,4 +136,4 @@ def from_library(files: Sequence[str] | None) -> list[Located]:
             raise NotFound(
                 f"the library has no file {quote(each)}{did_you_mean(each, known)}", hint=Hint("list_library")
             )
-    return [placed for each in dict.fromkeys(known if files is None else files) for placed in known[each].placed]
+    return [placed for each in dict.fromkeys(known if files is None else files) for placed in known[each]]

@@ -135,7 +135,10 @@ def change_provider(app: App, _: User, provider_id: str, changed: Mapping[str, A
     keeps_key = "api_key" not in changed
 
     def make(known: Known) -> Registered:
-        stays = {name: said[name] if name in changed else getattr(known, name) for name in _CHANGEABLE}
+        stays = {
+            name: said[name] if name in changed else getattr(known, name)
+            for name in ("base_url", "model", "description")
+        }
         has_key = known.key_set if keeps_key else changed["api_key"] is not None
         made = checked(known.id, known.kind, **stays, has_key=has_key)
         if known.key_set and keeps_key and _goes_to(made) != _goes_to(known):
@@ -188,9 +191,6 @@ def probe_provider(app: App, _: User, provider_id: str, model: str | None = None
 
 
 # ── Adding and changing ──
-
-
-_CHANGEABLE = ("base_url", "model", "description")
 
 
 def _described(given: str | Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -2,10 +2,10 @@
 
 import logging
 import threading
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from pramana.app.views import View
 from pramana.embedded.weights import Phase, find, pinned, pull
@@ -28,67 +28,53 @@ class _Ended(Exception):
     """The server ends, and the download with it."""
 
 
-@dataclass(slots=True)
-class _Pull:
-    phase: Phase = "download"
-    done: int = 0
-    total: int = 0
-    problem: str | None = None
-
-    def view(self) -> PullView:
-        """Return how far it is, or how it failed."""
-        return PullView(
-            status="running" if self.problem is None else "failed",
-            phase=self.phase,
-            done_bytes=self.done,
-            total_bytes=self.total,
-            problem=self.problem,
-        )
-
-
 class Pulls:
     """The downloads of one process. Safe to share among threads."""
 
     def __init__(self) -> None:
-        self._pulls: dict[str, _Pull] = {}
+        self._pulls: dict[str, PullView] = {}
         self._lock = threading.Lock()
         self._closed = False
 
     def of(self, name: str) -> PullView | None:
         """Return how far the download of some weights is, or how the last one failed."""
-        with self._lock:
-            found = self._pulls.get(name)
-            return found.view() if found else None
+        return self._pulls.get(name)
 
     def start(self, name: str) -> None:
         """Begin a download, unless it is under way or there is nothing to bring."""
         with self._lock:
             found = self._pulls.get(name)
-            if self._closed or find(name) or (found and found.problem is None):
+            if self._closed or find(name) or (found and found.status == "running"):
                 return
-            made = self._pulls[name] = _Pull(total=pinned(name).archive_size)
+            self._pulls[name] = _running("download", 0, pinned(name).archive_size)
         # A daemon, so that a server that must end does not wait for a connection that says nothing any more.
-        threading.Thread(target=self._pull, args=(name, made), name=f"pull {name}", daemon=True).start()
+        threading.Thread(target=self._pull, args=(name,), name=f"pull {name}", daemon=True).start()
 
     def close(self) -> None:
         """End what is under way at its next step; a pull that ends so leaves nothing behind."""
         self._closed = True
 
-    def _pull(self, name: str, made: _Pull) -> None:
+    def _pull(self, name: str) -> None:
         def report(phase: Phase, done: int, total: int) -> None:
             if self._closed:
                 raise _Ended
-            made.phase, made.done, made.total = phase, done, total
+            self._pulls[name] = _running(phase, done, total)
 
         try:
             pull(name, report)
         except _Ended:
-            made.problem = "the server ended meanwhile"
+            self._fail(name, "the server ended meanwhile")
         except PramanaError as error:
-            made.problem = str(error)
+            self._fail(name, str(error))
         except Exception:
             log.exception("the pull of %s broke off", name)
-            made.problem = "it broke off, and the server's log says why; try again"
+            self._fail(name, "it broke off, and the server's log says why; try again")
         else:
-            with self._lock:
-                self._pulls.pop(name, None)
+            self._pulls.pop(name, None)
+
+    def _fail(self, name: str, problem: str) -> None:
+        self._pulls[name] = replace(self._pulls[name], status="failed", problem=problem)
+
+
+def _running(phase: Phase, done: int, total: int) -> PullView:
+    return PullView(status="running", phase=phase, done_bytes=done, total_bytes=total, problem=None)

@@ -292,16 +292,16 @@ def export_scenarios(app: App, _: User, wanted: ScenarioFilter) -> Iterator[str]
 @use_case("viewer")
 def list_library(app: App, _: User) -> list[LibraryView]:
     """Return the files of the built-in library; none of them is in the store before somebody imports it."""
-    files = documents.library().values()
-    there = app.store.scenarios.which([placed.id for each in files for placed in each.placed])
+    files = documents.library()
+    there = app.store.scenarios.which([placed.id for some in files.values() for placed in some])
     return [
         LibraryView(
-            file=each.file,
-            ids=tuple(placed.id for placed in each.placed),
-            languages=tuple(sorted({placed.scenario.language for placed in each.placed})),
-            imported=sum(placed.id in there for placed in each.placed),
+            file=file,
+            ids=tuple(placed.id for placed in some),
+            languages=tuple(sorted({placed.scenario.language for placed in some})),
+            imported=sum(placed.id in there for placed in some),
         )
-        for each in files
+        for file, some in files.items()
     ]
 
 

@@ -153,8 +153,6 @@ class Tail:
         self._looking: asyncio.Task[None] | None = None
         self._begun = self._done = 0
         self._looked = asyncio.Event()
-        self.looks = 0
-        """How often the store was looked into."""
 
     def wake(self) -> None:
         """Look at once: this process has written something. From any thread."""
@@ -312,7 +310,6 @@ class Tail:
 
         How runs stand is read before their results: of one that had ended then, every result is found.
         """
-        self.looks += 1
         states = self._store.runs.states(heads) if heads else {}
         results, floors = dict[str, list[ResultView]](), dict[str, int]()
         for run_id, state in states.items():

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pramana.app import streams, tail
+from pramana.app import access, tail
 from pramana.store.tokens import Role
 
 from ...credentials import ENDS, End, end_token
@@ -191,7 +191,7 @@ def test_a_token_that_ends_hears_no_more_by_the_streams_it_has_open(guarded: Cli
 def test_a_stream_that_is_opened_while_tokens_are_looked_up_stays_open(
     guarded: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "FRESH_S", 0.05)
+    monkeypatch.setattr(access, "FRESH_S", 0.05)
     assert guarded.store
     one, other = guarded.with_token("viewer"), guarded.with_token("viewer")
     looking, opened, roles = threading.Event(), threading.Event(), guarded.store.tokens.roles
@@ -216,8 +216,8 @@ def test_a_stream_that_is_opened_while_tokens_are_looked_up_stays_open(
 def test_a_token_and_a_process_have_so_many_streams_and_no_more(
     guarded: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "OF_A_TOKEN", 2)
-    monkeypatch.setattr(streams, "OF_A_PROCESS", 3)
+    monkeypatch.setattr(access, "OF_A_TOKEN", 2)
+    monkeypatch.setattr(access, "OF_A_PROCESS", 3)
     one, other = guarded.with_token("viewer"), guarded.with_token("viewer")
     with ExitStack() as stack:
 

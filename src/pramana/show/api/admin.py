@@ -14,7 +14,8 @@ from pramana.show.api.envelope import Body, Here, Shape, answer, caller_of, docu
 from pramana.store.preferences import ORIGIN, Preferences
 from pramana.store.tokens import EXPIRES_DAYS, LONGEST_NAME, MOST_DAYS, Role
 
-health, router = APIRouter(tags=["health"]), APIRouter(tags=["administration"])
+router = APIRouter(tags=["administration"])
+health = APIRouter(tags=["health"])
 
 
 def _checked_origin(said: str) -> str:

@@ -10,7 +10,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from pramana.app import Credential, User, runs
-from pramana.app.streams import OpenStreams
+from pramana.app.access import OpenStreams
 from pramana.app.tail import (
     CallsView,
     ChangeEvent,

@@ -13,7 +13,9 @@ from pramana.app.prices import NewPrice, PriceView
 from pramana.app.weights import WeightsView
 from pramana.show.api.envelope import Body, Here, answer, caller_of, documented, envelope_of, with_fields_of
 
-router, prices, weights = (APIRouter(tags=[each]) for each in ("models", "prices", "weights"))
+router = APIRouter(tags=["models"])
+prices = APIRouter(tags=["prices"])
+weights = APIRouter(tags=["weights"])
 MOST = 200
 """Models whose prices can be asked for at once."""
 

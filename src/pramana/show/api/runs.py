@@ -41,7 +41,8 @@ from pramana.show.api.envelope import (
     with_fields_of,
 )
 
-router, compare = APIRouter(tags=["runs"]), APIRouter(tags=["compare"])
+router = APIRouter(tags=["runs"])
+compare = APIRouter(tags=["compare"])
 RunId = Annotated[str, Path(description="Its id, the beginning of one, or latest")]
 """The run that is read. What changes a run takes its whole id alone: `latest` may be another one by then."""
 MOST_IDS = 1_000
