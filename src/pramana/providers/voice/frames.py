@@ -42,6 +42,26 @@ _CODES: dict[int, ErrorClass] = {
 }
 
 
+class SessionWire:
+    """What wire formats of sessions have alike: what they do not say otherwise, nobody needs to say."""
+
+    def hello(self) -> list[Message]:
+        """Return nothing: the server speaks first."""
+        return []
+
+    def closed(self, code: int, reason: str) -> Event:
+        """Return what the end of the connection means."""
+        return closing(code, reason)
+
+    def interrupted(self, played_s: float) -> list[Message]:  # noqa: ARG002 - the server keeps the time itself
+        """Return nothing: the caller's sound says it."""
+        return []
+
+    def bye(self) -> list[Message]:
+        """Return nothing: closing the connection ends the session."""
+        return []
+
+
 def parse(vendor: str, message: Message) -> dict[str, Any]:
     """Return the object that a frame holds, text or binary."""
     try:

@@ -15,7 +15,7 @@ from pramana.providers.accounts import Account
 from pramana.providers.failures import MALFORMED_RESPONSE_ERRORS
 from pramana.providers.http import Vendor
 from pramana.providers.text.google import BASE_URL, models_for
-from pramana.providers.voice.frames import closing, misfit, parse, socket_url, sound, text_of, unknown, usage_event
+from pramana.providers.voice.frames import SessionWire, misfit, parse, socket_url, sound, text_of, unknown, usage_event
 from pramana.providers.voice.socket import SocketChannel, connect
 from pramana.providers.voice.vocabulary import ChannelCapabilities, Dial, Event, Format, Message, VoiceCapabilities
 
@@ -74,7 +74,7 @@ class Live(Vendor):
         return await models_for(self._http, self._headers, METHOD)
 
 
-class LiveWire:
+class LiveWire(SessionWire):
     """One call, in Gemini's words."""
 
     capabilities = ChannelCapabilities(says_interrupted=True)
@@ -109,18 +109,6 @@ class LiveWire:
             raise misfit(VENDOR, "does not fit the format of the Live API") from None
         # The last of a turn comes with its tokens: they are counted before it is over.
         return sorted(events, key=lambda event: event.kind == "turn_done")
-
-    def closed(self, code: int, reason: str) -> Event:
-        """Return what the end of the connection means."""
-        return closing(code, reason)
-
-    def interrupted(self, played_s: float) -> list[Message]:  # noqa: ARG002 - the server keeps the time itself
-        """Return nothing: the caller's sound says it."""
-        return []
-
-    def bye(self) -> list[Message]:
-        """Return nothing: closing the connection ends the session."""
-        return []
 
     def _read(self, name: str, body: Any) -> list[Event]:
         match name:

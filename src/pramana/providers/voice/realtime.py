@@ -20,7 +20,7 @@ from pramana.providers.http import Vendor
 from pramana.providers.text.openai import BASE_URL, headers_of, models_of
 from pramana.providers.voice.frames import (
     LONGEST_NAME,
-    closing,
+    SessionWire,
     error_class,
     misfit,
     parse,
@@ -89,7 +89,7 @@ class Realtime(Vendor):
         return [name for name in names if "realtime" in name and not any(other in name for other in others)]
 
 
-class RealtimeWire:
+class RealtimeWire(SessionWire):
     """One call, in OpenAI's words."""
 
     capabilities = ChannelCapabilities(says_interrupted=True)
@@ -113,10 +113,6 @@ class RealtimeWire:
         self._sounded = False
         """Sound was sent since the caller last spoke: how much of it is still to be heard, the call knows."""
 
-    def hello(self) -> list[Message]:
-        """Return nothing: the server speaks first."""
-        return []
-
     def speak(self, frame: bytes) -> list[Message]:
         """Return the message that carries one frame."""
         audio = b2a_base64(frame, newline=False).decode()
@@ -136,10 +132,6 @@ class RealtimeWire:
             raise misfit(VENDOR, f"does not fit the format of {name}") from None
         return [unknown(name)]
 
-    def closed(self, code: int, reason: str) -> Event:
-        """Return what the end of the connection means."""
-        return closing(code, reason)
-
     def interrupted(self, played_s: float) -> list[Message]:
         """Return how much of the answer was heard, so that the model does not take the rest as said."""
         parts, self._items = list(self._items.items()), {}
@@ -151,10 +143,6 @@ class RealtimeWire:
                 place = {"audio_end_ms": int(heard_s * 1000 + 1e-6), "content_index": index, "item_id": item}
                 cut.append(json.dumps({"type": "conversation.item.truncate", **place}))
         return cut
-
-    def bye(self) -> list[Message]:
-        """Return nothing: closing the connection ends the session."""
-        return []
 
     def _created(self, data: Mapping[str, Any]) -> list[Event]:
         return [replace(unknown(data["type"]), send=(self._update,))]
