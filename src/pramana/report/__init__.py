@@ -15,18 +15,14 @@ def export(kind: "Format", run: "Run", results: "Results", out: TextIO, recordin
     """Write a run in one of the formats. Open files as UTF-8 with `newline=""`; a page links the `recordings`."""
     from pramana.report import exports
 
-    match kind:
-        case "json":
-            exports.write_json(run, results, out)
-        case "csv":
-            exports.write_csv(run, results, out)
-        case "junit":
-            exports.write_junit(run, results, out)
-        case "markdown":
-            from pramana.report.markdown import write_markdown
+    if kind == "html":
+        from pramana.report.html import write_html
 
-            write_markdown(run, results, out)
-        case "html":
-            from pramana.report.html import write_html
+        write_html(run, results, out, recordings)
+    elif kind == "markdown":
+        from pramana.report.markdown import write_markdown
 
-            write_html(run, results, out, recordings)
+        write_markdown(run, results, out)
+    else:
+        writers = {"json": exports.write_json, "csv": exports.write_csv, "junit": exports.write_junit}
+        writers[kind](run, results, out)

@@ -5,8 +5,8 @@ called unknown, and nothing is rounded up to all or down to none.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from typing import TYPE_CHECKING, Any
 
 from pramana.analyse.numbers import duration as duration  # noqa: PLC0414 - a figure like those below
 from pramana.analyse.numbers import in_points, points, rate
@@ -15,6 +15,9 @@ from pramana.analyse.summary import Failed, Rate, Summary, Total
 from pramana.analyse.voice import TEXT, Latency, Pooled, Seconds, TurnTaking, Voice, ear
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Key, Plan, Run
+
+if TYPE_CHECKING:
+    from pramana.app.views import ResultView
 
 _NOT_SHOWN = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd"
@@ -81,18 +84,20 @@ def selection(filters: Mapping[str, Any]) -> str:
     )
 
 
-def which(plan: Plan, result: Failed | Key, *, named: bool = True) -> str:
+def which(
+    models: Sized, variants: Sized, repeats: int, result: "Failed | Key | ResultView", *, named: bool = True
+) -> str:
     """Return what tells a result from others of its case: the model, the variant, the repeat, each where it may differ.
 
     Without `named` the model is left out, for whoever names it anyway.
 
-    >>> several = Plan("mine", None, (), repeats=3, variants=("text", "voice"))
-    >>> which(several, Key("sha256:1", "m", "voice", 1)), which(Plan("mine", None, ()), Key("sha256:1", "m"))
+    >>> voiced = Key("sha256:1", "m", "voice", 1)
+    >>> which(["m"], ["text", "voice"], 3, voiced), which(["m"], ["voice"], 1, voiced)
     ('voice, repeat 2', '')
     """
-    parts = [result.model] if named and len(plan.targets) > 1 else []
-    parts += [result.variant] if len(plan.variants) > 1 else []
-    parts += [f"repeat {result.repeat + 1}"] if plan.repeats > 1 else []
+    parts = [result.model] if named and len(models) > 1 else []
+    parts += [result.variant] if len(variants) > 1 else []
+    parts += [f"repeat {result.repeat + 1}"] if repeats > 1 else []
     return ", ".join(parts)
 
 
@@ -121,23 +126,23 @@ def counted(often: str) -> str:
     return f"{often}: the intervals count cases, not answers."
 
 
-def true_rate(scored: int, interval: str) -> str:
-    """Return of how many a pass rate is and how sure, to be read after the rate."""
-    return f"passed, of {scored:,} with a verdict. With 95 % confidence the true rate is {interval}."
+def bounds(rate: Rate) -> tuple[float, float] | None:
+    """Return both ends of a rate's interval."""
+    return (rate.interval.low, rate.interval.high) if rate.interval else None
 
 
-def span(of: Rate) -> str:
-    """Return the interval of a rate for people."""
-    return between(of.interval.low, of.interval.high) if of.interval else "–"
+def between(interval: Sequence[float] | None) -> str:
+    """Return an interval of shares for people.
 
-
-def between(low: float, high: float) -> str:
-    """Return an interval of shares.
-
-    >>> between(0.1, 0.25)
-    '10.0–25.0 %'
+    >>> between([0.1, 0.25]), between(None)
+    ('10.0–25.0 %', '–')
     """
-    return f"{low * 100:.1f}–{high * 100:.1f} %"
+    return f"{interval[0] * 100:.1f}–{interval[1] * 100:.1f} %" if interval else "–"
+
+
+def span(rate: Rate) -> str:
+    """Return the interval of a rate for people."""
+    return between(bounds(rate))
 
 
 def spent(summary: Summary) -> str:
@@ -242,12 +247,7 @@ def engines(found: Sequence[EngineInfo]) -> str:
     >>> engines([EngineInfo("xllamacpp", "2026.10", "SmolLM2", "sha256:b179c952…", ("AVX2",), 1)])
     'Engine: SmolLM2 on xllamacpp 2026.10 (AVX2, 1 thread)'
     """
-    return engine_line([(each.model, each.short) for each in found])
-
-
-def engine_line(found: Sequence[tuple[str, str]]) -> str:
-    """Return the same of models and the labels of their engines, as the API has them."""
-    listed = "; ".join(f"{model} on {label}" for model, label in found)
+    listed = "; ".join(f"{each.model} on {each.short}" for each in found)
     return f"Engine{'s' if len(found) > 1 else ''}: {listed}" if listed else ""
 
 

@@ -157,20 +157,11 @@ def rate_bar(value: float | None, interval: Sequence[float] | None) -> Safe:
     return tag("svg", drawn, class_="bar", viewBox="0 0 100 10", preserveAspectRatio="none", aria_hidden="true")
 
 
-def interval_text(interval: Sequence[float] | None) -> str:
-    """Return an interval of a share for people.
-
-    >>> interval_text([0.1, 0.25])
-    '10.0–25.0 %'
-    """
-    return between(*interval) if interval else "–"
-
-
 def rate_text(value: float | None, interval: Sequence[float] | None) -> Safe:
     """Return a rate with its interval below."""
     if value is None:
         return tag("span", "no verdict", class_="quiet")
-    return tag("span", percent(value), tag("small", interval_text(interval), class_="quiet"), class_="number rate")
+    return tag("span", percent(value), tag("small", between(interval), class_="quiet"), class_="number rate")
 
 
 def when(stamp: str | None) -> Safe:

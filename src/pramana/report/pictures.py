@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pramana.analyse.spread import Bin, Spread
 from pramana.analyse.summary import Rate
-from pramana.report.figures import duration, percent
+from pramana.report.figures import bounds, duration, percent
 from pramana.report.markup import Child, Column, Safe, foreign, join, rate_bar, rate_text, table, tag
 
 MOST_TICKS = 6
@@ -53,11 +53,6 @@ def _rate(name: str, rate: Rate) -> tuple[Child, ...]:
         rate_text(rate.value, bounds(rate)),
         tag("span", f"{rate.passed:,} of {rate.scored:,}", beside),
     )
-
-
-def bounds(rate: Rate) -> tuple[float, float] | None:
-    """Return both ends of a rate's interval."""
-    return (rate.interval.low, rate.interval.high) if rate.interval else None
 
 
 # ── Times ──
@@ -129,8 +124,8 @@ def histogram(bins: Sequence[Bin], marks: Sequence[Mark], label: str) -> Safe:
             )
     placed = [(mark, position(bins, mark.seconds)) for mark in marks]
     lines = "".join(f"M{1000 * at:.2f} 0V{_HEIGHT}" for _, at in placed)
-    bounds = [(seconds, position(bins, seconds)) for seconds in ticks(bins)]
-    axis = f"M0 {_HEIGHT}H1000" + "".join(f"M{1000 * at:.2f} {_HEIGHT}v4" for _, at in bounds)
+    labelled = [(seconds, position(bins, seconds)) for seconds in ticks(bins)]
+    axis = f"M0 {_HEIGHT}H1000" + "".join(f"M{1000 * at:.2f} {_HEIGHT}v4" for _, at in labelled)
     return tag(
         "div",
         (_labels([_beside(f"{mark.label} {duration(mark.seconds)}", at)]) for mark, at in placed),
@@ -144,7 +139,7 @@ def histogram(bins: Sequence[Bin], marks: Sequence[Mark], label: str) -> Safe:
             role="img",
             aria_label=label,
         ),
-        _labels(_centred(short(seconds), at) for seconds, at in bounds),
+        _labels(_centred(short(seconds), at) for seconds, at in labelled),
         class_="plot",
     )
 
@@ -174,13 +169,13 @@ def ticks(bins: Sequence[Bin]) -> list[float]:
     >>> ticks([Bin(0.5, 1, 0), Bin(1, 2, 0), Bin(2, 5, 0)])
     [0.5, 1, 2, 5]
     """
-    bounds = [*(each.start for each in bins), bins[-1].end]
+    edges = [*(each.start for each in bins), bins[-1].end]
     for digits in ("125", "1"):
-        found = [each for each in bounds if f"{each:e}"[:8] in {f"{digit}.000000" for digit in digits}]
+        found = [each for each in edges if f"{each:e}"[:8] in {f"{digit}.000000" for digit in digits}]
         if 2 <= len(found) <= MOST_TICKS:
             return found
-    step = math.ceil((len(bounds) - 1) / (MOST_TICKS - 1))
-    return bounds[::step]
+    step = math.ceil((len(edges) - 1) / (MOST_TICKS - 1))
+    return edges[::step]
 
 
 def short(seconds: float) -> str:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from pramana.analyse.numbers import counted
 from pramana.analyse.spread import ModelTimes, RunTimes
 from pramana.analyse.summary import NAMED_CASES, Dimension, Rate, Reason, Summary, Total
 from pramana.analyse.voice import OUR_EAR, Latency, Spoken
@@ -18,7 +19,6 @@ from pramana.report.markup import (
     Column,
     Safe,
     foreign,
-    interval_text,
     join,
     link,
     outcome,
@@ -43,6 +43,7 @@ SHOWN_VOICES = 4
 """Ways of calling whose waits stand among the first numbers; those of more stand with all that was heard."""
 NARROW_NAME = 40
 """Characters of a name above a number."""
+_JUDGE_AGAIN = "To have another model judge, without asking anything again: "
 _Row = TypeVar("_Row")
 
 
@@ -73,25 +74,26 @@ def render_summary(run: RunDetailView, where: str = "", rows: int = pictures.SHO
 def _answer(run: RunDetailView, summary: Summary, where: str) -> Safe:
     overall = summary.overall
     ended = tag("ul", (tag("li", each) for each in outcome_links(overall, where)), class_="outcomes")
-    under_way, often = run.status in UNDER_WAY, _asked(run)
-    counted = tag("p", figures.counted(often), class_="quiet small") if often else None
+    under_way = run.status in UNDER_WAY
+    often = figures.asked_often(run.expected, len(run.models), run.repeats, len(run.variants))
+    of_cases = tag("p", figures.counted(often), class_="quiet small") if often else None
     if not overall.total and not under_way:
         words = "The run ended before anything was asked and answered."
         return tag("div", tag("p", "No results", class_="big"), tag("p", words, class_="quiet"), class_="card")
     if len(run.models) > 1:  # a rate over several models would be nobody's
         rates = pictures.rates("Model", planned(summary.by["model"], run.models), len(run.models))
-        return tag("div", rates, counted, ended, class_="card answer")
+        return tag("div", rates, of_cases, ended, class_="card answer")
     scored = overall.passed + overall.failed
     if not scored:
         words = "Nothing has a verdict yet." if under_way else "None of the results could be decided."
         return tag("div", tag("p", "No verdict", class_="big"), tag("p", words, class_="quiet"), ended, class_="card")
-    said = figures.true_rate(scored, interval_text(pictures.bounds(overall)))
+    sure = f"With 95 % confidence the true rate is {figures.span(overall)}."
     return tag(
         "div",
         tag("p", figures.percent(overall.value), class_="big"),
-        tag("p", said, class_="quiet"),
-        rate_bar(overall.value, pictures.bounds(overall)),
-        counted,
+        tag("p", f"passed, of {scored:,} with a verdict. {sure}", class_="quiet"),
+        rate_bar(overall.value, figures.bounds(overall)),
+        of_cases,
         ended,
         class_="card answer",
     )
@@ -102,22 +104,8 @@ def outcome_links(counts: Rate, where: str = "") -> Iterator[Safe]:
     for name in ("passed", "failed", "errored", "unscored", "skipped"):
         count = getattr(counts, name)
         if count or name in ("passed", "failed"):
-            counted = outcome(name, count)
-            yield link(f"{where}?outcome={name}#results", counted) if where else counted
-
-
-def _cases(run: RunDetailView) -> int:
-    """Return how many cases a run has."""
-    return run.expected // max(1, len(run.models) * _per_model(run))
-
-
-def _per_model(run: RunDetailView) -> int:
-    return int(run.repeats) * len(run.variants)
-
-
-def _asked(run: RunDetailView) -> str:
-    """Return how often cases are asked, where that is more than once; else nothing."""
-    return figures.asked_often(run.expected, len(run.models), run.repeats, len(run.variants))
+            said = outcome(name, count)
+            yield link(f"{where}?outcome={name}#results", said) if where else said
 
 
 def planned(rows: Mapping[str, _Row], models: Sequence[str]) -> dict[str, _Row]:
@@ -134,7 +122,7 @@ def _notes(run: RunDetailView, summary: Summary) -> Iterator[Safe]:
         yield tag("p", "Several judges, so the rate is of none of them: ", foreign(each), class_="warn")
     if summary.judged_by:
         yield tag("p", foreign(summary.judged_by), class_="quiet small")
-    if engines := figures.engine_line([(each.model, each.short) for each in summary.engines]):
+    if engines := figures.engines(summary.engines):
         yield tag("p", foreign(engines), class_="quiet small")
     varies = summary.not_reproducible
     if varies and (run.status in UNDER_WAY or not run.notes.get("left_out")):  # else the head has said it
@@ -154,26 +142,25 @@ def _undecided(run: RunDetailView, summary: Summary) -> Safe | None:
         )
         for each in summary.reasons
     )
+    command = tag("code", f"pramana rescore {run.id} --judge MODEL", class_="mono")
     return tag(
         "section",
         tag("h3", "Without a verdict"),
         table("Why results have no verdict, the most frequent reason first", columns, rows, hidden=True),
-        _judge_again(run) if summary.overall.unscored and run.status not in UNDER_WAY else None,
+        tag("p", _JUDGE_AGAIN, command, class_="quiet small")
+        if summary.overall.unscored and run.status not in UNDER_WAY
+        else None,
     )
 
 
 def _more(run: RunDetailView, reason: Reason) -> str:
     """Return that there are more cases than are named: how many, where each has one result."""
     named = len(reason.cases)
-    more = min(reason.count, _cases(run)) - named
+    asked = len(run.models) * run.repeats * len(run.variants)
+    more = min(reason.count, run.expected // max(1, asked)) - named
     if named < NAMED_CASES or more <= 0:
         return ""
-    return f" and {more:,} more" if _per_model(run) * len(run.models) == 1 else ", …"
-
-
-def _judge_again(run: RunDetailView) -> Safe:
-    command = tag("code", f"pramana rescore {run.id} --judge MODEL", class_="mono")
-    return tag("p", "To have another model judge, without asking anything again: ", command, class_="quiet small")
+    return f" and {more:,} more" if asked == 1 else ", …"
 
 
 def _breakdowns(run: RunDetailView, summary: Summary, most: int) -> Safe | None:
@@ -256,16 +243,12 @@ def _place(run: RunDetailView, model: str) -> int:
 def _cost_note(summary: Summary) -> str:
     unknown, judges = summary.cost_usd.unknown, summary.judge_cost_usd.known
     if unknown:
-        return f"no price is known for {_answers(unknown)}"
+        return f"no price is known for {counted(unknown, 'answer')}"
     return "judges included" if judges else ""
 
 
 def _uncounted(tokens: Total) -> str:
-    return f"not told for {_answers(tokens.unknown)}" if tokens.unknown else ""
-
-
-def _answers(count: int) -> str:
-    return f"{count:,} answer{'' if count == 1 else 's'}"
+    return f"not told for {counted(tokens.unknown, 'answer')}" if tokens.unknown else ""
 
 
 def _times(times: RunTimes | None, summary: Summary, models: Sequence[str] = ()) -> Safe | None:
@@ -300,8 +283,11 @@ def _spreads(
     for model in list(by_model)[:SHOWN_MODELS]:
         named = title if len(by_model) == 1 else f"{title}, {figures.printable(model)[:80]}"
         missing = (unanswered or {}).get(model, 0)
-        lines = f"{missing:,} line{'' if missing == 1 else 's'}"
-        said = f"{lines} that nobody answered {'has' if missing == 1 else 'have'} no time" if missing else ""
+        said = (
+            f"{counted(missing, 'line')} that nobody answered {'has' if missing == 1 else 'have'} no time"
+            if missing
+            else ""
+        )
         yield pictures.distribution(named, what, times.histogram_by_model[model], by_model[model], said)
 
 

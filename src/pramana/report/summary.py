@@ -111,7 +111,7 @@ def _failures(run: Run, summary: Summary) -> None:
     if not shown:
         return
     for each in shown:
-        which = figures.which(run.plan, each)
+        which = figures.which(run.plan.targets, run.plan.variants, run.plan.repeats, each)
         name = f"{fitted(each.case, LONGEST_NAME)}{f' ({which})' if which else ''}"
         _wrapped(f"failed {fitted(name, COLUMNS)}: {fitted(' '.join(each.reason.split()), SHOWN_REASON)}")
     more = f"… and {count - len(shown):,} more failed: pramana export {run.id} --format csv has them all. "

@@ -4,7 +4,6 @@ import json
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from shutil import get_terminal_size
 from typing import Any
 
@@ -57,8 +56,7 @@ def _without_strange_numbers(value: Any, depth: int = 0) -> Any:
 
 def as_data(problem: Problem) -> dict[str, Any]:
     """Return a problem as the API shows it."""
-    fields = asdict(problem)
-    return {key: fields[key] for key in ("file", "path", "message", "line", "column", "severity")}
+    return {key: getattr(problem, key) for key in ("file", "path", "message", "line", "column", "severity")}
 
 
 def print_problem(problem: Problem, *, err: bool = False) -> None:

@@ -129,7 +129,9 @@ class Live:
             if result.failure
             else next((check.reason for check in result.checks if check.outcome == result.outcome), "")
         )
-        which = figures.which(self._plan, result.key, named=False) if self._plan else ""
+        plan, which = self._plan, ""
+        if plan:
+            which = figures.which(plan.targets, plan.variants, plan.repeats, result.key, named=False)
         text = visible(f"{result.outcome} {result.key.model} {result.case_id}{f' ({which})' if which else ''}: {why}")
         shown = text if len(text) <= 300 else text[:299] + "…"
         if self.failures == FAILURES_SHOWN:

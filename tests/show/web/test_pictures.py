@@ -38,8 +38,7 @@ from pramana.report.markup import LEAST_CUT, LONGEST, pretty
 from pramana.report.pictures import Mark, along, distribution, position, rates, short, ticks
 from pramana.show.web.kit import waveform
 from pramana.show.web.kit.forms import Pick, Picked
-from pramana.show.web.pages import contrast, home, result, run, suites
-from pramana.show.web.pages.run_results import again
+from pramana.show.web.pages import contrast, home, results, run, suites
 
 from ...views import made
 
@@ -217,7 +216,7 @@ OF_TIER = {"owner": "cli", "suite": "v1.0-cheap (selection)", "suite_hash": None
     ],
 )  # fmt: skip
 def test_a_run_once_more_is_asked_as_it_was(changed: dict[str, Any], there: dict[str, list[str]]) -> None:
-    path, _, query = (again(stored(changed), SUITES) or "").partition("?")
+    path, _, query = (results.again(stored(changed), SUITES) or "").partition("?")
     found = parse_qs(query)
     assert path == "/runs/new"
     usual = {"model": ["a", "b"], "temperature": ["none"], "maxTokens": ["9"], "systemPrompt": ["Be brief."],
@@ -251,7 +250,7 @@ def test_a_run_once_more_is_asked_as_it_was(changed: dict[str, Any], there: dict
     ],
 )
 def test_a_run_that_no_address_can_say_is_not_offered_once_more(changed: dict[str, Any]) -> None:
-    assert again(stored(changed), SUITES) is None
+    assert results.again(stored(changed), SUITES) is None
 
 
 def test_models_whose_times_are_left_out_are_counted() -> None:
@@ -408,15 +407,15 @@ def test_a_call_has_its_wait_first_and_no_first_token() -> None:
         ResultDetailView, reply=reply, audio=made(AudioView), checks=(check,), output="Hi.", latency_seconds=20.0,
         input_tokens=1, output_tokens=1, cost_usd=0.0,
     )  # fmt: skip
-    shown = result._numbers(data)
+    shown = results._numbers(data)
     assert re.findall(r"<dt>([^<]+)", shown)[:2] == ["Voice to voice, median", "Took"]
     assert "<dd>750 ms<small>longest 4.41 s (n=3)</small>" in shown
     assert "First token" not in shown
     assert "value 4.41 s · version 1" in result_detail.render_check(check)
     assert "value 0.123457" in result_detail.render_check(replace(check, name="semantic_similarity", value=0.1234567))
-    assert "First token" in result._numbers(replace(data, audio=None))
+    assert "First token" in results._numbers(replace(data, audio=None))
     other = replace(check, evidence={"times": {"lines": [{"voice_to_voice_s": "soon"}]}})
-    assert "Voice to voice" not in result._numbers(replace(data, checks=(other,)))
+    assert "Voice to voice" not in results._numbers(replace(data, checks=(other,)))
 
 
 def test_runs_that_did_not_finish_are_no_part_of_a_trend() -> None:

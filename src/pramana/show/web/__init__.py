@@ -22,7 +22,7 @@ PAGES = (
     "runs",
     "new_run",
     "run",
-    "result",
+    "results",
     "compare",
     "scenarios",
     "importing",
@@ -33,7 +33,7 @@ PAGES = (
     "prices",
 )
 """The modules whose pages there are, in the order in which an address is looked up: /scenarios/ID comes last."""
-_API = ("/api", "/audio", "/docs", "/openapi.json")
+_API = ("/api/", "/audio/", "/docs/", "/openapi.json/")
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -89,7 +89,7 @@ class _Dispatcher:
         self._routes, self._pages = routes, pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or _is_api(scope["path"]):
+        if scope["type"] == "lifespan" or f"{scope['path']}/".startswith(_API):
             await self._routes(scope, receive, send)
         else:
             from pramana.show.web.kit.sockets import may_upload
@@ -97,10 +97,6 @@ class _Dispatcher:
             if not may_upload(scope):
                 scope = {**scope, "path": "/no-such-page"}
             await self._pages(scope, receive, _with_policy(send))
-
-
-def _is_api(path: str) -> bool:
-    return any(path == each or path.startswith(f"{each}/") for each in _API)
 
 
 def _with_policy(send: Send) -> Send:

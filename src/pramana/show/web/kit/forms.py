@@ -125,19 +125,18 @@ class Secret:
 # ── Names that people type ──
 
 
-def suggest(made: Any, known: Iterable[str]) -> ui.element:
-    """Have the browser suggest texts while somebody fills in a field; return what can be given to `suggested`."""
+def suggest(made: Any, known: Iterable[str]) -> Callable[[Iterable[str]], None]:
+    """Have the browser suggest texts while somebody fills in a field; return what makes it suggest others."""
     found = ui.element("datalist")
     found.props["id"] = f"{made.html_id}-datalist"  # where NiceGUI's field looks for one
-    suggested(found, known)
-    return found
 
+    def renew(known: Iterable[str]) -> None:
+        with parts.redrawn(found):
+            for each in dict.fromkeys(known):
+                ui.element("option").props["value"] = each
 
-def suggested(found: ui.element, known: Iterable[str]) -> None:
-    """Suggest other texts from now on."""
-    with parts.redrawn(found):
-        for each in dict.fromkeys(known):
-            ui.element("option").props["value"] = each
+    renew(known)
+    return renew
 
 
 class Names:
@@ -152,14 +151,10 @@ class Names:
             self.field = parts.field(f"Add a {what}", hint="Enter adds it, and you can add another.")
             # The browser says that it changed on Enter, when one of its suggestions was taken, and when it is left.
             self.field.on("change", lambda event: parts.guarded(self._add)(event.args))
-            self._known = suggest(self.field, known)
+            self.suggest = suggest(self.field, known)
             self._list = ui.element("ul").classes("chosen")
             self._list.props["aria-label"] = f"Each {what} that was added"
         self._show()
-
-    def suggest(self, known: Iterable[str]) -> None:
-        """Suggest other names from now on."""
-        suggested(self._known, known)
 
     async def _add(self, typed: Any) -> None:
         name = str(typed or "").strip()

@@ -118,7 +118,9 @@ def _top(desk: Desk) -> None:
         with ui.element("nav").classes("nav").props('aria-label="Pages"'):
             parts.show(join(_entry(desk, to, words) for to, words in NAVIGATION))
         _who(desk)
-        _switch()
+        # What was chosen is kept in a cookie for a year.
+        switch = ui.button("Light or dark", color=None).props("unelevated no-caps").classes("btn plain small")
+        switch.on("click", js_handler=_SWITCH)
 
 
 def _entry(desk: Desk, to: str, words: str) -> Safe:
@@ -132,12 +134,6 @@ def _who(desk: Desk) -> None:
     parts.show(tag("span", foreign(desk.who.name), f", {desk.who.role}", class_="small quiet"))
     with ui.element("form").props('method=post action="/sign-out"'):
         parts.native_button("Sign out", "plain")
-
-
-def _switch() -> None:
-    """Put the button that turns light into dark and back; what was chosen is kept in a cookie for a year."""
-    made = ui.button("Light or dark", color=None).props("unelevated no-caps").classes("btn plain small")
-    made.on("click", js_handler=_SWITCH)
 
 
 _SWITCH = f"""() => {{

@@ -211,15 +211,15 @@ def choice(
     *,
     several: bool = False,
     clearable: bool = False,
-    hint: str = "",
+    typed: bool = False,
 ) -> ui.select:
-    """Put a list to choose from."""
+    """Put a list to choose from; `typed`: by what is typed, too."""
     given = dict(options) if isinstance(options, Mapping) else list(options)
-    made = ui.select(given, label=label, value=value, multiple=several, clearable=clearable)
+    made = ui.select(given, label=label, value=value, multiple=several, clearable=clearable, with_input=typed)
     made.props["popup-content-class"] = "choices"
     if several:
         made.props("use-chips")
-    _fill_in(made, change, hint)
+    _fill_in(made, change)
     return made
 
 
@@ -231,7 +231,7 @@ def tick(label: str, value: bool = False, change: Change | None = None) -> ui.ch
     return made
 
 
-def _fill_in(made: Any, change: Change | None, hint: str) -> None:
+def _fill_in(made: Any, change: Change | None, hint: str = "") -> None:
     made.props("outlined dense")
     if hint:
         made.props["hint"] = hint

@@ -14,7 +14,7 @@ from nicegui import ui
 
 from pramana.app.scenarios import ReadScenario, validate_document
 from pramana.errors import Problem
-from pramana.report.markup import Safe, foreign, join, tag
+from pramana.report.markup import Safe, foreign, join, marked, tag
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Desk, Refused
 
@@ -210,9 +210,9 @@ def _summary(found: Checked) -> Safe:
     if not found.text.strip() and not found.every:
         return Safe("")
     if not found.every:
-        return tag("span", tag("b", "✓", aria_hidden="true"), " Nothing is wrong", class_="outcome passed")
+        return marked("✓", "Nothing is wrong", "passed")
     sign, look = ("!", "errored") if found.valid else ("✗", "failed")
-    return tag("span", tag("b", sign, aria_hidden="true"), " ", counted(found.every), class_=f"outcome {look}")
+    return marked(sign, counted(found.every), look)
 
 
 def _problem(each: Problem, *, button: bool) -> Safe:

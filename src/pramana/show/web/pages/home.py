@@ -15,8 +15,8 @@ from pramana.app.models import HistoryRequest, HistoryView, model_history
 from pramana.app.runs import RunFilter, list_runs
 from pramana.app.views import RunView
 from pramana.app.weights import WeightsView, list_weights
-from pramana.report.figures import duration, percent
-from pramana.report.markup import Safe, foreign, interval_text, join, link, tag, when
+from pramana.report.figures import between, duration, percent
+from pramana.report.markup import Safe, foreign, join, link, tag, when
 from pramana.report.pictures import Point, rate_trend, time_trend
 from pramana.show.web.kit import Desk, address, frame, parts
 from pramana.show.web.pages import welcome
@@ -175,7 +175,7 @@ def _card(past: HistoryView) -> Safe:
     if rated:
         last = rated[-1]
         ends = None if last.low is None or last.high is None else (last.low, last.high)
-        drawn += [_figure("Pass rate", percent(last.value), f"95 % interval {interval_text(ends)}"), rate_trend(rated)]
+        drawn += [_figure("Pass rate", percent(last.value), f"95 % interval {between(ends)}"), rate_trend(rated)]
     else:
         drawn.append(tag("p", "No result has a verdict yet.", class_="quiet"))
     if timed:

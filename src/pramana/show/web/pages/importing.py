@@ -53,10 +53,6 @@ class Document:
     name: str
     checked: Checked
 
-    @property
-    def text(self) -> str:
-        return self.checked.text
-
 
 class Looked(NamedTuple):
     """A document, with what is wrong with it because of the others."""
@@ -164,7 +160,7 @@ class _Importing:
         # One that was picked again meanwhile was corrected: the later stands, whichever was checked first.
         brought = {name: each for name, each in read.items() if self._picked_last[name] == turn}
         stay = [each for each in self._documents if each.name not in brought]
-        if sum(len(each.text) for each in (*stay, *brought.values())) > MOST_BYTES:
+        if sum(len(each.checked.text) for each in (*stay, *brought.values())) > MOST_BYTES:
             parts.tell(f"All of it together has more than {MOST_BYTES >> 20} MB; import some of it first", "negative")
             await self._list_files()
             return
@@ -207,7 +203,7 @@ class _Importing:
                 with self._files:
                     self._rows[document] = parts.Panel("file")
             row = self._rows[document]
-            shows = (_verdict(document, problems), problems, document is self._in_hand, len(document.text))
+            shows = (_verdict(document, problems), problems, document is self._in_hand, len(document.checked.text))
             row.show(shows, partial(self._list_file, document, problems))
             if list(self._files)[index] is not row.place:
                 row.place.move(target_index=index)
@@ -232,7 +228,7 @@ class _Importing:
         with parts.box("row"):
             if document is self._in_hand:
                 parts.show(tag("span", "in the editor", class_="quiet small"))
-            elif 0 < len(document.text) <= LONGEST:
+            elif 0 < len(document.checked.text) <= LONGEST:
                 opened = partial(self._take_in_hand, document)
                 parts.button("Open in the editor", opened, small=True, label=f"Open {document.name} in the editor")
             parts.button("Leave out", leave_out, "plain", small=True, label=f"Leave {document.name} out")
@@ -244,7 +240,7 @@ class _Importing:
         await self._editor.check()
         if document is not self._in_hand:
             self._in_hand = document
-            await self._editor.put(document.text)
+            await self._editor.put(document.checked.text)
 
     async def _heard(self, checked: Checked) -> None:
         """Take what stands in the editor now."""
@@ -292,7 +288,7 @@ class _Importing:
         return _changes(would, await self._differences(would))
 
     async def _imported(self, documents: Sequence[Document], *, dry_run: bool) -> ImportedView:
-        brought = [Brought(each.name, each.text) for each in documents]
+        brought = [Brought(each.name, each.checked.text) for each in documents]
         return await self._desk.call(import_documents, brought, self._mode, dry_run=dry_run)
 
     async def _differences(self, would: ImportedView) -> dict[str, list[str]]:
@@ -326,7 +322,7 @@ class _Importing:
         self._done = _done(done)
         if self._left_out is left_out:
             self._list_left_out(())
-        await self._take_away({each: copy.text for each, copy in zip(brought, documents, strict=True)})
+        await self._take_away({each: copy.checked.text for each, copy in zip(brought, documents, strict=True)})
         parts.tell("Imported", "positive")
 
     async def _take_away(self, sent: Mapping[Document, str]) -> None:
@@ -338,20 +334,20 @@ class _Importing:
         self._editor.keep("")
         if self._in_hand in over:
             self._in_hand = self._pasted
-            await self._editor.put(self._pasted.text)
+            await self._editor.put(self._pasted.checked.text)
         else:
             await self._editor.check()
 
     def _is_over(self, document: Document, sent: Mapping[Document, str]) -> bool:
         """Tell whether nothing of a document is left to import: it stands as it was sent, or there is nothing in it."""
-        text = self._editor.text if document is self._in_hand else document.text
+        text = self._editor.text if document is self._in_hand else document.checked.text
         if document in sent:
             return text == sent[document]
         return not text.strip() and not document.checked.problems
 
 
 def _holds_anything(document: Document) -> bool:
-    return bool(document.text and not document.text.isspace()) or bool(document.checked.problems)
+    return bool(document.checked.text and not document.checked.text.isspace()) or bool(document.checked.problems)
 
 
 def _refused(error: Refused) -> Safe:

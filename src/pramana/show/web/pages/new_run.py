@@ -146,20 +146,17 @@ class _Form:
         parts.tick(f"Scenarios of this server ({self._kept:,})", self._by_scenario, self._want_scenarios)
         with parts.box("stack") as self._choosing:
             with parts.box("fields"):
-                for name in FACETS:
-                    self._facet(name)
+                for name, label in FACETS.items():
+                    chosen = self._query.getlist(name)
+                    counts = {**dict.fromkeys(chosen, 0), **self._facets[name]}
+                    options = {each: f"{printable(each)} ({count:,})" for each, count in counts.items()}
+                    made = parts.choice(label, options, chosen, self._changed, several=True)
+                    self._fields[f"scenarios.{name}"] = made
                 self._field("text", "Text in it")
             self._ids = Names("scenario by its id", ids, self._changed)
             self._matching = parts.show(Safe(""))
             self._matching.props["role"] = "status"
         self._choosing.set_visibility(self._by_scenario)
-
-    def _facet(self, name: str) -> None:
-        chosen = self._query.getlist(name)
-        counts = {**dict.fromkeys(chosen, 0), **self._facets[name]}
-        options = {each: f"{printable(each)} ({count:,})" for each, count in counts.items()}
-        made = parts.choice(FACETS[name], options, chosen, self._changed, several=True)
-        self._fields[f"scenarios.{name}"] = made
 
     async def _want_scenarios(self, wanted: Any) -> None:
         if self._choosing:

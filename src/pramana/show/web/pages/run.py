@@ -25,7 +25,7 @@ from pramana.report.run_summary import outcome_links, render_summary
 from pramana.run.call import Stage
 from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import Desk, Refused, address, frame, parts
-from pramana.show.web.pages.run_results import PAGE_SIZE, again, filters, pages, plan, rows, table_of
+from pramana.show.web.pages.results import PAGE_SIZE, again, filters, pages, plan, rows, table_of
 from pramana.show.web.pages.runs import standing
 from pramana.store.queue import UNDER_WAY
 

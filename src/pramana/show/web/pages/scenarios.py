@@ -1,5 +1,6 @@
 """The library of scenarios: found, looked at, copied, taken away and brought back."""
 
+from functools import partial
 from typing import Any
 
 from msgspec.structs import asdict
@@ -105,23 +106,20 @@ def _wanted(desk: Desk) -> dict[str, Any]:
 
 
 def _filters(facets: dict[str, dict[str, int]], wanted: dict[str, Any]) -> None:
-    def to(**changed: Any) -> None:
-        ui.navigate.to(address("/scenarios", **{**wanted, **changed}))
+    def to(name: str, value: Any) -> None:
+        ui.navigate.to(address("/scenarios", **{**wanted, name: value}))
 
     with parts.box("stack", role="search", label="Filters"):
         with parts.box("search"):
             hint = "id, name, prompt or expected outcome"
-            parts.search(wanted.get("text", ""), hint, lambda text: to(text=text))
+            parts.search(wanted.get("text", ""), hint, partial(to, "text"))
         with parts.box("filters"):
             for name, label in FILTERS.items():
                 chosen = wanted.get(name, [])
                 counts = {**dict.fromkeys(chosen, 0), **facets[name]}
                 options = {each: f"{each} ({count:,})" for each, count in counts.items()}
-                made = ui.select(
-                    options, label=label, value=chosen, multiple=True, with_input=name == "tag", clearable=True
-                )
-                made.props("outlined dense use-chips").props["popup-content-class"] = "choices"
-                made.on_value_change(lambda event, name=name: to(**{name: event.value or None}))
+                by = partial(to, name)
+                parts.choice(label, options, chosen, by, several=True, clearable=True, typed=name == "tag")
     if wanted:
         parts.paragraph(link("/scenarios", "Clear all filters")).classes("shown")
 
