@@ -39,7 +39,6 @@ def page(path: str, title: str) -> Callable[[Build], Build]:
             if desk.who.role is None:
                 return RedirectResponse(desk.sign_in, 303)
             await desk.begin()
-            themed(desk)
             _top(desk)
             with _content():
                 try:
@@ -105,13 +104,10 @@ def titled(words: str) -> None:
     ui.page_title(f"{words[:80]} · Pramana")
 
 
-def themed(desk: Desk) -> None:
-    """Begin a page: light or dark as was chosen, else as the system has it."""
+def _top(desk: Desk) -> None:
+    """Begin a page: light or dark as was chosen, else as the system has it; then the way to the others."""
     ui.query(".q-page").props("role=none")  # it is no landmark: our header stands in it too
     ui.dark_mode(None if desk.theme not in ("light", "dark") else desk.theme == "dark")
-
-
-def _top(desk: Desk) -> None:
     parts.show(link("#main", "To the content", class_="skip"))
     with ui.element("header").classes("top"), parts.box("top-inner"):
         parts.show(link("/", "Pramana", class_="brand"))
@@ -119,8 +115,8 @@ def _top(desk: Desk) -> None:
             parts.show(join(_entry(desk, to, words) for to, words in NAVIGATION))
         _who(desk)
         # What was chosen is kept in a cookie for a year.
-        switch = ui.button("Light or dark", color=None).props("unelevated no-caps").classes("btn plain small")
-        switch.on("click", js_handler=_SWITCH)
+        switch = ui.button("Light or dark", color=None).props("unelevated no-caps")
+        switch.classes("btn plain small").on("click", js_handler=_SWITCH)
 
 
 def _entry(desk: Desk, to: str, words: str) -> Safe:
@@ -133,7 +129,7 @@ def _who(desk: Desk) -> None:
         return
     parts.show(tag("span", foreign(desk.who.name), f", {desk.who.role}", class_="small quiet"))
     with ui.element("form").props('method=post action="/sign-out"'):
-        parts.native_button("Sign out", "plain")
+        parts.show(tag("button", "Sign out", type="submit", class_="native plain"))
 
 
 _SWITCH = f"""() => {{

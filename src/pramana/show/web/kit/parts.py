@@ -129,12 +129,6 @@ def button(words: str, act: Act, kind: Kind = "", *, small: bool = False, label:
     return made
 
 
-def native_button(words: str, kind: Kind = "primary") -> None:
-    """Put a button that sends the form it stands in."""
-    with ui.element("button").props("type=submit").classes(f"native {kind}"):
-        ui.label(words)
-
-
 def link_button(words: str, to: str, kind: Kind = "") -> None:
     """Put a link that looks like a button: it leads somewhere and changes nothing."""
     show(tag("a", words, href=to, class_=f"btn {kind}"))
@@ -216,9 +210,7 @@ def choice(
     """Put a list to choose from; `typed`: by what is typed, too."""
     given = dict(options) if isinstance(options, Mapping) else list(options)
     made = ui.select(given, label=label, value=value, multiple=several, clearable=clearable, with_input=typed)
-    made.props["popup-content-class"] = "choices"
-    if several:
-        made.props("use-chips")
+    made.props(f"popup-content-class=choices {'use-chips' if several else ''}")
     _fill_in(made, change)
     return made
 

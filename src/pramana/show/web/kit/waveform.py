@@ -106,10 +106,9 @@ def player(call: CallView) -> None:
     seconds = call.duration_seconds
     with parts.box("halves"):
         with parts.box("stack"):
-            sound = ui.element("audio").classes("player")
-            sound.props["id"], sound.props["src"] = SOUND, call.recording
-            sound.props["aria-label"] = "Recording of the call: the caller left, the agent right"
-            sound.props("controls preload=metadata")
+            sound = ui.element("audio").classes("player").props(f"id={SOUND} controls preload=metadata")
+            sound.props('aria-label="Recording of the call: the caller left, the agent right"')
+            sound.props["src"] = call.recording
             for event in ("timeupdate", "seeking", "seeked", "loadedmetadata"):
                 sound.on(event, js_handler=f"() => {{ {_FOLLOW} }}")
             sound.on("play", js_handler=_PLAYING)
@@ -128,20 +127,15 @@ def player(call: CallView) -> None:
                     class_="quiet small",
                 )
             )
-        told = parts.show(said(call.conversation), classes="told")
-        told.on("click", js_handler=_HEAR)
+        parts.show(said(call.conversation), classes="told").on("click", js_handler=_HEAR)
 
 
 def _picture(call: CallView, seconds: float) -> None:
-    place = ui.element("div").classes("wave")
-    place.props["id"], place.props["role"], place.props["tabindex"] = PLACE, "slider", "0"
-    place.props["aria-label"] = "Place in the call"
-    place.props["aria-valuemin"], place.props["aria-valuemax"] = "0", f"{seconds:.3f}"
-    place.props["aria-valuenow"], place.props["aria-valuetext"] = "0", f"0.0 of {seconds:.1f} seconds"
-    with place:
+    with ui.element("div").classes("wave") as place:
         parts.show(drawn(call))
-    place.on("click", js_handler=_PRESSED)
-    place.on("keydown", js_handler=_KEYS)
+    place.props(f'id={PLACE} role=slider tabindex=0 aria-label="Place in the call" aria-valuemin=0 aria-valuenow=0')
+    place.props(f'aria-valuemax={seconds:.3f} aria-valuetext="0.0 of {seconds:.1f} seconds"')
+    place.on("click", js_handler=_PRESSED).on("keydown", js_handler=_KEYS)
 
 
 # ── In the browser ──

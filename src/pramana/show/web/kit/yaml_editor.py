@@ -93,8 +93,7 @@ class YamlEditor:
             "Tab indents; Escape, then Tab, leaves the editor. Comments are not kept.",
             quiet=True,
         ).classes("small")
-        with parts.box("problems-box") as found:
-            found.props("role=status")
+        with parts.box("problems-box", role="status"):
             self._summary = ui.html("")
         self._list = ui.html("").classes("problems")
         self._list.on("click", js_handler=_GO % self._box.id)

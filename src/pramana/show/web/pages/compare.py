@@ -48,14 +48,14 @@ async def compare(desk: Desk) -> None:
     both = bool(query.get("base") and query.get("new"))
     with frame.head("Compare", "Two runs, or two models, on the same cases: is one better, and where?"):
         if both:
-            swapped = {
-                "base": query["new"],
-                "new": query["base"],
-                "model": query.get("newModel") or query.get("model"),
-                "newModel": query.get("model"),
-                "page": None,
-            }
-            parts.link_button("Swap the sides", desk.here(**swapped))
+            swapped = desk.here(
+                base=query["new"],
+                new=query["base"],
+                model=query.get("newModel") or query.get("model"),
+                newModel=query.get("model"),
+                page=None,
+            )
+            parts.link_button("Swap the sides", swapped)
     if both:
         await _answered(desk)
     await _chooser(desk, both=both)

@@ -138,8 +138,8 @@ class _Importing:
                 self._desk, "YAML to import", "", self._heard, also=self._elsewhere, may_be_empty=True
             )
         parts.heading("What becomes of ids that are here already")
-        modes = ui.radio(MODES, value=self._mode, on_change=lambda event: self._chosen(event.value))
-        modes.props('aria-label="What becomes of ids that are here already"').classes("modes")
+        modes = ui.radio(MODES, value=self._mode, on_change=lambda event: self._chosen(event.value)).classes("modes")
+        modes.props('aria-label="What becomes of ids that are here already"')
         parts.heading("What would change")
         with parts.box("stack"):
             self._preview = parts.show(NOTHING).props("role=status")

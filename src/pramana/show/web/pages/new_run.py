@@ -104,8 +104,7 @@ class _Form:
                         if path.startswith("limits."):
                             self._number(path)
             with ui.element("aside"), parts.card("What it will take"):
-                self._estimate = parts.show(Safe(""))
-                self._estimate.props["aria-live"] = "polite"
+                self._estimate = parts.show(Safe("")).props("aria-live=polite")
                 self._start = parts.button("Start the run", self._begin, "primary")
         await self._ask(self._turn)
 
@@ -154,8 +153,7 @@ class _Form:
                     self._fields[f"scenarios.{name}"] = made
                 self._field("text", "Text in it")
             self._ids = Names("scenario by its id", ids, self._changed)
-            self._matching = parts.show(Safe(""))
-            self._matching.props["role"] = "status"
+            self._matching = parts.show(Safe("")).props("role=status")
         self._choosing.set_visibility(self._by_scenario)
 
     async def _want_scenarios(self, wanted: Any) -> None:
@@ -197,8 +195,7 @@ class _Form:
                 return  # names can be typed all the same
             if not problems.is_deleted:
                 own = {each.id: each.arguments.model for each in registered}
-                names = [*ALWAYS, *_typed(said, own)]
-                self._models.suggest(names)
+                self._models.suggest([*ALWAYS, *_typed(said, own)])
                 problems.set_content(_problems(said))
 
         background_tasks.create(offers(), name="ask what can be asked", context=problems)

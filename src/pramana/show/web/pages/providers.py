@@ -248,8 +248,7 @@ class _Form:
 
     def _put(self, path: str, label: str, hint: str, value: str | None) -> None:
         made = parts.field(label, value or "", hint=hint)
-        made.props("autocomplete=off spellcheck=false autocapitalize=off")
-        self._fields[path] = made
+        self._fields[path] = made.props("autocomplete=off spellcheck=false autocapitalize=off")
 
     def _put_description(self, now: ProviderView | None) -> "_DescriptionEditor":
         text = TEMPLATE if now is None else json.dumps(_said(now.arguments.description), indent=2)

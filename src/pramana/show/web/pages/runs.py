@@ -94,12 +94,10 @@ class _Listed:
     def draw(self, found: Listed[RunView]) -> None:
         """Put the filters and the list on the page."""
         self._filters = _filters(self, found.items)
-        self._stale = parts.show(Safe(""))
-        self._stale.props["role"] = "status"
+        self._stale = parts.show(Safe("")).props("role=status")
         self._place = ui.element("div")
         self._table: Table | None = None
-        self._pager = parts.show(Safe(""))
-        self._pager.props["aria-live"] = "polite"
+        self._pager = parts.show(Safe("")).props("aria-live=polite")
         self._clock = ui.timer(LOOK_S, self.again, active=False, immediate=False)
         self._show(found)
 

@@ -24,8 +24,7 @@ ORIGINS = {"built-in": "built in", "published": "published into the data folder"
 async def suites(desk: Desk) -> None:
     """Show every version, and a way to add one."""
     frame.head("Suites", "Test cases with a version and a hash. A version never changes.")
-    listed = ui.html("")
-    listed.on("click", js_handler=parts.COPY)
+    listed = ui.html("").on("click", js_handler=parts.COPY)
 
     async def again() -> None:
         listed.set_content(join(_version(each) for each in await desk.call(list_suites)))
