@@ -29,13 +29,29 @@ from pramana.load import cases_of, find_files
 from pramana.load.manifest import find_version
 from pramana.model import Case
 from pramana.run.speech import script_of, why_not
-from pramana.score.words import NORMALISER_VERSION, Errors, errors, mean, pooled
+from pramana.score.words import NORMALISER_VERSION, Errors, errors
 
 CONDITIONS = ("clean", "noise=20dB", "noise=10dB", "noise=0dB", "phone", "loss=5%")
 RISING = CONDITIONS[:4]
 FEWEST, BOOTSTRAPS = 100, 2_000
 VOICES = {"espeak": voice, "piper": piper}
 LIBRARY = Path(pramana.__file__).parent / "scenarios"
+
+
+def pooled(several: Sequence[Errors]) -> float | None:
+    """Return all errors over all words, so that every word counts alike; None without a word.
+
+    >>> pooled([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)]), mean([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)])
+    (0.1, 0.25)
+    """
+    words = sum(each.reference_words for each in several)
+    return sum(each.count for each in several) / words if words else None
+
+
+def mean(several: Sequence[Errors]) -> float | None:
+    """Return the mean of the rates, so that every text counts alike; None of none."""
+    rates = [each.rate for each in several if each.rate is not None]
+    return sum(rates) / len(rates) if rates else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,24 +65,8 @@ _SCALES: tuple[tuple[int, ...], ...] = (
 """Which of those bound the bins, from fine to coarse; the last but one are 1, 2 and 5."""
 
 
-class Histogram:
-    """Counts times in steps that grow with them, so that milliseconds and minutes fit into one picture.
-
-    >>> counted = Histogram()
-    >>> for each in (0.9, 1.1, 1.11, 14.0):
-    ...     counted.add(each)
-    >>> [(each.start, each.end, each.count) for each in histogram([counted]) if each.count]
-    [(0.5, 1.0, 1), (1.0, 2.0, 2), (10.0, 20.0, 1)]
-    """
-
-    __slots__ = ("steps",)
-
-    def __init__(self) -> None:
-        self.steps: Counter[int] = Counter()
-
-    def add(self, seconds: float) -> None:
-        """Count one time."""
-        self.steps[_step(seconds)] += 1
+Histogram = Counter[int]
+"""How many times are in each step; steps grow with the times, so that milliseconds and minutes fit into one picture."""
 
 
 class Bin(Struct, frozen=True, rename={"start": "from", "end": "to"}):
@@ -97,8 +81,12 @@ def histogram(counted: Sequence[Histogram], of: Histogram | None = None) -> list
     """Return the bins that fit all of these together, without a gap; in them those of one, or of all.
 
     Bins are as fine as there are times enough to fill them. What takes less than a millisecond has one bin.
+
+    >>> counted = Histogram(map(step_of, (0.9, 1.1, 1.11, 14.0)))
+    >>> [(each.start, each.end, each.count) for each in histogram([counted]) if each.count]
+    [(0.5, 1.0, 1), (1.0, 2.0, 2), (10.0, 20.0, 1)]
     """
-    steps = sum((each.steps for each in counted), Counter[int]())
+    steps = sum(counted, Histogram())
     if not steps:
         return []
     first, last, total = min(steps), max(steps), steps.total()
@@ -108,7 +96,7 @@ def histogram(counted: Sequence[Histogram], of: Histogram | None = None) -> list
         _starts(first, last, _SCALES[-1]),
     )
     counts = [0] * (len(starts) - 1)
-    for step, count in (steps if of is None else of.steps).items():
+    for step, count in (steps if of is None else of).items():
         counts[bisect_right(starts, step) - 1] += count
     bounds = [_bound(each) for each in starts]
     return [Bin(*each) for each in zip(bounds, bounds[1:], counts, strict=False)]
@@ -120,7 +108,7 @@ def _starts(first: int, last: int, scale: Sequence[int]) -> list[int]:
     return bounds[bisect_right(bounds, first) - 1 : bisect_right(bounds, last) + 1]
 
 
-def _step(seconds: float) -> int:
+def step_of(seconds: float) -> int:
     """Return in which step a time is: 0 below a millisecond, from there forty times as many as decades."""
     if not seconds >= _bound(1):
         return 0
@@ -171,7 +159,7 @@ class _Timed:
     def add(self, times: Iterable[float]) -> None:
         for each in times:
             self.all.append(each)
-            self.steps.add(each)
+            self.steps[step_of(each)] += 1
 
 
 class SpreadTally:

@@ -252,11 +252,12 @@ class _Call:
         known = LineTimes(line.number, line.barge_in, backchannel=line.backchannel)
         if begins is None or ends is None:
             return known
+        both = [span for said in self.caller.within(line.start, line.end) for span in self.agent.within(*said)]
         known = msgspec.structs.replace(
             known,
             speech_start_s=begins,
             speech_end_s=ends,
-            overlap_s=self._overlap(line),
+            overlap_s=math.fsum(end - start for start, end in both),
             **self._answer(place, begins, ends, confirm),
         )
         if line.barge_in and self.agent.speaking(begins):
@@ -331,11 +332,6 @@ class _Call:
             "speech_confirmed": bool(found),
             "speech_s": sum(last - first for first, last in found) / audio.CALLER_RATE,
         }
-
-    def _overlap(self, line: SaidLine) -> float:
-        return math.fsum(
-            end - start for said in self.caller.within(line.start, line.end) for start, end in self.agent.within(*said)
-        )
 
     def _giving_way(self, place: int, begins: float) -> dict[str, Any]:
         following = self._following(place)

@@ -194,15 +194,9 @@ def _english(plain: str) -> Iterator[str]:
 def _with_zeros(tokens: list[str]) -> list[str]:
     """Return the tokens with a zero for what is said instead of it: "seven oh five"."""
     return [
-        "0"
-        if each == "oh" and 0 < place < len(tokens) - 1 and _are_digits(tokens[place - 1], tokens[place + 1])
-        else each
-        for place, each in enumerate(tokens)
+        "0" if each == "oh" and before[:1].isdecimal() and after[:1].isdecimal() else each
+        for before, each, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False)
     ]
-
-
-def _are_digits(*tokens: str) -> bool:
-    return all(each[0] in "0123456789" for each in tokens)
 
 
 def _number(words: Sequence[str], start: int) -> tuple[str, int]:
@@ -316,22 +310,6 @@ def _aligned(reference: Sequence[str], heard: Sequence[str]) -> Errors:
 
     found = jiwer.process_words(" ".join(reference), " ".join(heard))
     return Errors(found.substitutions, found.deletions, found.insertions, len(reference))
-
-
-def pooled(several: Sequence[Errors]) -> float | None:
-    """Return all errors over all words, so that every word counts alike; None without a word.
-
-    >>> pooled([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)]), mean([Errors(1, 0, 0, 2), Errors(0, 0, 0, 8)])
-    (0.1, 0.25)
-    """
-    words = sum(each.reference_words for each in several)
-    return sum(each.count for each in several) / words if words else None
-
-
-def mean(several: Sequence[Errors]) -> float | None:
-    """Return the mean of the rates, so that every text counts alike; None of none."""
-    rates = [each.rate for each in several if each.rate is not None]
-    return sum(rates) / len(rates) if rates else None
 
 
 # ── Entities ──

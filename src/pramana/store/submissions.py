@@ -59,7 +59,18 @@ class Verdict(Struct, frozen=True):
     details: dict[str, Any] | None = None
 
 
-class Submission(Struct, frozen=True, forbid_unknown_fields=True):
+class _Circumstances(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be stated of one result, or once of a whole batch."""
+
+    suite_hash: _Label | None = None
+    suite_version: _Label | None = None
+    temperature: _Positive | None = None
+    seed: _Seed | None = None
+    timestamp: datetime | None = None
+    runner_version: _Label | None = None
+
+
+class Submission(_Circumstances, frozen=True, forbid_unknown_fields=True):
     """One result as it is sent."""
 
     model_id: _Name
@@ -67,27 +78,15 @@ class Submission(Struct, frozen=True, forbid_unknown_fields=True):
     output: Annotated[str, Meta(max_length=LONGEST_OUTPUT)]
     score: Annotated[float, Meta(ge=0, le=1)] | None = None
     metadata: dict[str, Any] | None = None
-    suite_hash: _Label | None = None
-    suite_version: _Label | None = None
-    temperature: _Positive | None = None
-    seed: _Seed | None = None
-    timestamp: datetime | None = None
     assertion_result: Verdict | None = None
     latency_ms: _Positive | None = None
     result_hash: _Label | None = None
-    runner_version: _Label | None = None
 
 
-class Batch(Struct, frozen=True, forbid_unknown_fields=True):
+class Batch(_Circumstances, frozen=True, forbid_unknown_fields=True):
     """Results that belong together; what they share is stated once, and holds where a result does not say otherwise."""
 
     results: Annotated[list[Submission], Meta(min_length=1, max_length=MOST_RESULTS)]
-    suite_hash: _Label | None = None
-    suite_version: _Label | None = None
-    temperature: _Positive | None = None
-    seed: _Seed | None = None
-    timestamp: datetime | None = None
-    runner_version: _Label | None = None
 
     def suite_of(self, result: Submission) -> str:
         """Return the hash of a result's suite; empty when none is stated."""

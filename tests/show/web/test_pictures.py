@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 import pytest
 from msgspec.structs import replace
 
-from pramana.analyse.spread import Bin, Histogram, ModelTimes, RunTimes, Spread, histogram
+from pramana.analyse.spread import Bin, Histogram, ModelTimes, RunTimes, Spread, histogram, step_of
 from pramana.analyse.summary import Rate, Reason, Summary, Times, Total
 from pramana.app.calls import CallView, PeaksView, SaidView, TurnTakenView
 from pramana.app.models import HistoryView, LatencyView, RunPointView
@@ -46,10 +46,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 def bins(*times: float) -> list[Bin]:
-    counted = Histogram()
-    for each in times:
-        counted.add(each)
-    return histogram([counted])
+    return histogram([Histogram(map(step_of, times))])
 
 
 def test_bars_are_as_high_as_their_counts_and_stand_in_order() -> None:
