@@ -15,7 +15,7 @@ from pramana.model import Outcome, Run
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
-from pramana.run.asking import FileCache
+from pramana.run.asking import ReplyCache
 from pramana.run.engine import Stop
 from pramana.run.limiter import START
 from pramana.store import open_store
@@ -239,7 +239,7 @@ def test_the_cache_asks_nobody_twice_yet_every_repeat_once(suite: Path, tmp_path
     async def use(server: Loopback, store: Store) -> list[int]:
         counts = []
         for repeats in (1, 3, 3):
-            cache = FileCache(tmp_path / "cache")
+            cache = ReplyCache(tmp_path / "cache")
             run = begin(store, suite, f"{server.url}#m", repeats=repeats)
             await execute(store, run, Limits(), cache=cache)
             counts.append(server.count)
@@ -250,7 +250,7 @@ def test_the_cache_asks_nobody_twice_yet_every_repeat_once(suite: Path, tmp_path
 
 def test_the_cache_knows_one_server_from_another(suite: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def use(server: Loopback, store: Store) -> list[int]:
-        cache = FileCache(tmp_path / "cache")
+        cache = ReplyCache(tmp_path / "cache")
         async with Loopback(OpenAIWire("Another.")) as other:
             for url in (server.url, other.url):
                 monkeypatch.setenv("COMPATIBLE_BASE_URL", url)

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from pramana.errors import (
 from pramana.model import Reply, Request, Target, Turn, Usage
 from pramana.providers.prices import Prices, Rates
 from pramana.run import asking
-from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, Asking, Budget
+from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, Asking, Budget, ReplyCache
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
 
@@ -331,7 +332,7 @@ def test_who_takes_no_notice_of_the_end_can_be_asked_again_and_cancelled() -> No
 
 
 def test_a_cache_that_cannot_be_used_is_as_good_as_none() -> None:
-    class Broken:
+    class Broken(ReplyCache):
         def get(self, target: Target, where: str, request: Request) -> Reply | None:
             raise MemoryError(target, where, request)
 
@@ -339,7 +340,7 @@ def test_a_cache_that_cannot_be_used_is_as_good_as_none() -> None:
             raise KeyError(target, where, request, reply)
 
     asking_ = make(Scripted())
-    asking_.cache = Broken()
+    asking_.cache = Broken(Path())
     assert ask(asking_).text == "ok"
 
 
@@ -427,7 +428,7 @@ def test_an_unknown_cost_stays_unknown() -> None:
 
 
 def test_a_cached_reply_asks_nobody_and_costs_nothing() -> None:
-    class Cache:
+    class Cache(ReplyCache):
         def __init__(self) -> None:
             self.kept: dict[str, Reply] = {}
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.model import Reply, Request, Target, Turn, Usage, raw_json
-from pramana.run.asking import FileCache
+from pramana.run.asking import ReplyCache
 
 TARGET = Target("fake:x", "fake", "x", {"seed": 1})
 REQUEST = Request("x", (Turn("user", "hi \ud800"),), {"temperature": 0})
@@ -22,7 +22,7 @@ REPLY = Reply(
 
 
 def test_what_was_answered_comes_back_marked_and_free(tmp_path: Path) -> None:
-    cache = FileCache(tmp_path)
+    cache = ReplyCache(tmp_path)
     assert cache.get(TARGET, WHERE, REQUEST) is None
     cache.put(TARGET, WHERE, REQUEST, REPLY)
     assert cache.get(TARGET, WHERE, REQUEST) == replace(REPLY, cached=True, cost_usd=0.0)
@@ -40,7 +40,7 @@ def test_what_was_answered_comes_back_marked_and_free(tmp_path: Path) -> None:
     ],
 )
 def test_another_question_is_asked(tmp_path: Path, target: Target, request_: Request) -> None:
-    cache = FileCache(tmp_path)
+    cache = ReplyCache(tmp_path)
     cache.put(TARGET, WHERE, REQUEST, REPLY)
     assert cache.get(target, WHERE, request_) is None
     assert cache.get(replace(TARGET, typed="another spelling"), WHERE, replace(REQUEST, purpose="judge")) is not None
@@ -48,7 +48,7 @@ def test_another_question_is_asked(tmp_path: Path, target: Target, request_: Req
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'{"text": 5}', b"[" * 100_000, b'{"usage": []}'])
 def test_a_broken_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
-    cache = FileCache(tmp_path)
+    cache = ReplyCache(tmp_path)
     cache.put(TARGET, WHERE, REQUEST, REPLY)
     next(path for path in tmp_path.rglob("*") if path.is_file()).write_bytes(content)
     assert cache.get(TARGET, WHERE, REQUEST) is None
@@ -72,7 +72,7 @@ def test_a_broken_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> Non
     ],
 )
 def test_a_file_of_other_types_is_as_good_as_none(tmp_path: Path, field: str, value: Any) -> None:
-    cache = FileCache(tmp_path)
+    cache = ReplyCache(tmp_path)
     cache.put(TARGET, WHERE, REQUEST, REPLY)
     path = next(path for path in tmp_path.rglob("*") if path.is_file())
     path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
@@ -81,19 +81,19 @@ def test_a_file_of_other_types_is_as_good_as_none(tmp_path: Path, field: str, va
 
 
 def test_counts_of_a_file_that_are_none_are_unknown(tmp_path: Path) -> None:
-    cache = FileCache(tmp_path)
+    cache = ReplyCache(tmp_path)
     cache.put(TARGET, WHERE, REQUEST, replace(REPLY, usage=Usage(-1, 2**63, 4)))
     known = cache.get(TARGET, WHERE, REQUEST)
     assert known is not None
     assert known.usage == Usage(None, None, 4)
 
 
-def _path(cache: FileCache) -> Path:
+def _path(cache: ReplyCache) -> Path:
     return cache._path(TARGET, WHERE, REQUEST)
 
 
 def test_a_folder_in_a_files_place_is_as_good_as_none(tmp_path: Path) -> None:
-    cache = FileCache(tmp_path)
+    cache = ReplyCache(tmp_path)
     _path(cache).mkdir(parents=True)
     cache.put(TARGET, WHERE, REQUEST, REPLY)
     assert cache.get(TARGET, WHERE, REQUEST) is None
@@ -102,7 +102,7 @@ def test_a_folder_in_a_files_place_is_as_good_as_none(tmp_path: Path) -> None:
 
 def test_a_file_in_the_folders_place_is_as_good_as_none(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("")
-    cache = FileCache(tmp_path / "cache")
+    cache = ReplyCache(tmp_path / "cache")
     cache.put(TARGET, WHERE, REQUEST, REPLY)
     assert cache.get(TARGET, WHERE, REQUEST) is None
 
@@ -119,7 +119,7 @@ def a_full_disk() -> Iterator[None]:
 
 
 def test_a_full_disk_costs_no_reply_and_keeps_nothing_half(tmp_path: Path) -> None:
-    cache = FileCache(tmp_path)
+    cache = ReplyCache(tmp_path)
     with a_full_disk():
         cache.put(TARGET, WHERE, REQUEST, REPLY)
     assert cache.get(TARGET, WHERE, REQUEST) is None
@@ -127,7 +127,7 @@ def test_a_full_disk_costs_no_reply_and_keeps_nothing_half(tmp_path: Path) -> No
 
 
 def test_what_cannot_be_written_as_json_is_not_kept(tmp_path: Path) -> None:
-    cache = FileCache(tmp_path)
+    cache = ReplyCache(tmp_path)
     for odd in (replace(REQUEST, parameters={"tools": object()}), replace(REQUEST, parameters={"tools": _nested()})):
         cache.put(TARGET, WHERE, odd, REPLY)
         assert cache.get(TARGET, WHERE, odd) is None

@@ -15,7 +15,7 @@ from pramana.model import Outcome, Result, Run
 from pramana.planning import create_run
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
-from pramana.run.asking import FileCache
+from pramana.run.asking import ReplyCache
 from pramana.store import open_store
 from pramana.store.store import Store
 
@@ -73,7 +73,7 @@ def suite(tmp_path: Path) -> Path:
     return path
 
 
-def run(suite: Path, wire: OpenAIWire, cache: FileCache | None = None) -> tuple[Run, list[Result]]:
+def run(suite: Path, wire: OpenAIWire, cache: ReplyCache | None = None) -> tuple[Run, list[Result]]:
     async def go() -> tuple[Run, list[Result]]:
         async with Loopback(wire) as server:
             return await _run(server.url, suite, Limits(), cache)
@@ -81,7 +81,7 @@ def run(suite: Path, wire: OpenAIWire, cache: FileCache | None = None) -> tuple[
     return asyncio.run(go())
 
 
-async def _run(url: str, suite: Path, limits: Limits, cache: FileCache | None = None) -> tuple[Run, list[Result]]:
+async def _run(url: str, suite: Path, limits: Limits, cache: ReplyCache | None = None) -> tuple[Run, list[Result]]:
     store: Store = open_store(settings.database_url())
     try:
         begun = create_run(store, RunRequest(paths=(suite,), models=(f"{url}#m",)))
@@ -135,7 +135,7 @@ def test_a_negative_count_does_not_lift_a_cap(suite: Path) -> None:
 
 @pytest.mark.parametrize("deltas", [(f"so, {KEY}",), (f"so, {KEY[:9]}", KEY[9:]), tuple(f"so {KEY}")])
 def test_a_key_reaches_neither_the_store_nor_a_verdict(suite: Path, deltas: tuple[str, ...]) -> None:
-    ended, results = run(suite, Oddly(*deltas), FileCache(settings.home() / "cache"))
+    ended, results = run(suite, Oddly(*deltas), ReplyCache(settings.home() / "cache"))
     assert ended.status == "finished"
     odd = the_odd_one(results)
     assert (odd.outcome, odd.reply) == (Outcome.ERRORED, None)
@@ -161,7 +161,7 @@ def test_a_cache_that_cannot_be_used_costs_no_reply(suite: Path, tmp_path: Path,
     folder = tmp_path / "cache"
     spoil(folder)
     for _ in range(2):
-        ended, results = run(suite, Oddly(), FileCache(folder))
+        ended, results = run(suite, Oddly(), ReplyCache(folder))
         assert (ended.status, ended.stored) == ("finished", 20)
         assert the_odd_one(results).outcome is Outcome.PASSED
         if folder.is_dir():  # what was written is now in the way of itself

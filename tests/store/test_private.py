@@ -10,7 +10,7 @@ import pytest
 
 from pramana import settings
 from pramana.model import Reply, Request, Target
-from pramana.run.asking import FileCache
+from pramana.run.asking import ReplyCache
 from pramana.store import open_store
 from pramana.vault import open_vault
 
@@ -46,7 +46,7 @@ def use(home: Path) -> None:
     assert (home / "pramana.sqlite3-wal").exists()
     store.close()
     open_vault().lock("a key")
-    FileCache(home / "cache").put(Target("a", "fake", "a"), "", Request("a", ()), Reply("hello"))
+    ReplyCache(home / "cache").put(Target("a", "fake", "a"), "", Request("a", ()), Reply("hello"))
     settings.write_private(home / "cache" / "models.json", "{}")
 
 

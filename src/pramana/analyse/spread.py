@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pramana.analyse.intervals import percentile
 from pramana.analyse.voice import CALL, lines_of
@@ -148,13 +148,11 @@ class RunTimes(Struct, frozen=True, kw_only=True, rename="camel"):
     voice_to_voice_seconds: ModelTimes | None
 
 
-class _Timed:
+class _Timed(Struct):
     """Times of one model: all of them, and by steps."""
 
-    __slots__ = ("all", "steps")
-
-    def __init__(self) -> None:
-        self.all, self.steps = array("d"), Histogram()
+    all: "array[float]" = field(default_factory=lambda: array("d"))
+    steps: Histogram = field(default_factory=Histogram)
 
     def add(self, times: Iterable[float]) -> None:
         for each in times:

@@ -51,6 +51,3 @@ def _what_to_do(path: Path) -> str:
         f"; {which} must be writable, to read too, since SQLite keeps a log beside the file: change that, or copy the "
         "store to where you may write and name the folder in PRAMANA_HOME"
     )
-
-
-__all__ = ["open_store"]

@@ -70,7 +70,8 @@ class Lock(IntEnum):
     SUITES = _FIRST_LOCK + 5
 
 
-SQLITE_POOL, POSTGRESQL_POOL = (20, 40), (10, 20)
+SQLITE_POOL = {"pool_size": 20, "max_overflow": 40, "pool_use_lifo": True}
+POSTGRESQL_POOL = {"pool_size": 10, "max_overflow": 20, "pool_use_lifo": True}
 """Connections that are kept, and how many more there may be: enough for every thread of a server, its runs and what
 looks after it, so that nobody waits for one. PostgreSQL takes a hundred of all processes together."""
 CONNECT_SECONDS = 10
@@ -240,13 +241,10 @@ def _sqlite(url: URL) -> Engine:
         raise StoreFailed(f"the folder {path.parent} cannot be made: {error.strerror}") from error
     with suppress(OSError):  # it is there, or SQLite says why it cannot be; its log gets the mode of the file
         settings.create_private(path).close()
-    kept, more = SQLITE_POOL
     engine = create_engine(
         url.set(drivername="sqlite+pysqlite"),
         connect_args={"timeout": BUSY_SECONDS},
-        pool_size=kept,
-        max_overflow=more,
-        pool_use_lifo=True,
+        **SQLITE_POOL,
     )
 
     @event.listens_for(engine, "connect")
@@ -285,15 +283,12 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _postgresql(url: URL) -> Engine:
-    kept, more = POSTGRESQL_POOL
     try:
         return create_engine(
             url.set(drivername="postgresql+psycopg"),
             connect_args={} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_SECONDS},
             pool_pre_ping=True,
-            pool_size=kept,
-            max_overflow=more,
-            pool_use_lifo=True,
+            **POSTGRESQL_POOL,
         )
     except ModuleNotFoundError as error:
         raise StoreFailed("PostgreSQL needs one more package: pip install 'pramana[postgres]'") from error

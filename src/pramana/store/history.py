@@ -85,7 +85,9 @@ class History(Part):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._known: _Recent[_Key, _Measured] = _Recent(_size)
+        self._known: _Recent[_Key, _Measured] = _Recent(
+            lambda measured: sum(len(each.times_s) for each in measured.values())
+        )
         self._distinct: _Recent[frozenset[str], int] = _Recent()
         self._asked: _Recent[str, str] = _Recent()
         self._ended: _Recent[_Judged, Ended] = _Recent()
@@ -243,10 +245,6 @@ def _counted(*which: ColumnElement[bool], many: bool) -> Select[Any]:
 
 
 # ── A model over time ──
-
-
-def _size(measured: _Measured) -> int:
-    return sum(len(each.times_s) for each in measured.values())
 
 
 def _measure(connection: Connection, run_no: int, model: str, among: Sequence[int]) -> _Measured:

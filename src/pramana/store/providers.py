@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
-from sqlalchemy import RowMapping, delete, select, text, update
+from sqlalchemy import delete, select, text, update
 
 from pramana.errors import AlreadyExists, NotFound, did_you_mean, quote
 from pramana.providers.accounts import Registered
@@ -45,8 +45,7 @@ class Providers(Part):
 
     def list(self) -> list[Known]:
         """Return all of them, by id."""
-        with self._database.reading() as connection:
-            return [_known(row) for row in connection.execute(select(providers).order_by(providers.c.id)).mappings()]
+        return [_known(row) for row in self._rows(select(providers).order_by(providers.c.id))]
 
     def read(self, provider_id: str) -> Known:
         """Return what is known of one."""
@@ -60,7 +59,7 @@ class Providers(Part):
         row = self._find(provider_id)
         if row is None:
             return None
-        found, locked = _known(row), row["secret"]
+        found, locked = _known(row), row.secret
         return Registered(
             found.id,
             found.kind,
@@ -88,7 +87,7 @@ class Providers(Part):
         locked = self._locked(key)
         with self._database.writing() as connection:
             mine = providers.c.id == stored(provider_id)
-            row = connection.execute(select(providers).where(mine).with_for_update()).mappings().first()
+            row = connection.execute(select(providers).where(mine).with_for_update()).first()
             if row is None:
                 raise self._missing(provider_id)
             values: dict[str, str | None] = {"arguments": _arguments(make(_known(row))), "updated": timestamp()}
@@ -120,9 +119,9 @@ class Providers(Part):
     def _locked(self, key: str | bool | None) -> str | None:
         return self._vault().lock(key) if isinstance(key, str) else None
 
-    def _find(self, provider_id: str) -> RowMapping | None:
-        with self._database.reading() as connection:
-            return connection.execute(select(providers).where(providers.c.id == stored(provider_id))).mappings().first()
+    def _find(self, provider_id: str) -> Any:
+        """Return the row of a provider; None where there is none."""
+        return next(iter(self._rows(select(providers).where(providers.c.id == stored(provider_id)))), None)
 
     def _missing(self, provider_id: str) -> NotFound:
         known = [each.id for each in self.list()]
@@ -134,15 +133,15 @@ def _arguments(made: Registered) -> str:
     return to_json({name: value for name, value in said.items() if value is not None})
 
 
-def _known(row: RowMapping) -> Known:
-    said = from_json(row["arguments"])
+def _known(row: Any) -> Known:
+    said = from_json(row.arguments)
     return Known(
-        row["id"],
-        row["kind"],
+        row.id,
+        row.kind,
         said.get("base_url"),
         said.get("model"),
         said.get("description"),
-        row["secret"] is not None,
-        row["created"],
-        row["updated"],
+        row.secret is not None,
+        row.created,
+        row.updated,
     )

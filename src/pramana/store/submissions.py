@@ -254,7 +254,12 @@ class Submissions(Part):
         if len(self._numbers) + len(numbers) > _KEPT_SERIES:
             self._numbers = {}
         self._numbers.update(numbers)
-        return Receipt(batch_id, received, [_id(each) for each in given], statuses)
+        return Receipt(
+            batch_id,
+            received,
+            [f"s{each.day.replace('-', '')}-{each.digest[:_IDENTITY].hex()}" for each in given],
+            statuses,
+        )
 
     def _number(self, connection: Connection, given: Sequence[_Prepared]) -> dict[tuple[bool, str, str, str], int]:
         """Return the numbers of the series of some results; new ones are made."""
@@ -441,10 +446,6 @@ class Submissions(Part):
 def _marks(rows: int, columns: int) -> str:
     row = f"({', '.join('?' * columns)})"
     return ", ".join([row] * rows)
-
-
-def _id(given: _Prepared) -> str:
-    return f"s{given.day.replace('-', '')}-{given.digest[:_IDENTITY].hex()}"
 
 
 def _prepare(batch: Batch, verified: Sequence[bool], contributor: str, received: str, batch_id: str) -> list[_Prepared]:

@@ -79,14 +79,11 @@ class Tokens(Part):
 
     def any(self) -> bool:
         """Tell whether a token is valid."""
-        return self._is_there(_valid())
+        return bool(self._rows(select(tokens.c.id).where(_valid()).limit(1)))
 
     def ever(self) -> bool:
         """Tell whether there has been a token."""
-        return self._is_there(tokens.c.id.is_not(None))
-
-    def _is_there(self, which: ColumnElement[bool]) -> bool:
-        return self._value(select(tokens.c.id).where(which).limit(1)) is not None
+        return bool(self._rows(select(tokens.c.id).limit(1)))
 
     def revoke(self, token_id: str) -> Token:
         """End a token; one that was ended already stays so."""

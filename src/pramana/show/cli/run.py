@@ -129,7 +129,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     """
     from pramana.bench import run_sync
     from pramana.planning import create_run
-    from pramana.run.asking import FileCache
+    from pramana.run.asking import ReplyCache
     from pramana.run.engine import Stop
     from pramana.show.progress import Interruptible, Live
     from pramana.store import open_store
@@ -152,7 +152,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
 
             if find(WEIGHTS) is None:
                 pull_weights(WEIGHTS)
-        cache = FileCache(settings.home() / "cache") if request.cache else None
+        cache = ReplyCache(settings.home() / "cache") if request.cache else None
         quiet = given["quiet"] or given["as_json"]
         if not quiet:
             suite = terminal.fitted(begun.plan.suite, 40)
