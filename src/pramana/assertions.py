@@ -329,12 +329,9 @@ def _decide_is_json(_assertion: Assertion, output: str, _ideals: tuple[str, ...]
     return _parsed(output, finite=False)[1]
 
 
-def _validator(schema: object) -> Any:
-    return _validator_of(canonical(schema))
-
-
 @lru_cache(maxsize=64)
-def _validator_of(schema: bytes) -> Any:
+def _validator(schema: bytes) -> Any:
+    """Return what validates by a schema in its canonical spelling."""
     from jsonschema_rs import Draft202012Validator, RegexOptions
 
     def refuse(address: str) -> Any:
@@ -388,7 +385,7 @@ def _schema_flaw(assertion: Assertion, _ideals: tuple[str, ...]) -> tuple[Need, 
     except (TypeError, RecursionError):
         return "schema", "not a JSON Schema (2020-12) that can be used: not plain JSON, or nested too deeply"
     try:
-        _validator(assertion.schema)
+        _validator(canonical(assertion.schema))
     except ValueError as error:  # the library's ValidationError is one; a schema nested too deeply gives a plain one
         return (
             "schema",
@@ -403,7 +400,7 @@ def _decide_json_schema(assertion: Assertion, output: str, _ideals: tuple[str, .
         return verdict
     if len(output) > MAX_JUDGED:
         return Verdict(Outcome.ERRORED, f"an output of more than {MAX_JUDGED:,} characters is not tried on a schema")
-    validator = _validator(assertion.schema)
+    validator = _validator(canonical(assertion.schema))
     try:
         if validator.is_valid(value):
             return _passed("valid JSON that fits the schema")

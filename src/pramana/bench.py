@@ -252,7 +252,7 @@ def _pool(
         return Result(key, case.id, reply, None, checks, hashed, digest(key.case, reply.text, heard))
 
     # Who can be asked in neither way has every case skipped, with the reason.
-    ceiling = max((asking.limiter.ceiling for asking in (written, aloud) if asking), default=1)
+    ceiling = max((asking.limiter.ceiling for asking in (written, aloud and aloud.asking) if asking), default=1)
     return Pool(Feed(store.cases.pending_chunks(run.id, target.typed)), ceiling, ask, finish)
 
 

@@ -324,7 +324,7 @@ def compare(
     new_rate = _mean([each.new_passed / each.repeats for each in pairs])
     over = sum(each.base_over.answers for each in pairs), sum(each.new_over.answers for each in pairs)
     repeated = evidence.repeated or any(over)  # who passed once of three times is not one "that failed"
-    sentence = _overturned(made) if overturned else _say(made, verdict, len(lost), len(gained), repeated=repeated)
+    sentence = _overturned(made) if overturned else _sentence(made, verdict, len(lost), len(gained), repeated=repeated)
     if verdict == "no_change" and pairs and not evidence.interval.within(margin):
         sentence = _Told.of(pairs).nothing_seen
     if apart and pairs and not (overturned and made.lost_sight_of):
@@ -352,12 +352,6 @@ def compare(
         margin=margin,
         needed=cases_needed(margin, flipping, alpha=alpha) if verdict == "inconclusive" else None,
     )
-
-
-def _say(made: Pairing, verdict: Verdict, lost: int, gained: int, *, repeated: bool) -> str:
-    if made.apart and not made.pairs:
-        return _nothing_but_apart(made)
-    return _sentence(verdict, _Told.of(made.pairs), lost, gained, repeated=repeated)
 
 
 def _overturned(made: Pairing) -> str:
@@ -473,8 +467,11 @@ class _Told(Struct, frozen=True):
         return f"No difference seen: {self.all_of_them} ended as before, but {little}."
 
 
-def _sentence(verdict: Verdict, pairs: _Told, lost: int, gained: int, *, repeated: bool) -> str:
-    if not pairs.pairs:
+def _sentence(made: Pairing, verdict: Verdict, lost: int, gained: int, *, repeated: bool) -> str:
+    pairs = _Told.of(made.pairs)
+    if made.apart and not made.pairs:
+        return _nothing_but_apart(made)
+    if not made.pairs:
         return "Not enough evidence: no case has a verdict on both sides."
     if verdict == "no_change" and not lost and not gained:
         return f"No change: {pairs.all_of_them} ended as before."

@@ -25,7 +25,6 @@ from pramana.providers.voice.cascade import CascadeChannel
 from pramana.providers.voice.vocabulary import Channel, Dial, Ears, Event, Heard, Voice, only_listens
 from pramana.run.asking import Asking
 from pramana.run.call import Conversation, Enter, Held, Patience, Stages
-from pramana.run.limiter import Limiter
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -167,10 +166,6 @@ class Calling(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         self.asking.reached = self.calls.reached
-
-    @property
-    def limiter(self) -> Limiter:
-        return self.asking.limiter
 
     async def __call__(self, request: Request) -> Reply:
         """Return the reply, as far as it came where the agent failed in the call for good."""

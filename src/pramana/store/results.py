@@ -51,7 +51,6 @@ EXCERPT = 400
 """Characters of an answer that a list shows."""
 _CUT_OFF = re.compile("\ufdd0[0-9a-f]{0,3}$")
 _OUTPUT = RESULT_COLUMNS.index("output")
-_Seqs = Select[Any]
 Numbered = tuple[int, Result]
 """A result and its sequence number."""
 
@@ -187,7 +186,7 @@ class Results(Part):
             run_no = read_run(connection, run).number
             among = list(finished_scorings(connection, run_no))
             if outcome is not None and among != [0]:
-                query: _Seqs = levels(run_no, among)
+                query: Select[Any] = levels(run_no, among)
                 query = query.having(query.selected_columns.level == SEVERITY.index(outcome))
             else:
                 query = _wanted(run_no, among, outcome, None, None)
@@ -209,7 +208,9 @@ class Results(Part):
             return _read(connection, mine, [0], excerpt=True, limit=limit)
 
 
-def _wanted(run_no: int, among: Sequence[int], outcome: Outcome | None, model: str | None, case: str | None) -> _Seqs:
+def _wanted(
+    run_no: int, among: Sequence[int], outcome: Outcome | None, model: str | None, case: str | None
+) -> Select[Any]:
     """Return the query of the numbers that are wanted; without a filter on texts, the index alone answers it."""
     query = select(results.c.seq).where(results.c.run_no == run_no)
     if outcome is not None and among == [0]:

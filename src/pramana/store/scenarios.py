@@ -291,7 +291,7 @@ class Scenarios(Part):
 
     def _row(self, connection: Connection, scenario_id: str) -> tuple[str, str, str]:
         mine = scenarios.c.id == stored(scenario_id)
-        row = connection.execute(select(*_TEXT).where(mine)).first()
+        row = connection.execute(select(*scenarios.c["body", "created", "updated"]).where(mine)).first()
         if row is not None:
             return row[0], row[1], row[2]
         gone = deleted_scenarios.c.id == stored(scenario_id)
@@ -316,7 +316,6 @@ class Scenarios(Part):
 
 
 _TIMES = """|| ',"created_at":"' || created || '","updated_at":"' || updated || '"}', ','"""
-_TEXT = (scenarios.c.body, scenarios.c.created, scenarios.c.updated)
 
 
 def _decode(decoder: msgspec.json.Decoder[_Decoded], text: str) -> _Decoded:
