@@ -271,8 +271,16 @@ def test_a_recorded_command_runs_only_as_the_configuration_has_it() -> None:
         open_provider(Target("command:gone", "command", "gone", {"argv": ["true"]}), environment())
 
 
-def test_resolving_a_name_imports_no_http_library() -> None:
-    code = "import sys; from pramana.providers.names import resolve; resolve('gpt-5'); print('aiohttp' in sys.modules)"
+@pytest.mark.parametrize(
+    "work",
+    [
+        "from pramana.providers.names import resolve; resolve('gpt-5')",
+        "import pramana.bench, pramana.planning",
+    ],
+    ids=["resolve a name", "a run that asks no server"],
+)
+def test_what_asks_no_server_imports_no_http_library(work: str) -> None:
+    code = f"import sys; {work}; print('aiohttp' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
 

@@ -83,7 +83,7 @@ def test_a_person_signs_in_comes_back_to_where_they_wanted_to_and_signs_out(door
 def test_a_wrong_token_is_told_and_the_way_back_is_kept(door: Closed) -> None:
     page = door.bench.open("/suites")
     sign_in(page, "pramana_nobodys")
-    expect(page.get_by_role("alert")).to_contain_text("Nobody knows this token")
+    expect(page.get_by_role("alert")).to_contain_text("This token is not valid")
     sign_in(page, f"  {door.tokens['viewer']} ")  # as it comes out of a mail
     page.wait_for_url("**/suites")
 

@@ -26,7 +26,7 @@ LONGEST = 2_000
 """Characters of an address that one is led back to."""
 Why = Literal["wrong", "often", "away"]
 _SAID: dict[Why, str] = {
-    "wrong": "Nobody knows this token. It may be mistyped, revoked or expired.",
+    "wrong": "This token is not valid. It may be mistyped, revoked or expired.",
     "often": "Too many tokens were tried from here. Wait a minute, and try again.",
     "away": "The server cannot look up tokens now. Try again in a minute.",
 }
