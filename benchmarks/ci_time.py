@@ -27,9 +27,11 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="pramana-ci-") as folder:
             subprocess.run(["git", "clone", "-q", ROOT, folder], check=True)
             began = perf_counter()
-            done = subprocess.run([".ci/run"], cwd=folder, capture_output=True, text=True, check=False)
+            log = Path(tempfile.gettempdir(), f"pramana-ci-{number}.log")  # to read what failed while it runs
+            with log.open("w") as out:
+                done = subprocess.run([".ci/run"], cwd=folder, stdout=out, stderr=out, check=False)
             took.append(perf_counter() - began)
-        said = [line for line in done.stdout.splitlines() if line.startswith(("Passed", "Failed"))]
+        said = [line for line in log.read_text().splitlines() if line.startswith(("Passed", "Failed"))]
         passed = passed and done.returncode == 0
         print(
             f"| {number} | {commit.stdout.strip()} | {said[-1] if said else done.returncode} | {_minutes(took[-1])} |"
