@@ -38,8 +38,7 @@ class Decision(Struct, frozen=True):
 def exit_code(summary: Summary, fail_under: float | None, owed: Mapping[str, int]) -> Decision:
     """Decide how the program exits. `owed` has every model that was to be asked, and how many results it still owes.
 
-    >>> from pramana.analyse.numbers import counted, shortened
-    from pramana.analyse.summary import Tally
+    >>> from pramana.analyse.summary import Tally
     >>> exit_code(Tally().summary(), None, {"gpt-5": 0}).code
     0
     """

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import playwright.sync_api
 import pytest
 from playwright.sync_api import Browser, Dialog, Locator, Page, expect
 
@@ -152,11 +154,13 @@ def press(page: Page, button: Locator, patience_s: float) -> str:
     """Press a button, and what it asks about; return what is said then, at the latest after a while."""
     page.evaluate(f"document.querySelectorAll({'.q-notification .q-btn'!r}).forEach(e => e.click())")
     button.evaluate("e => e.click()")  # whatever lies above it
+    asked = page.locator("[role=alertdialog] .btn.danger")
     until = time.monotonic() + patience_s
     while True:
         page.wait_for_timeout(100)
-        # In one step: a dialog that closes between two would be waited for.
-        page.evaluate("document.querySelector('[role=alertdialog] .btn.danger')?.click()")
+        if asked.count():
+            with suppress(playwright.sync_api.TimeoutError):  # it has closed meanwhile, as after a press it should
+                asked.first.evaluate("e => e.click()", timeout=1_000)
         said = " ".join(page.locator(SAID).all_inner_texts())
         if NEEDS.search(said) or time.monotonic() > until:
             return said
