@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from pramana.errors import COMMAND_HINTS, Hint, HintKey, NotFound, UnknownModel
+from pramana.errors import COMMAND_HINTS, Hint, HintKey, NotFound, PramanaError, UnknownModel
 from pramana.show.api.envelope import API_HINTS
 from pramana.show.web.kit.desk import PAGE_HINTS
 
@@ -31,3 +31,8 @@ def test_an_error_without_a_hint_is_its_message_and_both_survive_a_copy() -> Non
     assert str(NotFound("there is none")) == "there is none"
     found = pickle.loads(pickle.dumps(UnknownModel("no such model", status=404, hint=Hint("list_models"))))  # noqa: S301 - ours
     assert (str(found), found.status) == ("no such model; see what it offers: pramana models", 404)
+
+
+def test_an_error_that_states_what_no_error_has_is_refused() -> None:
+    with pytest.raises(TypeError, match="not http_staus"):
+        type("Wrong", (PramanaError,), {}, http_staus=404)

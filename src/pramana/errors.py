@@ -108,6 +108,8 @@ class PramanaError(Exception):
     def __init_subclass__(cls, **stated: Unpack[_Stated]) -> None:
         super().__init_subclass__()
         for name, value in stated.items():
+            if name not in _Stated.__annotations__:
+                raise TypeError(f"an error states {', '.join(_Stated.__annotations__)}, not {name}")
             setattr(cls, name, value)
 
     def __init__(self, message: str, *, hint: Hint | None = None) -> None:

@@ -308,12 +308,13 @@ def misfit(reply: object) -> str | None:
     return None
 
 
+# Tuples, since every reply is looked at, and a union of types would be made anew for each.
 def _is_text_or_none(value: object) -> bool:
-    return isinstance(value, str | None)
+    return value is None or isinstance(value, str)
 
 
-def _is_duration(value: object) -> bool:
-    return isinstance(value, int | float) and 0 <= value <= 10**9
+def _is_duration(value: Any) -> bool:
+    return isinstance(value, (int, float)) and 0 <= value <= 10**9
 
 
 _FITS: Mapping[str, Callable[[Any], bool]] = {
@@ -322,10 +323,10 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "served_model": _is_text_or_none,
     "fingerprint": _is_text_or_none,
     "finish_reason": _is_text_or_none,
-    "raw": lambda it: isinstance(it, bytes | None),
-    "dropped": lambda it: isinstance(it, tuple | list) and all(isinstance(each, str) for each in it),
+    "raw": lambda it: it is None or isinstance(it, bytes),
+    "dropped": lambda it: isinstance(it, (tuple, list)) and all(isinstance(each, str) for each in it),
     "cached": lambda it: isinstance(it, bool),
-    "vectors": lambda it: isinstance(it, tuple | list),
+    "vectors": lambda it: isinstance(it, (tuple, list)),
     "total_s": _is_duration,
     "first_token_s": lambda it: it is None or _is_duration(it),
 }

@@ -126,7 +126,8 @@ class ChosenCases:
     def name(self) -> str:
         """What the plan calls them."""
         named = [(self.files.name, self.files.selection)] if self.files else []
-        named += [] if self.scenarios is None else [("scenarios", self.scenarios)]
+        if self.scenarios is not None:
+            named.append(("scenarios", self.scenarios))
         return "+".join(f"{name} (selection)" if selection else name for name, selection in named)
 
     @property

@@ -42,17 +42,17 @@ class Vault:
 
     def unlock(self, locked: str) -> str:
         """Return the secret again; raises `Locked` when another key has locked it."""
-        return self._with_any_key(self._fernet.decrypt, locked).decode("utf-8", "surrogatepass")
+        return self._or_locked(lambda: self._fernet.decrypt(locked.encode()).decode("utf-8", "surrogatepass"))
 
     def renew(self, locked: str) -> str:
         """Return what was locked by any of the keys as the first one locks it."""
-        return self._with_any_key(self._fernet.rotate, locked).decode()
+        return self._or_locked(lambda: self._fernet.rotate(locked.encode()).decode())
 
-    def _with_any_key(self, operation: Callable[[bytes], bytes], locked: str) -> bytes:
+    def _or_locked(self, unlock: Callable[[], str]) -> str:
         from cryptography.fernet import InvalidToken
 
         try:
-            return operation(locked.encode())
+            return unlock()
         except (InvalidToken, ValueError):
             raise Locked(
                 f"a stored key was locked by another key than {self._origin} holds; put the right one there, behind "

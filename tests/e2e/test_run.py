@@ -345,7 +345,7 @@ def test_a_process_that_was_silent_too_long_leaves_the_run_to_the_one_that_took_
     from pramana.run.engine import Stop
     from pramana.store import queue
 
-    monkeypatch.setattr(queue, "SECONDS", 0.2)
+    monkeypatch.setattr(queue, "LEASE_S", 0.2)
     suite = write_suite(tmp_path / "mine.jsonl", 500)
     store, stop = open_store(home_store()), Stop()
     run = create_run(store, RunRequest(paths=(suite,), models=("fake:latency=0.05,fixed=Yes",)))

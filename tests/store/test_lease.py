@@ -122,7 +122,7 @@ def test_the_lease_of_another_machine_is_waited_for(store: Store, run: str) -> N
 def test_a_hold_beats_for_as_long_as_it_lasts_and_then_lets_go(
     store: Store, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "SECONDS", 0.4)
+    monkeypatch.setattr(queue, "LEASE_S", 0.4)
 
     async def work() -> None:
         async with store.queue.hold(run, never) as held:
@@ -140,7 +140,7 @@ def test_a_hold_beats_for_as_long_as_it_lasts_and_then_lets_go(
 def test_who_was_silent_too_long_is_told_and_leaves_the_other_alone(
     store: Store, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "SECONDS", 0.2)
+    monkeypatch.setattr(queue, "LEASE_S", 0.2)
 
     async def work() -> AlreadyRunning:
         told: asyncio.Future[AlreadyRunning] = asyncio.get_running_loop().create_future()

@@ -132,9 +132,12 @@ class Named(Struct):
 
     def add(self, case: str) -> None:
         """Name one more case, if there is room."""
-        if case not in self.cases:
-            self.more = len(self.cases) >= NAMED_CASES
-            self.cases += () if self.more else (case,)
+        if case in self.cases:
+            return
+        if len(self.cases) >= NAMED_CASES:
+            self.more = True
+        else:
+            self.cases += (case,)
 
 
 class Reason(Named, kw_only=True):

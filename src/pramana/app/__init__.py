@@ -30,7 +30,7 @@ __all__ = ["App", "Busy", "Credential", "TooLarge", "User", "allowed_user", "is_
 log = logging.getLogger("pramana.app")
 _Made = TypeVar("_Made")
 _Given = ParamSpec("_Given")
-Lane = Literal["work", "heavy", "outside"]
+Lane = Literal["here", "work", "heavy", "outside"]
 """The threads that a use case runs in: those of the store, or those for what takes long or waits for other hosts."""
 RULES: dict[str, Role] = {}
 """The role that each use case needs, by module and name."""
@@ -233,7 +233,7 @@ def use_case(
 ) -> Callable[
     [Callable[Concatenate[App, User, _Given], _Made]], Callable[Concatenate[App, Credential, _Given], Awaitable[_Made]]
 ]:
-    """Declare a use case: the role that it needs, and the threads that it runs in.
+    """Declare a use case: the role that it needs, and where it runs: in which threads, or here, if it never waits.
 
     Callers await it with a credential; the function gets the user. With `open_when`, anonymous callers are allowed as
     long as that holds of the settings.
@@ -249,8 +249,16 @@ def use_case(
         @wraps(function)
         async def checked(app: App, credential: Credential, /, *given: _Given.args, **named: _Given.kwargs) -> _Made:
             user = await allowed_user(app, credential, checked)
-            run: Callable[[Callable[[], _Made]], Awaitable[_Made]] = getattr(app, lane)
-            return await run(partial(function, app, user, *given, **named))
+            work = partial(function, app, user, *given, **named)
+            match lane:
+                case "here":
+                    return work()
+                case "work":
+                    return await app.work(work)
+                case "heavy":
+                    return await app.heavy(work)
+                case "outside":
+                    return await app.outside(work)
 
         return checked
 

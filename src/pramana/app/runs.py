@@ -205,7 +205,7 @@ def follow_run(app: App, _: User, run_id: str, after: int = 0) -> AsyncGenerator
     return app.tail.run(app.store.runs.find(run_id).id, after)
 
 
-@use_case("viewer")
+@use_case("viewer", "here")
 def follow_changes(app: App, _: User, after: int | None = None) -> AsyncGenerator[ChangeEvent]:
     """Return each thing that is made, changed or removed after a change's number; without one, from now on."""
     return app.tail.changes(after)

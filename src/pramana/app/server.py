@@ -90,14 +90,14 @@ class TokenRequest(Struct, frozen=True, kw_only=True):
     """None: it never expires."""
 
 
-@use_case("viewer")
+@use_case("viewer", "here")
 def who_am_i(app: App, user: User) -> MeView:
     """Return who asks, and what they may do: a viewer reads, an editor changes, an admin decides."""
     assert user.role is not None  # noqa: S101 - or they were no viewer
     return MeView(name=user.name, role=user.role, tokens_required=app.tokens_required)
 
 
-@use_case("viewer")
+@use_case("viewer", "here")
 def describe_server(app: App, _: User) -> ServerView:
     """Return what this process is and who can reach it."""
     host = f"[{app.host}]" if ":" in app.host else app.host

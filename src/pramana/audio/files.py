@@ -200,8 +200,9 @@ def _mp3_frame(data: bytes, place: int) -> tuple[int, float] | None:
     if head >> 21 != 0x7FF or version == 1 or layer != 1 or bitrate in {0, 15} or rate == 3:
         return None
     bits = _MP3_BITRATES[3 if version == 3 else 2][bitrate - 1] * 1000
-    samples, rate = 1152 if version == 3 else 576, _MP3_RATES[version][rate]
-    return samples // 8 * bits // rate + (head >> 9 & 1), samples / rate
+    hertz = _MP3_RATES[version][rate]
+    samples = 1152 if version == 3 else 576
+    return samples // 8 * bits // hertz + (head >> 9 & 1), samples / hertz
 
 
 def _mp3_promise(frame: bytes) -> int:

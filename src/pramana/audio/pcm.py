@@ -1,4 +1,4 @@
-"""16-bit samples: how loud, where audible, why unusable; G.711 and back; a digest. Pure functions on numpy arrays.
+"""16-bit samples: how loud, where audible, why unusable; G.711, other rates; a digest. Pure functions on numpy arrays.
 
 Levels are in dBFS: 0 is the power of a full-scale square, so that a full-scale sine has -3. Silence is -120, never
 minus infinity. Nothing here changes what it is given.
@@ -169,7 +169,10 @@ _QUALITY = "HQ"
 
 
 def resample(samples: Samples, source_rate: int, target_rate: int) -> Samples:
-    """Return the sound at another rate."""
+    """Return the sound at another rate; give the whole of it, since pieces would click where they meet.
+
+    No dither is added: silence stays silent, and the same input gives the same bytes.
+    """
     for rate in (source_rate, target_rate):
         if not LOWEST_RATE <= rate <= HIGHEST_RATE:
             raise BadAudio(f"a rate of {rate} samples a second is outside {LOWEST_RATE} to {HIGHEST_RATE}")

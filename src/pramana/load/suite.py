@@ -47,8 +47,14 @@ def _not_endless(value: Any) -> Any:
     return value
 
 
-def _not_empty(value: Any) -> Any:
-    if not (value.strip() if isinstance(value, str) else value):
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise PydanticCustomError("blank", "must not be empty")
+    return value
+
+
+def _not_empty(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not value:
         raise PydanticCustomError("blank", "must not be empty")
     return value
 
@@ -63,7 +69,7 @@ def _shape(value: Any) -> str | None:
     return "text" if isinstance(value, str) else "list" if isinstance(value, list | tuple) else None
 
 
-Text = Annotated[str, Field(strict=True, json_schema_extra={"minLength": 1}), AfterValidator(_not_empty)]
+Text = Annotated[str, Field(strict=True, json_schema_extra={"minLength": 1}), AfterValidator(_not_blank)]
 # After, not min_length: pydantic counts only the items that fit, and would call a list of misfits empty.
 _at_least_one, _min_items = AfterValidator(_not_empty), Field(json_schema_extra={"minItems": 1})
 _bounded = BeforeValidator(_not_endless)

@@ -7,7 +7,6 @@ OpenAI's chat completions. A target never holds a key: keys and base URLs are lo
 
 import re
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -109,9 +108,21 @@ def _of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
             if beginning.match(typed):
                 return Target(typed, vendor, typed)
     match name:
-        case "fake" | "fake-voice" | "cascade":
-            arguments = import_module(providers.load(name).__module__).parse(model)
-            return Target(typed, name, arguments.get("chat" if name == "cascade" else "answer", "words"), arguments)
+        case "fake":
+            from pramana.providers.text.fake import parse
+
+            arguments = parse(model)
+            return Target(typed, name, arguments.get("answer", "words"), arguments)
+        case "fake-voice":
+            from pramana.providers.voice.fake import parse as parse_voice
+
+            arguments = parse_voice(model)
+            return Target(typed, name, arguments.get("answer", "words"), arguments)
+        case "cascade":
+            from pramana.providers.voice.cascade import parse as parse_parts
+
+            arguments = parse_parts(model)
+            return Target(typed, name, arguments["chat"], arguments)
         case "local" | "local-voice":
             return Target(typed, name, model or "local")
         case "python" if colon:

@@ -1,7 +1,7 @@
 """Findings as text: the terminal's summary, Markdown, HTML, JUnit, CSV and JSON. Nothing here asks, scores or decides.
 
-Every front end uses these renderers: figures are worded in `figures`, drawn in `markup`, `pictures` and `trends`, and a
-run becomes a file by `export`.
+Every front end uses these renderers: figures are worded in `figures`, drawn in `markup` and `pictures`; a run becomes a
+file by `export`.
 """
 
 from typing import TYPE_CHECKING, TextIO

@@ -191,10 +191,14 @@ def _english(plain: str) -> Iterator[str]:
             place += 1
 
 
+def _begins_with_digit(token: str) -> bool:
+    return token[:1].isascii() and token[:1].isdigit()
+
+
 def _with_zeros(tokens: list[str]) -> list[str]:
     """Return the tokens with a zero for what is said instead of it: "seven oh five"."""
     return [
-        "0" if each == "oh" and before[:1].isdecimal() and after[:1].isdecimal() else each
+        "0" if each == "oh" and _begins_with_digit(before) and _begins_with_digit(after) else each
         for before, each, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False)
     ]
 

@@ -1,12 +1,13 @@
 """Sound and logs by their digest: bytes go in, `sha256:…` comes out, and the same bytes come back for it or an error.
 
 A blob is a file, written beside its place, made durable, and only then renamed to its name: whoever finds the name
-finds the whole content, whatever was killed in between. Any number of processes may put the same blob at once. Nothing
-here changes or removes a blob, and no digest leads outside the folder.
+finds the whole content, whatever was killed in between. Any number of processes may put the same blob at once. No
+blob is changed or removed, and no digest leads outside the folder.
 
 Recordings that people bring are files below one folder, found by the path they were given or by their content; what a
 scenario names as `/audio/…` is looked for there. A path is taken as it is written and never leads outside the folder,
-also not by a link. Of two who bring one at once only one has the name.
+also not by a link. Of two who bring one at once only one has the name. What a call has recorded is a blob; its digest
+finds it as a recording too.
 """
 
 import hashlib

@@ -28,7 +28,7 @@ from pramana.store.engine import Part, record, timestamp
 from pramana.store.records import from_json, restored_or_none, row_of, run_of, stored, stored_or_none, to_json
 from pramana.store.schema import runs
 
-SECONDS = 60.0
+LEASE_S = 60.0
 """How long a lease lasts unless it is prolonged: the longest that a killed process of another machine is waited for."""
 BEATS = 4
 """How often it is prolonged in that time, so that a slow disk loses none."""
@@ -59,7 +59,7 @@ class Lease:
         """Another process has taken the run over: this one was silent for too long."""
 
     async def __aenter__(self) -> Self:
-        if not self._taken_already and not self._queue.claim(self._run_id, self.owner, SECONDS):
+        if not self._taken_already and not self._queue.claim(self._run_id, self.owner, LEASE_S):
             raise self._taken("wait until it has ended, or stop it")
         self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._listen())]
         return self
@@ -72,9 +72,9 @@ class Lease:
 
     async def _beat(self) -> None:
         while not self.lost:
-            await asyncio.sleep(SECONDS / BEATS)
+            await asyncio.sleep(LEASE_S / BEATS)
             with suppress(StoreFailed):  # the writer will say so; one beat that is missed ends nothing
-                held = await asyncio.to_thread(self._queue.heartbeat, self._run_id, self.owner, SECONDS)
+                held = await asyncio.to_thread(self._queue.heartbeat, self._run_id, self.owner, LEASE_S)
                 self.lost = not held
         self._on_lost(self._taken("it has taken over, because this one was silent for too long"))
 
@@ -172,7 +172,7 @@ class Queue(Part):
         """
         return Lease(self, run_id, on_lost, on_cancelled, taken=taken)
 
-    def claim(self, run_id: str, owner: str, seconds: float = SECONDS) -> bool:
+    def claim(self, run_id: str, owner: str, seconds: float = LEASE_S) -> bool:
         """Take an unfinished run that nobody holds, or whose holder is gone or late; exactly one of many succeeds.
 
         `owner` names the holder, one process. A claimed run is `running` again; each claim counts as an attempt.
@@ -185,7 +185,7 @@ class Queue(Part):
             self._begin(connection, row, owner, now + seconds)
             return True
 
-    def take(self, run_id: str, owner: str, seconds: float = SECONDS) -> bool:
+    def take(self, run_id: str, owner: str, seconds: float = LEASE_S) -> bool:
         """Claim a run as a server does: only if it waits for one, nobody has cancelled it, and it was not tried often.
 
         What must not be begun any more is ended here, with the reason.
@@ -218,7 +218,7 @@ class Queue(Part):
         connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), values)
         record(connection, "run", row["id"], "started")
 
-    def heartbeat(self, run_id: str, owner: str | None = None, seconds: float = SECONDS) -> bool:
+    def heartbeat(self, run_id: str, owner: str | None = None, seconds: float = LEASE_S) -> bool:
         """Say that the run is still worked on, and prolong its lease; False when the owner named holds it no more."""
         with self._database.writing() as connection:
             row = row_of(connection, run_id, lock=True)

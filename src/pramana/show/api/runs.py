@@ -105,7 +105,7 @@ class RunBody(Body):
         sent |= {"models": tuple(sent["models"]), "scenarios": _selection(sent["scenarios"])}
         limits: LimitsBody | None = sent["limits"]
         sent["limits"] = limits.limits() if limits else Limits()
-        modality = _listed(getattr(self, "modality"))  # noqa: B009 - a field that is made below
+        modality = _listed(getattr(self, "modality"))  # noqa: B009 - a field that the decorator makes
         return RunRequest(**sent, modalities=tuple(modality) if modality else None)
 
 
@@ -201,7 +201,8 @@ async def read_run(
     summary: Annotated[bool, Query(description="false: only how far it is, which takes no adding up")] = True,
 ) -> Response:
     """Return its plan, how far it is, what it amounts to, and how its times are spread."""
-    found = await (runs.read_run if summary else runs.read_progress)(here, caller, run_id)
+    read = runs.read_run if summary else runs.read_progress
+    found = await read(here, caller, run_id)
     said = msgspec.to_builtins(replace(found, summary=None))
     return answer({**said, "summary": _summary(found.summary) if found.summary else None})
 

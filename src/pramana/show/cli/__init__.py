@@ -94,7 +94,9 @@ def main() -> NoReturn:
         # When the reader of a pipe has seen enough, click puts a wrapper around our output and leaves by exit 1.
         code = 141 if sys.stdout is not stdout else stop.code or 0
     except click.ClickException as error:
-        if not _printed_as_json(error.format_message(), "usage"):
+        if _wants_json():
+            _print_json(error.format_message(), "usage")
+        else:
             error.show()
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -117,7 +119,8 @@ def main() -> NoReturn:
 
 def _print_error(message: str, code: str, problems: Sequence[Problem] = ()) -> None:
     """Print what went wrong: the problems where they are known, else the message."""
-    if _printed_as_json(message, code, problems):
+    if _wants_json():
+        _print_json(message, code, problems)
         return
     from pramana.report import terminal
 
@@ -127,14 +130,14 @@ def _print_error(message: str, code: str, problems: Sequence[Problem] = ()) -> N
         click.echo("pramana: " + "\n".join(visible(line) for line in message.split("\n")), err=True)
 
 
-def _printed_as_json(message: str, code: str, problems: Sequence[Problem] = ()) -> bool:
-    """Print an error as JSON where that was asked for; tell whether it was."""
-    if "--json" not in sys.argv[1:]:
-        return False
+def _wants_json() -> bool:
+    return "--json" in sys.argv[1:]
+
+
+def _print_json(message: str, code: str, problems: Sequence[Problem] = ()) -> None:
     from pramana.report import terminal
 
     terminal.print_json({"error": message, "code": code, "details": [terminal.as_data(each) for each in problems]})
-    return True
 
 
 def _admit(error: Exception) -> str:

@@ -56,18 +56,20 @@ def pull_weights(name: str) -> None:
         click.echo(f"{name}: here already", err=True)
         return
     bar: Any = None
+    shown = 0
     wanted = weights.pinned(name)
     click.echo(f"Downloading {wanted.title} ({wanted.archive_size / 1e6:.0f} MB)", err=True)
     if wanted.remark:
         click.echo(f"  {wanted.remark}", err=True)
 
     def progress(phase: str, done: int, total: int) -> None:
-        nonlocal bar
+        nonlocal bar, shown
         if bar is None or bar.label != f"  {phase}":
             if bar:
                 bar.render_finish()
-            bar = progressbar(length=total, label=f"  {phase}", file=sys.stderr)
-        bar.update(done - bar.pos)
+            bar, shown = progressbar(length=total, label=f"  {phase}", file=sys.stderr), 0
+        bar.update(done - shown)  # which may be less than nothing: a download can begin anew
+        shown = done
 
     weights.pull(name, progress)
     if bar:

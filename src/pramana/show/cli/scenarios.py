@@ -12,11 +12,11 @@ from pramana.errors import InvalidInput, NotFound, Problem
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
 from pramana.show.cli.options import SERVER_TOKEN, Output, local_store
-from pramana.show.remote import Remote
 
 if TYPE_CHECKING:
     from pramana.app.scenarios import ScenarioFilter
     from pramana.load.scenario import Located
+    from pramana.show.remote import Remote
     from pramana.store.scenarios import Imported, Mode
 
 SPEAKS_AFTER_S = 2.0
@@ -66,7 +66,7 @@ def import_(
 
     if not paths and not library:
         raise click.UsageError("name a file or a folder, or --library for the built-in scenarios")
-    remote = Remote(url, token) if url else None
+    remote = _remote(url, token) if url else None
     files = _files((*paths, *([LIBRARY] if library else [])))
     problems = Problems()
     watched = _watched(files, "Reading", "file", len(files), quiet=as_json)
@@ -112,7 +112,7 @@ def _keep(placed: "Sequence[Located]", mode: "Mode", dry_run: bool) -> "Imported
 
 
 def _send(
-    remote: Remote,
+    remote: "Remote",
     files: Sequence[Path],
     placed: "Sequence[Located]",
     mode: "Mode",
@@ -181,7 +181,7 @@ def export(path: Path | None, *, url: str | None, token: str | None, **wanted: A
     from pramana.app.scenarios import ScenarioFilter
 
     filters = ScenarioFilter(**wanted)
-    text = _fetched(Remote(url, token), filters) if url else _written(filters)
+    text = _fetched(_remote(url, token), filters) if url else _written(filters)
     count = text.count("\n- id: ")  # nothing else begins a line so
     if path is None:
         sys.stdout.write(text)
@@ -201,7 +201,13 @@ def _written(filters: "ScenarioFilter") -> str:
         return "".join(write_yaml(_watched(store.scenarios.chunks(wanted), "Writing", "scenario", total, len)))
 
 
-def _fetched(remote: Remote, filters: "ScenarioFilter") -> str:
+def _remote(url: str, token: str | None) -> "Remote":
+    from pramana.show.remote import Remote  # it brings HTTP and TLS along, which work on a local store does not need
+
+    return Remote(url, token)
+
+
+def _fetched(remote: "Remote", filters: "ScenarioFilter") -> str:
     from msgspec import to_builtins
 
     query = {name: value for name, value in to_builtins(filters).items() if value}

@@ -33,7 +33,7 @@ PAGES = (
     "prices",
 )
 """The modules whose pages there are, in the order in which an address is looked up: /scenarios/ID comes last."""
-_API = ("/api/", "/audio/", "/docs/", "/openapi.json/")
+_API = ("/api", "/audio", "/docs", "/openapi.json")
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -82,6 +82,10 @@ def _install(pages: FastAPI, routes: FastAPI) -> None:
     )
 
 
+def _is_of_the_api(path: str) -> bool:
+    return any(path == each or path.startswith(f"{each}/") for each in _API)
+
+
 class _Dispatcher:
     """Two applications on one port: an unknown address below /api is the API's to refuse, in its envelope."""
 
@@ -89,7 +93,7 @@ class _Dispatcher:
         self._routes, self._pages = routes, pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or f"{scope['path']}/".startswith(_API):
+        if scope["type"] == "lifespan" or _is_of_the_api(scope["path"]):
             await self._routes(scope, receive, send)
         else:
             from pramana.show.web.kit.sockets import may_upload

@@ -29,7 +29,7 @@ MODELS = 6
 """How many models are shown over time: those of the newest runs."""
 PAST = 30
 """Runs of a model that are drawn."""
-SERIES = attrgetter("cases_digest", "variant", "setup_digest")
+_series = attrgetter("cases_digest", "variant", "setup_digest")
 """What points of a trend have in common."""
 
 
@@ -164,7 +164,7 @@ def _card(past: HistoryView) -> Safe:
     if not finished:
         return _titled(past, [tag("p", "No run has finished yet.", class_="quiet")])
     newest = finished[-1]
-    same = [each for each in finished if SERIES(each) == SERIES(newest)]
+    same = [each for each in finished if _series(each) == _series(newest)]
     rated = [Point(each.pass_rate, *(each.interval or (None, None))) for each in same if each.pass_rate is not None]
     timed = [
         (each.latency_ms.median / 1000, each.latency_ms.count) for each in same if each.latency_ms.median is not None

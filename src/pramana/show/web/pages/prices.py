@@ -130,7 +130,9 @@ def _cells(price: PriceView, published: str) -> tuple[Child, ...]:
     more = tag("small", "; ".join(above), class_="quiet") if above else None
     return (
         join([tag("span", foreign(price.model), class_="mono"), more], " "),
-        *(dollars(getattr(first, name, None)) for name in _FIELDS),
+        dollars(first.input_per_million if first else None),
+        dollars(first.output_per_million if first else None),
+        dollars(first.cached_per_million if first else None),
         _origin(price, published),
     )
 
@@ -138,13 +140,16 @@ def _cells(price: PriceView, published: str) -> tuple[Child, ...]:
 def _origin(price: PriceView, published: str) -> Safe:
     by_name = price.name and price.name != price.model
     named = join([" as ", tag("span", foreign(price.name), class_="mono")]) if by_name else None
-    origins = {
-        "set": tag("span", "set here", named, ", ", when(price.updated_at)),
-        "file": tag("span", "prices.toml of this server’s machine", named),
-        "published": tag("span", published),
-        "free": tag("span", "costs nothing"),
-    }
-    return origins.get(price.origin or "") or tag("span", "nobody: unknown", class_="errored")
+    match price.origin:
+        case "set":
+            return tag("span", "set here", named, ", ", when(price.updated_at))
+        case "file":
+            return tag("span", "prices.toml of this server’s machine", named)
+        case "published":
+            return tag("span", published)
+        case "free":
+            return tag("span", "costs nothing")
+    return tag("span", "nobody: unknown", class_="errored")
 
 
 def _said_of(price: PriceView) -> Safe:
