@@ -18,12 +18,14 @@ from pramana.store.store import Store
 
 OTHERWISE_TYPED = {
     "paths": "PATHS",
+    "cases": None,
     "selection": "--tag",
     "scenarios": None,
     "system_prompt": "--system",
     "parameters": "--param",
 }
-"""Fields without an option of their own name; scenarios of the store are asked for through a server only."""
+"""Fields without an option of their own name; scenarios of the store are asked for through a server only, and cases are
+built in Python."""
 
 
 def test_every_field_has_an_option_of_its_name() -> None:
@@ -48,7 +50,7 @@ def test_every_parameter_of_a_model_has_a_label_in_the_form() -> None:
 @pytest.mark.parametrize("name", LOCAL_ONLY)
 def test_what_only_this_machines_user_may_say_is_refused_to_others(name: str, tmp_path: Path) -> None:
     given: dict[str, Any] = {
-        "paths": (tmp_path,), "selection": Selection(limit=1), "cache": True
+        "paths": (tmp_path,), "cases": (case(1),), "selection": Selection(limit=1), "cache": True
     }  # fmt: skip
     request = RunRequest(models=("fake",), tier="cheap", **{name: given[name]})
     with pytest.raises(InvalidInput, match=f"^{name}: can only be set on the server's own machine$"):

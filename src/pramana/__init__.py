@@ -1,39 +1,104 @@
 """Pramana: evidence about language models and voice agents.
 
-The path of the data is the layout: files become cases (`load`), cases are asked and replies stream back, replies are
-checked, results are stored, numbers become findings, findings are shown. So far `load` stands, with the hashes that
-results are compared by and the assertions that need no model:
-
 >>> import pramana
->>> pramana.evaluate_assertion({"type": "is_json"}, "[1, 2]").reason
-'valid JSON in the output: an array'
+>>> report = pramana.evaluate([{"input": "What is 2 + 2?", "ideal": "4"}], model=lambda prompt: "It is 4.")
+>>> report.pass_rate
+1.0
 
-Public names are imported on first use, so that importing the package costs nothing.
+The path of the data is the layout: `load` reads files into cases, `run` asks models, `score` checks the replies,
+`store` keeps the results, `analyse` turns them into findings, `report` and `show` present them. Public names are
+imported on first use, so that importing the package costs nothing.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pramana.app.comparisons import WholeComparisonView as Comparison
+    from pramana.app.views import ResultDetailView as Result
     from pramana.assertions import evaluate_assertion
+    from pramana.errors import InvalidInput, PramanaError, ProviderError, RateLimited
     from pramana.hash import hash_output, hash_result, hash_suite
-    from pramana.load import cases_of, validate
+    from pramana.library import Report, compare, evaluate, evaluate_async, resume, stream
+    from pramana.load import ValidationReport, cases_of, validate
+    from pramana.load.rows import make_case
+    from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Turn, Usage
+    from pramana.request import Limits, RunRequest, Selection
 
 _WHERE = {
+    "Assertion": "pramana.model",
+    "Case": "pramana.model",
+    "Check": "pramana.model",
+    "Comparison": "pramana.app.comparisons:WholeComparisonView",
+    "Facets": "pramana.model",
+    "InvalidInput": "pramana.errors",
+    "Limits": "pramana.request",
+    "Outcome": "pramana.model",
+    "PramanaError": "pramana.errors",
+    "ProviderError": "pramana.errors",
+    "RateLimited": "pramana.errors",
+    "Reply": "pramana.model",
+    "Report": "pramana.library",
+    "Result": "pramana.app.views:ResultDetailView",
+    "RunRequest": "pramana.request",
+    "Selection": "pramana.request",
+    "Turn": "pramana.model",
+    "Usage": "pramana.model",
+    "ValidationReport": "pramana.load",
     "cases_of": "pramana.load",
+    "compare": "pramana.library",
+    "evaluate": "pramana.library",
     "evaluate_assertion": "pramana.assertions",
+    "evaluate_async": "pramana.library",
     "hash_output": "pramana.hash",
     "hash_result": "pramana.hash",
     "hash_suite": "pramana.hash",
+    "make_case": "pramana.load.rows",
+    "resume": "pramana.library",
+    "stream": "pramana.library",
     "validate": "pramana.load",
 }
+"""Where each public name is: its module, and its name there if that is another."""
 
-__all__ = ["cases_of", "evaluate_assertion", "hash_output", "hash_result", "hash_suite", "validate"]
+__all__ = [
+    "Assertion",
+    "Case",
+    "Check",
+    "Comparison",
+    "Facets",
+    "InvalidInput",
+    "Limits",
+    "Outcome",
+    "PramanaError",
+    "ProviderError",
+    "RateLimited",
+    "Reply",
+    "Report",
+    "Result",
+    "RunRequest",
+    "Selection",
+    "Turn",
+    "Usage",
+    "ValidationReport",
+    "cases_of",
+    "compare",
+    "evaluate",
+    "evaluate_assertion",
+    "evaluate_async",
+    "hash_output",
+    "hash_result",
+    "hash_suite",
+    "make_case",
+    "resume",
+    "stream",
+    "validate",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
-        return getattr(import_module(_WHERE[name]), name)
+        module, _, attribute = _WHERE[name].partition(":")
+        return getattr(import_module(module), attribute or name)
     if name == "__version__":
         from importlib.metadata import version
 

@@ -57,13 +57,15 @@ def evaluate_assertion(
     >>> print(check.outcome, "-", check.reason)
     passed - found "PARIS" at character 7
     """
-    stated = assertion if isinstance(assertion, Assertion) else _from_mapping(assertion)
+    stated = checked_assertion(assertion)
     kind = assertion_type(stated.type)
     if not isinstance(ideal, str | Sequence | None):
         raise InvalidInput("ideal must be text or a list of texts")
     ideals = (ideal,) if isinstance(ideal, str) else tuple(ideal or ())
-    if message := _misfit(stated, output, ideals):
-        raise InvalidInput(message)
+    if not isinstance(output, str):
+        raise InvalidInput(f"the output must be text, found {type(output).__name__}")
+    if not all(isinstance(each, str) for each in ideals):
+        raise InvalidInput("ideal must be text or a list of texts")
     for _, message in missing_needs(kind, stated, ideals):
         raise InvalidInput(message)
     if flaw := kind.flaw(stated, ideals):
@@ -97,20 +99,17 @@ def assertion_type(name: str) -> AssertionType:
     return kind
 
 
-def _misfit(assertion: Any, output: object, ideals: Sequence[object]) -> str | None:
-    """Say which argument is of a type it cannot be, or None."""
-    if not isinstance(output, str):
-        return f"the output must be text, found {type(output).__name__}"
-    if not all(isinstance(ideal, str) for ideal in ideals):
-        return "ideal must be text or a list of texts"
-    if not isinstance(assertion.case_sensitive, bool):
-        return f"case_sensitive must be true or false, found {assertion.case_sensitive!r}"
-    threshold = assertion.threshold
+def checked_assertion(given: Assertion | Mapping[str, Any]) -> Assertion:
+    """Return an assertion as it was stated; raises `InvalidInput` for a key or a value that no assertion has."""
+    stated = given if isinstance(given, Assertion) else _from_mapping(given)
+    if not isinstance(stated.case_sensitive, bool):
+        raise InvalidInput(f"case_sensitive must be true or false, found {stated.case_sensitive!r}")
+    threshold = stated.threshold
     if threshold is not None and not (type(threshold) in (int, float) and 0 <= threshold <= 1):
-        return f"threshold must be a number from 0 to 1, found {threshold!r}"
-    if not isinstance(assertion.judge_prompt, str | None):
-        return "judge_prompt must be text"
-    return None
+        raise InvalidInput(f"threshold must be a number from 0 to 1, found {threshold!r}")
+    if not isinstance(stated.judge_prompt, str | None):
+        raise InvalidInput("judge_prompt must be text")
+    return stated
 
 
 def missing_needs(kind: AssertionType, assertion: Assertion, ideals: Sequence[str]) -> Iterator[tuple[Need, str]]:

@@ -136,7 +136,8 @@ async def execute(
             lease.lost = True
             stop(str(lost), lost)
         except BaseException as error:
-            stop(f"{type(error).__name__}: {error}")
+            interrupted = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
+            stop(INTERRUPTED if interrupted else f"{type(error).__name__}: {error}")
             with suppress(PramanaError):  # what went wrong first is what is told
                 _finish(store, run, prices, accounts, stop, lease)
             raise

@@ -5,8 +5,8 @@ line, a server on behalf of others, or Python. Nothing here asks a model.
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from importlib.metadata import version
 from itertools import chain, combinations
@@ -105,6 +105,15 @@ def _planned(store: Store, request: RunRequest, reach: Reach) -> "tuple[ChosenCa
     )
 
 
+def pull_missing_weights(plan: Plan, pull: Callable[[str], object] = weights.pull) -> None:
+    """Download the embedded language model where a plan asks for it and it is not here yet."""
+    if any(target.provider in ("local", "local-voice") for target in plan.targets):
+        from pramana.embedded.language import WEIGHTS
+
+        if weights.find(WEIGHTS) is None:
+            pull(WEIGHTS)
+
+
 def _refuse_local_only(request: RunRequest) -> None:
     given = [name for name, each in LOCAL_ONLY.items() if getattr(request, name) != each.default]
     if given:
@@ -121,11 +130,16 @@ class ChosenCases:
     store: Store
     files: Sources | None
     scenarios: Selection | None
+    built: tuple[Case, ...] = ()
+    """By a Python caller."""
+    selection: Selection = field(default_factory=Selection)
+    """Of `built`."""
 
     @property
     def name(self) -> str:
         """What the plan calls them."""
         named = [(self.files.name, self.files.selection)] if self.files else []
+        named += [("cases", self.selection)] if self.built else []
         if self.scenarios is not None:
             named.append(("scenarios", self.scenarios))
         return "+".join(f"{name} (selection)" if selection else name for name, selection in named)
@@ -133,26 +147,25 @@ class ChosenCases:
     @property
     def hash(self) -> str | None:
         """The pinned hash, if they are the whole of what it was made of."""
-        whole = self.files and not self.files.selection and self.scenarios is None
+        whole = self.files and not self.files.selection and self.scenarios is None and not self.built
         return self.files.hash if self.files and whole else None
 
     def filters(self) -> dict[str, Any]:
         """Return the filters that were given, as plain data for the plan."""
-        of_files = self.files.selection.recorded() if self.files else {}
+        of_files = (self.files.selection if self.files else self.selection).recorded()
         of_scenarios = self.scenarios.recorded() if self.scenarios else {}
         return {**of_files, "scenarios": of_scenarios} if of_files and of_scenarios else of_files or of_scenarios
 
     def cases(self) -> Iterator[Case]:
         """Yield them, read as they are needed."""
-        of_files = self.files.cases() if self.files else iter(())
+        of_files = self.files.cases() if self.files else self.selection.pick(self.built)
         return of_files if self.scenarios is None else chain(of_files, self._stored(self.scenarios))
 
     def none_left(self) -> InvalidInput:
         """Return the error that says why there are none."""
-        if self.scenarios is None and self.files:
-            return InvalidInput(
-                f"no case of {self.files.name} passes the filters {self.files.selection}; check how they are spelt"
-            )
+        if self.scenarios is None:
+            name, filters = (self.files.name, self.files.selection) if self.files else ("the list", self.selection)
+            return InvalidInput(f"no case of {name} passes the filters {filters}; check how they are spelt")
         why = "no scenario passes these filters" if self.filters() else "none is kept here yet; import some first"
         return InvalidInput(f"no case of {self.name} is wanted: {why}")
 
@@ -168,12 +181,14 @@ class ChosenCases:
 
 def _choose_cases(store: Store, request: RunRequest) -> ChosenCases:
     files = None
+    if request.cases and (request.paths or request.suite or request.tier):
+        raise InvalidInput("give cases, or files, or a tier of a suite, not several; pramana.cases_of reads a file")
     if request.paths:
         files = Sources.files(request.paths, request.selection)
     elif request.suite is not None or request.tier is not None:
         suite, tier = request.suite or DEFAULT_SUITE, request.tier or DEFAULT_TIER
         files = Sources.tier(suite, tier, request.selection, store.suites)
-    elif request.scenarios is None:
+    elif request.scenarios is None and not request.cases:
         raise InvalidInput("nothing is asked: name a suite and its tier, or scenarios")
     if request.scenarios and request.scenarios.ids:
         known = store.scenarios.which([stored(each) for each in request.scenarios.ids])
@@ -181,7 +196,7 @@ def _choose_cases(store: Store, request: RunRequest) -> ChosenCases:
         if unknown:
             some = ", ".join(map(quote, unknown[:5])) + (" …" if len(unknown) > 5 else "")
             raise NotFound(f"there is no scenario {some}", hint=Hint("list_scenarios"))
-    return ChosenCases(store, files, request.scenarios)
+    return ChosenCases(store, files, request.scenarios, request.cases, request.selection)
 
 
 def _without_duplicates(cases: Iterator[Case]) -> Iterator[Case]:

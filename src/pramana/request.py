@@ -151,8 +151,10 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
     paths: Annotated[tuple[Path, ...], Meta(extra=_LOCAL_ONLY)] = ()
     """Suites, scenarios, and folders of them."""
+    cases: Annotated[tuple[Case, ...], Meta(extra=_LOCAL_ONLY)] = ()
+    """Cases that a Python caller built."""
     selection: Annotated[Selection, Meta(extra=_LOCAL_ONLY)] = Selection()
-    """Filters on the cases of `paths` or of the tier."""
+    """Filters on the cases of `paths`, of `cases` or of the tier."""
     suite: Annotated[Name | None, Meta(description="A suite version: v1.0")] = None
     tier: Annotated[Name | None, Meta(description="A tier of it: cheap")] = None
     scenarios: Selection | None = None
@@ -257,7 +259,7 @@ def _problems(stated: Struct, within: str = "") -> Iterator[Problem]:
     for each in _fields_of(type(stated)):
         value = getattr(stated, each.name)
         nested = isinstance(value, Struct | Mapping)  # they are checked by themselves; files by who reads them
-        if not nested and each.name != "paths" and (message := misfit(value, each.type)):
+        if not nested and each.name not in ("paths", "cases") and (message := misfit(value, each.type)):
             yield Problem(message, f"{within}{each.name}")
 
 

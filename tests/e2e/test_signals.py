@@ -12,7 +12,7 @@ import pytest
 
 from pramana.bench import INTERRUPTED
 from pramana.run.engine import Stop
-from pramana.show.progress import IMPATIENT_S, Interruptible
+from pramana.show.cli.signals import IMPATIENT_S, Interruptible
 
 from .. import programs
 from .test_run import data, environment, pramana, serving, stored, wait_until, write_suite

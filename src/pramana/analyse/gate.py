@@ -14,10 +14,12 @@ missed the bar, else 4 if of any it cannot be told, else 0. Without a bar: 0 if 
 3; unscored and skipped results alone never change it, though where nobody was asked at all the sentence says so.
 """
 
+import math
 from collections.abc import Mapping
 
 from msgspec import Struct
 
+from pramana.analyse.intervals import exact_lower_bound
 from pramana.analyse.numbers import counted, shortened
 from pramana.analyse.summary import Named, Rate, Summary
 from pramana.model import Outcome
@@ -59,6 +61,37 @@ def exit_code(summary: Summary, fail_under: float | None, owed: Mapping[str, int
     deciding = [each.sentence for each in decisions if each.code == code] or ["nothing was asked"]
     more = f"; and so for {len(deciding) - NAMED:,} more models" if len(deciding) > NAMED else ""
     return Decision(code, f"{_percent(fail_under)} must pass: {'; '.join(deciding[:NAMED])}{more}.")
+
+
+class Requirement(Struct, frozen=True):
+    """Whether a pass rate is as high as somebody requires, and the sentence that explains it."""
+
+    met: bool
+    sentence: str
+
+
+def check_pass_rate(rate: Rate, expected: int, minimum: float, confidence: float | None = None) -> Requirement:
+    """Decide whether a pass rate is at least the minimum; of `expected` results, those without a verdict have failed.
+
+    With a confidence, the exact lower bound of the pass rate decides, with cases as the units.
+
+    >>> check_pass_rate(Rate(passed=19, failed=1), 20, 0.9).met
+    True
+    >>> check_pass_rate(Rate(passed=19, failed=1), 20, 0.9, 0.95).sentence
+    '19 of 20 passed (95 %): at 95 % confidence the pass rate is at least 78.3 %, and 90 % is required'
+    """
+    total = max(expected, rate.total)
+    if not total:
+        return Requirement(met=False, sentence="nothing was asked")
+    share, without = rate.passed / total, total - rate.scored
+    said = f"{rate.passed:,} of {total:,} passed ({_percent(share)})"
+    said += f", with {without:,} without a verdict counted as failed" if without else ""
+    if confidence is None:
+        return Requirement(share >= minimum, f"{said}, and {_percent(minimum)} is required")
+    lowest = exact_lower_bound(int(rate.passed / rate.per_case), max(1, total // rate.per_case), confidence)
+    shown = math.floor(lowest * 1000) / 1000
+    bound = f"at {_percent(confidence)} confidence the pass rate is at least {_percent(shown)}"
+    return Requirement(lowest >= minimum, f"{said}: {bound}, and {_percent(minimum)} is required")
 
 
 def _without_a_bar(summary: Summary, owed: int) -> Decision:

@@ -63,6 +63,39 @@ def wilson(passed: float, total: float, z: float = Z95) -> Interval:
     )
 
 
+def exact_lower_bound(passed: int, total: int, confidence: float) -> float:
+    """Return the exact one-sided lower bound of a proportion (Clopper and Pearson's).
+
+    It holds at least at the stated confidence whatever the proportion is, where Wilson's bound falls short of it close
+    to one.
+
+    >>> round(exact_lower_bound(20, 20, 0.95), 4), exact_lower_bound(0, 5, 0.95)
+    (0.8609, 0.0)
+    """
+    if passed <= 0:
+        return 0.0
+
+    def chance_of_as_many(share: float) -> float:
+        """Return the chance of at least `passed`, were this the proportion."""
+        if share <= 0 or share >= 1:
+            return float(share >= 1)
+        odds, term = share / (1 - share), 0.0
+        log_term = (
+            math.lgamma(total + 1)
+            - math.lgamma(passed + 1)
+            - math.lgamma(total - passed + 1)
+            + passed * math.log(share)
+            + (total - passed) * math.log1p(-share)
+        )
+        term = tail = math.exp(log_term)
+        for each in range(passed, total):
+            term *= (total - each) / (each + 1) * odds
+            tail += term
+        return tail
+
+    return _crossing(lambda share: chance_of_as_many(share) <= 1 - confidence, 0.0, passed / total)
+
+
 def mcnemar(lost: int, gained: int) -> float:
     """Return the exact two-sided p-value of McNemar's test: were losses and gains equally likely?
 

@@ -173,7 +173,7 @@ class WeighedView(View, frozen=True, kw_only=True):
 
 
 class WholeComparisonView(WeighedView, frozen=True, kw_only=True):
-    """What came of comparing, with every case."""
+    """What came of comparing, with every case. As text, the answer in a sentence."""
 
     lost: tuple[FlipView, ...]
     gained: tuple[FlipView, ...]
@@ -182,6 +182,9 @@ class WholeComparisonView(WeighedView, frozen=True, kw_only=True):
     only_base: tuple[str, ...]
     only_new: tuple[str, ...]
     measured: tuple[TimeView | WordsView, ...]
+
+    def __str__(self) -> str:
+        return self.sentence
 
 
 class ComparisonView(WeighedView, frozen=True, kw_only=True):

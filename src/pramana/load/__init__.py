@@ -32,7 +32,7 @@ LIBRARY_NAME = "library:"
 
 
 @dataclass(slots=True)
-class Report:
+class ValidationReport:
     """What a validation found, over all files."""
 
     problems: Problems
@@ -51,10 +51,12 @@ class Report:
         return self.problems.errors == 0
 
 
-def validate(paths: str | Path | Sequence[str | Path], *, max_errors: int = MAX_ERRORS, lint: bool = False) -> Report:
+def validate(
+    paths: str | Path | Sequence[str | Path], *, max_errors: int = MAX_ERRORS, lint: bool = False
+) -> ValidationReport:
     """Check every suite and scenario file among the paths; folders are searched to the bottom."""
     paths = [paths] if isinstance(paths, str | Path) else paths
-    report = Report(Problems(max_errors))
+    report = ValidationReport(Problems(max_errors))
     first_seen: dict[str, str] = {}
     for path in find_files(paths):
         report.files += 1
@@ -228,4 +230,4 @@ class Sources:
         return self.selection.pick(chain.from_iterable(readers))
 
 
-__all__ = ["LIBRARY", "Report", "Sources", "cases_of", "find_files", "is_suite", "validate"]
+__all__ = ["LIBRARY", "Sources", "ValidationReport", "cases_of", "find_files", "is_suite", "validate"]

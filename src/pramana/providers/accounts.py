@@ -4,6 +4,7 @@ A registered provider's key goes only where it was given for. Nothing here reads
 are handed in as functions.
 """
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -160,6 +161,16 @@ Lookup = Callable[[str], Registered | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Functions:
+    """Callables that a Python caller passed as models, and where its coroutines run."""
+
+    by_path: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """By the name that each is stored by: `package.module:function`."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """None: an event loop for each function."""
+
+
+@dataclass(frozen=True, slots=True)
 class Accounts:
     """Where keys, base URLs and commands come from."""
 
@@ -167,6 +178,7 @@ class Accounts:
     """Returns an environment variable. Never shown: what is looked into may hold every key there is."""
     timeout_s: float | None = 120.0
     commands: Mapping[str, CommandLine] = field(default_factory=dict)
+    functions: Functions = field(default_factory=Functions)
     code: bool = True
     """Whether providers that run code of this machine may be opened; a server says no."""
     proxy_for: Callable[[str], str | None] = field(default=lambda _: None, repr=False)

@@ -175,6 +175,10 @@ def open_provider(target: Target, accounts: Accounts) -> Provider:
             raise InvalidInput(
                 f"the command {quote(target.model)} is now another than recorded; start a new run with it"
             )
+    if name == "python" and (function := accounts.functions.by_path.get(target.model)):
+        from pramana.providers.text.function import Function
+
+        return Function(target.model, function, accounts.functions.loop)
     opener = getattr(providers.load(name), "open", None)
     if opener is None:
         raise InvalidInput(f"the provider {quote(name)} has no open(target, account), so it cannot be opened")

@@ -4,11 +4,18 @@ Every front end uses these renderers: figures are worded in `figures`, drawn in 
 file by `export`.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from pramana.model import Run
     from pramana.report.exports import Format, Recordings, Results
+
+
+ENDINGS: "Mapping[str, Format]" = {
+    ".html": "html", ".md": "markdown", ".json": "json", ".csv": "csv", ".xml": "junit",
+}  # fmt: skip
+"""The format that a file's ending stands for."""
 
 
 def export(kind: "Format", run: "Run", results: "Results", out: TextIO, recordings: "Recordings | None" = None) -> None:

@@ -307,42 +307,65 @@ def results_schema() -> dict[str, Any]:
     }
 
 
-# ── CSV ──
+# ── Tables ──
 
 COLUMNS = (
     "test_id", "model", "variant", "repeat", "outcome", "score", "reason", "category", "difficulty", "language", "tags",
     "output", "latency_ms", "first_token_ms", "input_tokens", "output_tokens", "cost_usd", "finish_reason",
-    "served_model", "cached", "result_hash", "case_digest", "judge",
+    "served_model", "cached", "result_hash", "case_digest", "judge", "run_id", "prompt", "expected",
 )  # fmt: skip
+"""The names of a record, also where there is none."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+Record = dict[str, str | float | bool | None]
+
+
+def records(run: Run, results: Results) -> Iterator[Record]:
+    """Yield one flat record a result, for tables: text, numbers and None."""
+    ids = model_ids(run)
+    for case, result in results:
+        reply, facets, key = result.reply, case.facets, result.key
+        judges = (judged_by(each, judge_name).by for each in result.checks)
+        yield {
+            "test_id": case.id,
+            "model": key.model,
+            "variant": key.variant,
+            "repeat": key.repeat,
+            "outcome": result.outcome.value,
+            "score": score_of(case, result),
+            "reason": why(result),
+            "category": facets.category,
+            "difficulty": facets.difficulty,
+            "language": facets.language,
+            "tags": " ".join(facets.tags),
+            "output": reply.text if reply else None,
+            "latency_ms": _milliseconds(reply.total_s) if reply else None,
+            "first_token_ms": _milliseconds(reply.first_token_s) if reply and reply.first_token_s is not None else None,
+            "input_tokens": reply.usage.input_tokens if reply else None,
+            "output_tokens": reply.usage.output_tokens if reply else None,
+            "cost_usd": reply.cost_usd if reply else None,
+            "finish_reason": reply.finish_reason if reply else None,
+            "served_model": reply.served_model if reply else None,
+            "cached": reply.cached if reply else None,
+            "result_hash": hash_result(ids[key.model], case.id, reply.text) if reply else None,
+            "case_digest": key.case,
+            "judge": ", ".join(dict.fromkeys(each for each in judges if each)),
+            "run_id": run.id,
+            "prompt": "\n\n".join(turn.text for turn in case.turns),
+            "expected": "\n".join(case.ideals) or case.expected_outcome,
+        }
 
 
 def write_csv(run: Run, results: Results, out: TextIO) -> None:
     """Write one row a result. A text that a spreadsheet would run as a formula gets an apostrophe in front."""
-    rows, ids = csv.writer(out), model_ids(run)
+    rows = csv.writer(out)
     rows.writerow(COLUMNS)
-    for case, result in results:
-        reply, facets, key = result.reply, case.facets, result.key
-        cells: tuple[str | float | None, ...] = (
-            case.id, key.model, key.variant, key.repeat, result.outcome.value, score_of(case, result), why(result),
-            facets.category, facets.difficulty, facets.language, " ".join(facets.tags),
-        )  # fmt: skip
-        if reply:
-            cells += (
-                reply.text, _milliseconds(reply.total_s),
-                None if reply.first_token_s is None else _milliseconds(reply.first_token_s),
-                reply.usage.input_tokens, reply.usage.output_tokens, reply.cost_usd, reply.finish_reason,
-                reply.served_model, "yes" if reply.cached else "no",
-            )  # fmt: skip
-        else:
-            cells += (None,) * 9
-        hashed = hash_result(ids[key.model], case.id, reply.text) if reply else None
-        judges = (judged_by(each, judge_name).by for each in result.checks)
-        judge = ", ".join(dict.fromkeys(each for each in judges if each))
-        rows.writerow(map(_cell, (*cells, hashed, key.case, judge)))
+    for each in records(run, results):
+        rows.writerow(map(_cell, each.values()))
 
 
-def _cell(value: str | float | None) -> str | float | None:
+def _cell(value: str | float | bool | None) -> str | float | None:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if not isinstance(value, str):
         return value if value is None or math.isfinite(value) else None
     text = printable(value)

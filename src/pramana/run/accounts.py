@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pramana import settings
 from pramana.errors import InvalidInput, quote
 from pramana.model import Embeds, Provider, Target
-from pramana.providers.accounts import Accounts, CommandLine, Lookup
+from pramana.providers.accounts import Accounts, CommandLine, Functions, Lookup
 from pramana.providers.kinds import VARIABLES
 from pramana.providers.names import is_called, open_provider
 from pramana.providers.voice.cascade import Hearing, around
@@ -46,6 +46,8 @@ class Reach:
     and no key of the environment to an address that was typed."""
     allow_private: bool = True
     """Whether what they name may be at a private address."""
+    functions: Functions = field(default_factory=Functions, repr=False)
+    """What a Python caller passed as models."""
 
 
 class OpenAccounts:
@@ -224,6 +226,7 @@ def accounts_of(reach: Reach, timeout_s: float | None) -> Accounts:
         settings.variable,
         timeout_s,
         {} if reach.for_others else commands(),
+        reach.functions,
         code=not reach.for_others,
         proxy_for=settings.proxy_for,
         registered=reach.registered or (lambda _: None),

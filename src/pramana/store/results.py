@@ -82,9 +82,9 @@ class Results(Part):
         for _, asked, result in self._paired(self.each(run, scoring=scoring)):
             yield asked, result
 
-    def numbered_pairs(self, run: RunRef, after: int = 0) -> Iterator[tuple[int, Case, Result]]:
-        """Yield each result stored after a sequence number with that and its case; without the raw response."""
-        return self._paired(self.each(run, after, raw=False))
+    def numbered_pairs(self, run: RunRef, after: int = 0, *, raw: bool = False) -> Iterator[tuple[int, Case, Result]]:
+        """Yield each result stored after a sequence number with that and its case; the raw response if wanted."""
+        return self._paired(self.each(run, after, raw=raw))
 
     def _paired(self, found: Iterable[Numbered]) -> Iterator[tuple[int, Case, Result]]:
         for some in chunks(found):

@@ -34,6 +34,7 @@ async def later(prompt):
     return prompt + "!"
 def roles(messages): return " ".join(f"{each['role']}={each['content']}" for each in messages)
 def hot(prompt, parameters): return str(parameters["temperature"])
+def seeded(prompt, *, seed, heat=0.7): return f"seed {seed}, heat {heat}"
 def where(prompt): return threading.current_thread().name
 def nap(prompt):
     time.sleep(0.2)
@@ -128,10 +129,11 @@ def test_a_conversation_as_text_and_as_messages() -> None:
     assert ask("roles", *turns).text == "system=Be brief. user=Is it? assistant=Yes. user=So?"
 
 
-def test_parameters_go_to_who_takes_them_and_are_dropped_elsewhere() -> None:
+def test_parameters_go_to_functions_that_declare_them_and_are_not_missed_elsewhere() -> None:
     given = ask("hot", temperature=0.5, seed=42)
     assert (given.text, given.dropped) == ("0.5", ())
-    assert ask("shout", temperature=0.5, seed=None).dropped == ("temperature",)
+    assert ask("seeded", temperature=0.5, seed=42).text == "seed 42, heat 0.7"
+    assert ask("shout", temperature=0.5, seed=42).dropped == ()
 
 
 def test_a_plain_function_runs_in_a_thread_and_many_run_at_once() -> None:

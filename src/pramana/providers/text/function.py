@@ -1,14 +1,16 @@
-"""A user's Python function as a provider: a request comes in, the function is called, its text goes out.
+"""A Python function as a provider: a request comes in, the function is called, its answer goes out.
 
-`python:package.module:function`. The function is given the prompt as text; when it has a parameter called `messages`,
-it is given them instead, as a list of `{"role", "content"}`; with one called `parameters`, also temperature, seed and
-whatever else was asked for, which otherwise the reply lists as dropped. It may be a coroutine; each kind runs away from
-the bench's own event loop: plain functions in threads that are used again, coroutines in one event loop of their own,
-so that code which blocks holds up nobody else. All are daemon threads: none keeps the process from ending, however long
-it hangs. A call that is given up is left behind, and its thread with it. Whatever is raised comes back as a value, also
-what a future cannot carry (`StopIteration`) and what would end an event loop (`SystemExit`), and ends as a
-`ProviderError` with type and message: one of ours passes as it is, so that a function can say `RateLimited`. No key of
-the environment leaves in an answer or a message. A module in the current folder is found, after all that are installed.
+`python:package.module:function`, or a callable that a Python caller passes to `pramana.evaluate`. The function gets the
+prompt as text; one with a parameter called `messages` gets a list of `{"role", "content"}` instead. A parameter called
+`temperature`, `seed` or as any other parameter of the run gets that value, and one called `parameters` gets all of
+them. It returns text or a `Reply`. It may be a coroutine function: plain functions run in threads that are reused,
+coroutines in an event loop of their own, so that code which blocks never holds up the run; a caller that awaits
+`evaluate_async` has them run in its own loop, where its clients live. All threads are daemons: none keeps the process
+from ending, however long it hangs. A call that is given up is left behind, and its thread with it. Whatever is raised
+comes back as a value, also what a future cannot carry (`StopIteration`) and what would end an event loop
+(`SystemExit`), and ends as a `ProviderError` with type and message: one of ours passes as it is, so that a function can
+raise `RateLimited`. No key of the environment leaves in an answer or a message. A module in the current folder is
+found, after all that are installed.
 """
 
 import asyncio
@@ -24,9 +26,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
+from msgspec.structs import replace
+
 from pramana import clock
 from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, quote, told
-from pramana.model import Reply, Request, Target, Turn, raw_json
+from pramana.model import Reply, Request, Target, Turn, counted, misfit, raw_json
 from pramana.providers import redaction
 
 THREADS = 64
@@ -35,15 +39,20 @@ MESSAGE_LIMIT = 300
 
 
 class Function:
-    """A function, found by its path."""
+    """A function, passed by a caller or imported by its path."""
 
-    def __init__(self, path: str) -> None:
-        self._path, self._function = path, _find(path)
-        takes = _parameters(self._function)
-        self._messages, self._parameters = "messages" in takes, "parameters" in takes
+    def __init__(
+        self,
+        path: str,
+        function: Callable[..., Any] | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Wrap a function; coroutines run in `loop`, if one is given, else in one of their own."""
+        self._path, self._function = path, function or _find(path)
+        self._messages, self._takes_all, self._named = _accepted(path, self._function)
         called = self._function if inspect.isroutine(self._function) else getattr(self._function, "__call__", None)  # noqa: B004
-        self._asynchronous = inspect.iscoroutinefunction(called)
-        self._threads, self._coroutines = Threads(THREADS), Coroutines()
+        self._asynchronous = inspect.iscoroutinefunction(inspect.unwrap(_without_partial(called)))
+        self._threads, self._coroutines = Threads(THREADS), Coroutines(loop)
         self._keys = redaction.of_environment()
 
     @classmethod
@@ -52,7 +61,7 @@ class Function:
         return cls(target.model)
 
     async def ask(self, request: Request) -> Reply:
-        """Call the function and return what it says."""
+        """Call the function and return its answer."""
         start = clock.monotonic()
         call = self._call(request)
         ended = await (self._coroutines.call(call) if self._asynchronous else self._threads.call(call))
@@ -61,20 +70,14 @@ class Function:
             ended = await self._coroutines.call(lambda: awaited)
         if ended.error is not None:
             self._raise(ended.error)
-        if not isinstance(said := ended.value, str):
-            raise ProviderError(f"{self._path} returned {type(said).__name__}; expected text (str)")
-        said = str.__str__(said)  # of a class of its own, it would be no plain data
-        if self._keys.held_in(said):
+        reply = self._reply(ended.value)
+        if self._keys.held_in(reply.text):
             raise KeyInAnswer(redaction.held(f"the answer of {self._path}"))
-        dropped = (
-            () if self._parameters else tuple(name for name, value in request.parameters.items() if value is not None)
-        )
-        return Reply(
-            said,
-            served_model=self._path,
-            total_s=clock.monotonic() - start,
-            raw=raw_json({"text": said}),
-            dropped=dropped,
+        return replace(
+            reply,
+            served_model=reply.served_model or self._path,
+            total_s=reply.total_s or clock.monotonic() - start,
+            raw=raw_json({"text": reply.text}) if reply.raw is None else reply.raw,
         )
 
     async def models(self) -> list[str]:
@@ -86,6 +89,16 @@ class Function:
         self._threads.close()
         self._coroutines.close()
 
+    def _reply(self, answer: object) -> Reply:
+        """Return what a function returned as a reply; its text as plain data, of whatever class it is."""
+        if isinstance(answer, str):
+            return Reply(str.__str__(answer))
+        if not isinstance(answer, Reply):
+            raise ProviderError(f"{self._path} returned {type(answer).__name__}; expected text (str) or pramana.Reply")
+        if wrong := misfit(answer):
+            raise ProviderError(f"{self._path} returned a Reply whose {wrong}")
+        return replace(answer, text=str.__str__(answer.text), usage=counted(answer.usage))
+
     def _raise(self, error: BaseException) -> NoReturn:
         """Raise what a function's error is to us."""
         if isinstance(error, ProviderError) and self._keys.held_in(str(error)):
@@ -95,11 +108,33 @@ class Function:
         raise ProviderError(f"{self._path} raised {self._keys.blank(told(error))[:MESSAGE_LIMIT]}") from error
 
     def _call(self, request: Request) -> Callable[[], Any]:
-        more = {"parameters": dict(request.parameters)} if self._parameters else {}
+        given = request.parameters
+        more = {name: given[name] for name in self._named if name in given}
+        if self._takes_all:
+            more["parameters"] = dict(given)
         if self._messages:
             messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
             return partial(self._function, messages=messages, **more)
         return partial(self._function, prompt_text(request.turns), **more)
+
+
+def path_of(function: Callable[..., Any]) -> str:
+    """Return the name that a callable is stored by: `package.module:function`.
+
+    >>> import json, functools
+    >>> path_of(json.dumps), path_of(functools.partial(json.dumps, indent=1)), path_of(json.JSONEncoder())
+    ('json:dumps', 'json:dumps', 'json.encoder:JSONEncoder')
+    """
+    named = _without_partial(function)
+    if not hasattr(named, "__qualname__"):
+        named = type(named)
+    return f"{getattr(named, '__module__', None) or '__main__'}:{named.__qualname__}"
+
+
+def _without_partial(function: Any) -> Any:
+    while isinstance(function, partial):
+        function = function.func
+    return function
 
 
 def prompt_text(turns: Iterable[Turn]) -> str:
@@ -115,6 +150,11 @@ def _find(path: str) -> Callable[..., Any]:
     module, colon, attribute = path.partition(":")
     if not module or not colon or not attribute:
         raise InvalidInput(f"python:{path} names no function; write python:package.module:function")
+    if module == "__main__" or "<" in attribute:
+        raise InvalidInput(
+            f"python:{path} cannot be imported: it exists only in the program that started the run; resume it there "
+            "with pramana.resume(run_id, model=function), or put the function in a module"
+        )
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # last, so that no file of the folder hides an installed module
     try:
@@ -135,11 +175,31 @@ def _find(path: str) -> Callable[..., Any]:
     return function
 
 
-def _parameters(function: Callable[..., Any]) -> Iterable[str]:
+def _accepted(path: str, function: Callable[..., Any]) -> tuple[bool, bool, frozenset[str]]:
+    """Return whether a function takes `messages`, and `parameters`, and the names that may be parameters of a run.
+
+    Raises `InvalidInput` when it cannot be called with what it would be given.
+    """
     try:
-        return inspect.signature(function).parameters.keys()
-    except (TypeError, ValueError):  # some built-ins say nothing of themselves
-        return ()
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-ins have none
+        return False, False, frozenset()
+    by_name = {
+        name: each
+        for name, each in signature.parameters.items()
+        if each.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    }
+    messages, takes_all = "messages" in by_name, "parameters" in by_name
+    prompt = None if messages else next(iter(signature.parameters), None)
+    named = frozenset(by_name.keys() - {"messages", "parameters", prompt})
+    required = {name for name, each in by_name.items() if each.default is each.empty and name != prompt}
+    try:
+        signature.bind(*([] if messages else [""]), **dict.fromkeys(required))
+    except TypeError as error:
+        raise InvalidInput(
+            f"python:{path} cannot be called: {error}; expected a function of the prompt, or of `messages`"
+        ) from None
+    return messages, takes_all, named
 
 
 NAME = "pramana-function"
@@ -203,10 +263,10 @@ class _Thread:
 
 
 class Coroutines:
-    """An event loop in a thread of its own, for coroutines."""
+    """Runs coroutines in a given event loop, or in one of its own, in a thread."""
 
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._given, self._loop = loop, loop
 
     async def call(self, function: Callable[[], Awaitable[Any]]) -> Ended:
         """Call a function and await what it returns."""
@@ -237,10 +297,10 @@ class Coroutines:
             raise
 
     def close(self) -> None:
-        """Cancel what is under way and let the loop end; who will not be cancelled is not waited for."""
-        if self._loop:
+        """Cancel what runs in a loop of its own and let that end; who will not be cancelled is not waited for."""
+        if self._loop and self._loop is not self._given:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._loop = None
+        self._loop = None
 
     def _started(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

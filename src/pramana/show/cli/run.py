@@ -128,10 +128,11 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     130. The second ends at once.
     """
     from pramana.bench import run_sync
-    from pramana.planning import create_run
+    from pramana.planning import create_run, pull_missing_weights
+    from pramana.report.progress import Live
     from pramana.run.asking import ReplyCache
     from pramana.run.engine import Stop
-    from pramana.show.progress import Interruptible, Live
+    from pramana.show.cli.signals import Interruptible
     from pramana.store import open_store
 
     _refuse_what_does_not_go_together(context, paths, given)
@@ -145,13 +146,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             begun = store.runs.find(given["resume"])
         if given["id_file"]:
             given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
-        if any(target.provider in ("local", "local-voice") for target in begun.plan.targets):
-            from pramana.embedded.language import WEIGHTS
-            from pramana.embedded.weights import find
-            from pramana.show.cli.models import pull_weights
-
-            if find(WEIGHTS) is None:
-                pull_weights(WEIGHTS)
+        pull_missing_weights(begun.plan, _pull_weights)
         cache = ReplyCache(settings.home() / "cache") if request.cache else None
         quiet = given["quiet"] or given["as_json"]
         if not quiet:
@@ -172,6 +167,12 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         raise
     finally:
         store.close()
+
+
+def _pull_weights(name: str) -> None:
+    from pramana.show.cli.models import pull_weights
+
+    pull_weights(name)
 
 
 def _leave(store: "Store", begun: Run) -> None:
@@ -388,11 +389,12 @@ def rescore(
     import asyncio
 
     from pramana.bench import judge_again
+    from pramana.report.progress import Live
     from pramana.report.selection import select
     from pramana.report.summary import decide, print_summary, summary_of_results
     from pramana.request import Limits
     from pramana.run.engine import Stop
-    from pramana.show.progress import Interruptible, Live
+    from pramana.show.cli.signals import Interruptible
 
     with local_store() as store:
         selected = select(store, store.runs.find(run), selection)

@@ -1,4 +1,6 @@
-"""A run as it happens: a live bar in a terminal, plain lines elsewhere, failures as they come. Only what is stored.
+"""A run as it happens: a live bar in a terminal or a notebook, plain lines elsewhere, failures as they come.
+
+Only what is stored counts.
 
 Both say the same: how many, how they ended, the rate, the cost, the time left, where the calls under way are, and when
 nothing happens because a provider wants nobody to ask. A plain line comes every five seconds while there is news, and
@@ -6,7 +8,6 @@ every thirty in any case.
 """
 
 import math
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,19 +17,17 @@ import click
 
 from pramana import clock
 from pramana.errors import visible
-from pramana.model import Outcome, Plan, Result
+from pramana.model import Outcome, Plan, Result, Run
 from pramana.report import figures, terminal
 
 if TYPE_CHECKING:
     from pramana.bench import Progress
-    from pramana.run.engine import Stop
 
 LINE_EVERY_S = 5.0
 QUIET_LINE_EVERY_S = 30.0
 """A run that stands still says so: whoever reads a log cannot see a bar that does not move."""
 FAILURES_SHOWN = 10
-IMPATIENT_S = 2.0
-"""How long an end at once may take before yet another signal hurries it: what was stored is written down in that."""
+REDRAW_S = 0.2
 
 
 class Live:
@@ -69,6 +68,9 @@ class Live:
         if self._bar:
             with suppress(OSError):
                 self._bar.stop()
+
+    def refresh(self) -> None:
+        """Draw it anew, where the thread that waits for a run has to; a terminal's bar does that itself."""
 
     def __call__(self, progress: "Progress") -> None:
         """Watch a run: a `bench.Watch`."""
@@ -142,38 +144,62 @@ class Live:
             click.echo(terminal.told(shown), err=True)
 
 
-class Interruptible:
-    """The first Ctrl-C finishes what is under way, and so does the first SIGTERM or SIGHUP; the next ends at once.
+class NotebookBar(Live):
+    """A bar below a notebook's cell. `refresh` draws it, in the thread whose output the cell shows."""
 
-    Whoever ignores SIGHUP, as `nohup` does, wants a run to survive its terminal.
-    """
+    def __init__(self, expected: int, counts: Mapping[Outcome, int] | None = None, *, beside: bool = False) -> None:
+        """Watch a run; `beside` says that it works in another thread, and that this one calls `refresh`."""
+        super().__init__(expected, counts)
+        self._beside, self._note_shown, self._drawn_at = beside, "", -math.inf
+        self._handle: Any = None
 
-    def __init__(self, stop: "Stop", clock: Callable[[], float] = clock.monotonic) -> None:
-        self._stop, self._clock = stop, clock
-        self._before: dict[signal.Signals, Any] = {}
-        self._times, self._last = 0, -math.inf
-
-    def __enter__(self) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None)):  # not every system has the last
-            if each and (each is signal.SIGINT or signal.getsignal(each) is not signal.SIG_IGN):
-                self._before[each] = signal.signal(each, self._told)
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
-        for each, before in self._before.items():
-            signal.signal(each, before)
+        if not self._beside:
+            self.refresh(at_once=True)
 
-    def _told(self, number: int, _: object) -> None:
-        from pramana.bench import INTERRUPTED
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Draw the bar, five times a second at most."""
+        from html import escape
 
-        self._stop(INTERRUPTED)
-        self._times += 1
-        if self._times == 1:
-            again = "press Ctrl-C again" if number == signal.SIGINT else "signal again"
-            with suppress(OSError, RuntimeError):  # no terminal any more, or we were just writing to it
-                click.echo(f"Finishing what is under way; {again} to stop at once.", err=True)
-        elif self._clock() - self._last > IMPATIENT_S:  # who hammers on the key means it once
-            self._last = self._clock()
-            raise KeyboardInterrupt
+        from IPython.display import HTML, display
+
+        if not at_once and self._clock() - self._drawn_at < REDRAW_S:
+            return
+        self._drawn_at = self._clock()
+        bar = f'<progress value="{self.stored}" max="{max(1, self.expected)}"></progress>'
+        shown = HTML(f"{bar} {self.stored:,} of {self.expected:,} {escape(self._note_shown)}")
+        if self._handle is None:
+            self._handle = display(shown, display_id=True)
+        else:
+            self._handle.update(shown)
+
+    def _update(
+        self, results: list[Result], cost_usd: float, *, unknown_cost: bool, waiting_s: float, calls: str
+    ) -> None:
+        self.stored += len(results)
+        for result in results:
+            self.counts[result.outcome] = self.counts.get(result.outcome, 0) + 1
+        self._note_shown = self._note(cost_usd, unknown_cost=unknown_cost, waiting_s=waiting_s, calls=calls)
+        if not self._beside:
+            self.refresh()
+
+
+def show_progress(
+    run: Run, counts: Mapping[Outcome, int] | None, wanted: bool | None, *, beside: bool = False
+) -> "Live":
+    """Return what shows a run that a Python caller started; None: if a terminal or a notebook can show it."""
+    if wanted is not False and _in_notebook():
+        return NotebookBar(run.expected, counts, beside=beside)
+    visible_there = sys.stderr is not None and sys.stderr.isatty()
+    return Live(run.expected, counts, quiet=not (visible_there if wanted is None else wanted))
+
+
+def _in_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 def _span(seconds: float) -> str:

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from pramana import bench, settings
 from pramana.model import Check, Failure, Key, Outcome, Reply, Result
 from pramana.planning import create_run
+from pramana.report import progress
+from pramana.report.progress import FAILURES_SHOWN, Live
 from pramana.request import Limits, RunRequest
 from pramana.run.engine import Stop
-from pramana.show import progress
-from pramana.show.progress import FAILURES_SHOWN, Live
 from pramana.store import open_store
 
 from ..loopback.openai import OpenAIWire

@@ -1,0 +1,268 @@
+"""What a run found, for Python: the pass rate with its interval, costs, failures, and the ways out of it.
+
+A `Report` is made once the run has ended. It holds the sums; results stay in the store and are read when somebody asks
+for them.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from pramana import settings
+from pramana.analyse.gate import check_pass_rate
+from pramana.analyse.intervals import Interval
+from pramana.analyse.summary import Rate, Summary
+from pramana.app.runs import result_detail_view
+from pramana.app.views import ResultDetailView
+from pramana.errors import InvalidInput
+from pramana.model import Outcome, Run
+from pramana.report import export, figures
+from pramana.report.summary import decide, summary_of
+from pramana.store import open_store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+    from pramana.report.exports import Format
+    from pramana.store.store import Store
+
+SHOWN_FAILURES = 10
+"""Results that the message of a failed assertion shows."""
+SHOWN_TEXT = 500
+"""Characters of a prompt or a reply there."""
+
+
+class ModelReport(Struct, frozen=True):
+    """How one model did."""
+
+    model: str
+    passed: int
+    failed: int
+    errored: int
+    unscored: int
+    skipped: int
+    pass_rate: float | None
+    """Of the results with a verdict; None without any."""
+    interval: tuple[float, float] | None
+    """The 95 % interval of the pass rate, with cases as the units."""
+
+
+class Report:
+    """What a run found.
+
+    >>> import pramana
+    >>> report = pramana.evaluate([{"input": "Say yes.", "ideal": "yes"}], model=lambda prompt: "No.")
+    >>> report.pass_rate, [each.case_id for each in report.failures] == [each.case_id for each in report.results()]
+    (0.0, True)
+    """
+
+    def __init__(self, run: Run, summary: Summary) -> None:
+        self.run = run
+        """The run with its plan, as it was stored."""
+        self.summary = summary
+        """Every sum: by category, difficulty, tag, language, check and model, with tokens, costs and times."""
+
+    # ── The run ──
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run, for `pramana show`, `resume` and `compare`."""
+        return self.run.id
+
+    @property
+    def finished(self) -> bool:
+        """Whether every case was asked; False after an interrupt, a spent budget or a deadline."""
+        return self.run.status == "finished"
+
+    @property
+    def models(self) -> list[str]:
+        """The models, as they were named."""
+        return [target.typed for target in self.run.plan.targets]
+
+    # ── How good ──
+
+    @property
+    def by_model(self) -> dict[str, ModelReport]:
+        """How each model did."""
+        rates = self.summary.by["model"]
+        return {name: _model_report(name, rates.get(name, Rate())) for name in self.models}
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of results with a verdict that passed; None without any. Of several models: `by_model`."""
+        return self._only_model.pass_rate
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the pass rate. Of several models: `by_model`."""
+        return self._only_model.interval
+
+    @property
+    def passed(self) -> bool:
+        """Whether every case was asked, and every result passed."""
+        return self.finished and self.summary.overall.passed == self.summary.overall.total > 0
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the run cost, judges included; None when a price or a token count is not known."""
+        return self.summary.cost_usd.value
+
+    @property
+    def _only_model(self) -> ModelReport:
+        by_model = self.by_model
+        if len(by_model) > 1:
+            raise InvalidInput(
+                f"the report has {len(by_model)} models, whose results are not pooled; "
+                f"use report.by_model[{self.models[0]!r}]"
+            )
+        return next(iter(by_model.values()))
+
+    # ── Results ──
+
+    def results(self, *, raw: bool = False) -> Iterator[ResultDetailView]:
+        """Yield every result with its case, reply and checks, in the order they were stored.
+
+        With `raw`, each reply has the provider's response as it came.
+        """
+        with closing(open_store(settings.database_url())) as store:
+            for seq, case, result in store.results.numbered_pairs(self.run, raw=raw):
+                yield result_detail_view(seq, case, result, self.run.plan.system_prompt)
+
+    @cached_property
+    def failures(self) -> list[ResultDetailView]:
+        """The results that failed."""
+        return [each for each in self.results() if each.outcome is Outcome.FAILED]
+
+    @cached_property
+    def errors(self) -> list[ResultDetailView]:
+        """The results that errored: no reply, or a check that could not be made."""
+        return [each for each in self.results() if each.outcome is Outcome.ERRORED]
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """Return one flat dictionary a result: the columns of the CSV export."""
+        from pramana.report.exports import records
+
+        with closing(open_store(settings.database_url())) as store:
+            return list(records(self.run, store.results.pairs(self.run)))
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return the records as a data frame of pandas, which must be installed."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise InvalidInput("to_pandas needs pandas; install it: pip install pandas") from error
+        return pd.DataFrame(self.to_records())
+
+    def to_polars(self) -> "pl.DataFrame":
+        """Return the records as a data frame of polars, which must be installed."""
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise InvalidInput("to_polars needs polars; install it: pip install polars") from error
+        return pl.DataFrame(self.to_records(), infer_schema_length=None)
+
+    def save(self, path: str | Path, format: "Format | None" = None) -> Path:  # noqa: A002
+        """Write the report to a file and return its path.
+
+        The ending says which format: `.html`, `.md`, `.json`, `.csv`, `.xml` (JUnit); `format` overrides it.
+        """
+        path = Path(path)
+        kind = format or format_of(path)
+        with closing(open_store(settings.database_url())) as store, path.open("w", encoding="utf-8", newline="") as out:
+            export(kind, self.run, store.results.pairs(self.run), out)
+        return path
+
+    # ── Assertions ──
+
+    def assert_pass_rate(self, minimum: float, *, confidence: float | None = None) -> None:
+        """Raise `AssertionError` unless the pass rate of each model is at least this.
+
+        Results without a verdict count as failed. With `confidence`, the pass rate must be proven to be that high: the
+        exact lower bound at that confidence decides, instead of what was observed.
+        """
+        __tracebackhide__ = True
+        for name, value in (("minimum", minimum), ("confidence", confidence)):
+            if value is not None and not 0 <= value <= 1:
+                raise InvalidInput(f"{name} is a share from 0 to 1, found {value!r:.60}")
+        self._require(minimum, confidence)
+
+    def assert_passed(self) -> None:
+        """Raise `AssertionError` unless every result passed."""
+        __tracebackhide__ = True
+        self._require(1.0, None)
+
+    def _require(self, minimum: float, confidence: float | None) -> None:
+        __tracebackhide__ = True
+        rates, expected = self.summary.by["model"], self.run.expected // max(1, len(self.models))
+        missed = [
+            f"{name}: {found.sentence}" if len(self.models) > 1 else found.sentence
+            for name in self.models
+            if not (found := check_pass_rate(rates.get(name, Rate()), expected, minimum, confidence)).met
+        ]
+        if missed:
+            raise AssertionError("\n".join([*missed, *self._failures_in_words()]))
+
+    def _failures_in_words(self) -> Iterator[str]:
+        wanted = [each for each in self.results() if each.outcome is not Outcome.PASSED]
+        for each in wanted[:SHOWN_FAILURES]:
+            model = f" ({each.model})" if len(self.models) > 1 else ""
+            yield f"\n{each.outcome.value}: {each.case_id}{model}"
+            yield f"  prompt: {_shortened(each.case.turns[-1].text)}"
+            if each.reply:
+                yield f"  reply:  {_shortened(each.reply.text)}"
+            yield f"  reason: {_shortened(each.reason or '')}"
+        if len(wanted) > SHOWN_FAILURES:
+            yield f"\n… and {len(wanted) - SHOWN_FAILURES:,} more"
+        yield f"\nAll of run {self.run_id}: pramana show {self.run_id}"
+
+    # ── In words ──
+
+    def __str__(self) -> str:
+        return decide(self.run, self.summary).sentence
+
+    def __repr__(self) -> str:
+        rates = ", ".join(
+            f"{name} {figures.percent(each.pass_rate) if each.pass_rate is not None else 'no verdict'}"
+            for name, each in self.by_model.items()
+        )
+        return f"<Report of run {self.run_id}: {self.run.plan.suite}, {rates}>"
+
+    def _repr_html_(self) -> str:
+        from pramana.report.notebook import render_report
+
+        return render_report(self.run, self.summary, self.failures)
+
+
+def make_report(store: "Store", run: Run) -> Report:
+    """Return what a run found."""
+    return Report(run, summary_of(store, run))
+
+
+def format_of(path: Path) -> "Format":
+    """Return the export format that a file's ending stands for."""
+    from pramana.report import ENDINGS
+
+    if found := ENDINGS.get(path.suffix.lower()):
+        return found
+    raise InvalidInput(f"{path.name} has no ending of a report: expected one of {', '.join(ENDINGS)}, or name a format")
+
+
+def _model_report(name: str, rate: Rate) -> ModelReport:
+    interval: Interval | None = rate.interval
+    counts: Mapping[str, int] = {each.value: getattr(rate, each.value) for each in Outcome}
+    return ModelReport(
+        model=name,
+        **counts,
+        pass_rate=rate.value,
+        interval=(interval.low, interval.high) if interval else None,
+    )
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= SHOWN_TEXT else f"{text[: SHOWN_TEXT - 1]}…"

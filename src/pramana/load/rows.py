@@ -1,0 +1,207 @@
+"""Cases from Python: arguments, dictionaries or the rows of a data frame in, cases out. Only the input is required.
+
+The two published formats are strict and need a category, a difficulty and an estimate of tokens; what is built in a
+program needs none of that. A dictionary may use the names of the suite format (`assertion`, `metadata`) too; one with
+a `prompt` is a scenario, by the rules of that format. Problems name the row: `cases[3].ideal`.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from msgspec.structs import replace
+
+from pramana.assertions import assertion_type, checked_assertion, missing_needs
+from pramana.errors import InvalidInput, PramanaError, Problem, did_you_mean
+from pramana.jsonl import canonical
+from pramana.load.scenario import check_scenario
+from pramana.model import Assertion, Case, Facets, Role, Turn
+
+Messages = Sequence[Mapping[str, str]]
+"""A chat: `{"role": "user", "content": "…"}` for each message."""
+CATEGORY, DIFFICULTY = "general", "medium"
+_FIELDS = (
+    "input", "ideal", "check", "id", "name", "category", "difficulty", "language", "tags", "tokens_est",
+    "expected_outcome",
+)  # fmt: skip
+_IN_METADATA = ("difficulty", "tags", "tokens_est")
+
+
+def make_case(
+    input: str | Messages,  # noqa: A002 - as the published format calls it
+    *,
+    ideal: str | Sequence[str] | None = None,
+    check: str | Mapping[str, Any] | Assertion | None = None,
+    id: str | None = None,  # noqa: A002
+    name: str | None = None,
+    category: str = CATEGORY,
+    difficulty: str = DIFFICULTY,
+    language: str | None = None,
+    tags: Iterable[str] = (),
+    tokens_est: int | None = None,
+    expected_outcome: str | None = None,
+) -> Case:
+    """Return a case.
+
+    `check` is an assertion type or a whole assertion; with an `ideal` and no check, the reply must contain it, in
+    whatever case of letters. `expected_outcome` is what a judge decides by. A case with none of these is for scorers.
+    Without an `id`, one is made from the content.
+
+    >>> case = make_case("What is the capital of France?", ideal="Paris")
+    >>> case.id, case.assertion.type, case.ideals
+    ('case-749229b4f1eb', 'contains', ('Paris',))
+    """
+    turns = _turns(input)
+    ideals = _texts(ideal, "ideal")
+    stated = _assertion(check, ideals)
+    if stated and expected_outcome is not None:
+        raise _wrong("expected_outcome", "a case has a check or an expected_outcome, not both")
+    if tokens_est is not None and (type(tokens_est) is not int or tokens_est < 0):
+        raise _wrong("tokens_est", f"must be a whole number of at least 0, found {tokens_est!r:.60}")
+    texts: dict[str, Any] = {
+        "id": id, "name": name, "category": category, "difficulty": difficulty, "language": language,
+        "expected_outcome": expected_outcome,
+    }  # fmt: skip
+    for field, value in texts.items():
+        if value is not None and not (isinstance(value, str) and value.strip()):
+            raise _wrong(field, f"must be text that is not empty, found {value!r:.60}")
+    case = Case(
+        "",
+        "test_case" if expected_outcome is None else "scenario",
+        turns,
+        Facets(category, difficulty, language, _texts(tags, "tags")),
+        stated,
+        ideals,
+        name=name,
+        expected_outcome=expected_outcome,
+        tokens_est=tokens_est,
+    )
+    return replace(case, id=id or _id_of(case))
+
+
+def cases_from(rows: Any) -> tuple[Case, ...]:
+    """Return the cases of rows: cases, or dictionaries. Raises `InvalidInput` with everything that is wrong."""
+    found: list[Case] = []
+    problems: list[Problem] = []
+    first_seen: dict[str, int] = {}
+    for number, row in enumerate(_records(rows)):
+        try:
+            case = row if isinstance(row, Case) else _case_of(row)
+        except PramanaError as error:
+            reported = error.problems or [Problem(str(error))]
+            problems += (
+                Problem(each.message, f"cases[{number}]{'.' if each.path else ''}{each.path}") for each in reported
+            )
+            continue
+        if (first := first_seen.setdefault(case.id, number)) != number:
+            message = f"the id {case.id!r:.60} is that of cases[{first}] too; ask a case several times by repeat"
+            problems.append(Problem(message, f"cases[{number}].id"))
+        found.append(case)
+    if problems:
+        raise InvalidInput.of(problems)
+    if not found:
+        raise InvalidInput("no cases were given: the list is empty")
+    return tuple(found)
+
+
+def is_table(given: object) -> bool:
+    """Return whether something is a data frame: of pandas, or of polars."""
+    return hasattr(given, "to_dicts") or (hasattr(given, "to_dict") and hasattr(given, "columns"))
+
+
+def _records(rows: Any) -> Iterator[Any]:
+    if hasattr(rows, "to_dicts"):  # polars
+        rows = rows.to_dicts()
+    elif is_table(rows):  # pandas
+        rows = rows.to_dict("records")
+    for row in rows:
+        yield {key: value for key, value in row.items() if not _is_missing(value)} if isinstance(row, Mapping) else row
+
+
+def _is_missing(value: object) -> bool:
+    """Return whether a cell is empty, as data frames have it: None, or a NaN of any library."""
+    return value is None or (isinstance(value, float) and math.isnan(value)) or str(type(value).__name__) == "NAType"
+
+
+def _case_of(row: Any) -> Case:
+    if not isinstance(row, Mapping):
+        raise InvalidInput(f"expected a pramana.Case or a dictionary, found {type(row).__name__}")
+    if "prompt" in row:
+        scenario, found = check_scenario(dict(row))
+        if scenario is None:
+            raise InvalidInput.of([Problem(message, path) for path, message in found])
+        return scenario.to_case()
+    metadata, row = row.get("metadata", {}), {key: value for key, value in row.items() if key != "metadata"}
+    if not isinstance(metadata, Mapping) or metadata.keys() - {*_IN_METADATA}:
+        raise _wrong("metadata", f"expected an object of {', '.join(_IN_METADATA)}, found {metadata!r:.60}")
+    row |= metadata
+    if "assertion" in row:
+        row["check"] = row.pop("assertion")
+    unknown = [key for key in row if key not in _FIELDS]
+    if unknown:
+        raise InvalidInput.of(
+            [Problem(f"unknown key; a row has {', '.join(_FIELDS)}{did_you_mean(str(unknown[0]), _FIELDS)}", str(key))
+             for key in unknown]
+        )  # fmt: skip
+    if "input" not in row:
+        raise _wrong("input", "is required: the prompt, or a list of messages")
+    return make_case(**row)
+
+
+def _turns(given: Any) -> tuple[Turn, ...]:
+    if isinstance(given, str):
+        if not given.strip():
+            raise _wrong("input", "must not be empty")
+        return (Turn("user", given),)
+    if not isinstance(given, Sequence) or not given or isinstance(given, bytes):
+        raise _wrong("input", f"must be text or a list of messages, found {type(given).__name__}")
+    turns = []
+    role: Any
+    for number, message in enumerate(given):
+        role, content = (message.get("role"), message.get("content")) if isinstance(message, Mapping) else (None, None)
+        if role not in get_args(Role) or not isinstance(content, str) or not content.strip():
+            expected = f'{{"role": {" or ".join(get_args(Role))}, "content": text}}'
+            raise _wrong(f"input[{number}]", f"expected a message such as {expected}, found {message!r:.60}")
+        turns.append(Turn(role, content))
+    return tuple(turns)
+
+
+def _texts(given: Any, field: str) -> tuple[str, ...]:
+    texts = (
+        (given,) if isinstance(given, str) else tuple(given or ()) if isinstance(given, Iterable | None) else (given,)
+    )
+    if not all(isinstance(each, str) and each.strip() for each in texts):
+        raise _wrong(field, f"must be text or a list of texts, found {given!r:.60}")
+    return texts
+
+
+def _assertion(check: Any, ideals: tuple[str, ...]) -> Assertion | None:
+    if check is None:
+        return Assertion("contains" if len(ideals) == 1 else "contains_any", case_sensitive=False) if ideals else None
+    try:
+        stated = checked_assertion({"type": check} if isinstance(check, str) else check)
+        kind = assertion_type(stated.type)
+        missing = [message for _, message in missing_needs(kind, stated, ideals)]
+        flaw = None if missing else kind.flaw(stated, ideals)
+    except PramanaError as error:
+        raise _wrong("check", str(error)) from None
+    for message in (*missing, *([flaw[1]] if flaw else ())):
+        raise _wrong("check", message)
+    return stated
+
+
+def _id_of(case: Case) -> str:
+    """Return an id made from the content, so that the same case has the same id in every run."""
+    stated = case.assertion
+    content = [
+        [[turn.role, turn.text] for turn in case.turns],
+        [stated.type, stated.case_sensitive, stated.threshold, stated.judge_prompt, stated.schema] if stated else None,
+        list(case.ideals),
+        case.expected_outcome,
+    ]
+    return f"case-{hashlib.sha256(canonical(content)).hexdigest()[:12]}"
+
+
+def _wrong(field: str, message: str) -> InvalidInput:
+    return InvalidInput.of([Problem(message, field)])
