@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pramana.hash import hash_output, hash_result, hash_suite
     from pramana.library import Report, compare, evaluate, evaluate_async, resume, stream
     from pramana.load import ValidationReport, cases_of, validate
-    from pramana.load.rows import make_case
-    from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Turn, Usage
+    from pramana.load.rows import Case
+    from pramana.model import Assertion, Check, Facets, Outcome, Reply, Turn, Usage
     from pramana.request import Limits, RunRequest, Selection
 
 _WHERE = {
     "Assertion": "pramana.model",
-    "Case": "pramana.model",
+    "Case": "pramana.load.rows",
     "Check": "pramana.model",
     "Comparison": "pramana.app.comparisons:WholeComparisonView",
     "Facets": "pramana.model",
@@ -53,7 +53,6 @@ _WHERE = {
     "hash_output": "pramana.hash",
     "hash_result": "pramana.hash",
     "hash_suite": "pramana.hash",
-    "make_case": "pramana.load.rows",
     "resume": "pramana.library",
     "stream": "pramana.library",
     "validate": "pramana.load",
@@ -88,7 +87,6 @@ __all__ = [
     "hash_output",
     "hash_result",
     "hash_suite",
-    "make_case",
     "resume",
     "stream",
     "validate",

@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
-from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from contextlib import ExitStack, aclosing, asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
@@ -124,8 +124,9 @@ async def stream(
     **options: Unpack[RunOptions],
 ) -> AsyncGenerator[ResultDetailView]:
     """Yield each result once it is stored. A loop that is left early ends the run, which `resume` can go on with."""
-    async with _new_run(cases, model, models, judge, repeat, options).opened() as session:
-        async for result in session.results():
+    session = _new_run(cases, model, models, judge, repeat, options)
+    async with session.opened(), aclosing(session.results()) as results:
+        async for result in results:
             yield result
 
 
@@ -179,14 +180,14 @@ class _Session:
         self._reach: Reach
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator["_Session"]:
+    async def opened(self) -> AsyncIterator[None]:
         """Open the store and find the run."""
         self._reach = Reach(functions=Functions(self._functions, self._loop()))
         self._store = store = await asyncio.to_thread(open_store, settings.database_url())
         try:
             self._found = await asyncio.to_thread(self._find, store, self._reach)
             await asyncio.to_thread(planning.pull_missing_weights, self._found.plan)
-            yield self
+            yield
         finally:
             await asyncio.to_thread(store.close)
 

@@ -8,15 +8,17 @@ a `prompt` is a scenario, by the rules of that format. Problems name the row: `c
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, get_args
+from inspect import signature
+from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
 
+from pramana import model
 from pramana.assertions import assertion_type, checked_assertion, missing_needs
 from pramana.errors import InvalidInput, PramanaError, Problem, did_you_mean
 from pramana.jsonl import canonical
 from pramana.load.scenario import check_scenario
-from pramana.model import Assertion, Case, Facets, Role, Turn
+from pramana.model import Assertion, Facets, Role, Turn
 
 Messages = Sequence[Mapping[str, str]]
 """A chat: `{"role": "user", "content": "…"}` for each message."""
@@ -41,14 +43,14 @@ def make_case(
     tags: Iterable[str] = (),
     tokens_est: int | None = None,
     expected_outcome: str | None = None,
-) -> Case:
+) -> model.Case:
     """Return a case.
 
     `check` is an assertion type or a whole assertion; with an `ideal` and no check, the reply must contain it, in
     whatever case of letters. `expected_outcome` is what a judge decides by. A case with none of these is for scorers.
     Without an `id`, one is made from the content.
 
-    >>> case = make_case("What is the capital of France?", ideal="Paris")
+    >>> case = Case("What is the capital of France?", ideal="Paris")
     >>> case.id, case.assertion.type, case.ideals
     ('case-749229b4f1eb', 'contains', ('Paris',))
     """
@@ -66,7 +68,7 @@ def make_case(
     for field, value in texts.items():
         if value is not None and not (isinstance(value, str) and value.strip()):
             raise _wrong(field, f"must be text that is not empty, found {value!r:.60}")
-    case = Case(
+    case = model.Case(
         "",
         "test_case" if expected_outcome is None else "scenario",
         turns,
@@ -80,14 +82,52 @@ def make_case(
     return replace(case, id=id or _id_of(case))
 
 
-def cases_from(rows: Any) -> tuple[Case, ...]:
+if TYPE_CHECKING:
+
+    class Case(model.Case):
+        """What `pramana.Case` is to a type checker: the case of every stage, with the arguments of `make_case`."""
+
+        def __init__(
+            self,
+            input: str | Messages,  # noqa: A002
+            *,
+            ideal: str | Sequence[str] | None = None,
+            check: str | Mapping[str, Any] | Assertion | None = None,
+            id: str | None = None,  # noqa: A002
+            name: str | None = None,
+            category: str = CATEGORY,
+            difficulty: str = DIFFICULTY,
+            language: str | None = None,
+            tags: Iterable[str] = (),
+            tokens_est: int | None = None,
+            expected_outcome: str | None = None,
+        ) -> None: ...
+
+else:
+
+    class _AnyCase(type):
+        """Makes every case an instance of `pramana.Case`, wherever it came from."""
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, model.Case)
+
+    class Case(metaclass=_AnyCase):
+        # Not the struct itself: its fields are what stages need, and a struct cannot have a constructor of its own.
+        __doc__ = make_case.__doc__
+        __signature__ = signature(make_case)
+
+        def __new__(cls, *arguments: Any, **options: Any) -> model.Case:
+            return make_case(*arguments, **options)
+
+
+def cases_from(rows: Any) -> tuple[model.Case, ...]:
     """Return the cases of rows: cases, or dictionaries. Raises `InvalidInput` with everything that is wrong."""
-    found: list[Case] = []
+    found: list[model.Case] = []
     problems: list[Problem] = []
     first_seen: dict[str, int] = {}
     for number, row in enumerate(_records(rows)):
         try:
-            case = row if isinstance(row, Case) else _case_of(row)
+            case = row if isinstance(row, model.Case) else _case_of(row)
         except PramanaError as error:
             reported = error.problems or [Problem(str(error))]
             problems += (
@@ -124,7 +164,7 @@ def _is_missing(value: object) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value)) or str(type(value).__name__) == "NAType"
 
 
-def _case_of(row: Any) -> Case:
+def _case_of(row: Any) -> model.Case:
     if not isinstance(row, Mapping):
         raise InvalidInput(f"expected a pramana.Case or a dictionary, found {type(row).__name__}")
     if "prompt" in row:
@@ -191,7 +231,7 @@ def _assertion(check: Any, ideals: tuple[str, ...]) -> Assertion | None:
     return stated
 
 
-def _id_of(case: Case) -> str:
+def _id_of(case: model.Case) -> str:
     """Return an id made from the content, so that the same case has the same id in every run."""
     stated = case.assertion
     content = [

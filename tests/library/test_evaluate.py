@@ -1,0 +1,573 @@
+"""`pramana.evaluate` and its siblings: any callable, any thread, any event loop; what was stored stays."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pramana
+from pramana import settings
+from pramana.errors import AuthenticationFailed, InvalidInput, RateLimited
+from pramana.store import open_store
+
+SUMS = [{"id": f"sum-{number}", "input": f"What is {number} + 1?", "ideal": str(number + 1)} for number in range(1, 6)]
+
+
+def adder(prompt: str) -> str:
+    first, _, second = prompt.removeprefix("What is ").removesuffix("?").partition(" + ")
+    return f"It is {int(first) + int(second)}."
+
+
+def wrong(prompt: str) -> str:
+    return "I do not know." if prompt[8] in "23" else adder(prompt)
+
+
+class Agent:
+    """A callable object, and one with a method."""
+
+    def __init__(self, offset: int = 0) -> None:
+        self.offset = offset
+
+    def __call__(self, prompt: str) -> str:
+        return adder(prompt)
+
+    async def answer(self, prompt: str) -> str:
+        await asyncio.sleep(0)
+        return adder(prompt)
+
+
+def outcomes(report: pramana.Report) -> dict[str, str]:
+    return {each.case_id: each.outcome.value for each in report.results()}
+
+
+# ── Who is asked ──
+
+
+def test_a_function_is_evaluated_and_stored_by_its_qualified_name() -> None:
+    report = pramana.evaluate(SUMS, model=wrong)
+    assert (report.pass_rate, report.finished, report.models) == (0.6, True, [f"python:{__name__}:wrong"])
+    assert report.interval is not None
+    assert report.interval[0] < 0.6 < report.interval[1]
+    assert [each.case_id for each in report.failures] == ["sum-2", "sum-3"]
+    assert report.failures[0].reason == 'does not contain "3"'
+    assert report.failures[0].reply is not None
+    assert report.failures[0].reply.text == "I do not know."
+    assert not report.summary.not_reproducible
+    with closing(open_store(settings.database_url())) as store:
+        assert store.runs.find("latest").id == report.run_id
+
+
+async def answer_slowly(prompt: str) -> str:
+    await asyncio.sleep(0)
+    return adder(prompt)
+
+
+def from_messages(messages: list[dict[str, str]]) -> str:
+    assert [each["role"] for each in messages] == ["system", "user"]
+    return adder(messages[-1]["content"])
+
+
+def sampled(prompt: str, *, seed: int, temperature: float = 0.9) -> str:
+    assert (seed, temperature) == (7, 0.25)
+    return adder(prompt)
+
+
+def reply(prompt: str) -> pramana.Reply:
+    return pramana.Reply(adder(prompt), pramana.Usage(10, 2), served_model="adder-2", finish_reason="stop")
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (adder, "adder"),
+        (answer_slowly, "answer_slowly"),
+        (from_messages, "from_messages"),
+        (sampled, "sampled"),
+        (reply, "reply"),
+        (Agent(), "Agent"),
+        (Agent().answer, "Agent.answer"),
+        (partial(adder), "adder"),
+        (lambda prompt: f"{adder(prompt)}", "<lambda>"),
+    ],
+)
+def test_any_callable_can_be_asked(function: Callable[..., Any], name: str) -> None:
+    options: dict[str, Any] = {"seed": 7, "temperature": 0.25}
+    if name == "from_messages":
+        options["system_prompt"] = "Add."
+    report = pramana.evaluate(SUMS, model=function, **options)
+    assert report.passed, outcomes(report)
+    assert report.models == [f"python:{__name__}:{name}"]
+
+
+def test_a_reply_keeps_what_the_function_says_of_it() -> None:
+    report = pramana.evaluate(SUMS[:1], model=reply)
+    (result,) = report.results()
+    assert result.reply is not None
+    assert (result.input_tokens, result.output_tokens) == (10, 2)
+    assert (result.reply.served_model, result.reply.finish_reason) == ("adder-2", "stop")
+
+
+def test_an_exception_of_a_function_is_an_error_and_not_a_failure() -> None:
+    def crash(prompt: str) -> str:
+        raise ValueError(f"cannot add {prompt[:9]}")
+
+    report = pramana.evaluate(SUMS[:2], model=crash)
+    assert (report.pass_rate, len(report.errors), report.failures) == (None, 2, [])
+    assert report.errors[0].reason is not None
+    assert "raised ValueError: cannot add What is 1" in report.errors[0].reason
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (lambda prompt: 7, "returned int; expected text (str) or pramana.Reply"),
+        (lambda prompt: pramana.Reply("x", finish_reason=3), "returned a Reply whose finish_reason is a int"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_answer_of_another_type_is_an_error_that_names_what_is_expected(
+    function: Callable[..., Any], why: str
+) -> None:
+    (error,) = pramana.evaluate(SUMS[:1], model=function).errors
+    assert why in str(error.reason)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda: "x", lambda *, topic: "x"]
+)  # fmt: skip
+def test_a_function_that_takes_no_prompt_is_refused_and_leaves_no_run(function: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidInput, match=r"cannot be called.*expected a function of the prompt, or of `messages`"):
+        pramana.evaluate(SUMS[:1], model=function)
+    with closing(open_store(settings.database_url())) as store:
+        assert store.runs.page(limit=5)[1] == 0
+
+
+def test_several_models_are_not_pooled() -> None:
+    report = pramana.evaluate(SUMS, models=[adder, wrong, "fake:echo"])
+    assert {name.rpartition(":")[2]: each.passed for name, each in report.by_model.items()} == {
+        "adder": 5, "wrong": 3, "echo": 0,
+    }  # fmt: skip
+    with pytest.raises(InvalidInput, match=r"3 models, whose results are not pooled; use report\.by_model"):
+        _ = report.pass_rate
+
+
+def test_two_functions_of_one_name_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="two functions are both called"):
+        pramana.evaluate(SUMS, models=[lambda prompt: "a", lambda prompt: "b"])
+
+
+def test_a_function_can_judge() -> None:
+    def judge(prompt: str) -> str:
+        return "YES" if "Is it polite?" in prompt and "Please." in prompt else "NO"
+
+    case = pramana.Case("Say please.", check={"type": "llm_judge", "judge_prompt": "Is it polite?"})
+    report = pramana.evaluate(case, model=lambda prompt: "Please.", judge=judge)
+    assert report.passed
+    assert report.summary.judge_names == [f"python:{__name__}:test_a_function_can_judge.<locals>.judge"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "why"),
+    [
+        ({"modle": "x"}, TypeError, "unexpected keyword argument 'modle'; did you mean"),
+        ({"temprature": 1}, TypeError, 'did you mean "temperature"'),
+        ({"model": 3}, InvalidInput, "a model is a name or a function, found int"),
+        ({"model": "x", "models": ["y"]}, InvalidInput, "give model or models, not both"),
+        ({"models": "gpt-5"}, InvalidInput, "models is a list; for one model write model='gpt-5'"),
+        ({"model": "fake", "repeat": 0}, InvalidInput, "repeats: expected a whole number from 1 to 1,000, found 0"),
+        ({"model": "fake", "concurrency": 0}, InvalidInput, "limits.concurrency"),
+        ({"model": "no-such-model"}, InvalidInput, "no provider is known for"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_refused_before_anything_is_asked(
+    options: dict[str, Any], error: type[Exception], why: str
+) -> None:
+    with pytest.raises(error, match=why):
+        pramana.evaluate(SUMS, **options)
+
+
+def test_a_fatal_error_of_a_provider_is_raised_with_how_to_resume() -> None:
+    def locked(prompt: str) -> str:
+        if prompt == "What is 3 + 1?":
+            raise AuthenticationFailed("the key was revoked")
+        return adder(prompt)
+
+    with pytest.raises(AuthenticationFailed, match="the key was revoked") as raised:
+        pramana.evaluate(SUMS, model=locked, concurrency=1)
+    (note,) = raised.value.__notes__
+    assert note.startswith("2 of 5 results are stored; go on with pramana.resume('r")
+
+
+def test_a_spent_budget_gives_a_report_that_says_so() -> None:
+    report = pramana.evaluate(SUMS, model=reply, max_total_tokens=20, concurrency=1)
+    assert not report.finished
+    assert report.run.status == "stopped"
+    assert report.run.reason is not None
+    assert "tokens" in report.run.reason
+    with pytest.raises(AssertionError, match="without a verdict counted as failed"):
+        report.assert_pass_rate(0.9)
+
+
+def test_rate_limits_of_a_function_are_waited_for() -> None:
+    asked: list[str] = []
+
+    def limited(prompt: str) -> str:
+        asked.append(prompt)
+        if asked.count(prompt) == 1:
+            raise RateLimited("slow down", retry_after=0.01)
+        return adder(prompt)
+
+    assert pramana.evaluate(SUMS[:2], model=limited).passed
+    assert len(asked) == 4
+
+
+# ── Which cases ──
+
+
+class Frame:
+    """As much of a data frame of pandas as is used."""
+
+    columns = ("input", "ideal", "language")
+
+    def to_dict(self, orient: str) -> list[dict[str, Any]]:
+        assert orient == "records"
+        return [{**each, "language": float("nan")} for each in SUMS]
+
+
+class Polars:
+    def to_dicts(self) -> list[dict[str, Any]]:
+        return [{**each, "language": None} for each in SUMS]
+
+
+def suite(folder: Path) -> Path:
+    path = folder / "sums.jsonl"
+    lines = [
+        {"id": each["id"], "category": "reasoning", "input": each["input"], "ideal": each["ideal"],
+         "assertion": {"type": "contains"}, "metadata": {"difficulty": "easy", "tokens_est": 9}}
+        for each in SUMS
+    ]  # fmt: skip
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        SUMS,
+        iter(SUMS),
+        [pramana.Case(**each) for each in SUMS],  # type: ignore[arg-type]
+        Frame(),
+        Polars(),
+    ],
+)
+def test_cases_come_in_many_shapes(given: Any) -> None:
+    report = pramana.evaluate(given, model=adder)
+    assert outcomes(report) == {f"sum-{number}": "passed" for number in range(1, 6)}
+    assert report.run.plan.suite == "cases"
+
+
+def test_cases_come_from_files_and_selections(tmp_path: Path) -> None:
+    path = suite(tmp_path)
+    assert pramana.evaluate(path, model=adder).run.plan.suite_hash == pramana.hash_suite(path)
+    assert pramana.evaluate(str(path), model=adder, selection=pramana.Selection(limit=2)).summary.overall.total == 2
+    assert pramana.evaluate([path], model=adder, repeat=3).summary.overall.total == 15
+    assert pramana.evaluate(suite="v1.0", tier="cheap", model="fake:echo").run.plan.suite == "v1.0-cheap"
+
+
+def test_a_dictionary_with_the_fields_of_a_suite_is_the_same_case_as_its_line(tmp_path: Path) -> None:
+    path = suite(tmp_path)
+    line = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
+    by_file = pramana.evaluate(path, model=adder, selection=pramana.Selection(limit=1))
+    by_row = pramana.evaluate(line, model=adder)
+    assert next(by_file.results()).case_digest == next(by_row.results()).case_digest
+
+
+def test_problems_of_cases_are_reported_all_at_once_and_nothing_is_stored() -> None:
+    rows = [
+        {"input": "a", "ideal": "b"},
+        {"inptu": "a"},
+        {"ideal": "b"},
+        {"input": "a", "check": "contains"},
+        {"input": "a", "check": "contians", "ideal": "b"},
+        {"input": [{"role": "robot", "content": "a"}]},
+        {"input": "a", "ideal": 3},
+        {"input": "a", "ideal": "b"},
+        {"prompt": "Hello", "id": "greet"},
+        7,
+    ]
+    with pytest.raises(InvalidInput) as refused:
+        pramana.evaluate(rows, model=adder)
+    said = [str(each) for each in refused.value.problems]
+    assert [each.partition(":")[0] for each in said[:7]] == [
+        "cases[1].inptu", "cases[2].input", "cases[3].check", "cases[4].check", "cases[5].input[0]", "cases[6].ideal",
+        "cases[7].id",
+    ]  # fmt: skip
+    assert 'did you mean "input"' in said[0]
+    assert "contains needs an ideal" in said[2]
+    assert 'did you mean "contains"' in said[3]
+    assert any(each.startswith("cases[8].") for each in said)
+    assert said[-1] == "cases[9]: expected a pramana.Case or a dictionary, found int"
+    with closing(open_store(settings.database_url())) as store:
+        assert store.runs.page(limit=5)[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("cases", "why"),
+    [
+        ([], "no cases were given"),
+        (7, "cases are a path, cases, dictionaries or a data frame, found int"),
+        (["a.jsonl", SUMS[0]], "all paths or all cases"),
+        ("missing.jsonl", "missing.jsonl does not exist"),
+    ],
+)
+def test_cases_that_are_none_are_refused(cases: Any, why: str) -> None:
+    with pytest.raises(pramana.PramanaError, match=why):
+        pramana.evaluate(cases, model=adder)
+
+
+# ── Where it is called ──
+
+
+def test_inside_a_running_event_loop_as_a_notebook_has_one() -> None:
+    async def cell() -> pramana.Report:
+        return pramana.evaluate(SUMS, model=answer_slowly)
+
+    assert asyncio.run(cell()).passed
+
+
+def test_awaited_the_coroutines_run_in_the_callers_loop() -> None:
+    loops: set[int] = set()
+
+    async def answer(prompt: str) -> str:
+        loops.add(id(asyncio.get_running_loop()))
+        return adder(prompt)
+
+    async def main() -> tuple[int, pramana.Report]:
+        return id(asyncio.get_running_loop()), await pramana.evaluate_async(SUMS, model=answer)
+
+    ours, report = asyncio.run(main())
+    assert report.passed
+    assert loops == {ours}
+
+
+def test_blocking_the_coroutines_of_all_runs_share_one_loop() -> None:
+    """A client that keeps connections belongs to the loop it was first used in."""
+    loops: set[int] = set()
+
+    async def answer(prompt: str) -> str:
+        loops.add(id(asyncio.get_running_loop()))
+        return adder(prompt)
+
+    assert pramana.evaluate(SUMS, model=answer).passed
+    assert pramana.evaluate(SUMS, model=answer).passed
+    assert len(loops) == 1
+
+
+def test_several_at_once_in_threads_and_in_one_loop() -> None:
+    reports: list[pramana.Report] = []
+    threads = [threading.Thread(target=lambda: reports.append(pramana.evaluate(SUMS, model=adder))) for _ in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+    async def at_once() -> list[pramana.Report]:
+        return await asyncio.gather(*(pramana.evaluate_async(SUMS, model=answer_slowly) for _ in range(3)))
+
+    reports += asyncio.run(at_once())
+    assert [each.passed for each in reports] == [True] * 6
+    assert len({each.run_id for each in reports}) == 6
+
+
+def test_no_signal_handler_is_taken() -> None:
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    during: list[Any] = []
+
+    def look(prompt: str) -> str:
+        during.append({each: signal.getsignal(each) for each in before})
+        return adder(prompt)
+
+    assert pramana.evaluate(SUMS[:1], model=look).passed
+    assert during == [before]
+
+
+# ── Streams ──
+
+
+def test_a_stream_yields_each_result_with_its_case() -> None:
+    async def collect() -> list[tuple[str, str, str]]:
+        return [
+            (each.case_id, each.case.turns[0].text, each.outcome.value)
+            async for each in pramana.stream(SUMS, model=wrong)
+        ]
+
+    found = asyncio.run(collect())
+    assert sorted(found)[1] == ("sum-2", "What is 2 + 1?", "failed")
+    assert len(found) == 5
+
+
+def test_a_stream_that_is_left_early_can_be_resumed() -> None:
+    asked: list[str] = []
+    left_early = threading.Event()
+
+    def counted(prompt: str) -> str:
+        asked.append(prompt)
+        assert len(asked) < 3 or left_early.wait(10)
+        return adder(prompt)
+
+    async def take_one() -> None:
+        results = pramana.stream(SUMS, model=counted, concurrency=1)
+        async for _ in results:
+            break
+        leaving = asyncio.create_task(results.aclose())
+        await asyncio.sleep(0)
+        left_early.set()
+        await leaving
+
+    asyncio.run(take_one())
+    with closing(open_store(settings.database_url())) as store:
+        left = store.runs.find("latest")
+    assert left.status == "interrupted"
+    assert left.stored == 3  # what was under way is finished
+    report = pramana.resume(model=counted)
+    assert report.run_id == left.id
+    assert report.passed
+    assert sorted(asked) == sorted({*asked})  # nothing was asked twice
+
+
+# ── Interrupted and resumed ──
+
+SCRIPT = """
+import signal, sys, threading, pramana
+started = threading.Event()
+def slow(prompt):
+    number = int(prompt)
+    if number >= 3:
+        print("three", flush=True)
+        threading.Event().wait({wait})
+    return prompt
+if __name__ == "__main__":
+    pramana.evaluate([{{"id": f"n-{{each}}", "input": str(each), "ideal": str(each)}} for each in range(8)],
+                     model=slow, concurrency=1)
+"""
+
+
+@pytest.mark.parametrize(("interrupts", "wait"), [(1, 0.3), (2, 60)])
+def test_ctrl_c_keeps_what_was_stored(interrupts: int, wait: float, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(wait=wait), encoding="utf-8")
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}  # noqa: TID251 - a child's
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "three\n"
+        process.send_signal(signal.SIGINT)
+        if interrupts == 2:
+            threading.Event().wait(0.5)  # for the first one to be dealt with: two at once are one
+            process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT
+    with closing(open_store(settings.database_url())) as store:
+        left = store.runs.find("latest")
+    assert left.status == "interrupted"
+    assert left.stored == (4 if interrupts == 1 else 3)
+    if interrupts == 1:
+        assert f"interrupted; 4 of 8 results are stored; go on with pramana.resume('{left.id}')" in said
+
+    with pytest.raises(InvalidInput, match="exists only in the program that started the run; resume it there"):
+        pramana.resume(left.id)
+
+    def elsewhere(prompt: str) -> str:
+        return prompt
+
+    elsewhere.__module__, elsewhere.__qualname__ = "__main__", "slow"
+    report = pramana.resume(left.id, model=elsewhere)
+    assert report.passed
+    assert report.summary.overall.total == 8
+
+
+def test_what_was_planned_cannot_be_changed_by_resuming() -> None:
+    with pytest.raises(InvalidInput, match="seed, temperature cannot be changed"):
+        pramana.resume("latest", seed=1, temperature=0.5)
+
+
+def test_a_finished_run_is_resumed_to_its_report() -> None:
+    report = pramana.evaluate(SUMS, model=adder)
+    assert pramana.resume(report).summary.overall == report.summary.overall
+
+
+# ── Reports and comparisons ──
+
+
+@pytest.fixture(name="report")
+def _report() -> pramana.Report:
+    return pramana.evaluate(SUMS, model=wrong)
+
+
+def test_a_report_becomes_records_files_and_words(report: pramana.Report, tmp_path: Path) -> None:
+    records = report.to_records()
+    assert [each["outcome"] for each in records].count("failed") == 2
+    assert {each["run_id"] for each in records} == {report.run_id}
+    assert (records[0]["prompt"], records[0]["expected"], records[0]["output"]) == ("What is 1 + 1?", "2", "It is 2.")
+    for name, begins in {
+        "a.html": "<!doctype html>", "a.md": "#", "a.json": "[", "a.csv": "test_id,", "a.xml": "<?xml",
+    }.items():  # fmt: skip
+        assert report.save(tmp_path / name).read_text(encoding="utf-8").startswith(begins)
+    with pytest.raises(InvalidInput, match=r"expected one of \.html"):
+        report.save(tmp_path / "a.docx")
+    assert repr(report) == f"<Report of run {report.run_id}: cases, python:{__name__}:wrong 60.0 %>"
+    assert str(report) == "All 5 results ended, none errored."
+
+
+def test_a_report_becomes_data_frames(report: pramana.Report) -> None:
+    import pandas as pd
+    import polars as pl
+
+    assert report.to_pandas().query("outcome == 'failed'")["test_id"].tolist() == ["sum-2", "sum-3"]
+    assert report.to_polars().filter(pl.col("outcome") == "failed")["test_id"].to_list() == ["sum-2", "sum-3"]
+    again = pramana.evaluate(pd.DataFrame(SUMS), model=adder)
+    assert pramana.evaluate(pl.DataFrame(SUMS), model=adder).passed
+    assert again.passed
+
+
+def test_a_pass_rate_is_asserted_as_observed_or_as_proven(report: pramana.Report) -> None:
+    report.assert_pass_rate(0.6)
+    with pytest.raises(AssertionError) as missed:
+        report.assert_pass_rate(0.61)
+    assert str(missed.value).splitlines()[:6] == [
+        "3 of 5 passed (60 %), and 61 % is required",
+        "",
+        "failed: sum-2",
+        "  prompt: What is 2 + 1?",
+        "  reply:  I do not know.",
+        '  reason: does not contain "3"',
+    ]
+    with pytest.raises(AssertionError, match=r"at 95 % confidence the pass rate is at least 18.9 %, and 60 % is"):
+        report.assert_pass_rate(0.6, confidence=0.95)
+    with pytest.raises(AssertionError, match="3 of 5 passed"):
+        report.assert_passed()
+    with pytest.raises(InvalidInput, match="minimum is a share from 0 to 1, found 90"):
+        report.assert_pass_rate(90)
+
+
+def test_runs_reports_and_files_are_compared(report: pramana.Report, tmp_path: Path) -> None:
+    better = pramana.evaluate(SUMS, model=adder)
+    found = pramana.compare(report, better)
+    assert [each.case for each in found.gained] == ["sum-2", "sum-3"]
+    assert str(found) == found.sentence
+    files = report.save(tmp_path / "before.json"), better.save(tmp_path / "after.json")
+    assert [each.case for each in pramana.compare(*files).gained] == ["sum-2", "sum-3"]
+    assert pramana.compare(report.run_id, str(files[1])).pairs == 5
+    both = pramana.evaluate(SUMS, models=[adder, wrong])
+    found = pramana.compare(both, both, model=both.models[0], new_model=both.models[1])
+    assert len(found.lost) == 2
