@@ -8,6 +8,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, NamedTuple
@@ -89,11 +90,14 @@ LIBRARY_HEAD = """\
 
 Every public name of `pramana`, with its types, written from the program by `make reference`.
 [From Python](python.md) is the guide. Names that are not on this page are private and may change without notice.
+
+`Cases` is a path, several of them, cases, dictionaries, or a data frame. `Model` is a model's name or a function.
+`RunOptions` is every option of a run by its name: the fields of `RunRequest` and `Limits` below, as keyword arguments.
 """
 SECTIONS = {
     "Evaluate": ("evaluate", "evaluate_async", "stream", "resume", "compare", "Report", "Comparison", "Result"),
     "Cases": ("Case", "cases_of", "validate", "ValidationReport", "hash_suite", "hash_result", "hash_output"),
-    "Requests": ("RunRequest", "Limits", "Selection"),
+    "Options of a run": ("RunRequest", "Limits", "Selection"),
 }
 """What most people come for first; the other names follow in alphabetical order."""
 
@@ -105,12 +109,14 @@ def library_page() -> str:
     rest = [name for name in package.__all__ if not any(name in names for names in SECTIONS.values())]
     errors = [name for name in rest if _is_error(getattr(package, name))]
     sections = {**SECTIONS, "Everything else": [name for name in rest if name not in errors], "Errors": errors}
+    aliases = {getattr(package, name).__name__: name for name in package.__all__}
     parts = [LIBRARY_HEAD]
     for title, names in sections.items():
         parts += [f"## {title}", ""]
         for name in names:
-            parts += _entry(f"pramana.{name}", getattr(package, name))
-    return "\n".join(parts).rstrip() + "\n"
+            parts += _entry(name, getattr(package, name))
+    text = re.sub(r"\b\w+\b", lambda found: aliases.get(found.group(), found.group()), "\n".join(parts))
+    return text.rstrip() + "\n"
 
 
 def _is_error(found: Any) -> bool:
@@ -119,46 +125,72 @@ def _is_error(found: Any) -> bool:
 
 def _entry(name: str, found: Any) -> list[str]:
     """Return a public name: how it is called, what it is for, and what a class has."""
-    lines = [f"### {name}", "", "```python", f"{name}{'' if _is_error(found) else _signature(found)}", "```", ""]
-    lines += [_docstring(found), ""]
-    if not inspect.isclass(found):
-        return lines
-    rows = [f"| `{each.name}` | `{_cell(each.type)}` | {_cell(each.text)} |" for each in _fields(found)]
-    if rows:
+    node = _source_of(inspect.unwrap(getattr(found, "__wrapped__", found)))
+    constructed = name == "Case"
+    if constructed or not inspect.isclass(found):
+        from pramana.load.rows import make_case
+
+        called = _source_of(make_case) if constructed else node
+        head = ["```python", _signature(f"pramana.{name}", called, returns="Case" if constructed else None), "```", ""]
+        return [f"### {name}", "", *head, _docstring(found), ""]
+    lines = [f"### {name}", "", _docstring(found), ""]
+    if rows := [f"| `{each.name}` | `{_cell(each.type)}` | {_cell(each.text)} |" for each in _fields(found)]:
         lines += ["| field | type | |", "| --- | --- | --- |", *rows, ""]
-    members = []
-    for each, member in vars(found).items():
-        if each.startswith("_"):
-            continue
-        if getter := getattr(member, "fget", None) or getattr(member, "func", None):  # a property, maybe cached
-            returned = _plain(inspect.signature(getter).return_annotation)
-            members += [f"- `.{each}: {returned}`", f"  {_first_paragraph(getter)}"]
-        elif inspect.isfunction(member):
-            members += [f"- `.{each}{_signature(member, bound=True, line=1000)}`", f"  {_first_paragraph(member)}"]
+    members = [line for each in node.body for line in _member(each, found)]
     return [*lines, *members, ""] if members else lines
 
 
-def _signature(found: Any, *, bound: bool = False, line: int = LINE) -> str:
-    """Return how something is called, a parameter a line where one line would be too long."""
-    stated = inspect.signature(found)
-    shown = list(stated.parameters.values())[bound:]
-    text = _plain(str(stated.replace(parameters=shown)))
-    if len(text) <= line:
-        return text
-    parts = [_plain(str(stated.replace(parameters=[each], return_annotation=stated.empty)))[1:-1] for each in shown]
-    keyword_only = [number for number, each in enumerate(shown) if each.kind is each.KEYWORD_ONLY]
-    parts = [part.removeprefix("*, ") for part in parts]
-    if keyword_only:
-        parts.insert(keyword_only[0], "*")
-    returned = "" if stated.return_annotation is stated.empty else f" -> {_plain(stated.return_annotation)}"
-    return "(\n" + "".join(f"    {part},\n" for part in parts) + f"){returned}"
+def _source_of(found: Any) -> Any:
+    (node,) = ast.parse(dedent(inspect.getsource(found))).body
+    return node
 
 
-def _plain(annotation: Any) -> str:
-    """Return an annotation or a signature without the modules that its names come from."""
-    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    text = re.sub(r"\b(?:pramana|collections|pathlib|typing|types)(?:\.[a-z_]+)*\.(?=[A-Z])", "", text)
-    return text.replace("NoneType", "None").replace("~", "")
+def _member(node: ast.stmt, found: type) -> list[str]:
+    """Return a method or a property of a class."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
+        return []
+    said = " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split())
+    assert said, f"{found}.{node.name} is public and has no docstring"  # noqa: S101
+    if any("property" in ast.unparse(each) for each in node.decorator_list):
+        assert node.returns  # noqa: S101
+        return [f"- `.{node.name}: {_type(node.returns)}`", f"  {said}"]
+    return [f"- `{_signature(f'.{node.name}', node, line=1000)}`", f"  {said}"]
+
+
+def _signature(
+    name: str, node: ast.FunctionDef | ast.AsyncFunctionDef, *, returns: str | None = None, line: int = LINE
+) -> str:
+    """Return how a function is called, in the words of its source; a parameter a line where one would be too long."""
+    stated = node.args
+    defaults = [None] * (len(stated.args) - len(stated.defaults)) + list(stated.defaults)
+    shown = [
+        _parameter(*each) for each in zip(stated.args, defaults, strict=True) if each[0].arg not in ("self", "cls")
+    ]
+    shown += ["*"] if stated.kwonlyargs else []
+    shown += [_parameter(*each) for each in zip(stated.kwonlyargs, stated.kw_defaults, strict=True)]
+    shown += [f"**{_parameter(stated.kwarg, None)}"] if stated.kwarg else []
+    back = returns or (_type(node.returns) if node.returns else "")
+    end = f" -> {back}" if back else ""
+    start = f"{'async ' if isinstance(node, ast.AsyncFunctionDef) else ''}{name}"
+    text = f"{start}({', '.join(shown)}){end}"
+    return text if len(text) <= line else f"{start}(\n" + "".join(f"    {each},\n" for each in shown) + f"){end}"
+
+
+def _parameter(stated: ast.arg, default: ast.expr | None) -> str:
+    kind = f": {_type(stated.annotation)}" if stated.annotation else ""
+    return f"{stated.arg}{kind}{f' = {ast.unparse(default)}' if default else ''}"
+
+
+def _type(annotation: ast.expr) -> str:
+    """Return a type as it is written, without the `Annotated` that says what the API calls it."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
+        assert isinstance(annotation.slice, ast.Tuple)  # noqa: S101
+        return _type(annotation.slice.elts[0])
+    if isinstance(annotation, ast.BinOp):
+        return f"{_type(annotation.left)} | {_type(annotation.right)}"
+    return ast.unparse(annotation)
 
 
 class _Field(NamedTuple):
@@ -168,26 +200,20 @@ class _Field(NamedTuple):
 
 
 def _fields(found: type) -> Iterator[_Field]:
-    """Yield the fields of a class, with the sentence below each in its source."""
-    if not hasattr(found, "__struct_fields__"):
-        return
-    (tree,) = ast.parse(dedent(inspect.getsource(found))).body
-    assert isinstance(tree, ast.ClassDef)  # noqa: S101
-    for each, after in zip(tree.body, [*tree.body[1:], None], strict=True):
+    """Yield the fields of a class and of those it extends, with the sentence below each in its source."""
+    for each in reversed(found.__mro__):
+        if each.__module__.startswith("pramana.") and (hasattr(each, "__struct_fields__") or is_dataclass(each)):
+            yield from _own_fields(_source_of(each))
+
+
+def _own_fields(node: ast.ClassDef) -> Iterator[_Field]:
+    for each, below in zip(node.body, [*node.body[1:], None], strict=True):
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-            below = after.value if isinstance(after, ast.Expr) else None
-            text = " ".join(str(below.value).split()) if isinstance(below, ast.Constant) else ""
-            yield _Field(each.target.id, _without_notes(each.annotation), text)
-
-
-def _without_notes(annotation: ast.expr) -> str:
-    """Return a type as it is written, without the `Annotated` that says what the API calls it."""
-    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
-        assert isinstance(annotation.slice, ast.Tuple)  # noqa: S101
-        return _without_notes(annotation.slice.elts[0])
-    if isinstance(annotation, ast.BinOp):
-        return f"{_without_notes(annotation.left)} | {_without_notes(annotation.right)}"
-    return ast.unparse(annotation).strip("'")
+            said = below.value if isinstance(below, ast.Expr) else None
+            described = re.search(r"description='([^']*)'", ast.unparse(each.annotation))
+            text = str(said.value) if isinstance(said, ast.Constant) else described.group(1) if described else ""
+            default = f" = {ast.unparse(each.value)}" if isinstance(each.value, ast.Constant) else ""
+            yield _Field(each.target.id, f"{_type(each.annotation)}{default}", " ".join(text.split()))
 
 
 def _cell(text: str) -> str:
@@ -200,10 +226,6 @@ def _docstring(found: Any) -> str:
     assert text, f"{found} is public and has no docstring"  # noqa: S101
     said, mark, example = text.partition(">>> ")
     return said.rstrip() + (f"\n\n```python\n>>> {example.rstrip()}\n\n```" if mark else "")
-
-
-def _first_paragraph(found: Any) -> str:
-    return " ".join(_docstring(found).partition("\n\n")[0].split())
 
 
 PAGES = {"cli.md": cli_page, "library.md": library_page, "claims.md": claims_page}

@@ -129,6 +129,10 @@ class PramanaError(Exception):
         return self.explain(COMMAND_HINTS)
 
 
+NOTED = 20
+"""Problems that a traceback shows at most."""
+
+
 class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_code=2):
     """What was given does not fit its format."""
 
@@ -142,7 +146,10 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
         ordered = sorted(problems, key=lambda each: (each.file, each.line, each.column))
         others = max(total, len(ordered)) - 1
         more = f" (and {others:,} more)" if others else ""
-        return cls(f"{ordered[0]}{more}", ordered)
+        error = cls(f"{ordered[0]}{more}", ordered)
+        for each in ordered[1:NOTED]:  # a traceback prints them; commands and the API list the problems themselves
+            error.add_note(str(each))
+        return error
 
 
 class NotFound(PramanaError, code="not_found", http_status=404, exit_code=2):

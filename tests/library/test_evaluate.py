@@ -315,6 +315,7 @@ def test_problems_of_cases_are_reported_all_at_once_and_nothing_is_stored() -> N
     assert "contains needs an ideal" in said[2]
     assert 'did you mean "contains"' in said[3]
     assert any(each.startswith("cases[8].") for each in said)
+    assert refused.value.__notes__ == said[1:]  # which a traceback prints
     assert said[-1] == "cases[9]: expected a pramana.Case or a dictionary, found int"
     with closing(open_store(settings.database_url())) as store:
         assert store.runs.page(limit=5)[1] == 0

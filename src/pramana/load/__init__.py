@@ -48,6 +48,7 @@ class ValidationReport:
 
     @property
     def ok(self) -> bool:
+        """Whether there are no errors; warnings do not count."""
         return self.problems.errors == 0
 
 

@@ -84,7 +84,7 @@ def make_case(
 
 if TYPE_CHECKING:
 
-    class Case(model.Case):
+    class Case(model.Case, frozen=True):
         """What `pramana.Case` is to a type checker: the case of every stage, with the arguments of `make_case`."""
 
         def __init__(
