@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pramana.errors import InvalidInput, PramanaError, ProviderError, RateLimited
     from pramana.hash import hash_output, hash_result, hash_suite
     from pramana.library import Report, compare, evaluate, evaluate_async, resume, stream
+    from pramana.library.pytest_integration import parametrize
     from pramana.load import ValidationReport, cases_of, validate
     from pramana.load.rows import Case
     from pramana.model import Assertion, Check, Facets, Outcome, Reply, Turn, Usage
@@ -53,6 +54,7 @@ _WHERE = {
     "hash_output": "pramana.hash",
     "hash_result": "pramana.hash",
     "hash_suite": "pramana.hash",
+    "parametrize": "pramana.library.pytest_integration",
     "resume": "pramana.library",
     "stream": "pramana.library",
     "validate": "pramana.load",
@@ -87,6 +89,7 @@ __all__ = [
     "hash_output",
     "hash_result",
     "hash_suite",
+    "parametrize",
     "resume",
     "stream",
     "validate",

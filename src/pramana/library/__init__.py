@@ -97,6 +97,7 @@ def evaluate(
     >>> evaluate({"input": "Say hello.", "ideal": "hello"}, model=str.lower).pass_rate
     1.0
     """
+    __tracebackhide__ = True
     return _block_on(_new_run(cases, model, models, judge, repeat, options, _loop_for_functions), progress)
 
 
@@ -339,13 +340,14 @@ def _new_run(
     loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
 ) -> _Session:
     """Return the session of a new run."""
+    __tracebackhide__ = True
     functions: dict[str, Callable[..., Any]] = {}
     if isinstance(models, str) or not isinstance(models, Sequence):
         raise InvalidInput(f"models is a list; for one model write model={models!r:.60}")
     if model is not None and models:
         raise InvalidInput("give model or models, not both")
     named = tuple(_name_of(each, functions) for each in (models or ("local" if model is None else model,)))
-    given = _cases(cases)
+    given = request_fields(cases)
     if not given and not ({"suite", "tier", "scenarios"} & options.keys()):
         given = {"suite": planning.DEFAULT_SUITE, "tier": planning.DEFAULT_TIER}
     judged_by = None if judge is None else _name_of(judge, functions)
@@ -359,6 +361,7 @@ def _new_run(
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options as fields of a request, limits apart; raises `TypeError` for one that does not exist."""
+    __tracebackhide__ = True  # pytest shows the line that misspells it
     known = RunOptions.__annotations__
     for name in options:
         if name not in known:
@@ -383,7 +386,7 @@ def _name_of(model: Any, functions: dict[str, Callable[..., Any]]) -> str:
     return f"python:{path}"
 
 
-def _cases(given: Cases) -> dict[str, Any]:
+def request_fields(given: Cases) -> dict[str, Any]:
     """Return the fields of a request that say which cases."""
     if given is None:
         return {}

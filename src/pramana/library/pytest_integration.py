@@ -1,0 +1,131 @@
+"""Pramana in pytest: the function that the fixture `pramana_evaluate` returns, and `parametrize`, one test a case.
+
+Both look for a relative path in the current folder and then beside the Python file that names it, so that a test finds
+its cases wherever pytest is started. Errors that we can explain leave without our frames: the last one that pytest
+shows is the line of the test.
+"""
+
+from collections.abc import Callable, Sequence
+from inspect import currentframe
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pramana.errors import InvalidInput, NotFound, PramanaError
+from pramana.library import Cases, Report, evaluate, request_fields
+from pramana.load import LIBRARY_NAME, Sources
+from pramana.request import Selection, check_values
+
+if TYPE_CHECKING:
+    import pytest
+
+
+class RunCount(NamedTuple):
+    """A run of the session, and how many of its results passed."""
+
+    run_id: str
+    passed: int
+    total: int
+
+
+def make_evaluate(
+    models: Sequence[str],
+    judge: str | None,
+    *,
+    default_model: str | None = None,
+    default_judge: str | None = None,
+    runs: list[RunCount],
+    full_trace: bool = False,
+) -> Callable[..., Report]:
+    """Return `evaluate` for a pytest session: `models` and `judge` override those of each call.
+
+    Each run is added to `runs`. With `full_trace`, errors keep all of their frames.
+
+    >>> runs = []
+    >>> evaluate_fake = make_evaluate(["fake:fixed=yes"], None, runs=runs)
+    >>> evaluate_fake([{"input": "Yes or no?", "ideal": "yes"}], model="gpt-5").models, runs[0].passed
+    (['fake:fixed=yes'], 1)
+    """
+
+    def pramana_evaluate(cases: Cases = None, **options: Any) -> Report:
+        __tracebackhide__ = True
+        if models:
+            options |= {"model": None, "models": models}
+        elif default_model and options.get("model") is None and not options.get("models"):
+            options["model"] = default_model
+        options["judge"] = judge or options.get("judge") or default_judge
+        options.setdefault("progress", False)  # it would be drawn over pytest's own
+        folder = _folder_of(currentframe())
+        try:
+            report = evaluate(_find_paths(cases, folder), **options)
+        except PramanaError as error:
+            _say_where_it_was_looked_for(error, cases, folder)
+            if full_trace:
+                raise
+            raise error.with_traceback(None) from None
+        overall = report.summary.overall
+        runs.append(RunCount(report.run_id, overall.passed, overall.total))
+        return report
+
+    return pramana_evaluate
+
+
+def parametrize(cases: Cases, *, selection: Selection | None = None) -> "pytest.MarkDecorator":
+    """Make one pytest test of each case. The test takes the argument `case`, and its id is the id of the case.
+
+    `cases` are what `evaluate` takes: a file or folder, several of them, cases, dictionaries, or a data frame.
+    `selection` filters them.
+
+    >>> tests = parametrize([{"id": "capital", "input": "What is the capital of France?", "ideal": "Paris"}])
+    >>> [each.id for each in tests.args[1]]
+    ['capital']
+    """
+    __tracebackhide__ = True
+    import pytest
+
+    folder = _folder_of(currentframe())
+    try:
+        found = _read(_find_paths(cases, folder), selection or Selection())
+    except PramanaError as error:
+        _say_where_it_was_looked_for(error, cases, folder)
+        raise error.with_traceback(None) from None
+    return pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in found])
+
+
+def _read(cases: Cases, selection: Selection) -> list[Any]:
+    check_values(selection)
+    fields = request_fields(cases)
+    if "paths" in fields:
+        found = list(Sources.files(fields["paths"], selection).cases())
+    else:
+        found = list(selection.pick(fields.get("cases", ())))
+    if not found:
+        why = (
+            f"no case passes the filters {selection}; check how they are spelt" if selection else "no cases were given"
+        )
+        raise InvalidInput(why)
+    return found
+
+
+# ── Paths ──
+
+
+def _folder_of(frame: FrameType | None) -> Path | None:
+    """Return the folder of the file that calls the function of a frame; None where there is no file."""
+    file = frame.f_back.f_globals.get("__file__") if frame and frame.f_back else None
+    return Path(file).parent if file else None
+
+
+def _find_paths(cases: Cases, folder: Path | None) -> Cases:
+    """Return cases with each path that leads nowhere from the current folder, but does from another, led by that."""
+    if isinstance(cases, str | Path):
+        return folder / cases if folder and not Path(cases).exists() and (folder / cases).exists() else cases
+    return [_find_paths(each, folder) for each in cases] if isinstance(cases, list | tuple) else cases
+
+
+def _say_where_it_was_looked_for(error: PramanaError, cases: Cases, folder: Path | None) -> None:
+    given = cases if isinstance(cases, list | tuple) else [cases]
+    paths = [Path(each) for each in given if isinstance(each, str | Path) and not str(each).startswith(LIBRARY_NAME)]
+    here = Path.cwd()
+    if isinstance(error, NotFound) and folder not in (None, here) and not all(each.exists() for each in paths):
+        error.add_note(f"looked for in {here}, then in {folder}")

@@ -1,0 +1,82 @@
+"""The pytest plugin: the fixture `pramana_evaluate`, its options, and a line about the runs at the end of the session.
+
+pytest loads this module in every project where Pramana is installed, so it imports nothing of ours until a test uses
+the fixture. `pramana.library.pytest_integration` does the work.
+"""
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pluggy import Result
+
+    from pramana.library import Report
+    from pramana.library.pytest_integration import RunCount
+
+_RUNS = "pramana_runs"
+"""Where the report of a test has its runs; pytest-xdist sends it from the workers with the report."""
+_NEW_RUNS = pytest.StashKey[list["RunCount"]]()
+"""Runs that no report has yet."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options, and the settings of a configuration file."""
+    group = parser.getgroup("pramana", "pramana: evaluate language models and voice agents")
+    group.addoption(
+        "--pramana-model",
+        action="append",
+        default=[],
+        metavar="MODEL",
+        help="Model to test, instead of those that tests name (repeatable: each test runs once per model)",
+    )
+    group.addoption("--pramana-judge", metavar="MODEL", help="Judge model, instead of those that tests name")
+    parser.addini("pramana_model", "Model to test where a test names none (default: local)", default=None)
+    parser.addini("pramana_judge", "Judge model where a test names none (default: the model itself)", default=None)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test that uses the fixture once per model, if there are several."""
+    models = list(dict.fromkeys(metafunc.config.getoption("pramana_model")))
+    if len(models) > 1 and "pramana_evaluate" in metafunc.fixturenames:
+        metafunc.parametrize("pramana_evaluate", models, indirect=True)
+
+
+@pytest.fixture(scope="session")
+def pramana_evaluate(request: pytest.FixtureRequest) -> "Callable[..., Report]":
+    """Evaluate models on test cases: `pramana.evaluate`, with the options of the pytest session."""
+    from pramana.library.pytest_integration import make_evaluate
+
+    config = request.config
+    models = [request.param] if hasattr(request, "param") else config.getoption("pramana_model")
+    return make_evaluate(
+        models,
+        config.getoption("pramana_judge"),
+        default_model=config.getini("pramana_model"),
+        default_judge=config.getini("pramana_judge"),
+        runs=config.stash.setdefault(_NEW_RUNS, []),
+        full_trace=config.getoption("fulltrace"),
+    )
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> "Generator[None, Result[pytest.TestReport]]":
+    """Add the runs of a test to its report."""
+    outcome = yield
+    if runs := item.config.stash.get(_NEW_RUNS, None):
+        setattr(outcome.get_result(), _RUNS, [tuple(each) for each in runs])
+        runs.clear()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many runs the session made, how many results passed, and where to see them."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    runs = {run_id: (passed, total) for each in reports for run_id, passed, total in getattr(each, _RUNS, ())}
+    if runs:
+        number = "1 run" if len(runs) == 1 else f"{len(runs):,} runs"
+        passed, total = (sum(each) for each in zip(*runs.values(), strict=True))
+        where = f"pramana show {next(iter(runs))}" if len(runs) == 1 else "pramana runs"
+        terminalreporter.write_line(
+            f"pramana: {number}, {passed:,} of {total:,} result{'s' * (total != 1)} passed; see: {where}"
+        )
