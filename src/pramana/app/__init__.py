@@ -20,6 +20,7 @@ from pramana.app.access import FRESH_S, Access, Credential, OpenStreams, User, r
 from pramana.app.findings import ComputedOnce, Findings
 from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Pulls
+from pramana.app.spending import Spending
 from pramana.app.tail import Tail
 from pramana.errors import PramanaError
 from pramana.store.preferences import Preferences
@@ -30,8 +31,9 @@ __all__ = ["App", "Busy", "Credential", "TooLarge", "User", "allowed_user", "is_
 log = logging.getLogger("pramana.app")
 _Made = TypeVar("_Made")
 _Given = ParamSpec("_Given")
-Lane = Literal["here", "work", "heavy", "outside"]
-"""The threads that a use case runs in: those of the store, or those for what takes long or waits for other hosts."""
+Lane = Literal["here", "work", "heavy", "outside", "runs"]
+"""The threads that a use case runs in: those of the store, or those for what takes long, waits for other hosts, or
+carries a run out."""
 RULES: dict[str, Role] = {}
 """The role that each use case needs, by module and name."""
 OPEN_WHEN: dict[str, Callable[[Preferences], bool]] = {}
@@ -101,6 +103,7 @@ class App:
     _probed: float = float("-inf")
     _heavy: _Lane = field(default_factory=_Lane)
     _outside: _Lane = field(default_factory=_Lane)
+    _runs: _Lane = field(default_factory=_Lane)
     access: Access = field(init=False)
     findings: Findings = field(init=False)
     """What each run amounts to, kept while it grows."""
@@ -109,6 +112,8 @@ class App:
     """Who tells of news."""
     known_suites: KnownSuites = field(init=False)
 
+    local: Spending | None = None
+    """Set in a program that only the user of this account can reach: what `app.local` offers, and what it may spend."""
     pulls: Pulls = field(default_factory=Pulls)
     """Downloads of weights by this process."""
     streams: OpenStreams = field(init=False)
@@ -185,6 +190,10 @@ class App:
         """Do what waits for others, whom we do not know to be quick; in threads of its own too."""
         return await self._outside.work(work)
 
+    async def carry_out(self, work: Callable[[], _Made]) -> _Made:
+        """Carry a run out in this process, in one of a few threads of its own."""
+        return await self._runs.work(work)
+
     def check_size(self, *sent: str | bytes) -> None:
         """Raise `TooLarge` for documents that have more bytes together than one request may have."""
         most = self.preferences().largest_body_mb
@@ -259,6 +268,8 @@ def use_case(
                     return await app.heavy(work)
                 case "outside":
                     return await app.outside(work)
+                case "runs":
+                    return await app.carry_out(work)
 
         return checked
 

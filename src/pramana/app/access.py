@@ -180,10 +180,10 @@ class Access:
 
     # ── Sessions, and what is open ──
 
-    def make_startup_token(self) -> str:
-        """Return an admin token that is valid until the process ends and is never stored."""
+    def make_startup_token(self, role: Role = "admin", name: str = "start-up token") -> str:
+        """Return a token that is valid until the process ends and is never stored."""
         secret = new_secret()
-        self._of_this_start[hashed(secret)] = User("start-up token", "admin", STARTUP_ID)
+        self._of_this_start[hashed(secret)] = User(name, role, STARTUP_ID)
         return secret
 
     def is_startup_token(self, secret: str) -> bool:

@@ -27,6 +27,7 @@ COMMANDS = {
     "validate": ("pramana.show.cli.formats:validate", "Check suite and scenario files; every error with its place."),
     "selftest": ("pramana.show.cli.selftest:selftest", "Prove the clock that voice agents are timed with."),
     "serve": ("pramana.show.cli.serve:serve", "Serve the workbench and the API, and run what is asked for."),
+    "mcp": ("pramana.show.cli.mcp:mcp", "Serve the bench to a coding agent, as MCP tools."),
     "token": ("pramana.show.cli.token:token", "Make, list and revoke the server's tokens."),
     "scenarios": ("pramana.show.cli.scenarios:scenarios", "Import and export the scenarios of a store or a server."),
     "submit": ("pramana.show.cli.submit:submit", "Submit results to a server, run by run."),

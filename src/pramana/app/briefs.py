@@ -1,0 +1,176 @@
+"""Runs and failures in brief: what a reader with little room, such as a coding agent, needs to decide what to do next.
+
+A view of a whole run comes in and its few most important numbers go out; failed results come with what was asked and
+what was expected, so that nobody need read each one.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta
+from msgspec.structs import asdict, replace
+
+from pramana.analyse.summary import DIMENSIONS, Rate
+from pramana.app import App, User, use_case
+from pramana.app.runs import result_detail_view
+from pramana.app.views import (
+    Listed,
+    PageRequest,
+    ResultDetailView,
+    RunDetailView,
+    RunView,
+    View,
+    result_view,
+)
+from pramana.model import Case, Outcome, Result
+
+NAMED = 10
+"""Failed results and reasons that a brief names; the counts are of all."""
+LONGEST = 2_000
+"""Characters of a prompt or a reply in a list of failures."""
+
+
+class RateView(View, frozen=True, kw_only=True):
+    """How many results ended how, and the pass rate of those with a verdict."""
+
+    passed: int
+    failed: int
+    errored: int
+    unscored: int
+    skipped: int
+    pass_rate: Annotated[float | None, Meta(description="passed / (passed + failed); null without any verdict")]
+    interval: Annotated[tuple[float, float] | None, Meta(description="Its 95 % interval, with cases as the units")]
+
+
+class ReasonView(View, frozen=True, kw_only=True):
+    """Why results have no verdict."""
+
+    outcome: Outcome
+    reason: str
+    count: int
+    cases: Annotated[tuple[str, ...], Meta(description="The first of them")]
+
+
+class FailedView(View, frozen=True, kw_only=True):
+    """A result that failed, and why."""
+
+    case: str
+    model: str
+    reason: str
+
+
+class RunBriefView(RunView, frozen=True, kw_only=True):
+    """A run in brief."""
+
+    cost_usd: Annotated[float | None, Meta(description="With judges; null where a price or a token count is not known")]
+    input_tokens: float | None
+    output_tokens: float | None
+    latency_p50_seconds: float | None
+    latency_p95_seconds: float | None
+    by: Annotated[
+        Mapping[str, Mapping[str, RateView]],
+        Meta(description="By model; by category, difficulty, tag, language, check and variant where there are several"),
+    ]
+    without_verdict: Annotated[tuple[ReasonView, ...], Meta(description="Most frequent first")]
+    failed: Annotated[tuple[FailedView, ...], Meta(description=f"The first {NAMED}")]
+    judged_by: Annotated[str | None, Meta(description="Who judged, in a sentence")]
+    notes: Annotated[tuple[str, ...], Meta(description="What limits how far the numbers can be trusted")]
+
+
+class FailureFilter(PageRequest, frozen=True, kw_only=True):
+    """Which results that did not pass."""
+
+    outcome: Literal["failed", "errored", "unscored", "skipped"] = "failed"
+    model: str | None = None
+
+
+class FailedResultView(View, frozen=True, kw_only=True):
+    """A result that did not pass, with what was asked and what was expected."""
+
+    seq: Annotated[int, Meta(description="Its number in the run")]
+    case_id: str
+    model: str
+    variant: str
+    repeat: int
+    outcome: Outcome
+    prompt: Annotated[str, Meta(description=f"The last message that was sent; at most {LONGEST:,} characters")]
+    expected: Annotated[tuple[str, ...], Meta(description="The expected texts or outcome")]
+    assertion: Annotated[str | None, Meta(description="How the reply was compared with them")]
+    reply: Annotated[str | None, Meta(description=f"At most {LONGEST:,} characters; null without one")]
+    reason: str | None
+    failure_code: Annotated[str | None, Meta(description="Why there is no reply")]
+
+
+@use_case("viewer")
+def list_failures(app: App, _: User, run_id: str, wanted: FailureFilter) -> Listed[FailedResultView]:
+    """Return results that did not pass, in the order they were stored."""
+    run = app.store.runs.find(run_id)
+    found, total = app.store.results.page(
+        run, outcome=Outcome(wanted.outcome), model=wanted.model, limit=wanted.page_size, offset=wanted.offset
+    )
+    return Listed([_failed_view(seq, *app.store.results.read(run, seq)) for seq, _ in found], total)
+
+
+@use_case("viewer")
+def find_results(app: App, _: User, run_id: str, case: str, wanted: PageRequest) -> Listed[ResultDetailView]:
+    """Return all of the results of one case, by its id or digest: one for each model, variant and repeat."""
+    run = app.store.runs.find(run_id)
+    found, total = app.store.results.page(run, case=case, limit=wanted.page_size, offset=wanted.offset)
+    read = [(seq, *app.store.results.read(run, seq)) for seq, _ in found]
+    return Listed([result_detail_view(*each, run.plan.system_prompt) for each in read], total)
+
+
+def brief_of(run: RunDetailView) -> RunBriefView:
+    """Return a run in brief; it must have been read with its summary."""
+    summary = run.summary
+    assert summary is not None  # noqa: S101 - `read_run` and `start_run` have it
+    rows = {each: summary.by[each] for each in DIMENSIONS if each == "model" or len(summary.by[each]) > 1}
+    return RunBriefView(
+        **{name: getattr(run, name) for name in RunView.__struct_fields__},
+        cost_usd=summary.cost_usd.value,
+        input_tokens=summary.input_tokens.value,
+        output_tokens=summary.output_tokens.value,
+        latency_p50_seconds=summary.latency.p50,
+        latency_p95_seconds=summary.latency.p95,
+        by={name: {value: rate_view(rate) for value, rate in found.items()} for name, found in rows.items()},
+        without_verdict=tuple(
+            ReasonView(outcome=each.outcome, reason=each.text, count=each.count, cases=each.cases)
+            for each in summary.reasons[:NAMED]
+        ),
+        failed=tuple(
+            FailedView(case=each.case, model=each.model, reason=each.reason) for each in summary.failures[:NAMED]
+        ),
+        judged_by=summary.judged_by or None,
+        notes=(*summary.mixed_judges, *summary.not_reproducible),
+    )
+
+
+def without_raw_response(result: ResultDetailView) -> ResultDetailView:
+    """Return a result without the provider's response as it came, which repeats the reply at length."""
+    return replace(result, reply=replace(result.reply, raw=None)) if result.reply else result
+
+
+def rate_view(rate: Rate) -> RateView:
+    """Return a rate with its value and its interval."""
+    interval = rate.interval
+    return RateView(
+        **{each.value: getattr(rate, each.value) for each in Outcome},
+        pass_rate=rate.value,
+        interval=(interval.low, interval.high) if interval else None,
+    )
+
+
+def _failed_view(seq: int, case: Case, result: Result) -> FailedResultView:
+    found = asdict(result_view(seq, result))
+    reply = result.reply.text if result.reply else None
+    return FailedResultView(
+        **{name: found[name] for name in FailedResultView.__struct_fields__ if name in found},
+        prompt=_shortened(case.turns[-1].text),
+        expected=(case.expected_outcome,) if case.expected_outcome else case.ideals,
+        assertion=case.assertion.type if case.assertion else None,
+        reply=None if reply is None else _shortened(reply),
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -1,0 +1,203 @@
+"""Use cases of a program that the user started on their own machine: runs carried out in this process, local files.
+
+A server has none of them: `App.local` is set by front ends that only the user of this account can reach. What such a
+program may spend on models is limited for all of its runs together (`Spending`).
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace as replaced
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from pramana import planning, settings
+from pramana.app import App, User, use_case
+from pramana.app.access import Forbidden
+from pramana.app.runs import run_detail_view
+from pramana.app.spending import CostNotAllowed, Spending
+from pramana.app.views import RunDetailView, View
+from pramana.bench import Progress, Watch, execute
+from pramana.errors import Problem, Stopped
+from pramana.load import ValidationReport, validate
+from pramana.load.problems import Problems
+from pramana.load.scenario import parse_scenarios
+from pramana.load.suite import check_suite
+from pramana.model import Plan, Run, Usage
+from pramana.providers.prices import Prices
+from pramana.request import Limits, RunRequest
+from pramana.run.asking import Budget, ReplyCache
+from pramana.run.engine import Stop
+from pramana.store.store import Store
+
+GRACE_S = 1.0
+"""How long requests under way may take to finish when a run is stopped; then they are dropped."""
+OWN_CODE = ("python", "command")
+"""Models that are the user's own code; what it spends is not counted."""
+TEXT = "text"
+"""What problems of a text call its file."""
+
+
+# ── Runs ──
+
+
+@use_case("editor", "runs")
+def start_run(app: App, _: User, request: RunRequest, watch: Watch, stop: Stop) -> RunDetailView:
+    """Carry a run out in this process and return it with its summary; it takes as long as the run does.
+
+    `watch` is called in another thread. `stop` ends the run early; what is stored stays.
+    """
+    local = _local(app)
+    _refuse_stopped(stop)  # while it waited for its turn
+    run = planning.create_run(app.store, request)
+    try:
+        return _carry_out(app, local, run, request.limits, watch, stop, use_cache=request.cache)
+    except CostNotAllowed:
+        app.store.runs.delete(run.id)  # nothing was asked
+        raise
+
+
+@use_case("editor", "runs")
+def continue_run(app: App, _: User, run_id: str, limits: Limits, watch: Watch, stop: Stop) -> RunDetailView:
+    """Resume a run of this machine in this process, within these limits; otherwise as `start_run`."""
+    local = _local(app)
+    _refuse_stopped(stop)
+    return _carry_out(app, local, app.store.runs.find(run_id), limits, watch, stop, use_cache=False)
+
+
+def _refuse_stopped(stop: Stop) -> None:
+    if stop:
+        raise Stopped(f"the run was stopped before it began: {stop.reason}")
+
+
+def _local(app: App) -> Spending:
+    if app.local is None:
+        raise Forbidden("only a program on the user's own machine can do this, not a server")
+    return app.local
+
+
+def _carry_out(
+    app: App, spending: Spending, run: Run, limits: Limits, watch: Watch, stop: Stop, *, use_cache: bool
+) -> RunDetailView:
+    cache = ReplyCache(settings.home() / "cache") if use_cache else None
+    planning.pull_missing_weights(run.plan)
+    if paid := paid_models(app.store, run.plan):
+        before = app.store.results.spent(run.id).cost_usd if run.stored else 0.0
+        wanted = None if limits.max_cost_usd is None else max(0.0, limits.max_cost_usd - before)
+        with spending.reserved(wanted, ", ".join(paid)) as granted:
+            budgets: list[Budget] = []
+
+            def watched(progress: Progress) -> None:
+                budgets[:] = [progress.budget]
+                watch(progress)
+
+            # A run's cost limit counts what its earlier sittings have cost.
+            limits = replace(limits, max_cost_usd=before + granted.max_cost_usd)
+            try:
+                ended = asyncio.run(_execute(app.store, run, limits, watched, stop, cache))
+            finally:
+                granted.spent_usd = budgets[0].cost_usd - before if budgets else 0.0
+    else:
+        ended = asyncio.run(_execute(app.store, run, limits, watch, stop, cache))
+    return run_detail_view(ended, *app.findings.of(ended))
+
+
+async def _execute(store: Store, run: Run, limits: Limits, watch: Watch, stop: Stop, cache: ReplyCache | None) -> Run:
+    working = asyncio.ensure_future(execute(store, run, limits, watch, stop, cache=cache))
+
+    def hurry() -> None:
+        asyncio.get_running_loop().call_later(GRACE_S, working.cancel)
+
+    stop.then(hurry)
+    with suppress(asyncio.CancelledError):
+        return await working
+    return store.runs.read(run.id)  # it was stopped, and what was under way took too long
+
+
+def paid_models(store: Store, plan: Plan) -> list[str]:
+    """Return the models of a plan that cost money, or whose price is not known; the user's own code is neither."""
+    prices = Prices.load(settings.prices_file(), store.prices.rates())
+    asked = (*plan.targets, *(each for each in (plan.judge, plan.embedder, plan.stt) if each))
+    found = []
+    for target in asked:
+        cost = prices.cost(target, None, Usage(1, 1))
+        if not (target.provider in OWN_CODE if cost is None else cost == 0):
+            found.append(target.typed)
+    return list(dict.fromkeys(found))
+
+
+# ── Files ──
+
+
+class ProblemView(View, frozen=True, kw_only=True):
+    """One thing wrong at one place. Lines and columns count from one; 0 stands for the whole file."""
+
+    file: str
+    path: Annotated[str, Meta(description="Where in the document: [3].assertion.type")]
+    line: int
+    column: int
+    message: str
+    severity: Literal["error", "warning"]
+
+
+class ValidationView(View, frozen=True, kw_only=True):
+    """Whether files hold what can be run, with every problem."""
+
+    valid: Annotated[bool, Meta(description="Whether there are no errors; warnings do not count")]
+    files: int
+    test_cases: Annotated[int, Meta(description="Valid ones")]
+    scenarios: Annotated[int, Meta(description="Valid ones")]
+    agents: Annotated[int, Meta(description="Valid descriptions of voice agents")]
+    errors: int
+    warnings: int
+    hashes: Annotated[Mapping[str, str], Meta(description="The hash of each suite file without errors")]
+    problems: tuple[ProblemView, ...]
+
+
+def problem_view(problem: Problem) -> ProblemView:
+    """Return a problem for who reads JSON."""
+    return ProblemView(**{name: getattr(problem, name) for name in ProblemView.__struct_fields__})
+
+
+@use_case("viewer")
+def validate_files(
+    app: App, _: User, paths: tuple[Path, ...], *, max_errors: int, lint: bool = False
+) -> ValidationView:
+    """Check suites, scenarios and described agents of this machine; folders are searched to the bottom."""
+    _local(app)
+    return _validation_view(validate(paths, max_errors=max_errors, lint=lint))
+
+
+@use_case("viewer")
+def validate_text(
+    app: App, _: User, text: str, kind: Literal["suite", "scenarios"], *, max_errors: int
+) -> ValidationView:
+    """Check the text of a suite (JSONL) or of scenarios (YAML) that is in no file yet."""
+    app.check_size(text)
+    report = ValidationReport(Problems(max_errors), files=1)
+    if kind == "suite":
+        found = check_suite(f"{TEXT}.jsonl", report.problems, text.encode(errors="surrogatepass"))
+        report.test_cases = found.valid
+        report.hashes = {TEXT: found.hash} if found.hash else {}
+    else:
+        report.scenarios = len(parse_scenarios(text, report.problems, f"{TEXT}.yaml"))
+    report.problems.kept = [replaced(each, file=TEXT) for each in report.problems]
+    return _validation_view(report)
+
+
+def _validation_view(report: ValidationReport) -> ValidationView:
+    problems = report.problems
+    return ValidationView(
+        valid=report.ok,
+        files=report.files,
+        test_cases=report.test_cases,
+        scenarios=report.scenarios,
+        agents=report.agents,
+        errors=problems.errors,
+        warnings=problems.warnings,
+        hashes=report.hashes,
+        problems=tuple(map(problem_view, problems)),
+    )

@@ -1,0 +1,72 @@
+"""The cost limit of a program that the user started: what all of its runs together may spend on models.
+
+A run reserves its part before it starts and gives back what it did not spend. What a model costs is not decided here.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from pramana.errors import PramanaError
+
+
+class CostNotAllowed(PramanaError, code="cost_not_allowed", http_status=403, exit_code=2):
+    """The run would ask models that cost money, and this program may not spend any, or no more."""
+
+
+class Granted(Struct):
+    """What one run may cost, and what it has cost."""
+
+    max_cost_usd: float
+    spent_usd: float = 0.0
+
+
+class Spending:
+    """The cost limit of all runs of this program together, and how much of it is left.
+
+    A run reserves its cost limit before it starts, so that runs at the same time cannot exceed the limit together.
+
+    >>> spending = Spending(5.0, "start it with a higher limit")
+    >>> with spending.reserved(2.0) as granted:
+    ...     granted.spent_usd = 0.5
+    >>> spending.left_usd
+    4.5
+    """
+
+    def __init__(self, max_cost_usd: float | None = None, advice: str = "set a cost limit") -> None:
+        """Set the limit in US dollars; None: nothing may be spent. `advice` says how the user changes it."""
+        self._max_cost_usd, self._advice = max_cost_usd, advice
+        self._taken = 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def left_usd(self) -> float:
+        """What is neither spent nor reserved."""
+        return max(0.0, (self._max_cost_usd or 0.0) - self._taken)
+
+    @contextmanager
+    def reserved(self, wanted_usd: float | None, models: str = "it") -> Iterator[Granted]:
+        """Reserve what a run may cost: what it wants, at most what is left. What it did not spend is given back."""
+        with self._lock:
+            if self.left_usd <= 0:
+                raise self._refusal(models)
+            granted = Granted(self.left_usd if wanted_usd is None else min(wanted_usd, self.left_usd))
+            self._taken += granted.max_cost_usd
+        try:
+            yield granted
+        finally:
+            with self._lock:
+                self._taken += granted.spent_usd - granted.max_cost_usd
+
+    def _refusal(self, models: str) -> CostNotAllowed:
+        if self._max_cost_usd is None:
+            return CostNotAllowed(
+                f"{models} may cost money, and this program may not spend any; {self._advice}. "
+                "Models that cost nothing need no limit: local, fake, python:, command:"
+            )
+        return CostNotAllowed(
+            f"{models} may cost money, and nothing is left of the ${self._max_cost_usd:g} that this program may spend "
+            f"in all; wait for runs under way to end, or {self._advice}"
+        )

@@ -1,0 +1,138 @@
+"""What `pramana mcp` answers, as short texts: views in, plain lines out, the most important first."""
+
+from collections.abc import Iterator, Sequence
+
+from pramana.analyse.numbers import percent
+from pramana.app.briefs import FailedResultView, RateView, RunBriefView
+from pramana.app.comparisons import ComparisonView
+from pramana.app.local import ProblemView, ValidationView
+from pramana.app.views import Listed, ResultDetailView, RunView
+from pramana.model import Outcome
+from pramana.report import figures
+
+SHOWN_TEXT = 500
+"""Characters of a prompt or a reply; the structured answer has more of it."""
+
+
+def render_run(run: RunBriefView) -> str:
+    """Return how a run ended: pass rates, cost, and what has no verdict."""
+    lines = [_state(run)]
+    lines += [f"{model}: {render_rate(rate)}" for model, rate in run.by.get("model", {}).items()]
+    cost = "not known" if run.cost_usd is None else f"${run.cost_usd:.4f}"
+    lines.append(f"Cost: {cost}")
+    for each in run.without_verdict:
+        lines.append(f"{each.count:,} {each.outcome.value}: {_line(each.reason)} ({', '.join(each.cases)})")
+    lines += [f"failed {each.case} ({each.model}): {_line(each.reason)}" for each in run.failed]
+    failed = run.outcomes.failed if run.outcomes else 0
+    if failed > len(run.failed):
+        lines.append(f"… and {failed - len(run.failed):,} more failed")
+    lines += [_line(each) for each in run.notes]
+    return "\n".join(lines)
+
+
+def render_rate(rate: RateView) -> str:
+    """Return a pass rate with its interval, and how many results have no verdict.
+
+    >>> render_rate(RateView(passed=9, failed=1, errored=0, unscored=0, skipped=0, pass_rate=0.9, interval=(0.6, 0.98)))
+    '9 of 10 passed: 90.0 % (95 % interval 60.0–98.0 %)'
+    """
+    scored = rate.passed + rate.failed
+    apart = [f"{getattr(rate, each)} {each}" for each in ("errored", "unscored", "skipped") if getattr(rate, each)]
+    if not scored:
+        return ", ".join(["no result with a verdict", *apart])
+    shown = f"{rate.passed:,} of {scored:,} passed: {percent(rate.pass_rate)}"
+    shown += f" (95 % interval {figures.between(rate.interval)})"
+    return ", ".join([shown, *apart])
+
+
+def render_runs(found: Listed[RunView]) -> str:
+    """Return a line for each run of a list."""
+    if not found.total:
+        return "No runs yet."
+    return "\n".join([f"{found.total:,} runs, newest first:", *map(_run_line, found.items)])
+
+
+def render_failures(found: Listed[FailedResultView], first: int, outcome: str) -> str:
+    """Return a page of failures with prompt, expectation, reply and reason; `first` is the number of the first."""
+    if not found.total:
+        return f"No result is {outcome}."
+    last = first + len(found.items) - 1
+    lines = [f"{found.total:,} {outcome}; these are {first:,} to {last:,}:"]
+    for each in found.items:
+        lines += ["", f"{each.case_id} ({each.model}, result {each.seq})", f"  prompt: {_line(each.prompt)}"]
+        expected = " | ".join(map(_line, each.expected))
+        if each.assertion or expected:
+            lines.append(f"  expected: {' '.join(filter(None, (each.assertion, expected)))}")
+        if each.reply is not None:
+            lines.append(f"  reply: {_line(each.reply)}")
+        lines.append(f"  reason: {_line(each.reason or '')}")
+    return "\n".join(lines)
+
+
+def render_results(results: Sequence[ResultDetailView]) -> str:
+    """Return results with prompt, reply and every check."""
+    return "\n\n".join("\n".join(_result(each)) for each in results)
+
+
+def render_comparison(found: ComparisonView) -> str:
+    """Return the answer in a sentence, then the cases that changed."""
+    lines = [found.sentence, found.detail]
+    lines += [each.sentence for each in (*found.times, *found.words) if each.sentence]
+    for each in found.flips:
+        lines.append(f"{'passes less often now' if each.direction == 'lost' else 'passes more often now'}: "
+                     f"{each.case}, {each.detail}")  # fmt: skip
+    if (more := found.lost + found.gained - len(found.flips)) > 0:
+        lines.append(f"… and {more:,} more on other pages")
+    return "\n".join(filter(None, lines))
+
+
+def render_validation(found: ValidationView) -> str:
+    """Return whether files are valid, then a line for each problem."""
+    counts = f"{found.files:,} files, {found.test_cases:,} test cases, {found.scenarios:,} scenarios"
+    verdict = "valid" if found.valid else "not valid"
+    lines = [f"{verdict}: {counts}; {found.errors:,} errors, {found.warnings:,} warnings"]
+    lines += map(render_problem, found.problems)
+    if (more := found.errors + found.warnings - len(found.problems)) > 0:
+        lines.append(f"… and {more:,} more")
+    return "\n".join(lines)
+
+
+def render_problem(problem: ProblemView) -> str:
+    """Return a problem as compilers do: file, line, column, where in the document, what is wrong."""
+    place = ":".join(str(each) for each in (problem.file, problem.line, problem.column) if each)
+    kind = "warning: " if problem.severity == "warning" else ""
+    return ": ".join(each for each in (place, problem.path, f"{kind}{_line(problem.message)}") if each)
+
+
+def _state(run: RunView) -> str:
+    if run.status == "finished":
+        return f"Run {run.id} of {run.suite} finished: {run.stored:,} results."
+    reason = f": {run.reason}" if run.reason else ""
+    kept = f"{run.stored:,} of {run.expected:,} results are stored"
+    return f"Run {run.id} of {run.suite} is {run.status}{reason}. {kept}. If no process works on it, resume it."
+
+
+def _run_line(run: RunView) -> str:
+    share = f", {percent(run.pass_rate)} passed" if run.pass_rate is not None else ""
+    counts = f"{run.stored:,} of {run.expected:,} results{share}"
+    return f"{run.id}  {run.created_at[:16]}  {run.status}  {run.suite}  {', '.join(run.models)}: {counts}"
+
+
+def _result(result: ResultDetailView) -> Iterator[str]:
+    which = f"{result.model}, {result.variant}, repeat {result.repeat}, result {result.seq}"
+    yield f"{result.case_id} ({which}): {result.outcome.value}"
+    for turn in result.case.turns:
+        yield f"  {turn.role}: {_line(turn.text)}"
+    if result.reply:
+        yield f"  reply: {_line(result.reply.text)}"
+    if result.failure:
+        yield f"  no reply: {_line(result.failure.message)}"
+    for check in result.checks:
+        mark = "" if check.outcome is Outcome.PASSED else f" {_line(check.reason)}"
+        yield f"  check {check.name}: {check.outcome.value}{mark}"
+
+
+def _line(text: str) -> str:
+    """Return a text on one line, shortened."""
+    joined = " ".join(text.split())
+    return joined if len(joined) <= SHOWN_TEXT else f"{joined[: SHOWN_TEXT - 1]}…"

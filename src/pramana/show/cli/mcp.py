@@ -1,0 +1,63 @@
+"""`pramana mcp`: the bench as tools of a coding agent, on stdin and stdout."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from pramana.errors import InvalidInput
+from pramana.show.cli.options import POSITIVE, local_store
+
+if TYPE_CHECKING:
+    from pramana.store.tokens import Role
+
+RAISE = "ask the user to start it with a cost limit in US dollars: pramana mcp --max-cost 5"
+RAISE_FURTHER = "ask the user to start it again, with a higher --max-cost if need be"
+
+
+@click.command()
+@click.option(
+    "--max-cost",
+    "max_cost_usd",
+    type=POSITIVE,
+    default=None,
+    metavar="USD",
+    help="Cost limit of all runs of this server together [default: models that cost money are refused]",
+)
+@click.option(
+    "--role",
+    type=click.Choice(("viewer", "editor")),
+    default="editor",
+    show_default=True,
+    help="What the agent may do: read and validate, or also run.",
+)
+def mcp(*, max_cost_usd: float | None, role: "Role") -> int:
+    """Serve the bench to a coding agent: a Model Context Protocol server on stdin and stdout.
+
+    The agent's program starts it and gets the tools validate, run, resume, runs, show, failures and compare. Runs are
+    carried out in this process, as your account: they read your files, use your keys, and call python: and command:
+    models, which run code. What a run spends on models that cost money is limited by --max-cost for all runs of this
+    server together. Needs the extra: pip install "pramana[mcp]". Exit code: 0 when the client has gone, 2 without the
+    extra.
+    """
+    from pramana.app import App, Credential
+    from pramana.app.spending import Spending
+
+    try:
+        from pramana.show.mcp import serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise InvalidInput('pramana mcp needs the MCP SDK; install it: pip install "pramana[mcp]"') from None
+    with local_store() as store:
+        advice = RAISE if max_cost_usd is None else RAISE_FURTHER
+        app = App(store, local=Spending(max_cost_usd, advice))
+        app.refresh()
+        credential = Credential(app.access.make_startup_token(role, "of this MCP server"))
+        money = (
+            "Models that cost money are refused: the user has set no cost limit."
+            if max_cost_usd is None
+            else f"All runs together may cost ${max_cost_usd:g}."
+        )
+        asyncio.run(serve(app, credential, money))
+    return 0

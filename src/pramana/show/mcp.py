@@ -1,0 +1,190 @@
+"""`pramana mcp`: a server of the Model Context Protocol on stdin and stdout, with the SDK of the protocol.
+
+Calls of tools come in; structured answers, progress and errors in words go out, never a traceback. The SDK keeps stdout
+to itself while it serves: whatever a model, an engine or a user's function prints goes to stderr.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import msgspec
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from pramana.app import App, Credential
+from pramana.app.access import Forbidden
+from pramana.app.local import GRACE_S, problem_view
+from pramana.app.views import RunDetailView
+from pramana.errors import COMMAND_HINTS, HintKey, NotFound, PramanaError, did_you_mean, quote, told
+from pramana.report import briefs
+from pramana.run.engine import Stop
+from pramana.show.tool_arguments import input_schema, output_schema, read_arguments
+from pramana.show.tools import TOOLS, Call, Tool, stop_run
+
+UnderWay = dict[asyncio.Future[RunDetailView], Stop]
+AGENT_HINTS: Mapping[HintKey, str] = {
+    **COMMAND_HINTS,
+    "list_runs": "call the tool runs to see their ids",
+    "start_run": "call the tool run to start one",
+    "resume_run": "call the tool resume with the run {}",
+}
+"""What to do about an error, for an agent; some of it only a command can do."""
+EXAMPLE = (
+    '{"id": "capital-1", "category": "geography", "input": "What is the capital of France?", "ideal": "Paris", '
+    '"assertion": {"type": "contains"}, "metadata": {"difficulty": "easy", "tokens_est": 10}}'
+)
+INSTRUCTIONS = """\
+Pramana evaluates language models, voice agents and your own functions on test cases, and keeps every result.
+
+Usual order: `validate` your cases, `run` them, look at `failures`, change your code, `run` again, `compare` the two.
+A suite is a JSONL file with one case a line: {example}; `pramana schema suite` prints its \
+schema. A model is a name (`openai:gpt-5`, `anthropic:...`, `local`), a Python function \
+(`python:package.module:function`, from prompt to reply) or a command (`command:NAME`). `fake:echo` costs nothing and \
+needs no network. Relative paths start at {folder}. {money}
+Pass rates come with a 95 % interval. An error is not a failure: errored and unscored results have no verdict. Run ids \
+can be shortened; `latest` is the newest run.
+"""
+
+
+def make_server(app: App, credential: Credential, money: str, under_way: UnderWay) -> Server[Any]:
+    """Return a server whose tools do what this credential may do; `money` says what runs may cost."""
+
+    async def list_tools(
+        _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_described(name, tool) for name, tool in TOOLS.items()])
+
+    async def call_tool(
+        context: ServerRequestContext[Any], wanted: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        call = Call(app, credential, context.session.report_progress, under_way)
+        return await _answer(call, wanted.name, wanted.arguments or {})
+
+    return Server(
+        "pramana",
+        version=version("pramana"),
+        title="Pramana",
+        instructions=INSTRUCTIONS.format(example=EXAMPLE, folder=Path.cwd(), money=money),
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+def _described(name: str, tool: Tool) -> types.Tool:
+    return types.Tool(
+        name=name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=input_schema(tool.takes),
+        output_schema=output_schema(tool.answers),
+        annotations=types.ToolAnnotations(
+            read_only_hint=tool.read_only, destructive_hint=False, open_world_hint=not tool.read_only
+        ),
+    )
+
+
+async def _answer(call: Call, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+    """Call a tool; what goes wrong is an answer too, in words and never as a traceback."""
+    try:
+        tool = _find(name)
+        answer = await tool.do(call, read_arguments(tool.takes, arguments))
+        if answer.error is not None:
+            return _refusal(answer.error, answer.text)
+    except PramanaError as error:
+        return _refusal(error)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _error({"code": "os_error", "error": f"{where}{error.strerror or error}", "details": []})
+    except Exception as error:  # noqa: BLE001 - a defect of ours must not end the server
+        return _error({"code": "defect", "error": f"this is a defect of Pramana: {told(error)}", "details": []})
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=_encodable(answer.text))],
+        structured_content=_encodable(msgspec.to_builtins(answer.data)),
+    )
+
+
+def _find(name: str) -> Tool:
+    if name in TOOLS:
+        return TOOLS[name]
+    raise NotFound(f"there is no tool {quote(name)}{did_you_mean(name, TOOLS)}; there are {', '.join(TOOLS)}")
+
+
+def _refusal(error: PramanaError, more: str = "") -> types.CallToolResult:
+    """Return an error with what to do about it, and every problem at its place."""
+    message = error.explain(AGENT_HINTS)
+    if isinstance(error, Forbidden):
+        message += "; ask the user to start the server without --role viewer"
+    details = [problem_view(each) for each in error.problems]
+    lines = [briefs.render_problem(each) for each in details] if len(details) > 1 else [message]
+    text = "\n".join([*lines, *([more] if more else [])])
+    return _error({"code": error.code, "error": message, "details": msgspec.to_builtins(details)}, text)
+
+
+def _error(said: dict[str, Any], text: str = "") -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=_encodable(text or said["error"]))],
+        structured_content=_encodable(said),
+        is_error=True,
+    )
+
+
+def _encodable(value: Any) -> Any:
+    """Return JSON values with what UTF-8 cannot hold, half of a surrogate pair, replaced; a model may say so."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {_encodable(name): _encodable(each) for name, each in value.items()}
+        case list():
+            return [_encodable(each) for each in value]
+    return value
+
+
+async def serve(app: App, credential: Credential, money: str) -> None:
+    """Serve one client on stdin and stdout until it goes away."""
+    under_way: UnderWay = {}
+    server = make_server(app, credential, money, under_way)
+    with _ending_runs(under_way):
+        async with stdio_server() as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
+
+
+@contextmanager
+def _ending_runs(under_way: UnderWay) -> Iterator[None]:
+    """Have a signal stop the runs under way before it ends the process.
+
+    The process cannot end in any other way: a thread of it waits for the next line of stdin.
+    """
+    loop = asyncio.get_running_loop()
+    ending: list[asyncio.Task[None]] = []
+
+    async def end(number: signal.Signals) -> None:
+        for stop in list(under_way.values()):
+            stop_run(stop)
+        if under_way:
+            await asyncio.wait(list(under_way), timeout=2 * GRACE_S)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def begin_to_end(number: signal.Signals) -> None:
+        ending.append(loop.create_task(end(number)))
+
+    handled = []
+    for each in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None)):
+        with suppress(NotImplementedError):  # Windows, where the client ends the process
+            if each:
+                loop.add_signal_handler(each, begin_to_end, each)
+                handled.append(each)
+    try:
+        yield
+    finally:
+        for each in handled:
+            loop.remove_signal_handler(each)

@@ -1,0 +1,140 @@
+"""What the tools of `pramana mcp` take: structs of ours in, JSON Schemas and checked structs out.
+
+Names are camelCase, as in the API; the names of Python are accepted too. A field of `RunRequest`, `Selection` or
+`Limits` is an argument by itself. Whatever does not fit is named by its argument.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec import NODEFAULT, Meta, Struct
+from msgspec.structs import FieldInfo, fields
+
+from pramana.errors import InvalidInput, Problem, did_you_mean, quote
+from pramana.request import metadata, misfit, published_name
+
+_Struct = TypeVar("_Struct", bound=Struct)
+_Type = Any
+
+
+def arguments_of(
+    struct: type[Struct], descriptions: Mapping[str, str], *, types: Mapping[str, _Type], omit: Iterable[str] = ()
+) -> type[Struct]:
+    """Return a struct of arguments with the fields of a request, under their published names.
+
+    `types` are the fields that look different in JSON, `omit` those that it cannot say; each field has a description.
+
+    >>> from pramana.request import Limits
+    >>> made = arguments_of(Limits, {"timeout_seconds": "Of one request"}, types={})
+    >>> [each.encode_name for each in fields(made)][:2]
+    ['maxCost', 'maxTotalTokens']
+    """
+    made = []
+    for each in fields(struct):
+        if each.name in omit:
+            continue
+        name = published_name(each)
+        found = types.get(each.name, each.type)
+        if described := descriptions.get(name):
+            found = Annotated[found, Meta(description=described)]
+        made.append((name, found, _default(each, found)))
+    return msgspec.defstruct(f"{struct.__name__}Arguments", made, frozen=True, kw_only=True, rename="camel")
+
+
+def _default(field: FieldInfo, type_: _Type) -> Any:
+    if field.required:
+        return NODEFAULT
+    if field.default_factory is not NODEFAULT:
+        return msgspec.field(default_factory=field.default_factory)
+    default = field.default
+    if isinstance(default, Struct):  # a nested request, which is a struct of arguments here
+        return msgspec.field(default_factory=get_args(type_)[0] if get_origin(type_) is Annotated else type_)
+    return default
+
+
+def as_request(struct: type[_Struct], given: Struct, **nested: Any) -> _Struct:
+    """Return the request that arguments stand for; `nested` are the fields that were made apart."""
+    names = {published_name(each): each.name for each in fields(struct)}
+    found = {names[each.name]: getattr(given, each.name) for each in fields(type(given))}
+    return struct(**{**found, **nested})
+
+
+@cache
+def input_schema(struct: type[Struct]) -> dict[str, Any]:
+    """Return the JSON Schema of a tool's arguments."""
+    return {**_rooted(struct), "additionalProperties": False}
+
+
+@cache
+def output_schema(struct: type[Struct]) -> dict[str, Any]:
+    """Return the JSON Schema of a tool's structured answer."""
+    return _rooted(struct)
+
+
+def _rooted(struct: type[Struct]) -> dict[str, Any]:
+    """Return a schema whose root is an object, as the protocol wants it, instead of a reference to one."""
+    schema = msgspec.json.schema(struct)
+    definitions = schema["$defs"]
+    root = definitions.pop(schema["$ref"].rpartition("/")[2])
+    return {**root, "$defs": definitions} if definitions else root
+
+
+def read_arguments(struct: type[_Struct], given: Mapping[str, Any]) -> _Struct:
+    """Return checked arguments; raises `InvalidInput` with everything that does not fit, each by its name.
+
+    >>> class Wanted(Struct, rename="camel"):
+    ...     page_size: Annotated[int, Meta(ge=1)] = 50
+    >>> read_arguments(Wanted, {"pageSize": 20}).page_size
+    20
+    >>> read_arguments(Wanted, {"pagesize": 0})
+    Traceback (most recent call last):
+        ...
+    pramana.errors.InvalidInput: pagesize: there is no such argument; did you mean pageSize?
+    """
+    problems: list[Problem] = []
+    made = _read(struct, given, "", problems)
+    if problems:
+        raise InvalidInput.of(problems)
+    return msgspec.convert(made, struct)
+
+
+def _read(struct: type[Struct], given: Mapping[str, Any], within: str, problems: list[Problem]) -> dict[str, Any]:
+    known = {each.encode_name: each for each in fields(struct)}
+    aliases = {each.name: each.encode_name for each in known.values()}
+    found: dict[str, Any] = {}
+    for stated, value in given.items():
+        name = aliases.get(stated, stated)
+        path = f"{within}{stated}"
+        if name not in known:
+            problems.append(Problem(f"there is no such argument{did_you_mean(stated, known)}", path))
+        elif name in found:
+            problems.append(Problem(f"{quote(name)} is given twice, in two spellings", path))
+        elif (nested := _nested(known[name].type)) and isinstance(value, Mapping):
+            found[name] = _read(nested, value, f"{path}.", problems)
+        elif nested and not (value is None and _nullable(known[name].type)):
+            problems.append(Problem(f"expected an object, found {repr(value)[:60]}", path))
+        elif message := None if nested else misfit(value, known[name].type):
+            problems.append(Problem(message, path))
+        else:
+            found[name] = value
+    missing = [name for name, each in known.items() if each.required and name not in given]
+    problems += [Problem("this argument is required", f"{within}{name}") for name in missing if name not in found]
+    return found
+
+
+def _nested(type_: _Type) -> type[Struct] | None:
+    if isinstance(type_, type) and issubclass(type_, Struct):
+        return type_
+    inner = get_args(type_)
+    return next((found for each in inner if (found := _nested(each))), None) if inner else None
+
+
+def _nullable(type_: _Type) -> bool:
+    return type(None) in get_args(type_) or any(map(_nullable, get_args(type_)))
+
+
+def has_description(field: FieldInfo) -> bool:
+    """Tell whether an argument says what it is for."""
+    return bool(metadata(field).description)

@@ -1,0 +1,435 @@
+"""The tools of `pramana mcp`: what each is for, what it takes, what it does and what it answers.
+
+A tool reads its arguments, awaits a use case with the credential of whoever started the server, and answers with the
+view and a short text. Nothing is decided here: roles, limits and prices are the application's. Nothing here knows the
+protocol.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import anyio
+import msgspec
+from msgspec import Meta, Struct
+
+from pramana.app import App, Credential
+from pramana.app.briefs import (
+    FailedResultView,
+    FailureFilter,
+    RunBriefView,
+    brief_of,
+    find_results,
+    list_failures,
+    without_raw_response,
+)
+from pramana.app.comparisons import CompareRequest, ComparisonView, compare_runs
+from pramana.app.local import GRACE_S, ValidationView, continue_run, start_run, validate_files, validate_text
+from pramana.app.runs import RunFilter, list_runs, read_result, read_run
+from pramana.app.views import PageRequest, ResultDetailView, RunDetailView, RunView, View
+from pramana.bench import INTERRUPTED, Progress, Watch
+from pramana.errors import BudgetSpent, InvalidInput, NotFound, PramanaError, Problem, quote
+from pramana.model import Outcome, RunStatus
+from pramana.report import briefs
+from pramana.request import Limits, PageNumber, RunRequest, Selection
+from pramana.run.engine import Stop
+from pramana.show.tool_arguments import arguments_of, as_request
+
+PROGRESS_EVERY_S = 0.25
+CASE_RESULTS = 20
+"""Results of one case that `show` returns: one for each model, variant and repeat."""
+
+
+class Answer(NamedTuple):
+    """What a tool answers: structured content, and the same in a few lines."""
+
+    data: Struct
+    text: str
+    error: PramanaError | None = None
+    """What ended a run early, when it is an error."""
+
+
+class Call(NamedTuple):
+    """What a tool needs besides its arguments."""
+
+    app: App
+    credential: Credential
+    report: Callable[[float, float, str], Awaitable[None]]
+    """Sends a progress notification: how far, of how much, and in words."""
+    under_way: "dict[asyncio.Future[RunDetailView], Stop]"
+    """The runs that this process carries out, and what stops each."""
+
+
+class Tool(NamedTuple):
+    """A tool: what it is for, what it takes and what it answers."""
+
+    title: str
+    description: str
+    takes: type[Struct]
+    answers: type[Struct]
+    do: Callable[[Call, Any], Awaitable[Answer]]
+    read_only: bool = True
+
+
+# ── What tools take ──
+
+_RunId = Annotated[str, Meta(min_length=1, max_length=200, description="Id of a run, the beginning of one, or latest")]
+_Model = Annotated[str | None, Meta(description="Only this model, as it was named for the run")]
+_Page = Annotated[PageNumber, Meta(description="Which page, from 1")]
+_PageSize = Annotated[int, Meta(ge=1, le=100, description="Items of a page")]
+
+
+class _Arguments(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What arguments of a tool are."""
+
+
+class ValidateArguments(_Arguments, frozen=True, kw_only=True):
+    """Files, or a text that is in no file yet."""
+
+    paths: Annotated[
+        tuple[str, ...],
+        Meta(description="Suites (.jsonl), scenarios or described agents (.yaml, .yml), and folders of them"),
+    ] = ()
+    text: Annotated[str | None, Meta(description="Content to check instead of files")] = None
+    kind: Annotated[
+        Literal["suite", "scenarios"], Meta(description="What the text is: a suite (JSONL) or scenarios (YAML)")
+    ] = "suite"
+    lint: Annotated[bool, Meta(description="Also warn of vague ids, one-word outcomes and mixed tag styles")] = False
+    max_errors: Annotated[int, Meta(ge=1, le=1_000, description="Problems to return at most")] = 50
+
+
+_OF_RUNS = {
+    "paths": "Suites (.jsonl), scenarios (.yaml) and folders of them on this machine; or name a suite and its tier",
+    "selection": "Only the cases that pass these filters",
+    "suite": "A suite version such as v1.0, instead of paths; `pramana suite list` prints them",
+    "tier": "A tier of the suite: cheap, moderate or comprehensive; without paths, suite or tier: none is run",
+    "scenarios": "Run scenarios that are kept in the store, those that pass these filters; {} for all of them",
+    "models": "Models to test: names, python:package.module:function, command:NAME, local, fake:echo",
+    "repeats": "Repeats per case",
+    "modality": "How cases are asked: text, voice, noisy; by default as each model is made for",
+    "condition": "How speech sounds: noise=10dB,phone,loss=5%,reverb=0.4s",
+    "judge": "Model that judges what no offline check can; by default the model under test",
+    "embedder": "Model that embeds for semantic_similarity; by default MiniLM in this process",
+    "stt": "Speech-to-text model that transcribes calls too",
+    "voice": "Who speaks prompts that were not recorded",
+    "system_prompt": "System prompt for every case",
+    "temperature": "Sampling temperature; null sends none",
+    "seed": "Seed; null sends none",
+    "max_tokens": "Max output tokens of one reply",
+    "top_p": "Nucleus sampling; null sends none",
+    "parameters": "Other parameters of the model, as its provider calls them",
+    "limits": "What the run may spend, and how fast",
+    "cache": "Reuse replies that this machine has already; never for functions and commands",
+}
+_OF_SELECTIONS = {
+    "ids": "Only these cases",
+    "categories": "Categories of test cases, types of scenarios",
+    "tags": "With one of these tags; `domain:` stands for its branch",
+    "all_tags": "With all of these tags",
+    "difficulties": "Only these difficulties",
+    "languages": "Only scenarios in these languages",
+    "text": "With this text in id, name, prompt or expected outcome",
+    "limit": "At most this many cases",
+}
+_OF_LIMITS = {
+    "max_cost": "Cost limit of the run in US dollars, judges included; at most what this server may still spend",
+    "max_total_tokens": "Stop after this many tokens",
+    "deadline_seconds": "Stop after this many seconds",
+    "concurrency": "Concurrent requests per provider",
+    "timeout_seconds": "Timeout per request",
+}
+SelectionArguments = arguments_of(
+    Selection, _OF_SELECTIONS, types={"limit": Annotated[int, Meta(ge=1)] | None}
+)  # fmt: skip
+LimitsArguments = arguments_of(Limits, _OF_LIMITS, types={})
+RunArguments = arguments_of(
+    RunRequest,
+    _OF_RUNS,
+    types={
+        "paths": tuple[str, ...],
+        "selection": SelectionArguments,
+        "scenarios": SelectionArguments | None,
+        "limits": LimitsArguments,
+    },
+    omit=("cases",),
+)
+
+
+class ResumeArguments(_Arguments, frozen=True, kw_only=True):
+    """A run that did not end."""
+
+    run: _RunId
+    limits: Annotated[LimitsArguments, Meta(description="What the whole run may spend, and how fast")] = msgspec.field(  # type: ignore[valid-type]
+        default_factory=LimitsArguments
+    )
+
+
+class RunsArguments(_Arguments, frozen=True, kw_only=True):
+    """Which runs."""
+
+    status: Annotated[RunStatus | None, Meta(description="Only runs of this status")] = None
+    model: Annotated[str | None, Meta(description="Only runs of this model")] = None
+    suite: Annotated[str | None, Meta(description="Only runs of this suite, or of the files that are called so")] = None
+    page: _Page = 1
+    page_size: _PageSize = 20
+
+
+class ShowArguments(_Arguments, frozen=True, kw_only=True):
+    """A run, and perhaps one of its results."""
+
+    run: _RunId
+    result: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Number of one result (seq), to read all of it")
+    ] = None
+    case: Annotated[str | None, Meta(description="Id of one case, to read its results")] = None
+
+
+class FailuresArguments(_Arguments, frozen=True, kw_only=True):
+    """Which results that did not pass."""
+
+    run: _RunId = "latest"
+    outcome: Annotated[
+        Literal["failed", "errored", "unscored", "skipped"],
+        Meta(description="failed: a wrong reply; errored: no reply, or a check that broke; unscored: nobody judged"),
+    ] = "failed"
+    model: _Model = None
+    page: _Page = 1
+    page_size: _PageSize = 10
+
+
+class CompareArguments(_Arguments, frozen=True, kw_only=True):
+    """Which two runs."""
+
+    base: _RunId
+    new: _RunId
+    model: Annotated[str | None, Meta(description="Of runs with several models, which one")] = None
+    new_model: Annotated[str | None, Meta(description="On the new side, when it is another one")] = None
+    any_suite: Annotated[bool, Meta(description="Compare although the suites differ; cases are still paired")] = False
+    any_judge: Annotated[bool, Meta(description="Compare verdicts although different judges gave them")] = False
+    page: _Page = 1
+    page_size: _PageSize = 50
+
+
+# ── What they answer ──
+
+
+class _PageView(View, frozen=True, kw_only=True):
+    total: Annotated[int, Meta(description="On all pages")]
+    page: int
+    page_size: int
+
+
+class RunListView(_PageView, frozen=True, kw_only=True):
+    """Runs, newest first."""
+
+    runs: tuple[RunView, ...]
+
+
+class ShowView(View, frozen=True, kw_only=True):
+    """A run, and the results that were asked for."""
+
+    run: RunBriefView
+    results: tuple[ResultDetailView, ...]
+
+
+class FailureListView(_PageView, frozen=True, kw_only=True):
+    """Results that did not pass, in the order they were stored."""
+
+    run: str
+    failures: tuple[FailedResultView, ...]
+
+
+# ── What they do ──
+
+
+async def _validate(call: Call, given: ValidateArguments) -> Answer:
+    if bool(given.paths) == (given.text is not None):
+        raise InvalidInput.of([Problem("give paths or text, one of them", "paths")])
+    if given.text is not None:
+        found = await validate_text(call.app, call.credential, given.text, given.kind, max_errors=given.max_errors)
+    else:
+        paths = tuple(map(Path, given.paths))
+        found = await validate_files(
+            call.app, call.credential, paths, max_errors=given.max_errors, lint=given.lint
+        )  # fmt: skip
+    return Answer(found, briefs.render_validation(found))
+
+
+async def _run(call: Call, given: Any) -> Answer:
+    request = as_request(
+        RunRequest,
+        given,
+        paths=tuple(map(Path, given.paths)),
+        selection=as_request(Selection, given.selection),
+        scenarios=None if given.scenarios is None else as_request(Selection, given.scenarios),
+        limits=as_request(Limits, given.limits),
+    )
+    return await _carried_out(call, partial(start_run, call.app, call.credential, request))
+
+
+async def _resume(call: Call, given: ResumeArguments) -> Answer:
+    limits = as_request(Limits, given.limits)
+    return await _carried_out(call, partial(continue_run, call.app, call.credential, given.run, limits))
+
+
+async def _carried_out(call: Call, start: Callable[[Watch, Stop], Awaitable[RunDetailView]]) -> Answer:
+    """Wait for a run, report its progress, and stop it when the client cancels the call or goes away."""
+    stop, latest, counts = Stop(), list[Progress](), Counter[Outcome]()
+
+    def watch(progress: Progress) -> None:  # in the thread of the run
+        counts.update(each.outcome for each in progress.results)
+        latest[:] = [progress]
+
+    working = asyncio.ensure_future(start(watch, stop))
+    call.under_way[working] = stop
+    working.add_done_callback(call.under_way.pop)
+    shown = -1
+    try:
+        while not working.done():
+            await asyncio.wait({working}, timeout=PROGRESS_EVERY_S)
+            if latest and latest[0].stored != shown:
+                shown = latest[0].stored
+                await call.report(shown, latest[0].run.expected, _progress_text(latest[0], counts))
+    except asyncio.CancelledError:
+        working.add_done_callback(_retrieve)
+        stop_run(stop)
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait({working}, timeout=2 * GRACE_S)
+        raise
+    found = brief_of(await working)
+    failed = None if isinstance(stop.error, BudgetSpent) else stop.error  # a budget ends a run as it was asked to
+    return Answer(found, briefs.render_run(found), failed)
+
+
+def stop_run(stop: Stop) -> None:
+    """Stop a run: what is under way ends, what is stored stays."""
+    with suppress(RuntimeError):  # the run has just ended, and its event loop with it
+        stop(INTERRUPTED)
+
+
+def _progress_text(progress: Progress, counts: Mapping[Outcome, int]) -> str:
+    ended = ", ".join(f"{counts[each]:,} {each.value}" for each in Outcome if counts.get(each))
+    cost = f", ${progress.budget.cost_usd:.4f}" if progress.budget.cost_usd else ""
+    return f"run {progress.run.id}: {progress.stored:,} of {progress.run.expected:,} results ({ended}){cost}"
+
+
+def _retrieve(working: "asyncio.Future[RunDetailView]") -> None:
+    """Take the exception of a run that nobody waits for any more."""
+    if not working.cancelled():
+        working.exception()
+
+
+async def _runs(call: Call, given: RunsArguments) -> Answer:
+    wanted = RunFilter(
+        status=given.status,
+        model=given.model,
+        suite=given.suite,
+        outcomes=True,
+        page=given.page,
+        page_size=given.page_size,
+    )
+    found = await list_runs(call.app, call.credential, wanted)
+    listed = RunListView(runs=tuple(found.items), total=found.total, page=given.page, page_size=given.page_size)
+    return Answer(listed, briefs.render_runs(found))
+
+
+async def _show(call: Call, given: ShowArguments) -> Answer:
+    results: list[ResultDetailView] = []
+    if given.result is not None:
+        results = [(await read_result(call.app, call.credential, given.run, given.result)).result]
+    elif given.case is not None:
+        page = PageRequest(page_size=CASE_RESULTS)
+        results = (await find_results(call.app, call.credential, given.run, given.case, page)).items
+        if not results:
+            raise NotFound(f"run {given.run} has no result of a case {quote(given.case)}; the tool failures has ids")
+    run = brief_of(await read_run(call.app, call.credential, given.run))
+    found = ShowView(run=run, results=tuple(map(without_raw_response, results)))
+    return Answer(found, briefs.render_results(results) if results else briefs.render_run(run))
+
+
+async def _failures(call: Call, given: FailuresArguments) -> Answer:
+    wanted = FailureFilter(outcome=given.outcome, model=given.model, page=given.page, page_size=given.page_size)
+    found = await list_failures(call.app, call.credential, given.run, wanted)
+    listed = FailureListView(
+        run=given.run,
+        failures=tuple(found.items),
+        total=found.total,
+        page=given.page,
+        page_size=given.page_size,
+    )
+    return Answer(listed, briefs.render_failures(found, wanted.offset + 1, given.outcome))
+
+
+async def _compare(call: Call, given: CompareArguments) -> Answer:
+    wanted = CompareRequest(**{name: getattr(given, name) for name in CompareRequest.__struct_fields__})
+    found = await compare_runs(call.app, call.credential, wanted)
+    return Answer(found, briefs.render_comparison(found))
+
+
+TOOLS: Mapping[str, Tool] = {
+    "validate": Tool(
+        "Validate cases",
+        "Check suites (.jsonl), scenarios and described agents (.yaml) before a run, as files or as text. Returns "
+        "every error and warning with file, line, column and where in the document it stands. Asks no model.",
+        ValidateArguments,
+        ValidationView,
+        _validate,
+    ),
+    "run": Tool(
+        "Run an evaluation",
+        "Ask models the cases of files or of a built-in suite tier, check every reply, store every result, and return "
+        "pass rates with 95 % intervals, cost, times, the first failures, and why results have no verdict. Waits until "
+        "the run ends and sends progress. When cancelled, what is stored stays and the tool `resume` continues. Models "
+        "that cost money need a cost limit that the user has set for this server; local, fake:, python: and command: "
+        "models need none. Your own code is a model too: python:package.module:function, called with each prompt.",
+        RunArguments,
+        RunBriefView,
+        _run,
+        read_only=False,
+    ),
+    "resume": Tool(
+        "Resume a run",
+        "Continue a run that was interrupted, cancelled or stopped by a limit: only results that are missing are asked "
+        "for. Returns what `run` returns, for the whole run.",
+        ResumeArguments,
+        RunBriefView,
+        _resume,
+        read_only=False,
+    ),
+    "runs": Tool(
+        "List runs",
+        "List stored runs, newest first, with id, status, suite, models, counts and pass rate. Use it to find ids.",
+        RunsArguments,
+        RunListView,
+        _runs,
+    ),
+    "show": Tool(
+        "Show a run or a result",
+        "Return a run in brief, whether it has ended or not. With `case` or `result` also everything about those "
+        "results: prompt, reply, every check with its reason and evidence, times and tokens.",
+        ShowArguments,
+        ShowView,
+        _show,
+    ),
+    "failures": Tool(
+        "List failures",
+        "Return the results of a run that failed, in pages: case id, prompt, what was expected, reply, and the reason. "
+        "With `outcome` those that errored or have no verdict instead.",
+        FailuresArguments,
+        FailureListView,
+        _failures,
+    ),
+    "compare": Tool(
+        "Compare two runs",
+        "Say which of two runs of the same cases is better, case by case: the answer in a sentence, the difference "
+        "with its 95 % interval and p-value, and the cases that flipped, losses first. `verdict` is a regression, an "
+        "improvement, or not proven.",
+        CompareArguments,
+        ComparisonView,
+        _compare,
+    ),
+}
