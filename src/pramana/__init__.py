@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from pramana.load.rows import Case
     from pramana.model import Assertion, Check, Facets, Outcome, Reply, Turn, Usage
     from pramana.request import Limits, RunRequest, Selection
+    from pramana.score.scorers import BlockingScoringContext, Score, Scorer, ScoringContext, scorer
 
 _WHERE = {
     "Assertion": "pramana.model",
+    "BlockingScoringContext": "pramana.score.scorers",
     "Case": "pramana.load.rows",
     "Check": "pramana.model",
     "Comparison": "pramana.app.comparisons:WholeComparisonView",
@@ -42,6 +44,9 @@ _WHERE = {
     "Report": "pramana.library",
     "Result": "pramana.app.views:ResultDetailView",
     "RunRequest": "pramana.request",
+    "Score": "pramana.score.scorers",
+    "Scorer": "pramana.score.scorers",
+    "ScoringContext": "pramana.score.scorers",
     "Selection": "pramana.request",
     "Turn": "pramana.model",
     "Usage": "pramana.model",
@@ -56,6 +61,7 @@ _WHERE = {
     "hash_suite": "pramana.hash",
     "parametrize": "pramana.library.pytest_integration",
     "resume": "pramana.library",
+    "scorer": "pramana.score.scorers",
     "stream": "pramana.library",
     "validate": "pramana.load",
 }
@@ -63,6 +69,7 @@ _WHERE = {
 
 __all__ = [
     "Assertion",
+    "BlockingScoringContext",
     "Case",
     "Check",
     "Comparison",
@@ -77,6 +84,9 @@ __all__ = [
     "Report",
     "Result",
     "RunRequest",
+    "Score",
+    "Scorer",
+    "ScoringContext",
     "Selection",
     "Turn",
     "Usage",
@@ -91,6 +101,7 @@ __all__ = [
     "hash_suite",
     "parametrize",
     "resume",
+    "scorer",
     "stream",
     "validate",
 ]

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -37,7 +37,7 @@ from pramana.model import (
     Turn,
     Usage,
 )
-from pramana.planning import resolve_embedder_model, resolve_judge, with_registered
+from pramana.planning import plan_scorers, resolve_embedder_model, resolve_judge, resolve_model, with_registered
 from pramana.providers.names import is_called
 from pramana.providers.prices import Prices
 from pramana.request import Limits
@@ -48,6 +48,7 @@ from pramana.run.calling import Calling
 from pramana.run.engine import Feed, Pool, Stop, as_it_is, stream
 from pramana.run.speech import NotSpoken, Speaker
 from pramana.score.judge import Judge
+from pramana.score.scorers import Scorers, find_planned
 from pramana.score.scoring import NO_JUDGE, NOT_WRITTEN_TO, Scoring
 from pramana.score.similarity import Similarity, asked_of
 from pramana.score.speech import CallScoring
@@ -116,7 +117,9 @@ async def execute(
             budget = _what_is_left(store, run, limits)
             opened = OpenAccounts(limits, budget, prices.cost, stop, reach, cache, patience)
             accounts = await stack.enter_async_context(opened)
-            pools = _pools(store, run, accounts, stop, reach)
+            scorers = _scorers(run.plan, accounts, prices, limits, reach)
+            stack.callback(scorers.close)
+            pools = _pools(store, run, accounts, stop, reach, scorers)
         except PramanaError as error:
             # Nobody was ever asked: a run that cannot begin is none, unless somebody waits for it elsewhere.
             if run.owner == "cli" and store.runs.read(run.id).attempts == 1:
@@ -172,13 +175,25 @@ class _Asked(Struct, frozen=True):
 
 
 def _pools(
-    store: Store, run: Run, accounts: OpenAccounts, stop: Stop, reach: Reach
+    store: Store, run: Run, accounts: OpenAccounts, stop: Stop, reach: Reach, scorers: Scorers
 ) -> list[Pool[tuple[Key, Case], _Asked]]:
     similarity = _similarity(run.plan, accounts)
     speaker = Speaker(store.blobs.put, partial(_recorded, reach), run.plan.voice)
     if run.plan.judge:
         accounts.asking(run.plan.judge)  # or a missing key would be told only when the first answer is judged
-    return [_pool(store, run, target, accounts, similarity, speaker, stop) for target in run.plan.targets]
+    calls = _call_scoring(store, run.plan, accounts)
+    return [
+        _pool(
+            store,
+            run,
+            target,
+            accounts,
+            _scoring(run.plan, target, accounts, similarity, calls, scorers),
+            speaker,
+            stop,
+        )
+        for target in run.plan.targets
+    ]
 
 
 def _pool(
@@ -186,12 +201,11 @@ def _pool(
     run: Run,
     target: Target,
     accounts: OpenAccounts,
-    similarity: Similarity,
+    scoring: Scoring,
     speaker: Speaker,
     stop: Stop,
 ) -> Pool[tuple[Key, Case], _Asked]:
     plan = run.plan
-    scoring = _scoring(plan, target, accounts, similarity, _call_scoring(store, plan, accounts))
     system = (Turn("system", plan.system_prompt),) if plan.system_prompt else ()
     digest = RecordDigest(
         model=target.typed,
@@ -240,7 +254,7 @@ def _pool(
         except PramanaError as error:  # the run ends here, but a reply that was paid for is kept
             if not isinstance(error, Stopped):
                 stop(str(error), error)
-            checks = (scoring.not_judged(case, error),)
+            checks = scoring.not_judged(case, reply, error)
         return _Asked(key, case, reply, None, checks)
 
     def finish(asked: _Asked) -> Result:
@@ -276,14 +290,21 @@ def _call_scoring(store: Store, plan: Plan, accounts: OpenAccounts) -> CallScori
     return CallScoring(store.blobs.get, accounts.ears(plan.stt), by_whisper=plan.stt is None)
 
 
-def _scoring(plan: Plan, target: Target, accounts: OpenAccounts, similarity: Similarity, calls: CallScoring) -> Scoring:
+def _scoring(
+    plan: Plan,
+    target: Target,
+    accounts: OpenAccounts,
+    similarity: Similarity,
+    calls: CallScoring,
+    scorers: Scorers,
+) -> Scoring:
     agent = is_called(target) and target.provider not in NEVER_A_JUDGE
-    return Scoring(_judge(plan, target, accounts), similarity, calls, NOT_WRITTEN_TO if agent else NO_JUDGE)
+    no_judge = NOT_WRITTEN_TO if agent else NO_JUDGE
+    return Scoring(_judge(plan.judge or target, accounts), similarity, calls, no_judge, scorers, target.typed)
 
 
-def _judge(plan: Plan, target: Target, accounts: OpenAccounts) -> Judge | None:
-    """Return who judges: the one that was named, else the model itself, but never the embedded one."""
-    judged_by = plan.judge or target
+def _judge(judged_by: Target, accounts: OpenAccounts) -> Judge | None:
+    """Return a model as a judge; None for the embedded one, and for a voice agent."""
     if judged_by.provider in NEVER_A_JUDGE or is_called(judged_by):
         return None
 
@@ -291,6 +312,24 @@ def _judge(plan: Plan, target: Target, accounts: OpenAccounts) -> Judge | None:
         return await accounts.asking(judged_by)(request)  # opened on first use: not every suite needs a judge
 
     return Judge(ask, judged_by.model, judged_by.typed)
+
+
+def _scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Limits, reach: Reach) -> Scorers:
+    """Return the scorers of a plan; a model that one of them names is asked within the limits of the run."""
+    if not plan.scorers:
+        return Scorers()
+
+    @cache
+    def named(typed: str) -> Judge:
+        target = resolve_model(typed, reach)
+        if limits.max_cost_usd is not None and not prices.known(target):
+            raise InvalidInput(f"--max-cost needs a price, and none is known for {typed}")
+        judge = _judge(target, accounts)
+        if judge is None:
+            raise InvalidInput(f"{typed} cannot be asked: {NOT_WRITTEN_TO if is_called(target) else NO_JUDGE}")
+        return judge
+
+    return Scorers(find_planned(plan.scorers, reach.functions.scorers), named, reach.functions.loop)
 
 
 def _similarity(plan: Plan, accounts: OpenAccounts) -> Similarity:
@@ -405,29 +444,34 @@ async def judge_again(
     limits: Limits,
     *,
     embedder: str | None = None,
+    scorers: Sequence[str] = (),
     results: Iterable[tuple[Case, Result]] | None = None,
     watch: Watch | None = None,
     stop: Stop | None = None,
 ) -> int:
     """Make new checks of every stored reply, or of those given, beside the old ones; return the scoring's number.
 
-    Ended early, it keeps the checks that were made; a reply without a new one keeps its old one. Only what ended it is
-    raised.
+    The scorers of the run score again, as they now are, and others that are named. Ended early, it keeps the checks
+    that were made; a reply without a new one keeps its old one. Only what ended it is raised.
     """
     stop = Stop() if stop is None else stop
     reach = with_registered(store, Reach())
     judged_by = resolve_judge(judge, reach) or run.plan.judge
     embedded_by = resolve_embedder_model(embedder, reach) if embedder else run.plan.embedder
-    plan = replace(run.plan, judge=judged_by, embedder=embedded_by)
+    scored_by = plan_scorers(scorers, reach, again=run.plan.scorers)
+    plan = replace(run.plan, judge=judged_by, embedder=embedded_by, scorers=scored_by)
     prices = Prices.load(settings.prices_file(), store.prices.rates())
     _refuse_unknown_prices(plan, prices, limits, reach)
     label = f"judged by {judged_by.typed if judged_by else 'itself'}"
     label += f", embedded by {plan.embedder.typed}" if plan.embedder else ""
+    label += f", scored by {', '.join(f'{each.name} {each.version}' for each in scored_by)}" if scored_by else ""
     budget = Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_total_tokens)
-    async with OpenAccounts(limits, budget, prices.cost, stop, reach) as accounts:
+    async with OpenAccounts(limits, budget, prices.cost, stop, reach) as accounts, AsyncExitStack() as stack:
         similarity = _similarity(plan, accounts)
         calls = _call_scoring(store, plan, accounts)
-        scorings = {each.typed: _scoring(plan, each, accounts, similarity, calls) for each in plan.targets}
+        found = _scorers(plan, accounts, prices, limits, reach)
+        stack.callback(found.close)
+        scorings = {each.typed: _scoring(plan, each, accounts, similarity, calls, found) for each in plan.targets}
 
         async def judge_one(work: tuple[Case, Result]) -> Result:
             case, result = work

@@ -165,6 +165,8 @@ class Check(Struct, frozen=True):
     value: float | None = None
     evidence: Mapping[str, object] = field(default_factory=dict)
     """Plain data: what matched, and where."""
+    decides: bool = True
+    """Whether it counts for the result. A measurement does not: its outcome is `UNSCORED`, and it only informs."""
 
 
 class Utterance(Struct, frozen=True):
@@ -365,10 +367,16 @@ class Result(Struct, frozen=True):
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of the checks; errored without any, and without a reply, unless it was never meant to be asked."""
-        if not self.checks or (self.reply is None and self.checks[0].outcome is not Outcome.SKIPPED):
+        """The worst of the checks that decide; unscored where none does.
+
+        Errored without any check, and without a reply, unless it was never meant to be asked.
+        """
+        checks = self.checks
+        if not checks or (self.reply is None and checks[0].outcome is not Outcome.SKIPPED):
             return Outcome.ERRORED
-        return max((check.outcome for check in self.checks), key=SEVERITY.index)
+        if len(checks) == 1:
+            return checks[0].outcome
+        return max((each.outcome for each in checks if each.decides), key=SEVERITY.index, default=Outcome.UNSCORED)
 
 
 SEVERITY = (Outcome.PASSED, Outcome.SKIPPED, Outcome.UNSCORED, Outcome.ERRORED, Outcome.FAILED)
@@ -411,6 +419,15 @@ class Target(Struct, frozen=True):
     """What else the provider needs and may be stored: a base URL, a command, a seed."""
 
 
+class PlannedScorer(Struct, frozen=True):
+    """A scorer as it was asked for, and the version that must be there when the run is resumed."""
+
+    typed: str
+    """`politeness`, or `python:package.module:function`."""
+    name: str
+    version: str
+
+
 class Plan(Struct, frozen=True):
     """What a run does: enough to resume it, and to know whether two runs may be compared."""
 
@@ -435,6 +452,8 @@ class Plan(Struct, frozen=True):
     """Who else writes down what was said; None: Whisper tiny.en in this process alone, which knows English."""
     voice: str = "espeak"
     """Who speaks what was not recorded: `espeak`, or `piper` once it was pulled."""
+    scorers: tuple[PlannedScorer, ...] = ()
+    """Functions that score each reply beside its assertion."""
 
 
 RunStatus = Literal["queued", "running", "finished", "stopped", "interrupted", "cancelled"]

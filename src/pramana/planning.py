@@ -35,13 +35,14 @@ from pramana.errors import (
 from pramana.hash import case_digest
 from pramana.load import Sources
 from pramana.load.scenario import check_scenario
-from pramana.model import Case, Plan, Run, Target, Usage
-from pramana.providers.kinds import VARIABLES
+from pramana.model import Case, Plan, PlannedScorer, Run, Target, Usage
+from pramana.providers.kinds import RUNS_CODE, VARIABLES
 from pramana.providers.names import is_called, resolve, resolve_embedder
 from pramana.providers.prices import Prices
 from pramana.request import LOCAL_ONLY, RunRequest, Selection
 from pramana.run.accounts import Reach, accounts_of, commands
 from pramana.run.speech import NOISY, PLAIN
+from pramana.score.scorers import planned_scorers
 from pramana.store.records import stored
 from pramana.store.store import Store
 
@@ -84,7 +85,7 @@ def _planned(store: Store, request: RunRequest, reach: Reach) -> "tuple[ChosenCa
         _refuse_local_only(request)
     chosen = _choose_cases(store, request)
     reach = with_registered(store, reach)
-    targets = tuple(_with_description(_resolve(model, reach)) for model in request.models)
+    targets = tuple(_with_description(resolve_model(model, reach)) for model in request.models)
     _refuse_duplicates(targets)
     if request.voice == "piper":
         weights.verified("piper")  # or every case would find out by itself that it was never pulled
@@ -100,8 +101,9 @@ def _planned(store: Store, request: RunRequest, reach: Reach) -> "tuple[ChosenCa
         runner_version=version("pramana"),
         embedder=resolve_embedder_model(request.embedder, reach),
         variants=_resolve_variants(request, targets),
-        stt=_resolve(request.stt, reach) if request.stt else None,
+        stt=resolve_model(request.stt, reach) if request.stt else None,
         voice=request.voice,
+        scorers=plan_scorers(request.scorers, reach),
     )
 
 
@@ -218,7 +220,7 @@ def with_registered(store: Store, reach: Reach) -> Reach:
 
 def resolve_judge(typed: str | None, reach: Reach) -> Target | None:
     """Return the judge that was named; None: each model judges itself."""
-    judge = _resolve(typed, reach) if typed else None
+    judge = resolve_model(typed, reach) if typed else None
     if judge and judge.provider in NEVER_A_JUDGE:
         raise InvalidInput("the embedded model is a subject, never a judge; name another with --judge")
     return judge
@@ -236,7 +238,7 @@ def providers_missing_keys(store: Store, request: RunRequest, reach: Reach) -> d
     reach = with_registered(store, reach)
     accounts, found = accounts_of(reach, None), dict[str, str]()
     for typed in filter(None, (*request.models, request.judge, request.embedder, request.stt)):
-        target = _resolve(typed, reach)
+        target = resolve_model(typed, reach)
         try:
             accounts.account(target)
         except AuthenticationFailed:
@@ -249,10 +251,28 @@ def providers_missing_keys(store: Store, request: RunRequest, reach: Reach) -> d
     return found
 
 
-def _resolve(typed: str, reach: Reach) -> Target:
+def resolve_model(typed: str, reach: Reach) -> Target:
     """Return the model that was typed, as far as whoever typed it may name it."""
     ours = {} if reach.for_others else commands()
     return resolve(typed, commands=ours, registered=reach.registered, for_others=reach.for_others)
+
+
+def plan_scorers(typed: Sequence[str], reach: Reach, again: Sequence[PlannedScorer] = ()) -> tuple[PlannedScorer, ...]:
+    """Return what a plan records of scorers; with those of a run to be scored `again`, unless one of its name is here.
+
+    A function of this machine's, `python:module:name`, only its own user can name.
+    """
+    for each in typed:
+        if reach.for_others and each.partition(":")[0] in RUNS_CODE:
+            message = f"{quote(each)} runs code on this machine, which only its own command line may"
+            raise InvalidInput.of([Problem(f"{message}; name a scorer that is installed", "scorers")])
+    try:
+        named = planned_scorers(typed, reach.functions.scorers)
+        known = {each.name for each in named}
+        kept = [each.typed for each in again if each.name not in known]
+        return (*planned_scorers(kept, reach.functions.scorers), *named)
+    except InvalidInput as error:
+        raise InvalidInput.of([Problem(str(error), "scorers")]) from error
 
 
 def _with_description(target: Target) -> Target:

@@ -51,6 +51,7 @@ class Registry:
         return self._loaded[name]
 
 
+scorers = Registry("scorer", "pramana.scorers", {})
 assertion_types = Registry(
     "assertion type",
     "pramana.assertions",

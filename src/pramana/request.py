@@ -171,6 +171,11 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     embedder: Annotated[Name | None, Meta(title="Embedder")] = None
     stt: Annotated[Name | None, Meta(title="Speech recognition")] = None
     voice: Literal["espeak", "piper"] = "espeak"
+    scorers: Annotated[
+        Annotated[tuple[Name, ...], Meta(max_length=20)],
+        Meta(description="Scorers that are installed on the server, each of which checks every reply too"),
+    ] = ()
+    """Names of installed scorers, or `python:package.module:function`, which only this machine's own user may name."""
     system_prompt: Annotated[str, Meta(max_length=1_000_000)] | None = None
     temperature: Annotated[
         Annotated[float, Meta(ge=0, le=100)] | None,

@@ -427,8 +427,11 @@ def why(result: Result) -> str:
         return result.failure.message if result.failure else "no reply, and no reason was recorded"
     if not result.checks:
         return result.failure.message if result.failure else "nothing checked the reply"
-    outcome = result.outcome
-    return "; ".join(dict.fromkeys(check.reason for check in result.checks if check.outcome is outcome))
+    outcome, deciding = result.outcome, [check for check in result.checks if check.decides]
+    if not deciding:
+        names = ", ".join(check.name for check in result.checks)
+        return f"nothing decides whether it passes: {names} only measured; set pass_at, or give the case a check"
+    return "; ".join(dict.fromkeys(check.reason for check in deciding if check.outcome is outcome))
 
 
 def _number(value: object) -> float | None:

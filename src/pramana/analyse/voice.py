@@ -290,7 +290,7 @@ class Tax(Struct, frozen=True):
 def answer(result: Result) -> Answer:
     """Return what a result tells about its voice; an answer that was typed has no call."""
     key = result.key
-    checks = [check for check in result.checks if check.name != CALL]
+    checks = [check for check in result.checks if check.name != CALL and check.decides]
     call = next((check for check in result.checks if check.name == CALL), None)
     known = Answer(key.case, key.model, key.repeat, key.variant, result.outcome)
     if call is None:

@@ -33,6 +33,7 @@ from pramana.request import Limits, RunRequest, Selection, check_values
 from pramana.run.accounts import Reach
 from pramana.run.asking import ReplyCache
 from pramana.run.engine import Stop
+from pramana.score.scorers import Scorer, ScorerFunction, make_scorer, scorer_path
 from pramana.store import open_store
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ Cases = PathLike | Case | Mapping[str, Any] | Iterable[PathLike | Case | Mapping
 """A file or folder, several of them, cases, dictionaries, or a data frame."""
 Model = str | Callable[..., str | Reply | Coroutine[Any, Any, str | Reply]]
 """A model's name, or a function from prompt or messages to text."""
+AnyScorer = str | Scorer | ScorerFunction
+"""The name of an installed scorer, or a function that scores."""
 REFRESH_S = 0.2
 """How often `evaluate` redraws the progress in a notebook."""
 _Made = TypeVar("_Made")
@@ -62,6 +65,7 @@ class RunOptions(TypedDict, total=False):
     embedder: str
     stt: str
     voice: Literal["espeak", "piper"]
+    scorers: Sequence[AnyScorer]
     system_prompt: str
     temperature: float | None
     seed: int | None
@@ -141,9 +145,9 @@ def resume(
 ) -> Report:
     """Go on with a run that did not end, within other limits if any are given.
 
-    A run of functions needs them again, as `model` or `models`, unless they can be imported by their names.
+    A run of functions needs them again, as `model`, `models` or `scorers`, unless they can be imported by their names.
     """
-    if planned := sorted(limits.keys() - {*Limits.__struct_fields__, "cache"}):
+    if planned := sorted(limits.keys() - {*Limits.__struct_fields__, "cache", "scorers"}):
         raise InvalidInput(f"{', '.join(planned)} cannot be changed: a run goes on as it was planned; start a new one")
     functions: dict[str, Callable[..., Any]] = {}
     for each in (*models, *([model] if model is not None else [])):
@@ -156,6 +160,7 @@ def resume(
         functions,
         _loop_for_functions,
         use_cache=given.get("cache", False),
+        scorers=_scorers(limits.get("scorers", ()))[1],
     )
     return _block_on(session, progress)
 
@@ -171,10 +176,12 @@ class _Session:
         loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
         *,
         use_cache: bool = False,
+        scorers: Mapping[str, Scorer] | None = None,
     ) -> None:
         """Take a function that returns the run, new or to be resumed, and the `functions` that it asks."""
         self.stop = Stop()
         self._find, self._limits, self._functions, self._loop = find, limits, functions, loop
+        self._scorers = scorers or {}
         self._cache = ReplyCache(settings.home() / "cache") if use_cache else None
         self._store: Store
         self._found: Run
@@ -183,7 +190,7 @@ class _Session:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Open the store and find the run."""
-        self._reach = Reach(functions=Functions(self._functions, self._loop()))
+        self._reach = Reach(functions=Functions(self._functions, self._scorers, self._loop()))
         self._store = store = await asyncio.to_thread(open_store, settings.database_url())
         try:
             self._found = await asyncio.to_thread(self._find, store, self._reach)
@@ -351,12 +358,14 @@ def _new_run(
     if not given and not ({"suite", "tier", "scenarios"} & options.keys()):
         given = {"suite": planning.DEFAULT_SUITE, "tier": planning.DEFAULT_TIER}
     judged_by = None if judge is None else _name_of(judge, functions)
-    request = RunRequest(models=named, judge=judged_by, repeats=repeat, **given, **_options(options))
+    named_scorers, scorers = _scorers(options.get("scorers", ()))
+    stated = {**_options(options), "scorers": named_scorers}
+    request = RunRequest(models=named, judge=judged_by, repeats=repeat, **given, **stated)
 
     def create(store: "Store", reach: Reach) -> Run:
         return planning.create_run(store, request, reach)
 
-    return _Session(create, request.limits, functions, loop, use_cache=request.cache)
+    return _Session(create, request.limits, functions, loop, use_cache=request.cache, scorers=scorers)
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -384,6 +393,16 @@ def _name_of(model: Any, functions: dict[str, Callable[..., Any]]) -> str:
     if functions.setdefault(path, model) != model:
         raise InvalidInput(f"two functions are both called {path}, and results are stored by that name; rename one")
     return f"python:{path}"
+
+
+def _scorers(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
+    """Return the names that scorers are stored by, and the functions among them by theirs."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidInput(f"scorers is a list; for one scorer write scorers=[{given!r:.60}]")
+    made = [each if isinstance(each, str) else make_scorer(each) for each in given]
+    named = tuple(each if isinstance(each, str) else scorer_path(each) for each in made)
+    functions = {path: each for path, each in zip(named, made, strict=True) if isinstance(each, Scorer)}
+    return named, functions
 
 
 def request_fields(given: Cases) -> dict[str, Any]:

@@ -162,10 +162,12 @@ Lookup = Callable[[str], Registered | None]
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """Callables that a Python caller passed as models, and where its coroutines run."""
+    """Callables that a Python caller passed as models and scorers, and where its coroutines run."""
 
     by_path: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """By the name that each is stored by: `package.module:function`."""
+    scorers: Mapping[str, Any] = field(default_factory=dict)
+    """Likewise; each is a `Scorer`."""
     loop: asyncio.AbstractEventLoop | None = None
     """None: an event loop for each function."""
 

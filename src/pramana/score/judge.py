@@ -186,6 +186,12 @@ RUBRICS: Final[Mapping[str, str]] = {
     ),
 }
 
+GENERAL_RUBRIC: Final = (
+    "The caller wants what the expected outcome below says. Completed means: the answer shows it, and got nothing "
+    "in it wrong."
+)
+"""For a case of any other category, as a program may build it."""
+
 RUBRIC_INSTRUCTIONS: Final = """\
 You judge what an agent answered to a caller.
 {rubric}
@@ -237,7 +243,7 @@ def _numbered(texts: Sequence[str]) -> str:
 
 async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     """Decide whether a scenario's task was completed."""
-    rubric, expected = RUBRICS[case.facets.category], case.expected_outcome or ""
+    rubric, expected = RUBRICS.get(case.facets.category, GENERAL_RUBRIC), case.expected_outcome or ""
     prompt, output = case.turns[-1].text, reply.text
     if len(case.script) > 1:  # each line with its answer, by their numbers
         prompt, output = _numbered([line.text for line in case.script]), _numbered(reply.answers or (reply.text,))
@@ -247,7 +253,8 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
         Turn("user", RUBRIC_QUESTION.format(prompt=prompt, expected=expected, mark=mark, output=output)),
     )
     inquiry = await judge.inquire(turns, read_ratings, RUBRIC_AGAIN)
-    prompts = (*RUBRICS.values(), RUBRIC_INSTRUCTIONS, RUBRIC_QUESTION, RUBRIC_AGAIN, CUT_OFF)
+    prompts: tuple[str, ...] = (*RUBRICS.values(), RUBRIC_INSTRUCTIONS, RUBRIC_QUESTION, RUBRIC_AGAIN, CUT_OFF)
+    prompts += (rubric,) if rubric == GENERAL_RUBRIC else ()
     version = f"{RUBRIC_VERSION} {fingerprint(*prompts)}"
     if inquiry.decided is None:
         return Check("rubric", version, Outcome.UNSCORED, inquiry.trouble, evidence=inquiry.evidence)

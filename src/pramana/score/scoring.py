@@ -11,15 +11,18 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from pramana.assertions import decide
-from pramana.errors import BudgetSpent, PramanaError, ProviderError, Stopped
+from pramana.errors import PramanaError
 from pramana.model import Case, Check, Outcome, Reply, Turn
 from pramana.score.judge import Judge, score_by_judge, score_by_rubric
+from pramana.score.scorers import Scorers, ends_run
 
 LONG_OUTPUT = 50_000
 """Characters from which on an offline assertion may take over a millisecond, and so leaves the event loop."""
 NEED_A_MODEL = ("llm_judge", "semantic_similarity")
 NO_JUDGE = "the embedded model is a subject, never a judge; name another model as judge"
 NOT_WRITTEN_TO = "a voice agent is called and cannot judge; name a model as judge"
+
+NOTHING_EXPECTED = "nothing to check it by: give the case an ideal, a check or an expected outcome, or use a scorer"
 
 
 def _name(case: Case) -> str:
@@ -58,15 +61,19 @@ class Scoring:
         similarity: Scores,
         calls: Scores | None = None,
         no_judge: str = NO_JUDGE,
+        scorers: Scorers | None = None,
+        model: str = "",
     ) -> None:
+        """Take what judges, and the `scorers` of the run; `model` is the name they see."""
         self.judge, self.similarity, self.calls, self._no_judge = judge, similarity, calls, no_judge
+        self._scorers, self._model = scorers or None, model
 
     def needs_no_waiting(self, case: Case, reply: Reply) -> bool:
         """Tell whether the reply can be judged here and now, as by far the most can: see `decided`."""
         stated = case.assertion
         if stated is None or stated.type in NEED_A_MODEL or len(reply.text) >= LONG_OUTPUT:
             return False
-        return reply.call is None and not case.script
+        return reply.call is None and not case.script and self._scorers is None
 
     def decided(self, case: Case, reply: Reply) -> tuple[Check, ...]:
         """Return the checks of a reply that needs no waiting."""
@@ -99,28 +106,43 @@ class Scoring:
                 else:
                     check = await self._one(asked, replace(reply, text=said))
                 found.append(replace(check, evidence={**check.evidence, "line": number}))
-        if self.judge or case.assertion or not any(line.expected for line in case.script):
+        if self._is_judged(case):
             found.append(await self._one(case, reply))
+        if self._scorers:
+            found += await self._scorers.checks(case, reply, self._model, self.judge, self._no_judge)
         return (*found, call) if call else tuple(found)
+
+    def _is_judged(self, case: Case) -> bool:
+        """Tell whether a case is judged as a whole, besides at the lines of its script."""
+        if case.assertion:
+            return True
+        at_a_line = any(line.expected for line in case.script)
+        if case.expected_outcome is None and self._scorers:  # they decide
+            return False
+        return self.judge is not None or not at_a_line
 
     async def _one(self, case: Case, reply: Reply) -> Check:
         name = _name(case)
         try:
             return await self._check(name, case, reply)
-        except (BudgetSpent, Stopped):
-            raise
-        except Exception as error:  # one bad scorer must not end a run, nor read as a wrong answer
-            if isinstance(error, ProviderError) and error.fatal:
+        except Exception as error:  # one bad check must not end a run, nor read as a wrong answer
+            if ends_run(error):
                 raise
             reason = f"{name} could not be judged: {type(error).__name__}: {error}"
             return Check(name, "1", Outcome.ERRORED, reason)
 
-    def not_judged(self, case: Case, error: PramanaError) -> Check:
-        """Return the check of a reply whose judging ended the run."""
-        return Check(_name(case), "1", Outcome.UNSCORED, f"not judged: {error}; judge it later: pramana rescore")
+    def not_judged(self, case: Case, reply: Reply, error: PramanaError) -> tuple[Check, ...]:
+        """Return the checks of a reply whose judging ended the run."""
+        reason, stated = f"not judged: {error}; judge it later: pramana rescore", case.assertion
+        if self._scorers and stated and stated.type not in NEED_A_MODEL and not case.script and not reply.call:
+            first = self._scorers.names[0]
+            return decide(stated, reply.text, case.ideals), Check(first, "1", Outcome.UNSCORED, reason)
+        return (Check(_name(case), "1", Outcome.UNSCORED, reason),)
 
     async def _check(self, name: str, case: Case, reply: Reply) -> Check:
         if name in ("rubric", "llm_judge"):
+            if name == "rubric" and case.expected_outcome is None:
+                return Check(name, "1", Outcome.UNSCORED, NOTHING_EXPECTED)
             if self.judge is None:
                 return Check(name, "1", Outcome.UNSCORED, self._no_judge)
             return await (score_by_rubric if name == "rubric" else score_by_judge)(self.judge, case, reply)

@@ -114,6 +114,8 @@ RESULT_COLUMNS = (
 
 CHECK_COLUMNS = ("name", "version", "outcome", "reason", "value", "evidence")
 """What a check row holds besides its result, its scoring and its position."""
+MEASURED = "measured"
+"""The outcome in the row of a check that does not decide."""
 
 COMPRESS_OVER = 4096
 _LEVEL, _WINDOW, _MEMORY = 1, 13, 6
@@ -160,7 +162,7 @@ def plan_to_plain(plan: Plan) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if name not in _ADDED or value != _ADDED[name]}
 
 
-_ADDED = {"embedder": None, "variants": ("text",), "stt": None, "voice": "espeak"}
+_ADDED = {"embedder": None, "variants": ("text",), "stt": None, "voice": "espeak", "scorers": ()}
 """Only where they are stated: plans that were stored before there were any keep their digest."""
 
 
@@ -266,7 +268,8 @@ def check_to_row(check: Check) -> tuple[Any, ...]:
     if type(check.name) is not str or type(check.version) is not str or type(check.reason) is not str:
         raise TypeError("name, version and reason of a check are text")  # a stranger's assertion type makes checks too
     evidence = _evidence(check.evidence) if check.evidence else None
-    return stored_row(_plain(check.name, check.version, check.outcome.value, check.reason, check.value, evidence))
+    outcome = check.outcome.value if check.decides else MEASURED
+    return stored_row(_plain(check.name, check.version, outcome, check.reason, check.value, evidence))
 
 
 def _evidence(evidence: Mapping[str, object]) -> str:
@@ -280,6 +283,8 @@ def check_from_row(row: Sequence[Any]) -> Check:
     """Return the check of the values of `CHECK_COLUMNS`."""
     name, version, outcome, reason, value, evidence = row
     found: Mapping[str, object] = {} if evidence is None else from_json(evidence)
+    if outcome == MEASURED:
+        return Check(restored(name), restored(version), Outcome.UNSCORED, restored(reason), value, found, decides=False)
     return Check(restored(name), restored(version), Outcome(outcome), restored(reason), value, found)
 
 

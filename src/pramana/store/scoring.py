@@ -16,6 +16,7 @@ from pramana.model import SEVERITY, Check, Key, Outcome, Spent
 from pramana.store.engine import Database, Part, timestamp
 from pramana.store.records import (
     CHECK_COLUMNS,
+    MEASURED,
     RunRef,
     check_from_row,
     check_to_row,
@@ -105,10 +106,13 @@ def levels(run_no: int, among: Sequence[int]) -> Select[tuple[int, int]]:
     """Return the query of each result's number and outcome, as a place in `SEVERITY`, by its newest checks."""
     each = checks.alias()
     newest = select(func.max(each.c.scoring)).where(each.c.seq == results.c.seq, each.c.scoring.in_(among))
-    severity = case({outcome.value: level for level, outcome in enumerate(SEVERITY)}, value=checks.c.outcome)
-    errored = SEVERITY.index(Outcome.ERRORED)
+    places = {outcome.value: level for level, outcome in enumerate(SEVERITY)} | {MEASURED: -1}
+    severity = case(places, value=checks.c.outcome)
+    errored, unscored = SEVERITY.index(Outcome.ERRORED), SEVERITY.index(Outcome.UNSCORED)
     nothing = and_(results.c.output.is_(None), results.c.outcome != Outcome.SKIPPED.value)
-    worst = case((nothing, errored), else_=func.coalesce(func.max(severity), errored))
+    worst = case(
+        (nothing, errored), (func.max(severity) == -1, unscored), else_=func.coalesce(func.max(severity), errored)
+    )
     judged = results.outerjoin(
         checks, and_(checks.c.seq == results.c.seq, checks.c.scoring == newest.scalar_subquery())
     )

@@ -48,10 +48,9 @@ class Function:
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """Wrap a function; coroutines run in `loop`, if one is given, else in one of their own."""
-        self._path, self._function = path, function or _find(path)
+        self._path, self._function = path, function or find_function(path)
         self._messages, self._takes_all, self._named = _accepted(path, self._function)
-        called = self._function if inspect.isroutine(self._function) else getattr(self._function, "__call__", None)  # noqa: B004
-        self._asynchronous = inspect.iscoroutinefunction(inspect.unwrap(_without_partial(called)))
+        self._asynchronous = is_asynchronous(self._function)
         self._threads, self._coroutines = Threads(THREADS), Coroutines(loop)
         self._keys = redaction.of_environment()
 
@@ -131,6 +130,17 @@ def path_of(function: Callable[..., Any]) -> str:
     return f"{getattr(named, '__module__', None) or '__main__'}:{named.__qualname__}"
 
 
+def is_asynchronous(function: Callable[..., Any]) -> bool:
+    """Return whether calling something gives a coroutine, as far as can be told before it is called.
+
+    >>> is_asynchronous(asyncio.sleep), is_asynchronous(partial(asyncio.sleep, 1)), is_asynchronous(len)
+    (True, True, False)
+    """
+    function = _without_partial(function)
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(inspect.unwrap(_without_partial(called)))
+
+
 def _without_partial(function: Any) -> Any:
     while isinstance(function, partial):
         function = function.func
@@ -146,14 +156,15 @@ def prompt_text(turns: Iterable[Turn]) -> str:
     return "\n\n".join(turn.text for turn in turns)
 
 
-def _find(path: str) -> Callable[..., Any]:
+def find_function(path: str, again: str = "pramana.resume(run_id, model=function)") -> Callable[..., Any]:
+    """Import what `package.module:function` names; raises `InvalidInput` with what to do where that cannot be."""
     module, colon, attribute = path.partition(":")
     if not module or not colon or not attribute:
         raise InvalidInput(f"python:{path} names no function; write python:package.module:function")
     if module == "__main__" or "<" in attribute:
         raise InvalidInput(
             f"python:{path} cannot be imported: it exists only in the program that started the run; resume it there "
-            "with pramana.resume(run_id, model=function), or put the function in a module"
+            f"with {again}, or put the function in a module"
         )
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # last, so that no file of the folder hides an installed module

@@ -34,6 +34,13 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
     "--embedder", default=None, metavar="MODEL", help="Who embeds for semantic_similarity [default: MiniLM, here]"
 )
 @click.option(
+    "--scorer",
+    "scorers",
+    multiple=True,
+    metavar="NAME",
+    help="Installed scorer, or python:module:function, that checks every reply too (repeatable)",
+)
+@click.option(
     "--modality",
     "modalities",
     default=None,
@@ -362,6 +369,13 @@ _ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict
 @click.option(
     "--embedder", default=None, metavar="MODEL", help="Who embeds; `local` for MiniLM, here [default: as in the run]"
 )
+@click.option(
+    "--scorer",
+    "scorers",
+    multiple=True,
+    metavar="NAME",
+    help="Installed scorer, or python:module:function, besides those of the run (repeatable)",
+)
 @selecting
 @click.option("--concurrency", default=32, show_default=True, type=click.IntRange(1, 10_000))
 @click.option("--max-cost", type=POSITIVE, default=None, metavar="USD")
@@ -373,6 +387,7 @@ def rescore(
     *,
     judge: str | None,
     embedder: str | None,
+    scorers: tuple[str, ...],
     selection: "Selection",
     concurrency: int,
     max_cost: float | None,
@@ -403,7 +418,15 @@ def rescore(
         stop, expected = Stop(), sum(1 for _ in selected.results()) if selection else found.stored
         with Live(expected, quiet=quiet or as_json) as live, Interruptible(stop):
             work = judge_again(
-                store, found, judge, limits, embedder=embedder, results=selected.results(), watch=live, stop=stop
+                store,
+                found,
+                judge,
+                limits,
+                embedder=embedder,
+                scorers=scorers,
+                results=selected.results(),
+                watch=live,
+                stop=stop,
             )
             try:
                 asyncio.run(work)

@@ -1,0 +1,490 @@
+"""Scorers: functions that score a reply beside its assertion; a case and its reply go in, checks come out.
+
+`@scorer` makes one of a function, sync or async, that takes a `ScoringContext`. What it returns decides: a bool passes
+or fails, a number is a score, text is a label, None is nothing to say; a mapping holds several, `Score` adds a reason.
+A number decides only where the scorer has a bar to compare it with. A function that raises, or returns anything else,
+makes an `errored` check and never a failed one. Functions run beside the event loop; what they ask passes the limits of
+the run. Nothing here opens a provider or knows a store.
+"""
+
+import asyncio
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import isawaitable
+from numbers import Real
+from typing import Any, overload
+
+import msgspec
+from msgspec import Struct
+
+from pramana.errors import BrokenPlugin, BudgetSpent, InvalidInput, NotFound, PramanaError, ProviderError, Stopped, told
+from pramana.model import Case, Check, Outcome, PlannedScorer, Reply, Request, Turn, total
+from pramana.plugins import assertion_types, scorers
+from pramana.providers import redaction
+from pramana.providers.text.function import Coroutines, Ended, Threads, find_function, is_asynchronous, path_of
+from pramana.score.judge import Judge, shortened
+
+THREADS = 32
+"""Of functions that are not async, at once."""
+LONGEST_NAME = 130
+"""Of a check: the scorer's, a dot and the name of one of several scores."""
+LONGEST_LABEL = 100
+LONGEST_REASON = 1_000
+_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
+_TAKEN = ("rubric", "call", "voice")
+"""Names of checks of ours besides the assertion types."""
+_SOLE_KEYS = ("role", "content")
+
+
+class Score(Struct, frozen=True):
+    """What a scorer says of a reply, with the reason.
+
+    >>> Score(0.5, reason="One of two facts is there.", evidence={"found": ["Paris"]}).value
+    0.5
+    """
+
+    value: bool | float | str | None
+    """True or False, a number, a label, or None where there is nothing to say."""
+    reason: str = ""
+    evidence: Mapping[str, object] = msgspec.field(default_factory=dict)
+    """Plain data, as JSON has it."""
+
+
+ScoreValue = bool | float | str | Score | None
+Scored = ScoreValue | Mapping[str, ScoreValue]
+"""What a scorer returns."""
+Prompt = str | Sequence[Mapping[str, str]]
+"""A prompt, or messages as `{"role": …, "content": …}`."""
+Parameters = Mapping[str, Any] | None
+
+
+# ── What a scorer sees ──
+
+
+def _wait_for_nobody(_prompt: Prompt, _model: str | None, _parameters: Parameters) -> Reply:
+    raise InvalidInput("a model can be asked only while a run scores its replies; in a test, pass asking=…")
+
+
+async def _ask_nobody(prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
+    return _wait_for_nobody(prompt, model, parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringContext:
+    """What an async scorer sees of one reply.
+
+    >>> from pramana import Case, Reply
+    >>> ScoringContext(Case("What is the capital of France?", ideal="Paris"), Reply("Paris.")).reply.text
+    'Paris.'
+    """
+
+    case: Case
+    """What was asked, with its ideals, tags and expected outcome."""
+    reply: Reply
+    """The whole reply: text, tokens, costs, times, the raw response."""
+    model: str = ""
+    """The model that replied, as it was named."""
+    asking: Callable[[Prompt, str | None, Parameters], Awaitable[Reply]] = field(default=_ask_nobody, repr=False)
+    """How `ask` reaches a model; a test can pass a function of its own."""
+
+    async def ask(self, prompt: Prompt, *, model: str | None = None, parameters: Parameters = None) -> Reply:
+        """Ask a model, within the limits and the budget of the run: the judge, unless another is named."""
+        return await self.asking(prompt, model, parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingScoringContext:
+    """What a scorer that is not async sees of one reply: the same, and `ask` waits for the answer."""
+
+    case: Case
+    reply: Reply
+    model: str = ""
+    asking: Callable[[Prompt, str | None, Parameters], Reply] = field(default=_wait_for_nobody, repr=False)
+
+    def ask(self, prompt: Prompt, *, model: str | None = None, parameters: Parameters = None) -> Reply:
+        """Ask a model, within the limits and the budget of the run: the judge, unless another is named."""
+        return self.asking(prompt, model, parameters)
+
+
+ScorerFunction = Callable[[ScoringContext], Scored | Awaitable[Scored]] | Callable[[BlockingScoringContext], Scored]
+
+
+# ── Scorers ──
+
+
+class Scorer(Struct, frozen=True):
+    """A function that scores replies, with the name and the version that are stored with each score."""
+
+    name: str
+    version: str
+    """Of the meaning: raise it when the same reply could get another score."""
+    function: Callable[[Any], Any]
+    pass_at: float | None = None
+    """The number from which on a score passes; None: numbers are measurements, which decide nothing."""
+
+    def __call__(self, context: ScoringContext | BlockingScoringContext) -> Any:
+        """Call the function itself, as a test of it does."""
+        return self.function(context)
+
+
+@overload
+def scorer(function: ScorerFunction, /) -> Scorer: ...
+
+
+@overload
+def scorer(
+    *, name: str | None = None, version: str = "1", pass_at: float | None = None
+) -> Callable[[ScorerFunction], Scorer]: ...
+
+
+def scorer(
+    function: ScorerFunction | None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: str = "1",
+    pass_at: float | None = None,
+) -> Scorer | Callable[[ScorerFunction], Scorer]:
+    """Make a scorer of a function, which is called with a `ScoringContext` for each reply.
+
+    >>> @scorer(version="2", pass_at=0.5)
+    ... def brevity(context):
+    ...     return 1 / len(context.reply.text.split())
+    >>> brevity.name, brevity.version, brevity.pass_at
+    ('brevity', '2', 0.5)
+    """
+    if function is not None:
+        return make_scorer(function, name, version, pass_at)
+    return partial(make_scorer, name=name, version=version, pass_at=pass_at)
+
+
+def make_scorer(function: Any, name: Any = None, version: Any = "1", pass_at: Any = None) -> Scorer:
+    """Return a scorer; one that is given is returned as it is."""
+    if isinstance(function, Scorer):
+        return function
+    if not callable(function):
+        raise InvalidInput(f"a scorer is a function of a ScoringContext, found {type(function).__name__}")
+    name = path_of(function).rpartition(":")[2].rpartition(".")[2] if name is None else name
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"a scorer cannot be called {name!r:.80}: a name is 1 to 64 letters, digits, _ . and -; name it: "
+            '@pramana.scorer(name="politeness")'
+        )
+    if name in _TAKEN or name in assertion_types.builtin:
+        raise InvalidInput(f'a scorer cannot be called "{name}", as a check of ours is; name it otherwise')
+    if not isinstance(version, str) or not version.strip():
+        raise InvalidInput(f'the version of a scorer is text such as "1", found {version!r:.80}')
+    if pass_at is not None and not _is_number(pass_at):
+        raise InvalidInput(f"pass_at is a number, found {pass_at!r:.80}")
+    return Scorer(name, version, function, None if pass_at is None else float(pass_at))
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+
+
+def scorer_path(found: Scorer) -> str:
+    """Return the name that a scorer which a Python caller passed is stored by.
+
+    >>> scorer_path(make_scorer(len)), scorer_path(make_scorer(lambda context: True, "polite"))
+    ('python:builtins:len', 'python:pramana.score.scorers:<lambda>:polite')
+    """
+    path = path_of(found.function)
+    return f"python:{path}:{found.name}" if "<" in path else f"python:{path}"  # several may be made in one place
+
+
+def find_scorer(typed: str, given: Mapping[str, Scorer]) -> Scorer:
+    """Return the scorer of a name: one of those `given`, an installed one, or a function, `python:module:name`."""
+    if typed in given:
+        return given[typed]
+    kind, colon, path = typed.partition(":")
+    if kind == "python" and colon:
+        return make_scorer(find_function(path, "pramana.resume(run_id, scorers=[function])"))
+    try:
+        found = scorers.load(typed)
+    except NotFound as error:
+        known = ", ".join(scorers.names()) or "none"
+        raise InvalidInput(
+            f"{error}; there are {known} installed, and a function is python:package.module:function"
+        ) from None
+    if not isinstance(found, Scorer):
+        raise BrokenPlugin(
+            f'the scorer "{typed}" is a {type(found).__name__}, not a Scorer; decorate it: @pramana.scorer'
+        )
+    if found.name != typed:
+        raise BrokenPlugin(f'the scorer registered as "{typed}" calls itself "{found.name}"')
+    return found
+
+
+def planned_scorers(typed: Sequence[str], given: Mapping[str, Scorer]) -> tuple[PlannedScorer, ...]:
+    """Return what a plan records of scorers."""
+    found = [find_scorer(each, given) for each in typed]
+    for name, count in Counter(each.name for each in found).items():
+        if count > 1:
+            raise InvalidInput(f"{count} scorers are called {name}, and scores are stored by that name; rename one")
+    return tuple(PlannedScorer(each, made.name, made.version) for each, made in zip(typed, found, strict=True))
+
+
+def find_planned(planned: Sequence[PlannedScorer], given: Mapping[str, Scorer]) -> list[Scorer]:
+    """Return the scorers of a plan; raises `InvalidInput` where one is not what it was when the run was planned."""
+    found = []
+    for each in planned:
+        made = find_scorer(each.typed, given)
+        if (made.name, made.version) != (each.name, each.version):
+            raise InvalidInput(
+                f"the run was planned with the scorer {each.name}, version {each.version}, and {each.typed} is now "
+                f"{made.name}, version {made.version}; bring that version back, or start a new run"
+            )
+        found.append(made)
+    return found
+
+
+# ── Scoring ──
+
+
+def ends_run(error: BaseException) -> bool:
+    """Return whether an error that came while scoring ends the whole run."""
+    return isinstance(error, BudgetSpent | Stopped) or (isinstance(error, ProviderError) and error.fatal)
+
+
+class Scorers:
+    """The scorers of a run, as they are called. One for a whole run, shared by its workers."""
+
+    def __init__(
+        self,
+        these: Sequence[Scorer] = (),
+        named: Callable[[str], Judge] | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Take the scorers and how a model that one of them names is asked; coroutines run in `loop`, if given."""
+        self._scorers = [(each, is_asynchronous(each.function)) for each in these]
+        self._named = named
+        self._threads, self._coroutines = Threads(THREADS), Coroutines(loop)
+        self._keys = redaction.of_environment() if these else redaction.Secrets(())
+
+    def __bool__(self) -> bool:
+        return bool(self._scorers)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the scorers."""
+        return [each.name for each, _ in self._scorers]
+
+    def close(self) -> None:
+        """Let the threads end; a function that still runs is not waited for."""
+        self._threads.close()
+        self._coroutines.close()
+
+    async def checks(self, case: Case, reply: Reply, model: str, judge: Judge | None, no_judge: str) -> list[Check]:
+        """Return the checks of a reply; only what ends a run raises. `no_judge` says why there is none."""
+        found: list[Check] = []
+        for each, asynchronous in self._scorers:
+            asked = _Asked(judge, no_judge, self._named)
+            ended = await self._call(each, case, reply, model, asked, asynchronous=asynchronous)
+            error = asked.ended_run or ended.error
+            if error and (ends_run(error) or isinstance(error, KeyboardInterrupt)):
+                raise error
+            evidence = asked.evidence()
+            if error:
+                found.append(self._not_scored(each, error, evidence, unjudged=asked.unjudged))
+            else:
+                found += self._checks(each, ended.value, evidence)
+        return found
+
+    async def _call(
+        self, each: Scorer, case: Case, reply: Reply, model: str, asked: "_Asked", *, asynchronous: bool
+    ) -> Ended:
+        if asynchronous:
+            seen = ScoringContext(case, reply, model, asked.awaitable)
+            return await self._coroutines.call(lambda: each.function(seen))
+        context = BlockingScoringContext(case, reply, model, asked.blocking)
+        ended = await self._threads.call(lambda: each.function(context))
+        if isawaitable(ended.value):
+            if hasattr(ended.value, "close"):
+                ended.value.close()  # or Python warns that nobody has awaited it
+            return Ended(error=TypeError("it returned a coroutine; declare it with async def"))
+        return ended
+
+    def _not_scored(
+        self, each: Scorer, error: BaseException, evidence: Mapping[str, object], *, unjudged: bool
+    ) -> Check:
+        if unjudged:
+            return Check(each.name, each.version, Outcome.UNSCORED, str(error), evidence=evidence)
+        why = self._keys.blank_message(f"{each.name} could not score: {told(error)}")
+        return Check(each.name, each.version, Outcome.ERRORED, shortened(why, LONGEST_REASON), evidence=evidence)
+
+    def _checks(self, each: Scorer, value: object, evidence: Mapping[str, object]) -> Iterator[Check]:
+        """Yield the checks of what a scorer returned; the money it spent stands in the first of them."""
+        several = {f"{each.name}.{name}": one for name, one in value.items()} if isinstance(value, Mapping) else {}
+        for number, (name, one) in enumerate(several.items() or [(each.name, None if several == value else value)]):
+            check = self._check(each, name, one)
+            asked = {key: said for key, said in evidence.items() if not number or key in ("judge", "served_model")}
+            yield msgspec.structs.replace(check, evidence={**check.evidence, **asked}) if asked else check
+
+    def _check(self, each: Scorer, name: str, value: object) -> Check:
+        try:
+            return _of_value(name, each, _read(name, value, self._keys))
+        except _Unusable as error:
+            return Check(name[:LONGEST_NAME], each.version, Outcome.ERRORED, f"{each.name} returned {error}")
+
+
+class _Unusable(Exception):
+    """What was returned is no score."""
+
+
+def _read(name: str, value: object, keys: redaction.Secrets) -> Score:
+    """Return what a scorer returned as it may be stored; raises `_Unusable`."""
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        raise _Unusable(f"a name of {len(name):,} characters, or of some that cannot be shown")
+    given = value if isinstance(value, Score) else Score(_scalar(value))
+    found = Score(_scalar(given.value), given.reason, _plain(given.evidence))
+    if not isinstance(found.reason, str):
+        raise _Unusable(f"a reason that is {_a(found.reason)}")
+    if keys.held_in(f"{found.reason} {found.value} {json.dumps(found.evidence, ensure_ascii=False)}"):
+        raise _Unusable("a key of the environment, which is never stored")
+    return found
+
+
+def _of_value(name: str, each: Scorer, given: Score) -> Check:
+    value, evidence = given.value, dict(given.evidence)
+    reason = shortened(given.reason, LONGEST_REASON)
+    if isinstance(value, bool):
+        outcome = Outcome.PASSED if value else Outcome.FAILED
+        return Check(name, each.version, outcome, reason or f"{name}: {'yes' if value else 'no'}", None, evidence)
+    if isinstance(value, float) and each.pass_at is not None:
+        outcome = Outcome.PASSED if value >= each.pass_at else Outcome.FAILED
+        compared = f"{value:.6g} is {'at least' if value >= each.pass_at else 'below'} {each.pass_at:g}"
+        reason = f"{compared}: {reason}" if reason else compared
+        return Check(name, each.version, outcome, reason, value, {**evidence, "pass_at": each.pass_at})
+    if value is None:
+        said, number = f"{name} has nothing to say of this case", None
+    elif isinstance(value, str):
+        said, number, evidence = value, None, {**evidence, "label": value}
+    else:
+        said, number = f"{value:.6g}", float(value)
+    return Check(name, each.version, Outcome.UNSCORED, reason or said, number, evidence, decides=False)
+
+
+def _scalar(value: object) -> bool | float | str | None:
+    """Return a value as plain Python has it; raises `_Unusable` for one that is no score."""
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "shape", None) == ():  # of numpy, or a tensor
+        value = item()
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        label = str.__str__(value).strip()
+        if not label or len(label) > LONGEST_LABEL:
+            size = f"text of {len(label):,} characters" if label else "empty text"
+            raise _Unusable(f"{size}; a label has 1 to {LONGEST_LABEL}, and Score(reason=…) takes longer text")
+        return label
+    if not isinstance(value, Real):
+        raise _Unusable(f"{_a(value)}; expected a bool, a number, a label, a Score, a mapping of these, or None")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _Unusable(f"{number}, which is no score; return None where there is nothing to say")
+    return number
+
+
+def _plain(evidence: object) -> dict[str, Any]:
+    if not isinstance(evidence, Mapping):
+        raise _Unusable(f"evidence that is {_a(evidence)}; expected a mapping")
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(dict(evidence), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _Unusable(f"evidence that JSON cannot hold: {error}") from None
+    return plain
+
+
+def _a(value: object) -> str:
+    return f"a value of type {type(value).__name__}"
+
+
+# ── What a scorer asks ──
+
+
+class _Asked:
+    """What one scorer asks about one reply, and what that costs."""
+
+    def __init__(self, judge: Judge | None, no_judge: str, named: Callable[[str], Judge] | None) -> None:
+        self._judge, self._no_judge, self._named = judge, no_judge, named
+        self._loop = asyncio.get_running_loop()
+        self._replies: list[tuple[Judge, Reply]] = []
+        self.ended_run: PramanaError | None = None
+        """What ends the run, also where the function has caught it."""
+        self.unjudged = False
+        """Whether there was no judge to ask."""
+
+    async def awaitable(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
+        """Ask, from a coroutine of whichever event loop."""
+        asking = self._ask(prompt, model, parameters)
+        if asyncio.get_running_loop() is self._loop:
+            return await asking
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self._loop))
+
+    def blocking(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
+        """Ask, from a thread that waits for the answer."""
+        return asyncio.run_coroutine_threadsafe(self._ask(prompt, model, parameters), self._loop).result()
+
+    async def _ask(self, prompt: Prompt, model: str | None, parameters: Parameters) -> Reply:
+        turns = _turns(prompt)
+        if model is None:
+            judge = self._judge
+        elif self._named:
+            judge = self._named(model)
+        else:
+            raise InvalidInput(f"the model {model!r:.80} cannot be asked here")
+        if judge is None:
+            self.unjudged = True
+            raise InvalidInput(self._no_judge)
+        request = Request(judge.model, turns, {**judge.parameters, **(parameters or {})}, "judge")
+        try:
+            reply = await judge.ask(request)
+        except PramanaError as error:
+            if ends_run(error):
+                self.ended_run = error
+            raise
+        self._replies.append((judge, reply))
+        return reply
+
+    def evidence(self) -> dict[str, object]:
+        """Return who was asked, what they answered and what that cost; nothing where nobody was."""
+        if not self._replies:
+            return {}
+        replies = [reply for _, reply in self._replies]
+        tokens: int | None = 0
+        for each in replies:
+            tokens = tokens if each.cached else total(tokens, each.usage)
+        costs = [each.cost_usd for each in replies]
+        served = dict.fromkeys(each.served_model for each in replies if each.served_model)
+        return {
+            "judge": ", ".join(dict.fromkeys(judge.name for judge, _ in self._replies)),
+            "served_model": ", ".join(served) or None,
+            "answers": [each.text for each in replies],
+            "cost_usd": None if None in costs else sum(each for each in costs if each is not None),
+            "tokens": tokens,
+        }
+
+
+def _turns(prompt: object) -> tuple[Turn, ...]:
+    if isinstance(prompt, str):
+        return (Turn("user", prompt),)
+    if not isinstance(prompt, Sequence) or not prompt:
+        raise InvalidInput(f"ask takes a prompt or a list of messages, found {_a(prompt)}")
+    turns = []
+    for each in prompt:
+        found = each if isinstance(each, Mapping) else {}
+        role, content = (found.get(name) for name in _SOLE_KEYS)
+        if role not in ("system", "user", "assistant") or not isinstance(content, str):
+            expected = '{"role": "system", "user" or "assistant", "content": text}'
+            raise InvalidInput(f"a message that is asked is {expected}, found {each!r:.80}")
+        turns.append(Turn(role, content))
+    return tuple(turns)

@@ -1,0 +1,215 @@
+"""Scorers in a run: what they decide, what they only measure, what they cost, and how a run of them is resumed."""
+
+import asyncio
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+import pramana
+from pramana import BlockingScoringContext, Score, ScoringContext, settings
+from pramana.bench import judge_again
+from pramana.errors import InvalidInput
+from pramana.request import Limits
+from pramana.store import open_store
+
+CASES: list[dict[str, Any]] = [
+    {"id": "free", "input": "Say something."},
+    {"id": "right", "input": "Name a capital.", "ideal": "Paris"},
+    {"id": "wrong", "input": "Name a river.", "ideal": "Seine"},
+]
+
+
+def bot(prompt: str) -> str:
+    return f"{prompt} Paris, please."
+
+
+@pramana.scorer(version="2", pass_at=0.5)
+def politeness(context: ScoringContext) -> float:
+    return 1.0 if "please" in context.reply.text else 0.0
+
+
+@pramana.scorer
+def length(context: ScoringContext) -> dict[str, float | str]:
+    words = len(context.reply.text.split())
+    return {"words": words, "size": "short" if words < 5 else "long"}
+
+
+@pramana.scorer
+async def judged(context: ScoringContext) -> Score:
+    answer = await context.ask([{"role": "user", "content": context.reply.text}])
+    return Score(len(answer.text), reason="counted")
+
+
+def outcomes(report: pramana.Report) -> dict[str, str]:
+    return {each.case_id: each.outcome.value for each in report.results()}
+
+
+def checks(report: pramana.Report, case: str) -> dict[str, str]:
+    return {
+        check.name: check.outcome.value for each in report.results() if each.case_id == case for check in each.checks
+    }
+
+
+def test_scorers_decide_beside_the_assertion_and_alone_where_there_is_none() -> None:
+    report = pramana.evaluate(CASES, model=bot, scorers=[politeness])
+    assert outcomes(report) == {"free": "passed", "right": "passed", "wrong": "failed"}
+    assert checks(report, "free") == {"politeness": "passed"}
+    assert checks(report, "wrong") == {"contains": "failed", "politeness": "passed"}
+    (planned,) = report.run.plan.scorers
+    assert (planned.typed, planned.name, planned.version) == (f"python:{__name__}:politeness", "politeness", "2")
+
+
+def test_a_measurement_never_makes_a_case_green_nor_red() -> None:
+    report = pramana.evaluate(CASES, model=bot, scorers=[length])
+    assert outcomes(report) == {"free": "unscored", "right": "passed", "wrong": "failed"}
+    (free,) = [each for each in report.results() if each.case_id == "free"]
+    assert free.reason == (
+        "nothing decides whether it passes: length.words, length.size only measured; set pass_at, or give the case a check"
+    )
+    assert [(check.value, check.evidence) for check in free.checks] == [(4.0, {}), (None, {"label": "short"})]
+    with closing(open_store(settings.database_url())) as store:  # read back from the store, and counted there
+        assert store.results.counts(report.run)[pramana.Outcome.UNSCORED] == 1
+
+
+def test_a_scorer_that_fails_is_an_error_and_the_run_goes_on() -> None:
+    def breaks(context: ScoringContext) -> float:
+        return 1 / len(context.case.ideals)
+
+    report = pramana.evaluate(CASES, model=bot, scorers=[pramana.scorer(pass_at=0.1)(breaks)])
+    assert report.finished
+    assert outcomes(report) == {"free": "errored", "right": "passed", "wrong": "failed"}
+    assert report.errors[0].reason == "breaks could not score: ZeroDivisionError: division by zero"
+
+
+async def judge(prompt: str) -> pramana.Reply:
+    assert "Paris" in prompt
+    return pramana.Reply("12345", pramana.Usage(100, 10))
+
+
+def counting(prompt: str) -> pramana.Reply:
+    return pramana.Reply(bot(prompt), pramana.Usage(20, 5))
+
+
+def test_what_a_scorer_asks_is_usage_of_judges() -> None:
+    report = pramana.evaluate(CASES, model=bot, judge=judge, scorers=[judged])
+    assert report.summary.judge_tokens.value == 330
+    (first,) = [each.checks for each in report.results() if each.case_id == "right"]
+    assert (first[1].value, first[1].evidence["judge"]) == (5.0, f"python:{__name__}:judge")
+
+
+def test_what_a_scorer_asks_counts_in_the_budget_and_a_spent_one_ends_the_run_with_what_was_paid_for() -> None:
+    options: Any = {"judge": judge, "scorers": [judged], "max_total_tokens": 150, "concurrency": 1}
+    report = pramana.evaluate(CASES, model=counting, **options)
+    assert not report.finished
+    assert report.run.reason == "the run has used 160 tokens of 150 (--max-total-tokens)"
+    _, last = report.results()
+    assert (last.outcome, last.output) == ("unscored", "Name a capital. Paris, please.")
+    assert [(check.name, check.outcome) for check in last.checks] == [("contains", "passed"), ("judged", "unscored")]
+    assert last.reason == f"not judged: {report.run.reason}; judge it later: pramana rescore"
+
+
+def test_coroutines_run_in_the_loop_of_whoever_awaits_and_ask_from_there() -> None:
+    loops = []
+
+    @pramana.scorer
+    async def where(context: ScoringContext) -> str:
+        loops.append(asyncio.get_running_loop())
+        return (await context.ask("x", model="fake:echo")).text
+
+    async def main() -> pramana.Report:
+        loops.append(asyncio.get_running_loop())
+        return await pramana.evaluate_async(CASES[:1], model=bot, scorers=[where])
+
+    report = asyncio.run(main())
+    assert len(set(loops)) == 1
+    (result,) = report.results()
+    assert result.checks[0].evidence["label"] == "x"
+
+
+def test_a_voice_agent_or_the_embedded_model_cannot_be_asked_by_a_scorer() -> None:
+    @pramana.scorer
+    def asks(context: BlockingScoringContext) -> str:
+        return context.ask("x", model="local" if context.case.id == "free" else "fake-voice").text
+
+    report = pramana.evaluate(CASES[:2], model=bot, scorers=[asks])
+    reasons = {each.case_id: each.reason or "" for each in report.results()}
+    assert "the embedded model is a subject, never a judge" in reasons["free"]
+    assert "fake-voice cannot be asked: a voice agent is called and cannot judge" in reasons["right"]
+
+
+def test_a_model_without_a_price_cannot_be_asked_under_a_cost_limit() -> None:
+    @pramana.scorer
+    def asks(context: BlockingScoringContext) -> str:
+        return context.ask("x", model="http://localhost:9/v1#unpriced").text
+
+    report = pramana.evaluate(CASES[:1], model="fake:echo", scorers=[asks], max_cost_usd=1)
+    assert "--max-cost needs a price, and none is known for http://localhost:9/v1#unpriced" in (
+        report.errors[0].reason or ""
+    )
+
+
+# ── Resume and rescore ──
+
+
+def test_a_run_is_resumed_with_the_same_version_and_refused_with_another() -> None:
+    asked: list[str] = []
+
+    def stops(prompt: str) -> str:
+        asked.append(prompt)
+        if len(asked) == 2:
+            raise pramana.errors.OutOfCredit("no money left")
+        return bot(prompt)
+
+    def counts(context: ScoringContext) -> bool:
+        return bool(context.reply.text)
+
+    with pytest.raises(pramana.errors.OutOfCredit) as caught:
+        pramana.evaluate(CASES, model=stops, concurrency=1, scorers=[pramana.scorer(counts)])
+    assert "1 of 3 results are stored" in caught.value.__notes__[0]
+    with pytest.raises(InvalidInput, match=r"planned with the scorer counts, version 1, .* is now counts, version 2"):
+        pramana.resume(model=stops, scorers=[pramana.scorer(version="2")(counts)])
+    with pytest.raises(InvalidInput, match=r"resume it there with pramana.resume\(run_id, scorers=\[function\]\)"):
+        pramana.resume(model=stops)
+    report = pramana.resume(model=stops, scorers=[counts])
+    assert report.finished
+    assert [checks(report, case["id"])["counts"] for case in CASES] == ["passed"] * 3
+
+
+def test_rescoring_makes_new_scores_and_sums_them_up_alike() -> None:
+    report = pramana.evaluate(CASES, model=bot)
+    assert outcomes(report)["free"] == "unscored"
+    with closing(open_store(settings.database_url())) as store:
+        run = store.runs.read(report.run_id)
+        for typed, outcome in (("length", "unscored"), ("politeness", "passed")):
+            path = f"python:{__name__}:{typed}"
+            asyncio.run(judge_again(store, run, None, Limits(), scorers=[path]))
+            assert outcomes(report) == {"free": outcome, "right": "passed", "wrong": "failed"}
+            assert store.results.counts(run) == {
+                **dict.fromkeys(pramana.Outcome, 0),
+                pramana.Outcome(outcome): 1 + (outcome == "passed"),
+                pramana.Outcome.PASSED: 1 + (outcome == "passed"),
+                pramana.Outcome.FAILED: 1,
+            }
+        assert list(store.scorings.list(run).values())[1:] == [
+            "judged by itself, scored by length 1",
+            "judged by itself, scored by politeness 2",
+        ]
+
+
+# ── What is refused ──
+
+
+@pytest.mark.parametrize(
+    ("scorers", "message"),
+    [
+        ("politeness", r"scorers is a list; for one scorer write scorers=\['politeness'\]"),
+        (["nowhere"], 'no scorer is called "nowhere"'),
+        ([politeness, politeness], "2 scorers are called politeness, and scores are stored by that name; rename one"),
+        ([3], "a scorer is a function of a ScoringContext, found int"),
+        (["python:nowhere:x"], "python:nowhere:x cannot be loaded: ModuleNotFoundError"),
+    ],
+)
+def test_scorers_that_cannot_be_used_are_refused_before_anybody_is_asked(scorers: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        pramana.evaluate(CASES, model=bot, scorers=scorers)
