@@ -38,7 +38,7 @@ AGENT_HINTS: Mapping[HintKey, str] = {
 }
 """What to do about an error, for an agent; some of it only a command can do."""
 EXAMPLE = (
-    '{"id": "capital-1", "category": "geography", "input": "What is the capital of France?", "ideal": "Paris", '
+    '{"id": "factual-001", "category": "factual", "input": "What is the capital of France?", "ideal": "Paris", '
     '"assertion": {"type": "contains"}, "metadata": {"difficulty": "easy", "tokens_est": 10}}'
 )
 INSTRUCTIONS = """\
@@ -72,7 +72,7 @@ def make_server(app: App, credential: Credential, money: str, under_way: UnderWa
         "pramana",
         version=version("pramana"),
         title="Pramana",
-        instructions=INSTRUCTIONS.format(example=EXAMPLE, folder=Path.cwd(), money=money),
+        instructions=_encodable(INSTRUCTIONS.format(example=EXAMPLE, folder=Path.cwd(), money=money)),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
@@ -143,7 +143,7 @@ def _encodable(value: Any) -> Any:
             return value.encode("utf-8", "replace").decode()
         case dict():
             return {_encodable(name): _encodable(each) for name, each in value.items()}
-        case list():
+        case list() | tuple():
             return [_encodable(each) for each in value]
     return value
 

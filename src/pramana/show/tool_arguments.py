@@ -91,7 +91,7 @@ def read_arguments(struct: type[_Struct], given: Mapping[str, Any]) -> _Struct:
     >>> read_arguments(Wanted, {"pagesize": 0})
     Traceback (most recent call last):
         ...
-    pramana.errors.InvalidInput: pagesize: there is no such argument; did you mean pageSize?
+    pramana.errors.InvalidInput: pagesize: there is no such argument; did you mean "pageSize"?
     """
     problems: list[Problem] = []
     made = _read(struct, given, "", problems)

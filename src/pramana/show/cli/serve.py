@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,8 @@ def serve(
     """
     from pramana.app import App, is_loopback
 
+    if find_spec("uvicorn") is None:
+        raise InvalidInput("pramana serve needs the server's packages; install them: pip install 'pramana[server]'")
     trusted = tuple(map(_network, proxies))
     with local_store() as store:
         if api_only and store.kind == "sqlite":

@@ -1,0 +1,124 @@
+"""Runs in the user's own process: refused to servers, within one cost limit, stopped before they began."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from pramana.app import App, Credential
+from pramana.app.access import Forbidden
+from pramana.app.local import continue_run, paid_models, start_run, validate_files, validate_text
+from pramana.app.spending import CostNotAllowed, Spending
+from pramana.errors import Stopped
+from pramana.model import Plan, Target
+from pramana.request import Limits, RunRequest, Selection
+from pramana.run.engine import Stop
+from pramana.store import open_store
+
+from ..stores import sqlite_store
+
+_T = TypeVar("_T")
+OWN = Credential(own_account=True)
+REQUEST = RunRequest(models=("fake:echo",), suite="v1.0", tier="cheap", selection=Selection(limit=3))
+
+
+def run(work: Awaitable[_T]) -> _T:
+    async def working() -> _T:
+        return await work
+
+    return asyncio.run(working())
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
+        yield App(store, local=Spending())
+
+
+def test_a_server_carries_nothing_out_in_its_own_process_and_reads_no_files_that_are_named(app: App) -> None:
+    app.local = None
+    refused: tuple[Awaitable[Any], ...] = (
+        start_run(app, OWN, REQUEST, lambda _: None, Stop()),
+        continue_run(app, OWN, "latest", Limits(), lambda _: None, Stop()),
+        validate_files(app, OWN, (Path("/etc"),), max_errors=10),
+    )
+    for work in refused:
+        with pytest.raises(Forbidden, match="not a server"):
+            run(work)
+    assert not app.store.runs.page()[0]
+    assert run(validate_text(app, OWN, "", "suite", max_errors=10)).errors == 1
+
+
+def test_a_run_that_was_stopped_while_it_waited_is_never_made(app: App) -> None:
+    stop = Stop()
+    stop("cancelled")
+    with pytest.raises(Stopped):
+        run(start_run(app, OWN, REQUEST, lambda _: None, stop))
+    assert not app.store.runs.page()[0]
+
+
+def test_a_run_is_carried_out_and_returned_with_its_summary(app: App) -> None:
+    seen: list[str] = []
+    found = run(start_run(app, OWN, REQUEST, lambda now: seen.append(now.run.id), Stop()))
+    assert set(seen) == {found.id}
+    assert (found.status, found.stored, found.owner) == ("finished", 3, "cli")
+    assert found.summary
+    assert found.summary.overall.total == 3
+    again = run(continue_run(app, OWN, found.id, Limits(), lambda _: None, Stop()))
+    assert (again.id, again.stored) == (found.id, 3), "nothing is left to ask"
+
+
+def target(typed: str) -> Target:
+    provider, _, model = typed.partition(":")
+    return Target(typed, provider, model)
+
+
+@pytest.mark.parametrize(
+    ("typed", "paid"),
+    [
+        ("fake:echo", False),
+        ("local:smollm2", False),
+        ("python:bot:reply", False),
+        ("command:mine", False),
+        ("openai:gpt-5", True),
+        ("openai:a-model-without-a-price", True),
+        ("openai-realtime:gpt-realtime", True),
+    ],
+)
+def test_an_unknown_price_may_be_a_price(app: App, typed: str, paid: bool) -> None:
+    def plan(*targets: str, judge: str | None = None) -> Plan:
+        return Plan("s", None, tuple(map(target, targets)), judge=target(judge) if judge else None)
+
+    assert paid_models(app.store, plan(typed)) == ([typed] if paid else [])
+    assert paid_models(app.store, plan("fake", judge=typed)) == ([typed] if paid else [])
+
+
+def test_what_runs_reserve_at_the_same_time_is_never_more_than_the_limit() -> None:
+    spending, granted, refused = Spending(10.0), [], 0
+    ready = threading.Barrier(20)
+    lock = threading.Lock()
+    held = ExitStack()
+
+    def reserve() -> None:
+        nonlocal refused
+        ready.wait()
+        try:
+            with lock:
+                granted.append(held.enter_context(spending.reserved(3.0)))
+        except CostNotAllowed:
+            refused += 1
+
+    threads = [threading.Thread(target=reserve) for _ in range(20)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(each.max_cost_usd for each in granted) == [1.0, 3.0, 3.0, 3.0]
+    assert refused == 16
+    granted[0].spent_usd = 0.5
+    held.close()
+    assert spending.left_usd == 9.5, "what was not spent can be spent by others"

@@ -1,0 +1,534 @@
+"""`pramana mcp`, used as coding agents do: by the official SDK's client, most of it over real stdin and stdout."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from click.testing import CliRunner
+from mcp import Client, StdioServerParameters
+from mcp_types import CallToolResult, TextContent
+from msgspec.structs import fields
+
+from pramana.app import App, Credential
+from pramana.app.spending import Spending
+from pramana.request import Limits, RunRequest, Selection, published_name
+from pramana.show.cli import pramana
+from pramana.show.cli.mcp import RAISE
+from pramana.show.mcp import EXAMPLE, make_server
+from pramana.show.tool_arguments import has_description, input_schema, output_schema
+from pramana.show.tools import TOOLS, LimitsArguments, RunArguments, SelectionArguments
+from pramana.store import open_store
+
+from ..stores import sqlite_store
+
+_T = TypeVar("_T")
+BOT = """
+import os, sys
+
+def reply(prompt):
+    print("printed by a function")
+    sys.stdout.flush()
+    os.system("echo printed by a child")
+    os.write(1, b"written by native code\\n")
+    return "Paris" if "France" in prompt else "no idea"
+
+def better(prompt):
+    return "Paris" if "France" in prompt else "Rome"
+
+def silent(prompt):
+    return reply_to(prompt)
+
+def paid(prompt):
+    from pramana import Reply
+    from pramana.model import Usage
+    return Reply("Paris", usage=Usage(1_000_000, 0))
+
+def broken(prompt):
+    return "half \\ud800 a pair"
+"""
+
+
+def case(name: str, prompt: str, ideal: str) -> str:
+    return json.dumps(
+        {
+            "id": name,
+            "category": "factual",
+            "input": prompt,
+            "ideal": ideal,
+            "assertion": {"type": "contains"},
+            "metadata": {"difficulty": "easy", "tokens_est": 10},
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "bot.py").write_text(BOT, encoding="utf-8")
+    cases = [case("factual-001", "Capital of France?", "Paris"), case("factual-002", "Capital of Italy?", "Rome")]
+    (folder / "capitals.jsonl").write_text("\n".join(cases) + "\n", encoding="utf-8")
+    many = [case(f"factual-{number}", f"Number {number}?", str(number)) for number in range(200)]
+    (folder / "many.jsonl").write_text("\n".join(many) + "\n", encoding="utf-8")
+    return folder
+
+
+SLOW = {"paths": ["many.jsonl"], "models": ["fake:latency=0.02,echo"], "limits": {"concurrency": 1}}
+
+
+def environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in ("PATH", "PRAMANA_HOME")}  # noqa: TID251 - what a client would pass on
+
+
+def server(folder: Path, *arguments: str) -> StdioServerParameters:
+    return StdioServerParameters(
+        command=sys.executable, args=["-m", "pramana", "mcp", *arguments], cwd=folder, env=environment()
+    )
+
+
+def run(work: Awaitable[_T]) -> _T:
+    async def working() -> _T:
+        async with asyncio.timeout(30):
+            return await work
+
+    try:
+        return asyncio.run(working())
+    except ExceptionGroup as group:  # the client's own tasks
+        first: Exception = group
+        while isinstance(first, ExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None
+
+
+def text_of(found: CallToolResult) -> str:
+    (content,) = found.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """Call a tool that must succeed; the client checks its answer against the output schema."""
+    found = await client.call_tool(tool, arguments)
+    assert not found.is_error, text_of(found)
+    assert text_of(found)
+    assert isinstance(found.structured_content, dict)
+    return found.structured_content
+
+
+async def refused(client: Client, tool: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
+    found = await client.call_tool(tool, arguments)
+    assert found.is_error
+    assert isinstance(found.structured_content, dict)
+    assert "Traceback" not in text_of(found)
+    return text_of(found), found.structured_content
+
+
+# ── What an agent reads first ──
+
+
+def test_every_argument_is_described_and_every_option_of_a_run_is_one() -> None:
+    for tool in TOOLS.values():
+        assert all(map(has_description, fields(tool.takes))), tool.title
+        for schema in (input_schema(tool.takes), output_schema(tool.answers)):
+            assert schema["type"] == "object"
+    for struct, made, omitted in (
+        (RunRequest, RunArguments, {"cases"}),
+        (Selection, SelectionArguments, set[str]()),
+        (Limits, LimitsArguments, set[str]()),
+    ):
+        options = {published_name(each) for each in fields(struct)} - omitted
+        assert {each.name for each in fields(made)} == options
+        assert all(map(has_description, fields(made)))
+
+
+def test_a_client_learns_the_tools_and_how_to_use_them(folder: Path) -> None:
+    async def ask() -> None:
+        async with Client(server(folder)) as client:
+            assert client.instructions
+            assert str(folder) in client.instructions
+            assert "the user has set no cost limit" in client.instructions
+            tools = {each.name: each for each in (await client.list_tools()).tools}
+            assert tools.keys() == TOOLS.keys() == {"validate", "run", "resume", "runs", "show", "failures", "compare"}
+            for name, tool in tools.items():
+                assert tool.output_schema == output_schema(TOOLS[name].answers)
+                assert tool.description
+                assert tool.annotations
+                assert tool.annotations.read_only_hint is (name not in ("run", "resume"))
+            assert (await called(client, "validate", text=EXAMPLE))["valid"], "the example of the instructions"
+
+    run(ask())
+
+
+def test_role_and_cost_limit_are_chosen_when_the_server_starts(folder: Path) -> None:
+    async def ask() -> None:
+        options = ("--role", "viewer", "--max-cost", "2.5")
+        async with Client(server(folder, *options), mode="legacy") as client:  # older clients begin another way
+            assert client.instructions
+            assert "All runs together may cost $2.5." in client.instructions
+            assert {each.name for each in (await client.list_tools()).tools} == TOOLS.keys()
+            _, said = await refused(client, "run", paths=["capitals.jsonl"], models=["fake:echo"])
+            assert said["code"] == "forbidden"
+
+    run(ask())
+
+
+# ── What it does ──
+
+
+def test_an_agent_validates_runs_finds_what_failed_and_proves_its_fix(folder: Path) -> None:
+    reports: list[tuple[float, float | None, str | None]] = []
+
+    async def show(progress: float, total: float | None, message: str | None) -> None:
+        reports.append((progress, total, message))
+
+    async def work() -> None:
+        async with Client(server(folder)) as client:
+            found = await called(client, "validate", paths=["capitals.jsonl"])
+            assert (found["valid"], found["files"], found["testCases"]) == (True, 1, 2)
+
+            arguments = {"paths": ["capitals.jsonl"], "models": ["python:bot:reply"]}
+            before = (await client.call_tool("run", arguments, progress_callback=show)).structured_content
+            assert isinstance(before, dict)
+            assert (before["status"], before["stored"], before["passRate"]) == ("finished", 2, 0.5)
+            assert before["by"]["model"]["python:bot:reply"]["failed"] == 1
+            assert reports[-1][:2] == (2, 2)
+            assert before["id"] in (reports[-1][2] or "")
+
+            failures = await called(client, "failures", run=before["id"])
+            (failure,) = failures["failures"]
+            assert failures["total"] == 1
+            assert (failure["caseId"], failure["prompt"], failure["reply"], failure["expected"]) == (
+                "factual-002", "Capital of Italy?", "no idea", ["Rome"],
+            )  # fmt: skip
+            assert failure["reason"] == 'does not contain "Rome"'
+
+            shown = await called(client, "show", run=before["id"], result=failure["seq"])
+            (result,) = shown["results"]
+            assert shown["run"]["id"] == before["id"]
+            assert result["case"]["turns"] == [{"role": "user", "text": "Capital of Italy?"}]
+            assert (result["reply"]["text"], result["checks"][0]["outcome"]) == ("no idea", "failed")
+            assert (await called(client, "show", run=before["id"], case="factual-001"))["results"][0][
+                "outcome"
+            ] == "passed"
+
+            after = await called(client, "run", paths=["capitals.jsonl"], models=["python:bot:better"])
+            compared = await called(client, "compare", base=before["id"], new=after["id"])
+            assert [(each["case"], each["direction"]) for each in compared["flips"]] == [("factual-002", "gained")]
+            assert (compared["baseRate"], compared["newRate"]) == (0.5, 1.0)
+
+            listed = await called(client, "runs", pageSize=1)
+            assert ([each["id"] for each in listed["runs"]], listed["total"]) == ([after["id"]], 2)
+
+            await called(client, "run", paths=["capitals.jsonl"], models=["python:bot:broken"])
+            failures = await called(client, "failures")
+            assert {each["reply"] for each in failures["failures"]} == {"half ? a pair"}, "what UTF-8 cannot hold"
+
+    run(work())
+
+
+def test_a_page_of_failures_is_as_long_as_it_should_be(app: App, folder: Path) -> None:
+    async def work() -> None:
+        async with in_process(app, "editor") as client:
+            await called(client, "run", paths=[str(folder / "many.jsonl")], models=["fake:fixed=none"])
+            first = await called(client, "failures", pageSize=15)
+            last = await called(client, "failures", pageSize=15, page=14)
+            assert first["total"] == last["total"] == 200
+            assert [each["caseId"] for each in first["failures"]] == [f"factual-{number}" for number in range(15)]
+            assert [each["caseId"] for each in last["failures"]] == [f"factual-{number}" for number in range(195, 200)]
+            assert await called(client, "failures", outcome="errored") == {
+                "run": "latest", "failures": [], "total": 0, "page": 1, "pageSize": 10,
+            }  # fmt: skip
+
+    run(work())
+
+
+def test_two_clients_at_once_share_a_store(folder: Path) -> None:
+    async def work() -> None:
+        async with Client(server(folder)) as one, Client(server(folder)) as other:
+            asked = {"paths": ["many.jsonl"], "limits": {"concurrency": 4}}
+            runs = await asyncio.gather(
+                called(one, "run", models=["fake:latency=0.001,echo"], **asked),
+                called(one, "run", models=["fake:latency=0.001,seed=1,echo"], **asked),
+                called(other, "run", models=["fake:latency=0.001,seed=2,echo"], **asked),
+                called(other, "validate", paths=["many.jsonl"]),
+            )
+            ids = {each["id"] for each in runs[:3]}
+            assert [each["stored"] for each in runs[:3]] == [200, 200, 200]
+            for client in (one, other):
+                assert {each["id"] for each in (await called(client, "runs"))["runs"]} == ids
+
+    run(work())
+
+
+# ── What goes wrong ──
+
+
+def test_problems_are_named_by_line_column_and_argument(app: App, folder: Path) -> None:
+    bad = folder / "bad.jsonl"
+    bad.write_text(
+        case("factual-001", "Hi", "hi") + "\n" + case("factual-002", "Hi", "hi").replace("easy", "simple") + "\n"
+    )
+
+    async def work() -> None:
+        async with in_process(app, "editor") as client:
+            found = await called(client, "validate", paths=[str(bad)])
+            (problem,) = found["problems"]
+            assert (found["valid"], found["errors"], problem["line"], problem["path"]) == (
+                False, 1, 2, "[1].metadata.difficulty",
+            )  # fmt: skip
+            assert problem["column"] > 1
+            text, said = await refused(client, "run", paths=[str(bad)], models=["fake"])
+            assert text.startswith(f"{bad}:2:{problem['column']}: [1].metadata.difficulty: ")
+            assert said["code"] == "invalid_input"
+            assert said["details"] == [problem]
+
+            text, said = await refused(client, "run", model=["fake"], limits={"maxCost": -1, "deadline": 3})
+            assert [each["path"] for each in said["details"]] == [
+                "model", "limits.maxCost", "limits.deadline", "models",
+            ]  # fmt: skip
+            assert 'did you mean "models"?' in text
+            assert "limits.maxCost: expected a number more than 0" in text
+
+            for arguments, path in (
+                ({"paths": ["a"], "text": "b"}, "paths"),
+                ({}, "paths"),
+                ({"text": "x", "kind": "yaml"}, "kind"),
+            ):
+                _, said = await refused(client, "validate", **arguments)
+                assert [each["path"] for each in said["details"]] == [path]
+
+            text, said = await refused(client, "show", run="nothing")
+            assert (said["code"], text) == (
+                "not_found", 'there is no run "nothing"; call the tool runs to see their ids',
+            )  # fmt: skip
+            assert "does not exist" in (await refused(client, "validate", paths=["nowhere.jsonl"]))[0]
+            assert "there is no tool" in (await refused(client, "shows"))[0]
+            text, _ = await refused(client, "run", paths=[str(bad)], models=["fake"], selection={"limit": 0})
+            assert text == "selection.limit: expected a whole number from 1, or null, found 0"
+
+    run(work())
+
+
+def test_a_run_that_ends_by_an_error_says_what_is_kept_and_how_to_go_on(app: App, folder: Path) -> None:
+    async def work() -> None:
+        async with in_process(app, "editor") as client:
+            many = {"paths": [str(folder / "many.jsonl")], "limits": {"concurrency": 1}}
+            text, said = await refused(client, "run", models=["fake:out_of_credit=0.05"], **many)
+            assert said["code"] == "out_of_credit"
+            (listed,) = (await called(client, "runs"))["runs"]
+            assert listed["status"] == "stopped"
+            assert f"{listed['stored']:,} of 200 results are stored" in text
+            assert f"Run {listed['id']} of many is stopped" in text
+
+    run(work())
+
+
+# ── Cancelled ──
+
+
+def test_a_cancelled_run_keeps_what_is_stored_and_is_resumed(folder: Path) -> None:
+    async def work() -> None:
+        async with Client(server(folder)) as client:
+            begun = asyncio.Event()
+
+            async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+                del total, message
+                if progress:
+                    begun.set()
+
+            running = asyncio.ensure_future(client.call_tool("run", SLOW, progress_callback=on_progress))
+            await begun.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            stopped = await ended(client)
+            assert stopped["status"] == "interrupted"
+            assert 0 < stopped["stored"] < 200
+            resumed = await called(client, "resume", run="latest")
+            assert (resumed["id"], resumed["status"], resumed["stored"]) == (stopped["id"], "finished", 200)
+
+    run(work())
+
+
+async def ended(client: Client) -> dict[str, Any]:
+    """Return the newest run once nobody works on it."""
+    while True:
+        (found,) = (await called(client, "runs"))["runs"]
+        if found["status"] != "running":
+            return dict(found)
+
+
+class RawServer:
+    """The server as a process, and the lines that it writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pramana", "mcp"],
+            cwd=folder,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        hello = {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a test", "version": "1"},
+        }  # fmt: skip
+        self.ask(1, "initialize", hello)
+        assert self.read(lambda said: said.get("id") == 1)["result"]["serverInfo"]["name"] == "pramana"
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def ask(self, number: int, method: str, params: dict[str, Any]) -> None:
+        self.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
+    def send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def call(self, number: int, tool: str, arguments: dict[str, Any]) -> None:
+        self.ask(number, "tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": number}})
+
+    def read(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Return the first message that is wanted; every line must be one."""
+        assert self.process.stdout
+        for line in self.process.stdout:
+            said: dict[str, Any] = json.loads(line)
+            assert said["jsonrpc"] == "2.0"
+            if wanted(said):
+                return said
+        raise AssertionError("the server has gone")
+
+
+def begin_slow_run(raw: RawServer) -> None:
+    raw.call(3, "run", SLOW)
+    raw.read(lambda said: said.get("method") == "notifications/progress" and said["params"]["progress"] > 0)
+
+
+def test_nothing_but_the_protocol_is_on_stdout_and_a_signal_keeps_what_is_stored(folder: Path) -> None:
+    raw = RawServer(folder)
+    raw.call(2, "run", {"paths": ["capitals.jsonl"], "models": ["python:bot:reply"]})
+    assert raw.read(lambda said: said.get("id") == 2)["result"]["structuredContent"]["stored"] == 2
+    begin_slow_run(raw)
+    raw.process.send_signal(signal.SIGTERM)
+    rest, told = raw.process.communicate(timeout=20)
+    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in rest.splitlines())
+    for printed in ("printed by a function", "printed by a child", "written by native code"):
+        assert told.count(printed) == 2
+    assert raw.process.returncode == -signal.SIGTERM
+    assert_interrupted()
+
+
+def test_a_run_ends_when_its_client_goes_away(folder: Path) -> None:
+    raw = RawServer(folder)
+    begin_slow_run(raw)
+    _, told = raw.process.communicate(timeout=20)  # closes stdin
+    assert (raw.process.returncode, told) == (0, "")
+    assert_interrupted()
+
+
+def assert_interrupted() -> None:
+    from pramana import settings
+
+    with closing(open_store(settings.database_url())) as store:
+        left = store.runs.find("latest")
+        assert (left.status, left.holder) == ("interrupted", None)
+        assert 0 < left.stored < left.expected
+        assert sum(store.results.counts(left.id).values()) == left.stored
+
+
+# ── Who may do what, and for how much ──
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
+        yield App(store, local=Spending(None, RAISE))
+
+
+@asynccontextmanager
+async def in_process(app: App, role: Any) -> AsyncIterator[Client]:
+    credential = Credential(app.access.make_startup_token(role, "of this MCP server"))
+    async with Client(make_server(app, credential, "", {})) as client:
+        yield client
+
+
+def test_a_viewer_reads_and_validates_and_the_application_refuses_the_rest(app: App, folder: Path) -> None:
+    async def work() -> None:
+        suite = [str(folder / "capitals.jsonl")]
+        async with in_process(app, "editor") as client:
+            made = await called(client, "run", paths=suite, models=["fake:echo"])
+        async with in_process(app, "viewer") as client:
+            for tool, arguments in (("run", {"paths": suite, "models": ["fake:echo"]}), ("resume", {"run": "latest"})):
+                text, said = await refused(client, tool, **arguments)
+                assert said["code"] == "forbidden"
+                assert text == (
+                    "this needs the role editor, and the token of this MCP server has the role viewer; ask the user to "
+                    "start the server without --role viewer"
+                )
+            assert (await called(client, "validate", paths=suite))["valid"]
+            assert (await called(client, "show", run="latest"))["run"]["id"] == made["id"]
+            assert (await called(client, "failures"))["total"] == 2
+            assert (await called(client, "compare", base=made["id"], new=made["id"]))["pairs"] == 2
+            assert (await called(client, "runs"))["total"] == 1
+
+    run(work())
+
+
+def test_models_that_cost_money_are_refused_until_the_user_sets_a_limit(app: App, folder: Path) -> None:
+    async def work() -> None:
+        suite = [str(folder / "capitals.jsonl")]
+        async with in_process(app, "editor") as client:
+            for asked in (
+                {"models": ["openai:gpt-5"]},
+                {"models": ["http://127.0.0.1:9/v1#any"], "limits": {"maxCost": 100}},
+                {"models": ["fake:echo"], "judge": "openai:gpt-5"},
+            ):
+                text, said = await refused(client, "run", paths=suite, **asked)
+                assert said["code"] == "cost_not_allowed"
+                assert "pramana mcp --max-cost" in text
+            assert (await called(client, "runs"))["total"] == 0, "nothing was started"
+
+    run(work())
+
+
+def test_runs_share_the_cost_limit(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pramana import settings
+
+    monkeypatch.syspath_prepend(str(folder))
+    settings.prices_file().parent.mkdir(parents=True, exist_ok=True)
+    settings.prices_file().write_text('[prices."python:bot:paid"]\ninput_per_million = 1.0\noutput_per_million = 0.0\n')
+
+    async def work(app: App) -> None:
+        asked = {"paths": [str(folder / "many.jsonl")], "models": ["python:bot:paid"]}
+        async with in_process(app, "editor") as client:
+            first = await called(client, "run", **asked, limits={"maxCost": 2, "concurrency": 1})
+            assert (first["status"], first["stored"], first["costUsd"]) == ("stopped", 2, 2.0)
+            second = await called(client, "run", **asked, limits={"concurrency": 1})
+            assert (second["status"], second["stored"]) == ("stopped", 3), "what the first has left of the $5"
+            text, said = await refused(client, "run", **asked)
+            assert said["code"] == "cost_not_allowed"
+            assert "nothing is left of the $5" in text
+            assert (await called(client, "runs"))["total"] == 2
+            text, said = await refused(client, "resume", run=first["id"])
+            assert said["code"] == "cost_not_allowed"
+
+    with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
+        run(work(App(store, local=Spending(5.0, RAISE))))
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    monkeypatch.setitem(sys.modules, "mcp_types", None)
+    monkeypatch.delitem(sys.modules, "pramana.show.mcp")
+    found = CliRunner().invoke(pramana, ["mcp"])
+    assert str(found.exception) == 'pramana mcp needs the MCP SDK; install it: pip install "pramana[mcp]"'
+    assert getattr(found.exception, "exit_code", None) == 2
