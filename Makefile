@@ -77,8 +77,8 @@ screenshots: setup-test system  ## take the pictures of docs/workbench.md anew
 	$(BIN)/python -m docs.screenshots
 
 lock: setup-test ## write both locks again from pyproject.toml; no host is named in them, so mirrors work
-	$(COMPILE) --extra local --extra voice --group build --group weights pyproject.toml -o requirements/run.txt $(LOCK_ARGS)
-	$(COMPILE) --extra local --extra voice --group build --group weights --group dev pyproject.toml -c requirements/run.txt -o requirements/dev.txt $(LOCK_ARGS)
+	$(COMPILE) --extra local --extra server --extra voice --group build --group weights pyproject.toml -o requirements/run.txt $(LOCK_ARGS)
+	$(COMPILE) --extra local --extra server --extra voice --group build --group weights --group dev pyproject.toml -c requirements/run.txt -o requirements/dev.txt $(LOCK_ARGS)
 
 benchmarks: setup-test  ## the slow proofs, one after another; docs/proofs.md holds their last results
 	$(BIN)/python -m benchmarks.yaml_positions

@@ -25,7 +25,12 @@ class Vault:
 
     def __init__(self, keys: Sequence[str], origin: str) -> None:
         """Take keys, the one to lock with first; `origin` says in messages where they are from."""
-        from cryptography.fernet import Fernet, MultiFernet
+        try:
+            from cryptography.fernet import Fernet, MultiFernet
+        except ModuleNotFoundError:
+            raise Locked(
+                "stored keys are encrypted, and the package for that is missing: pip install 'pramana[server]'"
+            ) from None
 
         for number, key in enumerate(keys, 1):
             if not _KEY.fullmatch(key):
