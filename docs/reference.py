@@ -228,7 +228,138 @@ def _docstring(found: Any) -> str:
     return said.rstrip() + (f"\n\n```python\n>>> {example.rstrip()}\n\n```" if mark else "")
 
 
-PAGES = {"cli.md": cli_page, "library.md": library_page, "claims.md": claims_page}
+LLMS_HEAD = """\
+# Pramana
+
+> One bench for language models, voice agents and your own functions. It runs test cases, checks every reply, keeps
+> every result, and answers three questions with evidence: how good is it, which of two is better, has it changed?
+
+Install: `pip install pramana`. Nothing has to be configured; `fake:echo` and `fake:fixed=TEXT` are models that cost
+nothing, and `local` is an embedded one. Keys of vendors are read from the environment (`OPENAI_API_KEY`, …). Every
+command takes `--help`, and `--json` where it prints. Exit codes: 0 good, 1 the answer is bad, 2 usage or invalid input,
+3 not finished, 4 inconclusive. Coding agents can use `pramana mcp` instead of the commands below.
+"""
+LLMS_SECTIONS = {
+    "Evaluate": {
+        "running": "Models, judges, repeats, limits, resuming, comparing, exporting: the guide to the command line",
+        "python": "pramana.evaluate, compare and resume in scripts and notebooks; functions as models",
+        "pytest": "The pytest fixture and one test per case",
+        "mcp": "The tools of pramana mcp for coding agents, roles and cost limits",
+    },
+    "Cases": {
+        "suites": "The JSONL format of test cases, with every field and rule",
+        "assertions": "What must hold of a reply: contains, exact_match, regex, json_schema, judges, similarity",
+        "scenarios": "The YAML format of voice scenarios",
+    },
+    "Voice agents": {
+        "voice": "Calling voice agents with real sound, and what is measured",
+        "agents": "Describing an agent that talks over a WebSocket, without code",
+    },
+    "Server": {
+        "server": "A server for a person or a team: tokens, roles, runs in the background",
+        "api": "The HTTP API",
+        "workbench": "The pages in the browser",
+        "community": "Submitting results to a server and charting them",
+    },
+    "Reference": {
+        "cli": "Every command and option",
+        "library": "Every public Python name, with its types",
+        "configuration": "Environment variables, prices, own providers",
+    },
+    "Optional": {
+        "claims": "Every promise, with the test that proves it",
+        "proofs": "Measurements that take long",
+    },
+}
+"""Each page with what it is for; the convention calls what may be left out Optional."""
+LLMS_JOBS = """\
+## The ten commonest jobs
+
+In these examples `support.jsonl` is a suite, and this is `bot.py`:
+
+```python
+def reply(prompt):
+    return "30 days, and the label is free." if "return" in prompt else "Yes."
+```
+
+1. Check a suite before running it: every error has file, line and column.
+2. Test a model: a name such as `openai:gpt-5`, here one that costs nothing.
+3. Test a function of your own, from prompt to reply.
+4. See what one case was asked, what was replied, and every check; `pramana show latest` lists what failed.
+
+```console
+$ pramana validate support.jsonl
+…
+valid: 1 file, 3 test cases: 0 errors, 3 warnings
+$ pramana run support.jsonl --model fake:fixed=Yes. --quiet
+…
+All 3 results ended, none errored.
+$ pramana run support.jsonl --model python:bot:reply --quiet
+…
+All 3 results ended, none errored.
+$ pramana show latest --id return-period
+…
+return-period · python:bot:reply · text · passed
+            user     How many days do I have to return a jacket?
+            answer   30 days, and the label is free. (after …)
+  passed contains: found "30 days" at character 1
+```
+
+5. Compare two runs, case by case: `pramana compare RUN latest`; `pramana runs` lists their ids.
+6. Several models, repeats and a judge: `pramana run support.jsonl --model A --model B --repeat 3 --judge MODEL`.
+7. Limit cost and time: `--max-cost 5` (US dollars), `--deadline 600` (seconds), `--concurrency 8`.
+8. Resume a run that was interrupted: `pramana run --resume latest`.
+9. Export results: `pramana export latest --format csv`, or json, junit, markdown, html.
+10. Fail a build below a bar: `pramana run support.jsonl --model MODEL --fail-under 0.9`; in pytest `assert_pass_rate`.
+
+The same in Python:
+
+```python
+>>> import pramana
+>>> pramana.validate("support.jsonl").ok
+True
+>>> before = pramana.evaluate("support.jsonl", model="fake:fixed=Yes.")
+>>> def bot(prompt):
+...     return "30 days, and the label is free." if "return" in prompt else "Yes."
+>>> after = pramana.evaluate("support.jsonl", model=bot, repeat=2)
+>>> [(result.case_id, result.reason) for result in before.failures][0]
+('return-period', 'does not contain "30 days"')
+>>> len(pramana.compare(before, after).gained)
+2
+>>> report = pramana.evaluate("support.jsonl", models=[bot, "fake:echo"], deadline_s=600)
+>>> report.by_model["fake:echo"].passed
+0
+>>> report = pramana.resume(after)
+>>> after.to_pandas().shape[0], after.save("report.html").name
+(6, 'report.html')
+>>> after.assert_pass_rate(0.9)
+
+```
+
+With models that cost money, add `max_cost_usd=5`. Cases can be dictionaries instead of a file:
+`pramana.evaluate([{"input": "Capital of France?", "ideal": "Paris"}], model=bot)`.
+"""
+
+
+def llms_page() -> str:
+    """Return the documentation as language models are told of it: llmstxt.org."""
+    listed = re.findall(r"^(\w[\w-]*)$", (HERE / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
+    told = [name for section in LLMS_SECTIONS.values() for name in section]
+    assert sorted(told) == sorted(listed), f"other pages than in index.md: {sorted({*told} ^ {*listed})}"  # noqa: S101
+    parts = [LLMS_HEAD, LLMS_JOBS]
+    for title, pages in LLMS_SECTIONS.items():
+        lines = [f"- [{_title_of(name)}]({name}.md): {what}" for name, what in pages.items()]
+        parts.append("\n".join([f"## {title}", "", *lines, ""]))
+    return "\n".join(parts)
+
+
+def _title_of(name: str) -> str:
+    if (HERE / f"{name}.md").exists():
+        return (HERE / f"{name}.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+    return PAGES[f"{name}.md"]().partition("\n")[0].removeprefix("# ")
+
+
+PAGES = {"cli.md": cli_page, "library.md": library_page, "claims.md": claims_page, "llms.txt": llms_page}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -22,6 +22,7 @@ DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",
     *sorted(path for path in DOCS.glob("*.md") if path.name not in ("claims.md", "cli.md", "library.md")),
+    DOCS / "llms.txt",
 ]
 CONSOLE = re.compile(r"(?:<!-- exits with (\d+) -->\n)?```console\n(.*?)```", re.DOTALL)
 """A block, and the exit code of its last command where that is not 0."""
@@ -115,7 +116,7 @@ def test_python_blocks(page: Path) -> None:
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("name", ["cli.md", "library.md", "claims.md"])
+@pytest.mark.parametrize("name", ["cli.md", "library.md", "claims.md", "llms.txt"])
 def test_pages_made_from_the_program_are_up_to_date(name: str) -> None:
     spec = importlib.util.spec_from_file_location("reference", DOCS / "reference.py")
     assert spec is not None

@@ -116,6 +116,7 @@ _OF_RUNS = {
     "embedder": "Model that embeds for semantic_similarity; by default MiniLM in this process",
     "stt": "Speech-to-text model that transcribes calls too",
     "voice": "Who speaks prompts that were not recorded",
+    "scorers": "Installed scorers, or python:package.module:function, that check every reply beside its assertion",
     "system_prompt": "System prompt for every case",
     "temperature": "Sampling temperature; null sends none",
     "seed": "Seed; null sends none",
