@@ -255,7 +255,7 @@ class _Refresher:
     """Redraws the progress in the thread that waits: a notebook shows only what its main thread displays."""
 
     def __init__(self) -> None:
-        self.refresh: Callable[[], None] = lambda: None
+        self.refresh: Callable[..., None] = lambda **_: None
 
 
 def _block_on(session: _Session, progress: bool | None) -> Report:
@@ -291,11 +291,14 @@ def _block_on(session: _Session, progress: bool | None) -> Report:
 def _wait(done: "Future[Report]", refresher: _Refresher) -> Report:
     while True:
         try:
-            return done.result(timeout=REFRESH_S)
+            report = done.result(timeout=REFRESH_S)
         except NotYet:
             if done.done():
                 raise  # the run's own
             refresher.refresh()
+        else:
+            refresher.refresh(at_once=True)
+            return report
 
 
 class _Running:

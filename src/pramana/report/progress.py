@@ -69,7 +69,7 @@ class Live:
             with suppress(OSError):
                 self._bar.stop()
 
-    def refresh(self) -> None:
+    def refresh(self, *, at_once: bool = False) -> None:
         """Draw it anew, where the thread that waits for a run has to; a terminal's bar does that itself."""
 
     def __call__(self, progress: "Progress") -> None:
@@ -170,9 +170,9 @@ class NotebookBar(Live):
             return
         self._drawn_at = self._clock()
         bar = f'<progress value="{self.stored}" max="{max(1, self.expected)}"></progress>'
-        shown = HTML(f"{bar} {self.stored:,} of {self.expected:,} {escape(self._note_shown)}")
+        shown = HTML(f"{bar} {self.stored:,} of {self.expected:,} {escape(self._note_shown)}")  # type: ignore[no-untyped-call]
         if self._handle is None:
-            self._handle = display(shown, display_id=True)
+            self._handle = display(shown, display_id=True)  # type: ignore[no-untyped-call]
         else:
             self._handle.update(shown)
 
