@@ -1,7 +1,10 @@
 """Scorers in a run: what they decide, what they only measure, what they cost, and how a run of them is resumed."""
 
 import asyncio
+import json
+import re
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,8 @@ import pramana
 from pramana import BlockingScoringContext, Score, ScoringContext, settings
 from pramana.bench import judge_again
 from pramana.errors import InvalidInput
+from pramana.report import figures
+from pramana.report.summary import print_summary
 from pramana.request import Limits
 from pramana.store import open_store
 
@@ -213,3 +218,49 @@ def test_rescoring_makes_new_scores_and_sums_them_up_alike() -> None:
 def test_scorers_that_cannot_be_used_are_refused_before_anybody_is_asked(scorers: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         pramana.evaluate(CASES, model=bot, scorers=scorers)
+
+
+# ── What a report says ──
+
+
+def test_scores_are_in_records_in_every_export_and_in_the_words_of_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = [{"id": f"case-{each}", "input": "word " * each} for each in range(1, 9)]
+    report = pramana.evaluate(cases, model=bot, scorers=[length, politeness], concurrency=1)
+    assert [(each.check, each.mean and round(each.mean, 9), dict(each.labels)) for each in report.summary.scores] == [
+        ("length.size", None, {"long": 6, "short": 2}),
+        ("length.words", 6.5, {}),
+        ("politeness", 1.0, {}),
+    ]
+    assert json.loads(report.to_records()[0]["scores"]) == {
+        "length.words": 3.0,
+        "length.size": "short",
+        "politeness": 1.0,
+    }
+    words = next(said for name, _, said in figures.scores(report.summary.scores) if name == "length.words")
+    assert re.fullmatch(r"mean 6.5, 95 % interval 4.45\d to 8.54\d, 8 replies", words)
+    for name in ("report.html", "report.md"):
+        text = report.save(tmp_path / name).read_text(encoding="utf-8")
+        assert "length.words" in text
+        assert words in text
+        assert "long 6, short 2" in text
+    (entry, *_) = json.loads(report.save(tmp_path / "report.json").read_text(encoding="utf-8"))[0]["results"]
+    assert [
+        (each["name"], each["outcome"], each["value"]) for each in entry["assertion_result"]["details"]["checks"]
+    ] == [
+        ("length.words", "unscored", 3.0),
+        ("length.size", "unscored", None),
+        ("politeness", "passed", 1.0),
+    ]
+    capsys.readouterr()
+    print_summary(report.run, report.summary, str(report))
+    printed = capsys.readouterr().out
+    assert "  by check" not in printed  # there is but one that decides, which is all there is to say
+    assert f"    length.words: {words}\n    politeness: mean 1, 8 replies\n" in printed
+
+
+def test_a_comparison_reads_a_file_whose_cases_were_only_measured(tmp_path: Path) -> None:
+    before, after = (pramana.evaluate(CASES, model=bot, scorers=[length]) for _ in range(2))
+    comparison = pramana.compare(before.save(tmp_path / "a.json"), after.save(tmp_path / "b.json"))
+    assert comparison.pairs == 2

@@ -22,6 +22,7 @@ from pramana.analyse.comparison import SCORED
 from pramana.analyse.engines import engines_in, lines_of
 from pramana.analyse.intervals import Interval, percentile, wilson
 from pramana.analyse.judges import Judges, Verdicts, as_typed, judge_name
+from pramana.analyse.scores import Measured, Scores
 from pramana.analyse.voice import CallTally, Voice
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Case, Check, Outcome, Result, Run
@@ -195,6 +196,8 @@ class Summary(Struct, frozen=True):
     """Where something was spoken: how long it took, what was heard, what was lost."""
     engines: tuple[EngineInfo, ...] = ()
     """Of embedded models: what computed them, and on which processor features."""
+    scores: tuple[Measured, ...] = ()
+    """What scorers measured: means of numbers, counts of labels."""
 
     @property
     def judge_names(self) -> list[str]:
@@ -233,6 +236,7 @@ class Summary(Struct, frozen=True):
             "cached": self.cached,
             "not_reproducible": list(self.not_reproducible),
             "engines": [each.as_data() for each in self.engines],
+            **({"scores": [each.as_data() for each in self.scores]} if self.scores else {}),
             **({} if self.voice is None else {"voice": self.voice.as_data()}),
         }
 
@@ -304,6 +308,7 @@ class Tally:
         self._cached = 0
         self._engines: set[str] = set()
         self._calls = CallTally() if spoken else None
+        self._scores, self._per_model = Scores(), self._repeats * max(1, variants)
 
     def add(self, case: Case, result: Result) -> None:
         """Count one result."""
@@ -318,10 +323,13 @@ class Tally:
         for dimension, value in rows:
             _count(by[dimension], value, place)
         for check in result.checks:
-            _count(by["check"], check.name, _PLACE[check.outcome])
-            self._judges.add(result.key.model, check)
+            if check.decides:
+                _count(by["check"], check.name, _PLACE[check.outcome])
+                self._judges.add(result.key.model, check)
             if check.evidence:
                 self._pay(check)
+            if not check.decides or "pass_at" in check.evidence:
+                self._scores.add(result.key.model, check)
         if self._of is not None:
             self._note_ways(self._of, rows, result)
         if outcome not in (Outcome.PASSED, Outcome.FAILED):
@@ -413,6 +421,7 @@ class Tally:
             failures=tuple(self._failures),
             voice=self._calls.voice() if self._calls else None,
             engines=engines_in(self._engines),
+            scores=self._scores.measured(self._per_model),
         )
 
 

@@ -329,6 +329,7 @@ def result_detail_view(seq: int, case: Case, result: Result, system_prompt: str 
                 reason=each.reason,
                 value=each.value,
                 evidence=each.evidence,
+                decides=each.decides,
             )
             for each in result.checks
         ),

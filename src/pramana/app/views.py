@@ -316,6 +316,8 @@ class CheckView(View, frozen=True, kw_only=True):
     reason: str
     value: float | None
     evidence: Mapping[str, Any]
+    decides: bool
+    """False for what a scorer only measured: the result does not depend on it."""
 
 
 class AudioView(View, frozen=True, kw_only=True):

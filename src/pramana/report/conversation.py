@@ -30,7 +30,10 @@ def as_data(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) 
         "outcome": result.outcome.value,
         "conversation": plain(transcript(case, result, blob)),
         "failure": result.failure.message if result.failure else None,
-        "checks": [{"name": each.name, "outcome": each.outcome.value, "reason": each.reason} for each in result.checks],
+        "checks": [
+            {"name": each.name, "outcome": each.outcome.value, "reason": each.reason, "decides": each.decides}
+            for each in result.checks
+        ],
         "caller_voice": run.plan.voice if key.variant != "text" else None,
     }
 
@@ -61,4 +64,5 @@ def _lines(case: Case, result: Result, blob: Callable[[str], bytes]) -> Iterator
         yield wrapped(result.failure.message, COLUMNS, f"  {result.outcome.value}: ", "    ")
     for check in result.checks:
         reason = " ".join(check.reason.split())[:TEXT_SHOWN]
-        yield wrapped(reason, COLUMNS, f"  {check.outcome.value} {fitted(check.name, 30)}: ", "    ")
+        ended = check.outcome.value if check.decides else "measured"
+        yield wrapped(reason, COLUMNS, f"  {ended} {fitted(check.name, 30)}: ", "    ")

@@ -147,7 +147,7 @@ def as_entry(case: Case, result: Result, model_id: str) -> dict[str, Any]:
     outcome, output = result.outcome, result.reply.text if result.reply else ""
     decided = outcome in (Outcome.PASSED, Outcome.FAILED)
     details: dict[str, Any] = {"reason": why(result)}
-    if decided:
+    if decided or any(not each.decides for each in result.checks):
         details["checks"] = [
             {
                 "name": each.name,
@@ -159,7 +159,7 @@ def as_entry(case: Case, result: Result, model_id: str) -> dict[str, Any]:
             }
             for each in result.checks
         ]
-    else:
+    if not decided:
         details = {"skipped": True, "outcome": outcome.value, **details}
     return {
         "test_id": case.id,
@@ -180,10 +180,21 @@ def score_of(case: Case, result: Result) -> float | None:
     if outcome not in (Outcome.PASSED, Outcome.FAILED):
         return None
     stated = case.assertion.type if case.assertion else None
-    deciding = next((each for each in result.checks if each.name == stated), result.checks[0])
+    decides = [each for each in result.checks if each.decides]
+    deciding = next((each for each in decides if each.name == stated), decides[0])
     if deciding.outcome is outcome and deciding.value is not None and 0 <= deciding.value <= 1:
         return deciding.value
     return 1.0 if outcome is Outcome.PASSED else 0.0
+
+
+def scores_of(result: Result) -> dict[str, float | str]:
+    """Return the numbers and labels that scorers gave a result, by name."""
+    given = (
+        (each.name, each.evidence.get("label") if each.value is None else each.value)
+        for each in result.checks
+        if not each.decides or "pass_at" in each.evidence
+    )
+    return {name: value for name, value in given if isinstance(value, float | str)}
 
 
 def results_schema() -> dict[str, Any]:
@@ -312,7 +323,7 @@ def results_schema() -> dict[str, Any]:
 COLUMNS = (
     "test_id", "model", "variant", "repeat", "outcome", "score", "reason", "category", "difficulty", "language", "tags",
     "output", "latency_ms", "first_token_ms", "input_tokens", "output_tokens", "cost_usd", "finish_reason",
-    "served_model", "cached", "result_hash", "case_digest", "judge", "run_id", "prompt", "expected",
+    "served_model", "cached", "result_hash", "case_digest", "judge", "run_id", "prompt", "expected", "scores",
 )  # fmt: skip
 """The names of a record, also where there is none."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -352,6 +363,7 @@ def records(run: Run, results: Results) -> Iterator[Record]:
             "run_id": run.id,
             "prompt": "\n\n".join(turn.text for turn in case.turns),
             "expected": "\n".join(case.ideals) or case.expected_outcome,
+            "scores": as_json(scores) if (scores := scores_of(result)) else None,
         }
 
 

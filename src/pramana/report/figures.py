@@ -5,12 +5,14 @@ called unknown, and nothing is rounded up to all or down to none.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 from pramana.analyse.numbers import duration as duration  # noqa: PLC0414 - a figure like those below
 from pramana.analyse.numbers import in_points, points, rate
 from pramana.analyse.numbers import percent as percent  # noqa: PLC0414
+from pramana.analyse.scores import Measured
 from pramana.analyse.summary import Failed, Rate, Summary, Total
 from pramana.analyse.voice import TEXT, Latency, Pooled, Seconds, TurnTaking, Voice, ear
 from pramana.embedded.engines import EngineInfo
@@ -18,6 +20,9 @@ from pramana.model import Key, Plan, Run
 
 if TYPE_CHECKING:
     from pramana.app.views import ResultView
+
+SHOWN_LABELS = 8
+"""Of one score."""
 
 _NOT_SHOWN = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd"
@@ -165,6 +170,29 @@ def spent(summary: Summary) -> str:
     if summary.cached:
         parts.append(f"{summary.cached:,} from the cache")
     return "; ".join(parts) + "."
+
+
+def scores(found: Sequence[Measured]) -> Iterator[tuple[str, str, str]]:
+    """Yield what scorers measured in words: the name of the score, the model, and the mean or the labels.
+
+    >>> from pramana.analyse.intervals import Interval
+    >>> [*scores([Measured("words", "1", "gpt-5", 30, 12.5, Interval(10.25, 14.75))])]
+    [('words', 'gpt-5', 'mean 12.5, 95 % interval 10.25 to 14.75, 30 replies')]
+    >>> [*scores([Measured("tone", "1", "gpt-5", 3, labels={"formal": 2, "casual": 1})])]
+    [('tone', 'gpt-5', 'formal 2, casual 1')]
+    """
+    versions = Counter((each.check, each.model) for each in found)
+    for each in found:
+        name = each.check if versions[each.check, each.model] == 1 else f"{each.check} (version {each.version})"
+        if each.mean is None:
+            labels = [f"{label} {count:,}" for label, count in each.labels.items()]
+            more = f", and {len(labels) - SHOWN_LABELS} more" if len(labels) > SHOWN_LABELS else ""
+            yield name, each.model, ", ".join(labels[:SHOWN_LABELS]) + more
+        else:
+            sure = each.interval
+            interval = f"95 % interval {sure.low:.4g} to {sure.high:.4g}, " if sure else ""
+            replies = "1 reply" if each.count == 1 else f"{each.count:,} replies"
+            yield name, each.model, f"mean {each.mean:.4g}, {interval}{replies}"
 
 
 def voice(found: Voice) -> Iterator[tuple[str, str, str]]:

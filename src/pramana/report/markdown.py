@@ -11,7 +11,19 @@ from typing import TextIO
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, Tally, why
 from pramana.model import Case, Outcome, Result, Run
 from pramana.report.exports import Results
-from pramana.report.figures import asked_aloud, by_ear, engines, percent, printable, span, spent, title_of, units, voice
+from pramana.report.figures import (
+    asked_aloud,
+    by_ear,
+    engines,
+    percent,
+    printable,
+    scores,
+    span,
+    spent,
+    title_of,
+    units,
+    voice,
+)
 
 LIMIT = 60_000
 """Characters of a page, as UTF-16 counts them; a comment on GitHub may have 65,536."""
@@ -81,6 +93,10 @@ def write_markdown(run: Run, results: Results, out: TextIO) -> None:
         rows = summary.by[name]
         if name != "model" and len(rows) > 1:
             _add_table(page, rows, f"\n<details><summary>By {name}</summary>\n\n", "\n</details>\n")
+    measured = [*scores(summary.scores)]
+    lines = [_line((_inline(name), _inline(model), _inline(said, 600))) for name, model, said in measured]
+    heads = _line(("Score", "Model", "Mean, or labels")) + _line([":--"] * 3)
+    page.block(f"\n{heads}", lines[:SHOWN_ROWS], len(lines), "\nand {:,} more\n")
     out.write(page.text + (_CUT if page.cut else "") + end)
 
 

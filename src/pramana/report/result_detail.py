@@ -127,7 +127,7 @@ def render_check(check: CheckView, *, evidence: bool = True) -> Safe:
     value = [f"value {_value(check)}"] if check.value is not None else []
     return tag(
         "div",
-        tag("div", outcome(check.outcome), tag("b", foreign(check.name, 80)), class_="row"),
+        tag("div", _outcome(check), tag("b", foreign(check.name, 80)), class_="row"),
         tag("p", foreign(check.reason)),
         tag("p", " · ".join([*value, f"version {check.version}"]), class_="quiet small"),
         tag("details", tag("summary", "Evidence"), pretty(check.evidence, f"Evidence of {check.name[:80]}"))
@@ -135,6 +135,11 @@ def render_check(check: CheckView, *, evidence: bool = True) -> Safe:
         else None,
         class_="card",
     )
+
+
+def _outcome(check: CheckView) -> Safe:
+    """Return how a check ended; of what was only measured, that."""
+    return outcome(check.outcome) if check.decides else tag("span", "measured", class_="quiet")
 
 
 def _value(check: CheckView) -> str:

@@ -62,6 +62,7 @@ def render_summary(run: RunDetailView, where: str = "", rows: int = pictures.SHO
             _tiles(run, summary),
             _undecided(run, summary),
             _breakdowns(run, summary, rows),
+            _scores(run, summary),
             _times(run.aggregates, summary, run.models),
             _voice(run, summary),
         ]
@@ -177,6 +178,22 @@ def _breakdowns(run: RunDetailView, summary: Summary, most: int) -> Safe | None:
             if name in by
         ),
         class_="halves",
+    )
+
+
+def _scores(run: RunDetailView, summary: Summary) -> Safe | None:
+    if not summary.scores:
+        return None
+    several = len(run.models) > 1
+    columns = (Column("Score", head=True), *([Column("Model")] if several else []), Column("Mean, or labels"))
+    rows = (
+        (foreign(name, 80), *([foreign(model, 80)] if several else []), foreign(measured, 600))
+        for name, model, measured in figures.scores(summary.scores)
+    )
+    return tag(
+        "section",
+        tag("h3", "Scores"),
+        table("What scorers measured", columns, rows, hidden=True),
     )
 
 

@@ -66,6 +66,11 @@ def print_summary(run: Run, summary: Summary, sentence: str) -> None:
     for title, rows in summary.by.items():
         if len(rows) > 1:
             _rates(title, rows)
+    if summary.scores:
+        click.echo("\n  scores")
+    for name, model, measured in figures.scores(summary.scores):
+        on = f" on {fitted(model, LONGEST_NAME)}" if len(run.plan.targets) > 1 else ""
+        click.echo(wrapped(f"{fitted(name, LONGEST_NAME)}{on}: {measured}", COLUMNS - 2, "    ", "      "))
     click.echo()
     _wrapped(figures.spent(summary))
     for who, how, measured in figures.voice(summary.voice) if summary.voice else ():

@@ -358,7 +358,7 @@ def _of_value(name: str, each: Scorer, given: Score) -> Check:
         return Check(name, each.version, outcome, reason or f"{name}: {'yes' if value else 'no'}", None, evidence)
     if isinstance(value, float) and each.pass_at is not None:
         outcome = Outcome.PASSED if value >= each.pass_at else Outcome.FAILED
-        compared = f"{value:.6g} is {'at least' if value >= each.pass_at else 'below'} {each.pass_at:g}"
+        compared = f"{name} is {value:.6g}, {'at least' if value >= each.pass_at else 'below'} {each.pass_at:g}"
         reason = f"{compared}: {reason}" if reason else compared
         return Check(name, each.version, outcome, reason, value, {**evidence, "pass_at": each.pass_at})
     if value is None:

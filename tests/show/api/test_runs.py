@@ -371,6 +371,8 @@ def test_scenarios_of_the_server_are_asked_by_id_by_filter_or_all(client: Client
         ({"tier": "cheap", "models": ["command:mine"]}, "command:mine"),
         ({"tier": "cheap", "models": ["websocket:/etc/passwd"]}, "websocket:/etc/passwd"),
         ({"tier": "cheap", "models": ["fake"], "judge": "python:os:getcwd"}, "python:os:getcwd"),
+        ({"tier": "cheap", "models": ["fake"], "scorers": ["python:os:getcwd"]}, "python:os:getcwd"),
+        ({"tier": "cheap", "models": ["fake"], "scorers": ["nowhere"]}, 'no scorer is called "nowhere"'),
         ({"tier": "cheap", "models": ["fake", "fake"]}, "a model is named twice"),
         ({"tier": "cheap", "models": ["fake"], "modality": "vioce"}, 'did you mean "voice"'),
         ({"tier": "cheap", "models": ["fake"], "repeats": 0}, "repeats"),
