@@ -1,9 +1,11 @@
 """Runs in the user's own process: refused to servers, within one cost limit, stopped before they began."""
 
 import asyncio
+import sys
 import threading
 from collections.abc import Awaitable, Iterator
 from contextlib import ExitStack, closing
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,8 +13,8 @@ import pytest
 
 from pramana.app import App, Credential
 from pramana.app.access import Forbidden
-from pramana.app.local import continue_run, paid_models, start_run, validate_files, validate_text
-from pramana.app.spending import CostNotAllowed, Spending
+from pramana.app.local import continue_run, forget_modules_of, paid_models, start_run, validate_files, validate_text
+from pramana.app.spending import CostNotAllowed, LocalProgram, Spending
 from pramana.errors import Stopped
 from pramana.model import Plan, Target
 from pramana.request import Limits, RunRequest, Selection
@@ -36,7 +38,7 @@ def run(work: Awaitable[_T]) -> _T:
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[App]:
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        yield App(store, local=Spending())
+        yield App(store, local=LocalProgram(Spending()))
 
 
 def test_a_server_carries_nothing_out_in_its_own_process_and_reads_no_files_that_are_named(app: App) -> None:
@@ -122,3 +124,21 @@ def test_what_runs_reserve_at_the_same_time_is_never_more_than_the_limit() -> No
     granted[0].spent_usd = 0.5
     held.close()
     assert spending.left_usd == 9.5, "what was not spent can be spent by others"
+
+
+def test_modules_of_a_project_are_imported_anew_and_installed_ones_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / ".venv" / "site-packages"
+    installed.mkdir(parents=True)
+    for name, folder in (("a_module_of_a_project", tmp_path), ("an_installed_module", installed)):
+        (folder / f"{name}.py").write_text("VERSION = 1")
+        monkeypatch.syspath_prepend(str(folder))
+        import_module(name)
+    kept = set(sys.modules) - {"a_module_of_a_project"}
+    forget_modules_of(tmp_path)
+    assert set(sys.modules) == kept
+    (tmp_path / "a_module_of_a_project.py").write_text("VERSION = 'another'")
+    assert import_module("a_module_of_a_project").VERSION == "another"
+    for name in ("a_module_of_a_project", "an_installed_module"):
+        monkeypatch.delitem(sys.modules, name)

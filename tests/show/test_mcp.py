@@ -18,7 +18,7 @@ from mcp_types import CallToolResult, TextContent
 from msgspec.structs import fields
 
 from pramana.app import App, Credential
-from pramana.app.spending import Spending
+from pramana.app.spending import LocalProgram, Spending
 from pramana.request import Limits, RunRequest, Selection, published_name
 from pramana.show.cli import pramana
 from pramana.show.cli.mcp import RAISE
@@ -39,12 +39,6 @@ def reply(prompt):
     os.system("echo printed by a child")
     os.write(1, b"written by native code\\n")
     return "Paris" if "France" in prompt else "no idea"
-
-def better(prompt):
-    return "Paris" if "France" in prompt else "Rome"
-
-def silent(prompt):
-    return reply_to(prompt)
 
 def paid(prompt):
     from pramana import Reply
@@ -219,7 +213,10 @@ def test_an_agent_validates_runs_finds_what_failed_and_proves_its_fix(folder: Pa
                 "outcome"
             ] == "passed"
 
-            after = await called(client, "run", paths=["capitals.jsonl"], models=["python:bot:better"])
+            changed = BOT.replace('"no idea"', "answers.ROME").replace("import os, sys", "import os, sys, answers")
+            (folder / "answers.py").write_text('ROME = "Rome"')
+            (folder / "bot.py").write_text(changed)
+            after = await called(client, "run", paths=["capitals.jsonl"], models=["python:bot:reply"])
             compared = await called(client, "compare", base=before["id"], new=after["id"])
             assert [(each["case"], each["direction"]) for each in compared["flips"]] == [("factual-002", "gained")]
             assert (compared["baseRate"], compared["newRate"]) == (0.5, 1.0)
@@ -451,7 +448,7 @@ def assert_interrupted() -> None:
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[App]:
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        yield App(store, local=Spending(None, RAISE))
+        yield App(store, local=LocalProgram(Spending(None, RAISE)))
 
 
 @asynccontextmanager
@@ -522,7 +519,7 @@ def test_runs_share_the_cost_limit(folder: Path, tmp_path: Path, monkeypatch: py
             assert said["code"] == "cost_not_allowed"
 
     with closing(open_store(sqlite_store(tmp_path / "store.sqlite3"))) as store:
-        run(work(App(store, local=Spending(5.0, RAISE))))
+        run(work(App(store, local=LocalProgram(Spending(5.0, RAISE)))))
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from pramana.app.access import FRESH_S, Access, Credential, OpenStreams, User, r
 from pramana.app.findings import ComputedOnce, Findings
 from pramana.app.known_suites import KnownSuites
 from pramana.app.pulls import Pulls
-from pramana.app.spending import Spending
+from pramana.app.spending import LocalProgram
 from pramana.app.tail import Tail
 from pramana.errors import PramanaError
 from pramana.store.preferences import Preferences
@@ -112,8 +112,8 @@ class App:
     """Who tells of news."""
     known_suites: KnownSuites = field(init=False)
 
-    local: Spending | None = None
-    """Set in a program that only the user of this account can reach: what `app.local` offers, and what it may spend."""
+    local: LocalProgram | None = None
+    """Set in a program that only the user of this account can reach; then `app.local` can be used."""
     pulls: Pulls = field(default_factory=Pulls)
     """Downloads of weights by this process."""
     streams: OpenStreams = field(init=False)

@@ -5,6 +5,9 @@ program may spend on models is limited for all of its runs together (`Spending`)
 """
 
 import asyncio
+import importlib
+import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace as replaced
@@ -18,7 +21,7 @@ from pramana import planning, settings
 from pramana.app import App, User, use_case
 from pramana.app.access import Forbidden
 from pramana.app.runs import run_detail_view
-from pramana.app.spending import CostNotAllowed, Spending
+from pramana.app.spending import CostNotAllowed, LocalProgram, Spending
 from pramana.app.views import RunDetailView, View
 from pramana.bench import Progress, Watch, execute
 from pramana.errors import Problem, Stopped
@@ -50,11 +53,10 @@ def start_run(app: App, _: User, request: RunRequest, watch: Watch, stop: Stop) 
 
     `watch` is called in another thread. `stop` ends the run early; what is stored stays.
     """
-    local = _local(app)
-    _refuse_stopped(stop)  # while it waited for its turn
+    local = _begin(app, stop)
     run = planning.create_run(app.store, request)
     try:
-        return _carry_out(app, local, run, request.limits, watch, stop, use_cache=request.cache)
+        return _carry_out(app, local.spending, run, request.limits, watch, stop, use_cache=request.cache)
     except CostNotAllowed:
         app.store.runs.delete(run.id)  # nothing was asked
         raise
@@ -63,17 +65,31 @@ def start_run(app: App, _: User, request: RunRequest, watch: Watch, stop: Stop) 
 @use_case("editor", "runs")
 def continue_run(app: App, _: User, run_id: str, limits: Limits, watch: Watch, stop: Stop) -> RunDetailView:
     """Resume a run of this machine in this process, within these limits; otherwise as `start_run`."""
+    local = _begin(app, stop)
+    return _carry_out(app, local.spending, app.store.runs.find(run_id), limits, watch, stop, use_cache=False)
+
+
+def _begin(app: App, stop: Stop) -> LocalProgram:
+    """Return the program that a run is carried out in; raises when it was stopped while it waited for its turn."""
     local = _local(app)
-    _refuse_stopped(stop)
-    return _carry_out(app, local, app.store.runs.find(run_id), limits, watch, stop, use_cache=False)
-
-
-def _refuse_stopped(stop: Stop) -> None:
     if stop:
         raise Stopped(f"the run was stopped before it began: {stop.reason}")
+    if local.project:
+        forget_modules_of(local.project)
+    return local
 
 
-def _local(app: App) -> Spending:
+def forget_modules_of(project: Path) -> None:
+    """Forget what was imported from a folder, so that the next run imports it as it stands then."""
+    within, installed = f"{project.resolve()}{os.sep}", f"{os.sep}site-packages{os.sep}"
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if file.startswith(within) and installed not in file and name.partition(".")[0] not in ("__main__", "pramana"):
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+def _local(app: App) -> LocalProgram:
     if app.local is None:
         raise Forbidden("only a program on the user's own machine can do this, not a server")
     return app.local

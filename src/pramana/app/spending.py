@@ -1,4 +1,4 @@
-"""The cost limit of a program that the user started: what all of its runs together may spend on models.
+"""What `app.local` knows of the program that the user started: its folder, and what all its runs together may spend.
 
 A run reserves its part before it starts and gives back what it did not spend. What a model costs is not decided here.
 """
@@ -6,6 +6,7 @@ A run reserves its part before it starts and gives back what it did not spend. W
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -70,3 +71,11 @@ class Spending:
             f"{models} may cost money, and nothing is left of the ${self._max_cost_usd:g} that this program may spend "
             f"in all; wait for runs under way to end, or {self._advice}"
         )
+
+
+class LocalProgram(Struct, frozen=True):
+    """A program that only the user of this account can reach, and that carries runs out itself."""
+
+    spending: Spending
+    project: Path | None = None
+    """The folder of the user's code, whose modules are imported anew for each run: it may have changed meanwhile."""

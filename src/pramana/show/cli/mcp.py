@@ -1,6 +1,7 @@
 """`pramana mcp`: the bench as tools of a coding agent, on stdin and stdout."""
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -41,7 +42,7 @@ def mcp(*, max_cost_usd: float | None, role: "Role") -> int:
     extra.
     """
     from pramana.app import App, Credential
-    from pramana.app.spending import Spending
+    from pramana.app.spending import LocalProgram, Spending
 
     try:
         from pramana.show.mcp import serve
@@ -51,7 +52,7 @@ def mcp(*, max_cost_usd: float | None, role: "Role") -> int:
         raise InvalidInput('pramana mcp needs the MCP SDK; install it: pip install "pramana[mcp]"') from None
     with local_store() as store:
         advice = RAISE if max_cost_usd is None else RAISE_FURTHER
-        app = App(store, local=Spending(max_cost_usd, advice))
+        app = App(store, local=LocalProgram(Spending(max_cost_usd, advice), project=Path.cwd()))
         app.refresh()
         credential = Credential(app.access.make_startup_token(role, "of this MCP server"))
         money = (
