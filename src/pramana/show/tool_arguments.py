@@ -6,7 +6,7 @@ Names are camelCase, as in the API; the names of Python are accepted too. A fiel
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
 from msgspec import NODEFAULT, Meta, Struct
@@ -50,7 +50,7 @@ def _default(field: FieldInfo, type_: _Type) -> Any:
         return msgspec.field(default_factory=field.default_factory)
     default = field.default
     if isinstance(default, Struct):  # a nested request, which is a struct of arguments here
-        return msgspec.field(default_factory=get_args(type_)[0] if get_origin(type_) is Annotated else type_)
+        return msgspec.field(default_factory=_nested(type_) or type(default))
     return default
 
 
