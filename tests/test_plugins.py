@@ -108,3 +108,19 @@ def test_a_stranger_that_fails_to_decide_is_errored(stranger: Callable[[str], No
     check = evaluate_assertion({"type": "is_shouting"}, "x")
     assert check.outcome == "errored"
     assert check.reason.startswith("is_shouting could not decide: ")
+
+
+def test_a_decorated_function_is_an_assertion_type(tmp_path: Path, stranger: Callable[[str], None]) -> None:
+    stranger(
+        "import pramana\n"
+        "@pramana.assertion_type('is_shouting', version='4')\n"
+        "def is_shouting(assertion, output, ideals):\n"
+        "    return output.isupper() if output else None\n"
+    )
+    assert check_case(tmp_path) == []
+    found = [evaluate_assertion({"type": "is_shouting"}, output) for output in ("HELLO", "hello", "")]
+    assert [(each.outcome, each.version, each.reason) for each in found] == [
+        ("passed", "4", "is_shouting: yes"),
+        ("failed", "4", "is_shouting: no"),
+        ("errored", "4", "is_shouting could not decide: TypeError: it returned NoneType; expected a bool or a Verdict"),
+    ]

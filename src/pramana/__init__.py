@@ -16,46 +16,69 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pramana.app.comparisons import WholeComparisonView as Comparison
     from pramana.app.views import ResultDetailView as Result
-    from pramana.assertions import evaluate_assertion
+    from pramana.assertions import AssertionType, Verdict, evaluate_assertion
+    from pramana.assertions import make_assertion_type as assertion_type
     from pramana.errors import InvalidInput, PramanaError, ProviderError, RateLimited
     from pramana.hash import hash_output, hash_result, hash_suite
     from pramana.library import Report, compare, evaluate, evaluate_async, resume, stream
     from pramana.library.pytest_integration import parametrize
     from pramana.load import ValidationReport, cases_of, validate
     from pramana.load.rows import Case
-    from pramana.model import Assertion, Check, Facets, Outcome, Reply, Turn, Usage
+    from pramana.model import (
+        Assertion,
+        Check,
+        Facets,
+        Outcome,
+        Provider,
+        Reply,
+        Request,
+        Run,
+        Target,
+        Turn,
+        Usage,
+    )
+    from pramana.report.exporters import Exporter, exporter
     from pramana.request import Limits, RunRequest, Selection
     from pramana.score.scorers import BlockingScoringContext, Score, Scorer, ScoringContext, scorer
 
 _WHERE = {
     "Assertion": "pramana.model",
+    "AssertionType": "pramana.assertions",
     "BlockingScoringContext": "pramana.score.scorers",
     "Case": "pramana.load.rows",
     "Check": "pramana.model",
     "Comparison": "pramana.app.comparisons:WholeComparisonView",
+    "Exporter": "pramana.report.exporters",
     "Facets": "pramana.model",
     "InvalidInput": "pramana.errors",
     "Limits": "pramana.request",
     "Outcome": "pramana.model",
     "PramanaError": "pramana.errors",
+    "Provider": "pramana.model",
     "ProviderError": "pramana.errors",
     "RateLimited": "pramana.errors",
     "Reply": "pramana.model",
     "Report": "pramana.library",
+    "Request": "pramana.model",
     "Result": "pramana.app.views:ResultDetailView",
+    "Run": "pramana.model",
     "RunRequest": "pramana.request",
     "Score": "pramana.score.scorers",
     "Scorer": "pramana.score.scorers",
     "ScoringContext": "pramana.score.scorers",
     "Selection": "pramana.request",
+    "Target": "pramana.model",
     "Turn": "pramana.model",
     "Usage": "pramana.model",
     "ValidationReport": "pramana.load",
+    "Verdict": "pramana.assertions",
+    "assertion_type": "pramana.assertions:make_assertion_type",
     "cases_of": "pramana.load",
     "compare": "pramana.library",
     "evaluate": "pramana.library",
     "evaluate_assertion": "pramana.assertions",
     "evaluate_async": "pramana.library",
+    "exporter": "pramana.report.exporters",
     "hash_output": "pramana.hash",
     "hash_result": "pramana.hash",
     "hash_suite": "pramana.hash",
@@ -69,33 +92,42 @@ _WHERE = {
 
 __all__ = [
     "Assertion",
+    "AssertionType",
     "BlockingScoringContext",
     "Case",
     "Check",
     "Comparison",
+    "Exporter",
     "Facets",
     "InvalidInput",
     "Limits",
     "Outcome",
     "PramanaError",
+    "Provider",
     "ProviderError",
     "RateLimited",
     "Reply",
     "Report",
+    "Request",
     "Result",
+    "Run",
     "RunRequest",
     "Score",
     "Scorer",
     "ScoringContext",
     "Selection",
+    "Target",
     "Turn",
     "Usage",
     "ValidationReport",
+    "Verdict",
+    "assertion_type",
     "cases_of",
     "compare",
     "evaluate",
     "evaluate_assertion",
     "evaluate_async",
+    "exporter",
     "hash_output",
     "hash_result",
     "hash_suite",

@@ -44,6 +44,36 @@ class AssertionType(Struct, frozen=True):
     """Say at load time what can never be decided (a broken pattern or schema), and in which field."""
 
 
+Decide = Callable[[Assertion, str, tuple[str, ...]], bool | Verdict]
+"""Decides whether an output holds what an assertion states, given the ideals of its case."""
+
+
+def make_assertion_type(
+    name: str, *, version: str = "1", needs: Sequence[Need] = ()
+) -> Callable[[Decide], AssertionType]:
+    """Make an assertion type of a function, which decides offline and at once.
+
+    >>> @make_assertion_type("is_shouting", version="2")
+    ... def is_shouting(assertion, output, ideals):
+    ...     return output.isupper()
+    >>> print(is_shouting.decide(Assertion("is_shouting"), "hello", ()).reason)
+    is_shouting: no
+    """
+
+    def make(function: Decide) -> AssertionType:
+        def decided(assertion: Assertion, output: str, ideals: tuple[str, ...]) -> Verdict:
+            found: Any = function(assertion, output, ideals)
+            if isinstance(found, Verdict):
+                return found
+            if not isinstance(found, bool):
+                raise TypeError(f"it returned {type(found).__name__}; expected a bool or a Verdict")
+            return Verdict(Outcome.PASSED if found else Outcome.FAILED, f"{name}: {'yes' if found else 'no'}")
+
+        return AssertionType(name, version, decided, tuple(needs))
+
+    return make
+
+
 _sound: dict[str, AssertionType] = {}
 """Types that were looked at once: every check asks for one."""
 

@@ -52,6 +52,17 @@ class Registry:
 
 
 scorers = Registry("scorer", "pramana.scorers", {})
+exporters = Registry(
+    "export format",
+    "pramana.exporters",
+    {
+        "html": "pramana.report.html:html_export",
+        "markdown": "pramana.report.markdown:markdown_export",
+        "json": "pramana.report.exports:json_export",
+        "csv": "pramana.report.exports:csv_export",
+        "junit": "pramana.report.exports:junit_export",
+    },
+)
 assertion_types = Registry(
     "assertion type",
     "pramana.assertions",

@@ -20,7 +20,7 @@ from pramana.app.runs import result_detail_view
 from pramana.app.views import ResultDetailView
 from pramana.errors import InvalidInput
 from pramana.model import Outcome, Run
-from pramana.report import export, figures
+from pramana.report import figures
 from pramana.report.summary import decide, summary_of
 from pramana.store import open_store
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-    from pramana.report.exports import Format
     from pramana.store.store import Store
 
 SHOWN_FAILURES = 10
@@ -166,15 +165,18 @@ class Report:
             raise InvalidInput("to_polars needs polars; install it: pip install polars") from error
         return pl.DataFrame(self.to_records(), infer_schema_length=None)
 
-    def save(self, path: str | Path, format: "Format | None" = None) -> Path:  # noqa: A002
+    def save(self, path: str | Path, format: str | None = None) -> Path:  # noqa: A002
         """Write the report to a file and return its path.
 
-        The ending says which format: `.html`, `.md`, `.json`, `.csv`, `.xml` (JUnit); `format` overrides it.
+        The ending says which format: `.html`, `.md`, `.json`, `.csv`, `.xml` (JUnit), or that of an installed exporter;
+        `format` overrides it.
         """
+        from pramana.report.exporters import exporter_of, find_exporter, write_file
+
         path = Path(path)
-        kind = format or format_of(path)
-        with closing(open_store(settings.database_url())) as store, path.open("w", encoding="utf-8", newline="") as out:
-            export(kind, self.run, store.results.pairs(self.run), out)
+        found = find_exporter(format) if format else exporter_of(path)
+        with closing(open_store(settings.database_url())) as store:
+            write_file(found, path, self.run, store.results.pairs(self.run))
         return path
 
     # ── Assertions ──
@@ -241,15 +243,6 @@ class Report:
 def make_report(store: "Store", run: Run) -> Report:
     """Return what a run found."""
     return Report(run, summary_of(store, run))
-
-
-def format_of(path: Path) -> "Format":
-    """Return the export format that a file's ending stands for."""
-    from pramana.report import ENDINGS
-
-    if found := ENDINGS.get(path.suffix.lower()):
-        return found
-    raise InvalidInput(f"{path.name} has no ending of a report: expected one of {', '.join(ENDINGS)}, or name a format")
 
 
 def _model_report(name: str, rate: Rate) -> ModelReport:

@@ -19,6 +19,7 @@ from pramana.analyse.judges import Judges, judge_name, judged_by
 from pramana.analyse.summary import why
 from pramana.hash import hash_result
 from pramana.model import Case, Outcome, Result, Run, RunStatus
+from pramana.report.exporters import Exporter
 from pramana.report.figures import printable
 from pramana.report.terminal import as_json
 
@@ -454,6 +455,11 @@ def _xml(text: str) -> str:
     """Return text as an attribute's value, quotes included; line ends survive as references."""
     value = escape(printable(text)).replace("\r", "&#13;").replace("\n", "&#10;").replace("\t", "&#9;")
     return f'"{value}"'
+
+
+json_export = Exporter("json", ".json", write_json)
+csv_export = Exporter("csv", ".csv", write_csv)
+junit_export = Exporter("junit", ".xml", write_junit)
 
 
 def _milliseconds(seconds: float) -> int:

@@ -12,6 +12,7 @@ from pramana.analyse.spread import SpreadTally
 from pramana.analyse.summary import Tally
 from pramana.app.runs import result_detail_view, run_detail_view
 from pramana.model import Case, Outcome, Result, Run
+from pramana.report.exporters import Exporter
 from pramana.report.exports import Recordings, Results, pour, spools
 from pramana.report.figures import asked_aloud, duration, selection, title_of
 from pramana.report.look import DARK, LIGHT, stylesheet, variables
@@ -53,6 +54,9 @@ def write_html(run: Run, results: Results, out: TextIO, recordings: Recordings |
                     out.write(tag("p", f"and {more:,} more: the JSON and CSV exports have them all.", class_="quiet"))
         made = join(["Pramana ", run.plan.runner_version, " · run ", tag("span", run.id, class_="mono")])
         out.write(join([Safe("</section>"), tag("footer", made, class_="quiet small"), Safe("</main>\n")]))
+
+
+html_export = Exporter("html", ".html", write_html, links_recordings=True)
 
 
 def _header(run: Run) -> Safe:

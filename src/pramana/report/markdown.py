@@ -10,6 +10,7 @@ from typing import TextIO
 
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, Tally, why
 from pramana.model import Case, Outcome, Result, Run
+from pramana.report.exporters import Exporter
 from pramana.report.exports import Results
 from pramana.report.figures import (
     asked_aloud,
@@ -146,6 +147,9 @@ def _failure_line(run: Run, case: Case, result: Result) -> str:
     where += f", repeat {result.key.repeat + 1}" if run.plan.repeats > 1 else ""
     said = result.reply.text if result.reply else ""
     return f"- {_code(case.id, 60)}{where}: {_code(why(result), _OUTPUT_SHOWN)}; said {_code(said, _OUTPUT_SHOWN)}\n"
+
+
+markdown_export = Exporter("markdown", ".md", write_markdown)
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -12,9 +12,10 @@ import click
 
 from pramana.errors import PramanaError, StoreFailed
 from pramana.model import Case, Result
-from pramana.report import export as write
+from pramana.plugins import exporters
 from pramana.report import terminal
-from pramana.report.exports import FORMATS, Format, recording_name
+from pramana.report.exporters import find_exporter, write_file, write_run
+from pramana.report.exports import FORMATS, recording_name
 from pramana.report.selection import select
 from pramana.show.cli.options import Output, local_store, selecting
 
@@ -23,9 +24,23 @@ if TYPE_CHECKING:
     from pramana.store.store import Store
 
 
+class ExportFormat(click.Choice[str]):
+    """A format of ours, or one that is installed: those are looked for only where another name is given."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return value if value not in self.choices and value in exporters else super().convert(value, param, ctx)
+
+
 @click.command()
 @click.argument("run", default="latest")
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="json", show_default=True)
+@click.option(
+    "--format",
+    "format_",
+    type=ExportFormat(FORMATS),
+    default="json",
+    show_default=True,
+    help="One of these, or the name of an installed exporter.",
+)
 @selecting
 @click.option("--output", type=Output(), help="A file [default: standard output]")
 @click.option(
@@ -35,19 +50,22 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="The recording and the event log of every call, into this folder; with --output the file too.",
 )
-def export(run: str, *, format_: Format, selection: "Selection", output: Path | None, audio: Path | None) -> None:
+def export(run: str, *, format_: str, selection: "Selection", output: Path | None, audio: Path | None) -> None:
     """Write the results of RUN as JSON, CSV, JUnit, Markdown or one HTML page; all of them, or of a selection."""
     if output is None and audio is None and sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
+    found = find_exporter(format_)
+    if found.binary and output is None and audio is None and sys.stdout.isatty():
+        raise click.UsageError(f"{format_} is not text for a terminal; name a file: --output RUN{found.ending}")
     with local_store() as store:
         selected = select(store, store.runs.find(run), selection)
         damaged = _export_audio(store, selected.results(), audio) if audio else []
         if output:
             heard = _recordings(audio or output.parent, output.parent)
-            with output.open("w", encoding="utf-8", newline="") as out:
-                write(format_, selected.run, selected.results(), out, heard)
+            write_file(found, output, selected.run, selected.results(), heard)
         elif not audio:
-            write(format_, selected.run, selected.results(), sys.stdout)
+            out = sys.stdout.buffer if found.binary else sys.stdout
+            write_run(found, selected.run, selected.results(), out)
     if damaged:
         files = terminal.counted(len(damaged), "file")
         raise StoreFailed("\n  ".join([f"{files} could not be exported:", *damaged]))

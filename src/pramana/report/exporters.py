@@ -1,0 +1,137 @@
+"""Export formats: a name or the ending of a file in, what writes a run in that format out.
+
+`@exporter` makes one of a function. The formats of this package come through the same registry as those that others
+install. Nothing here reads a store.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from pramana.errors import BrokenPlugin, InvalidInput, PramanaError, told
+from pramana.model import Case, Result, Run
+from pramana.plugins import exporters
+
+if TYPE_CHECKING:
+    from pramana.app.views import ResultDetailView
+
+Pairs = Iterable[tuple[Case, Result]]
+ExportFunction = Callable[[Run, "Iterator[ResultDetailView]", Any], None]
+"""Writes a run and its results, one by one, into a file that is open for text, or for bytes."""
+
+
+class Exporter(Struct, frozen=True):
+    """A format that a run can be written in."""
+
+    name: str
+    ending: str
+    """Of its files: `.xlsx`."""
+    write: Callable[..., None]
+    """Called with the run, pairs of a case and its result, and an open file."""
+    binary: bool = False
+    """Whether the file is open for bytes instead of text."""
+    links_recordings: bool = False
+    """Whether it is called with the places of recordings too."""
+
+
+def exporter(name: str, *, ending: str, binary: bool = False) -> Callable[[ExportFunction], Exporter]:
+    """Make an export format of a function, which is called with the run, its results and an open file.
+
+    >>> @exporter("ids", ending=".ids")
+    ... def ids(run, results, out):
+    ...     for result in results:
+    ...         print(result.case_id, file=out)
+    >>> ids.name, ids.ending, ids.binary
+    ('ids', '.ids', False)
+    """
+    if not ending.startswith(".") or len(ending) < 2:
+        raise InvalidInput(f'the ending of an export format begins with a dot, such as ".xlsx"; found {ending!r:.80}')
+
+    def make(function: ExportFunction) -> Exporter:
+        return Exporter(name, ending.lower(), partial(_write, name, function), binary)
+
+    return make
+
+
+def _write(name: str, function: ExportFunction, run: Run, results: Pairs, out: IO[Any]) -> None:
+    from pramana.app.runs import result_detail_view
+
+    views = (
+        result_detail_view(number, case, result, run.plan.system_prompt)
+        for number, (case, result) in enumerate(results, start=1)
+    )
+    try:
+        function(run, views, out)
+    except (PramanaError, OSError):
+        raise
+    except Exception as error:  # whatever a stranger's function raises
+        raise BrokenPlugin(f'the export format "{name}" could not write the run: {told(error)}') from error
+
+
+def find_exporter(name: str) -> Exporter:
+    """Return the export format of a name."""
+    found = exporters.load(name)
+    if not isinstance(found, Exporter):
+        kind = type(found).__name__
+        raise BrokenPlugin(f'the export format "{name}" is a {kind}, not an Exporter; use @pramana.exporter')
+    if found.name != name:
+        raise BrokenPlugin(f'the export format registered as "{name}" calls itself "{found.name}"')
+    return found
+
+
+def exporter_of(path: Path) -> Exporter:
+    """Return the export format that a file's ending stands for; raises `InvalidInput` where none does.
+
+    >>> exporter_of(Path("report.HTML")).name
+    'html'
+    """
+    known = []
+    for name in _names():
+        if found := _usable(name):
+            if found.ending == path.suffix.lower():
+                return found
+            known.append(found.ending)
+    expected = ", ".join(known)
+    raise InvalidInput(f"{path.name} has no ending of a report: expected one of {expected}, or name a format")
+
+
+def _names() -> Iterator[str]:
+    """Yield the names of all formats, ours first: what is installed cannot take their endings."""
+    yield from exporters.builtin
+    yield from (name for name in exporters.names() if name not in exporters.builtin)
+
+
+def _usable(name: str) -> Exporter | None:
+    try:
+        return find_exporter(name)
+    except BrokenPlugin:  # one that cannot be used must not keep another from writing
+        return None
+
+
+def write_file(
+    found: Exporter,
+    path: Path,
+    run: Run,
+    results: Pairs,
+    recordings: Callable[[Case, Result], str | None] | None = None,
+) -> None:
+    """Write a run to a file."""
+    with path.open("wb") if found.binary else path.open("w", encoding="utf-8", newline="") as out:
+        write_run(found, run, results, out, recordings)
+
+
+def write_run(
+    found: Exporter,
+    run: Run,
+    results: Pairs,
+    out: IO[Any],
+    recordings: Callable[[Case, Result], str | None] | None = None,
+) -> None:
+    """Write a run to an open file."""
+    if found.links_recordings:
+        found.write(run, results, out, recordings)
+    else:
+        found.write(run, results, out)
