@@ -6,9 +6,11 @@ Nothing here talks to a terminal: whoever wants to watch passes a function that 
 """
 
 import asyncio
+import gc
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from functools import cache, partial
@@ -161,6 +163,32 @@ def run_sync(
 ) -> Run:
     """Execute a run from synchronous code."""
     return asyncio.run(execute(store, run, limits, watch, stop, reach=reach, cache=cache, patience=patience))
+
+
+RARE = (50_000, 20, 50)
+"""The collector's thresholds during a run."""
+_thresholds: list[tuple[int, int, int]] = []
+_setting_thresholds = threading.Lock()
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Look for reference cycles rarely while models are asked: a run makes few, and looking costs a sixth of its time.
+
+    The setting is the whole process's: of several runs at once the first makes it and the last takes it back.
+    """
+    with _setting_thresholds:
+        usual = _thresholds[-1] if _thresholds else gc.get_threshold()
+        _thresholds.append(usual)
+        if usual[0]:  # 0: the user's program has switched the collector off
+            gc.set_threshold(*RARE)
+    try:
+        yield
+    finally:
+        with _setting_thresholds:
+            usual = _thresholds.pop()
+            if not _thresholds and gc.get_threshold() == RARE:
+                gc.set_threshold(*usual)
 
 
 class _Asked(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """`pramana.evaluate` and its siblings: any callable, any thread, any event loop; what was stored stays."""
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -443,6 +444,26 @@ def test_a_stream_that_is_left_early_can_be_resumed() -> None:
     assert report.run_id == left.id
     assert report.passed
     assert sorted(asked) == sorted({*asked})  # nothing was asked twice
+
+
+def test_the_collector_looks_rarely_during_runs_and_as_before_after_the_last() -> None:
+    before, seen = gc.get_threshold(), []
+    both = threading.Barrier(2)
+
+    def meeting(prompt: str) -> str:
+        if "1" in prompt:
+            both.wait(10)
+        seen.append(gc.get_threshold()[0])
+        return adder(prompt)
+
+    threads = [threading.Thread(target=pramana.evaluate, args=(SUMS[:1],), kwargs={"model": meeting}) for _ in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 2
+    assert min(seen) > 10_000
+    assert gc.get_threshold() == before
 
 
 # ── Interrupted and resumed ──

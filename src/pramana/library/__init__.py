@@ -21,7 +21,7 @@ from pramana.app.comparisons import WholeComparisonView, whole_view
 from pramana.app.runs import result_detail_view
 from pramana.app.sides import Source, compared, of_file, of_run
 from pramana.app.views import ResultDetailView
-from pramana.bench import INTERRUPTED, Watch, execute
+from pramana.bench import INTERRUPTED, Watch, execute, rare_collections
 from pramana.errors import BudgetSpent, InvalidInput, did_you_mean
 from pramana.library.report import Report, make_report
 from pramana.load.rows import cases_from, is_table
@@ -209,9 +209,10 @@ class _Session:
                 return await self.execute(shown)
 
     async def execute(self, watch: Watch) -> Report:
-        run = await execute(
-            self._store, self._found, self._limits, watch, self.stop, reach=self._reach, cache=self._cache
-        )
+        with rare_collections():
+            run = await execute(
+                self._store, self._found, self._limits, watch, self.stop, reach=self._reach, cache=self._cache
+            )
         error = self.stop.error
         if error is not None and not isinstance(error, BudgetSpent):  # a budget ends a run as it was asked to
             error.add_note(_how_to_resume(run))

@@ -1,6 +1,5 @@
 """`pramana run` and `rescore`: ask models, check every reply, lose nothing; judge again without asking again."""
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -134,7 +133,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     worst model decides (1, then 4, then 0). Ctrl-C, SIGTERM and SIGHUP finish what is under way and say how to go on;
     130. The second ends at once.
     """
-    from pramana.bench import run_sync
+    from pramana.bench import rare_collections, run_sync
     from pramana.planning import create_run, pull_missing_weights
     from pramana.report.progress import Live
     from pramana.run.asking import ReplyCache
@@ -160,7 +159,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             suite = terminal.fitted(begun.plan.suite, 40)
             click.echo(f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask", err=True)
         stop, counts = Stop(), store.results.counts(begun.id) if begun.stored else None
-        with Live(begun.expected, counts, quiet=quiet) as live, Interruptible(stop), _gc_paused():
+        with Live(begun.expected, counts, quiet=quiet) as live, Interruptible(stop), rare_collections():
             try:
                 ended = run_sync(store, begun, request.limits, live, stop, cache=cache)
             except PramanaError:
@@ -208,19 +207,6 @@ def _forget(store: "Store", begun: Run, id_file: Path | None) -> None:
     except NotFound:
         if id_file:
             id_file.unlink(missing_ok=True)
-
-
-@contextmanager
-def _gc_paused() -> Iterator[None]:
-    """Look for cycles rarely while models are asked, which leaves few; what reads results leaves many."""
-    usual = gc.get_threshold()
-    gc.freeze()  # what was imported and loaded until now stays anyway
-    gc.set_threshold(50_000, 20, 50)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
-        gc.unfreeze()
 
 
 def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path, ...], given: dict[str, Any]) -> None:
