@@ -4,6 +4,9 @@ that proves a claim ran and passed."""
 import gc
 import os
 import random
+import shutil
+import subprocess
+import sys
 import tempfile
 import tomllib
 import warnings
@@ -175,3 +178,15 @@ def postgres_url(postgres: str) -> str:
         connection.execute(text(f"CREATE DATABASE {name}"))
     engine.dispose()
     return make_url(postgres).set(database=name).render_as_string(hide_password=False)
+
+
+@pytest.fixture(scope="session")
+def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the package of `tests/extension` is installed."""
+    folder = tmp_path_factory.mktemp("extension")
+    source = folder / "source"
+    shutil.copytree(ROOT / "tests" / "extension", source, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-index", "--no-deps"]
+    command += ["--no-build-isolation", "--target", str(folder / "site"), str(source)]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / "site"

@@ -37,11 +37,13 @@ if TYPE_CHECKING:
         Turn,
         Usage,
     )
+    from pramana.providers.accounts import Account
     from pramana.report.exporters import Exporter, exporter
     from pramana.request import Limits, RunRequest, Selection
     from pramana.score.scorers import BlockingScoringContext, Score, Scorer, ScoringContext, scorer
 
 _WHERE = {
+    "Account": "pramana.providers.accounts",
     "Assertion": "pramana.model",
     "AssertionType": "pramana.assertions",
     "BlockingScoringContext": "pramana.score.scorers",
@@ -91,6 +93,7 @@ _WHERE = {
 """Where each public name is: its module, and its name there if that is another."""
 
 __all__ = [
+    "Account",
     "Assertion",
     "AssertionType",
     "BlockingScoringContext",

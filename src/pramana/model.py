@@ -389,15 +389,22 @@ class Ask(Protocol):
 
 
 class Provider(Protocol):
-    """Who is asked. It only translates: no retries, no limits, no cache."""
+    """Who is asked. It only translates: no retries, no limits, no cache.
 
-    async def ask(self, request: Request) -> Reply: ...
+    What is registered has `open(target, account)` besides, a class method that returns one.
+    """
+
+    async def ask(self, request: Request) -> Reply:
+        """Put a request to a model; raise a `ProviderError` that says whether asking again may help."""
+        ...
 
     async def models(self) -> list[str]:
         """Return the names of the models on offer."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Let go of connections; nothing is asked after that."""
+        ...
 
 
 class Embeds(Protocol):

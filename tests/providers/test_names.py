@@ -24,7 +24,6 @@ from pramana.providers.text.function import Function
 from pramana.providers.text.google import Google
 from pramana.providers.text.openai import OpenAI, Responses
 
-EXTENSION = Path(__file__).parent.parent / "extension"
 KEY = "sk-secret-0123456789"
 COMMANDS = {"shout": CommandLine((sys.executable, "-c", "print(input().upper())"), 30.0)}
 
@@ -289,9 +288,9 @@ def test_what_asks_no_server_imports_no_http_library(work: str) -> None:
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def installed(monkeypatch: pytest.MonkeyPatch, extension: Path) -> Iterator[None]:
     """The extension as an installation leaves it: its module and its metadata on the path."""
-    monkeypatch.syspath_prepend(str(EXTENSION))
+    monkeypatch.syspath_prepend(str(extension))
     fresh = Registry("provider", "pramana.providers", providers.builtin)
     for module in (accounts, kinds, names):
         monkeypatch.setattr(module, "providers", fresh)

@@ -19,7 +19,6 @@ from pramana.show.cli import pramana
 
 from ..virtual_time import VirtualClock
 
-EXTENSION = Path(__file__).parents[1] / "extension"
 NAMES = ("OPENAI", "ANTHROPIC", "GOOGLE", "GEMINI", "COMPATIBLE")
 
 
@@ -119,8 +118,8 @@ def test_a_cache_that_cannot_be_read_is_none(text: str) -> None:
     assert list(offers()) == ["local"]
 
 
-def test_providers_of_other_packages_are_listed_as_built_ins_are() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(EXTENSION)}  # noqa: TID251 - a child gets what we have
+def test_providers_of_other_packages_are_listed_as_built_ins_are(extension: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(extension)}  # noqa: TID251 - a child gets what we have
     listing = [sys.executable, "-m", "pramana", "models", "--json"]
     for _ in range(2):  # asked, then kept
         done = subprocess.run(listing, capture_output=True, text=True, env=environment, check=True)
