@@ -1,9 +1,10 @@
 """What a run would take: whoever never judges is not counted as a judge, and what then has no verdict is said."""
 
 import pytest
+from msgspec.structs import replace
 
 from pramana.analyse.estimate import Estimate, estimate
-from pramana.model import Assertion, Case, Expected, Facets, Line, Plan, Target, Turn
+from pramana.model import Assertion, Case, Expected, Facets, Line, Plan, PlannedScorer, Target, Turn
 
 LOCAL, ALOUD, AGENT = Target("local", "local", "x"), Target("local-voice", "local-voice", "x"), Target("a", "vapi", "a")
 MODEL, OTHER = Target("m", "fake", "m"), Target("n", "fake", "n")
@@ -44,6 +45,14 @@ def test_a_model_that_judges_itself_is_counted() -> None:
 def test_of_several_models_those_are_named_that_have_no_judge() -> None:
     assert taken(LOCAL, MODEL).warnings == ["3 cases of local will have no verdict: name a judge"]
     assert taken(LOCAL, AGENT).warnings == ["3 cases will have no verdict: name a judge"]
+
+
+def test_a_case_that_is_left_to_scorers_needs_no_judge_and_what_they_ask_is_not_counted() -> None:
+    plan = Plan("mine", None, (LOCAL,), scorers=(PlannedScorer("python:a:tone", "tone", "1"),))
+    found = estimate(plan, CASES, lambda *_: 0.0, lambda _: False)
+    assert found.unjudged == {"local": 2}  # those with llm_judge
+    assert found.warnings[1:] == ["not counted: what scorers ask (tone)"]
+    assert judge_calls(estimate(replace(plan, judge=MODEL), CASES, lambda *_: 0.0, lambda _: False)) == 2
 
 
 def test_a_judge_that_cannot_judge_wants_another() -> None:

@@ -70,7 +70,7 @@ print(report.save({str(tmp_path / "a.phrases")!r}).read_text().count("polly -> p
 def test_without_the_package_each_is_refused_by_its_name(suite: Path) -> None:
     nothing = Path("nowhere")
     for arguments, message in (
-        (("run", str(suite), "--model", "fake"), '[0].assertion.type: Invalid assertion'),
+        (("run", str(suite), "--model", "fake"), "[0].assertion.type: Invalid assertion"),
         (("run", "--model", "parrot:loud"), 'no provider is called "parrot"'),
         (("run", "--model", "fake", "--scorer", "fidelity"), '--scorer: no scorer is called "fidelity"'),
         (("export", "--format", "phrases"), "'phrases' is not one of 'json', 'csv'"),

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 import pramana
-from pramana import BlockingScoringContext, Score, ScoringContext, settings
+from pramana import BlockingScoringContext, Score, ScoringContext, planning, settings
 from pramana.bench import judge_again
 from pramana.errors import InvalidInput
+from pramana.model import PlannedScorer
+from pramana.plugins import scorers
 from pramana.report import figures
 from pramana.report.summary import print_summary
-from pramana.request import Limits
+from pramana.request import Limits, RunRequest
+from pramana.run.accounts import Reach
 from pramana.store import open_store
 
 CASES: list[dict[str, Any]] = [
@@ -218,6 +221,21 @@ def test_rescoring_makes_new_scores_and_sums_them_up_alike() -> None:
 def test_scorers_that_cannot_be_used_are_refused_before_anybody_is_asked(scorers: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         pramana.evaluate(CASES, model=bot, scorers=scorers)
+
+
+def test_others_may_name_what_is_installed_and_no_function_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(scorers._loaded, "politeness", politeness)
+    reach, request = Reach(for_others=True), RunRequest(models=("fake",), tier="cheap", scorers=("politeness",))
+    with closing(open_store(settings.database_url())) as store:
+        assert planning.create_run(store, request, reach).plan.scorers == (
+            PlannedScorer("politeness", "politeness", "2"),
+        )
+        assert planning.estimate(store, request, reach).warnings[-1] == "not counted: what scorers ask (politeness)"
+        refused = RunRequest(models=("fake",), tier="cheap", scorers=(f"python:{__name__}:politeness",))
+        with pytest.raises(
+            InvalidInput, match=r"scorers: .* runs code on this machine, which only its own command line"
+        ):
+            planning.create_run(store, refused, reach)
 
 
 # ── What a report says ──

@@ -55,6 +55,8 @@ class Estimate(Struct):
     unjudged: dict[str, int] = field(default_factory=dict)
     """By model, the cases that need a judge and have none: they will end without a verdict."""
     judge_named: bool = False
+    scorers: tuple[str, ...] = ()
+    """What they ask of models, nobody knows beforehand."""
 
     @property
     def warnings(self) -> list[str]:
@@ -67,10 +69,11 @@ class Estimate(Struct):
         remedy = f"name {'another' if self.judge_named else 'a'} judge"
         alike = len(self.unjudged) == models and len(set(self.unjudged.values())) == 1
         rows = list(self.unjudged.items())[: 1 if alike else None]
-        return [
+        missing = [
             f"{count:,} case{'' if count == 1 else 's'}{'' if alike else f' of {model}'} will have no verdict: {remedy}"
             for model, count in rows
         ]
+        return missing + ([f"not counted: what scorers ask ({', '.join(self.scorers)})"] if self.scorers else [])
 
     @property
     def calls(self) -> int:
@@ -111,7 +114,8 @@ def _sum(parts: Iterable[_Number | None]) -> _Number | None:
 
 def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[[Target], bool]) -> Estimate:
     """Return what a plan with these cases would take."""
-    found = Estimate(judge_named=plan.judge is not None)
+    found = Estimate(judge_named=plan.judge is not None, scorers=tuple(each.name for each in plan.scorers))
+    scored = bool(plan.scorers)
     models = {each.typed: Share(each.typed, "model") for each in plan.targets}
     judges = {each.typed: Share((plan.judge or each).typed, "judge") for each in plan.targets}
     embedder = Share(plan.embedder.typed, "embedder") if plan.embedder else None
@@ -123,14 +127,14 @@ def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[
         answer = max(ANSWER, tokens_of(case.expected_outcome or (case.ideals[0] if case.ideals else "")))
         answer = min(answer, most) if isinstance(most, int) and most > 0 else answer
         calls = _calls(case, system, answer)
-        judged, embedded = _judged(case)
+        judged, embedded = _judged(case, scored=scored)
         for target in plan.targets:
             found.results += each_asked
             for asked in calls:
                 _add(models[target.typed], target, each_asked, asked, answer, cost, spoken=spoken_to(target))
             judge = plan.judge or target
             if judge.provider in NEVER_A_JUDGE or spoken_to(judge):
-                if _needs_a_judge(case):
+                if _needs_a_judge(case, scored=scored):
                     found.unjudged[target.typed] = found.unjudged.get(target.typed, 0) + 1
             elif judged:
                 read = AROUND_A_VERDICT + calls[-1] + answer
@@ -151,18 +155,22 @@ def _calls(case: Case, system: int, answer: int) -> list[int]:
     return calls
 
 
-def _judged(case: Case) -> tuple[int, int]:
-    """Return how often a judge and an embedder are asked about one reply."""
+def _judged(case: Case, *, scored: bool) -> tuple[int, int]:
+    """Return how often a judge and an embedder are asked about one reply; `scored`: the run has scorers."""
     kinds = [expected.assertion.type for line in case.script for expected in line.expected]
-    kinds.append("llm_judge" if case.assertion is None else case.assertion.type)
+    if case.assertion:
+        kinds.append(case.assertion.type)
+    elif case.expected_outcome is not None or not scored:
+        kinds.append("llm_judge")
     return kinds.count("llm_judge"), kinds.count("semantic_similarity")
 
 
-def _needs_a_judge(case: Case) -> bool:
+def _needs_a_judge(case: Case, *, scored: bool) -> bool:
     """Tell whether a case has no verdict without a judge; what is expected of single lines may do for a scenario."""
     stated = [expected.assertion.type for line in case.script for expected in line.expected]
     stated += [case.assertion.type] if case.assertion else []
-    return not stated or "llm_judge" in stated
+    left_to_scorers = scored and case.expected_outcome is None
+    return "llm_judge" in stated or not (stated or left_to_scorers)
 
 
 def _add(

@@ -171,6 +171,8 @@ def _setup_digest(plan: Plan, model: str, variant: str, judged_again: Sequence[s
     }
     if variant != "text":
         said |= {"voice": plan.voice, "heard_by": ear(plan)}
+    if plan.scorers:
+        said["scorers"] = sorted([each.name, each.version] for each in plan.scorers)
     return hashlib.sha256(canonical(said)).hexdigest()[:16]
 
 

@@ -28,6 +28,7 @@ from pramana.app.views import (
     Listed,
     OutcomesView,
     PageRequest,
+    PlannedScorerView,
     PlanView,
     ReplyView,
     ResultDetailView,
@@ -275,6 +276,7 @@ def _plan_view(run: Run) -> PlanView:
         embedder=_target_view(plan.embedder) if plan.embedder else None,
         stt=_target_view(plan.stt) if plan.stt else None,
         voice=plan.voice,
+        scorers=tuple(PlannedScorerView(**asdict(each)) for each in plan.scorers),
         runner_version=plan.runner_version,
     )
 

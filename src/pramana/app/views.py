@@ -102,6 +102,14 @@ class TargetView(View, frozen=True, kw_only=True):
     model: str
 
 
+class PlannedScorerView(View, frozen=True, kw_only=True):
+    """A scorer as it was asked for, and the version that the run began with."""
+
+    typed: str
+    name: str
+    version: str
+
+
 class PlanView(View, frozen=True, kw_only=True):
     """What a run does."""
 
@@ -112,6 +120,7 @@ class PlanView(View, frozen=True, kw_only=True):
     embedder: TargetView | None
     stt: TargetView | None
     voice: str
+    scorers: tuple[PlannedScorerView, ...]
     runner_version: str
 
 

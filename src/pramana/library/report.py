@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
+    from pramana.report.exporters import Exporter
     from pramana.store.store import Store
 
 SHOWN_FAILURES = 10
@@ -165,16 +166,16 @@ class Report:
             raise InvalidInput("to_polars needs polars; install it: pip install polars") from error
         return pl.DataFrame(self.to_records(), infer_schema_length=None)
 
-    def save(self, path: str | Path, format: str | None = None) -> Path:  # noqa: A002
+    def save(self, path: str | Path, format: "str | Exporter | None" = None) -> Path:  # noqa: A002
         """Write the report to a file and return its path.
 
         The ending says which format: `.html`, `.md`, `.json`, `.csv`, `.xml` (JUnit), or that of an installed exporter;
-        `format` overrides it.
+        `format`, a name or an exporter, overrides it.
         """
         from pramana.report.exporters import exporter_of, find_exporter, write_file
 
         path = Path(path)
-        found = find_exporter(format) if format else exporter_of(path)
+        found = exporter_of(path) if format is None else find_exporter(format) if isinstance(format, str) else format
         with closing(open_store(settings.database_url())) as store:
             write_file(found, path, self.run, store.results.pairs(self.run))
         return path

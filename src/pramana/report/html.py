@@ -64,6 +64,7 @@ def _header(run: Run) -> Safe:
     asked = [f"{key} {value}" for key, value in plan.parameters.items()]
     asked += [f"{plan.repeats} repeats"] if plan.repeats > 1 else []
     asked += [f"embedded by {plan.embedder.typed}"] if plan.embedder else []
+    asked += [f"scored by {each.name} {each.version}" for each in plan.scorers]
     asked += [aloud] if (aloud := asked_aloud(plan)) else []
     asked += ["with a system prompt"] if plan.system_prompt is not None else []
     models = join((tag("b", foreign(target.typed)) for target in plan.targets), ", ")

@@ -11,7 +11,7 @@ import pytest
 from pramana.analyse.intervals import wilson
 from pramana.app.models import HistoryView, OfferView
 from pramana.hash import case_digest
-from pramana.model import Case, Check, Failure, Key, Outcome, Plan, Reply, Result, Target, Usage
+from pramana.model import Case, Check, Failure, Key, Outcome, Plan, PlannedScorer, Reply, Result, Target, Usage
 from pramana.show.api.envelope import shape_of
 from pramana.store.store import Store
 
@@ -130,8 +130,9 @@ def test_what_was_asked_or_judged_in_another_way_has_another_setup(either: Clien
     found = setups(
         either.store, either, {}, {"judge": GPT}, {"judge": OPUS}, {"embedder": GPT}, {"system_prompt": "Be brief."},
         {"parameters": {"temperature": 0}}, {"parameters": {"temperature": 0.5}}, {"parameters": {"top_p": 0.5}},
+        {"scorers": (PlannedScorer("a", "a", "1"),)}, {"scorers": (PlannedScorer("a", "a", "2"),)},
     )  # fmt: skip
-    assert len(set(found)) == len(found) == 8
+    assert len(set(found)) == len(found) == 10
     assert all(re.fullmatch("[0-9a-f]{16}", each) for each in found)
     aloud: list[dict[str, Any]] = [{}, {"voice": "piper"}, {"stt": GPT}]
     assert len(set(setups(either.store, either, *aloud, variant="voice"))) == 3

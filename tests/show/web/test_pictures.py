@@ -242,6 +242,7 @@ def test_a_run_once_more_is_asked_as_it_was(changed: dict[str, Any], there: dict
         pytest.param({"variants": ("voice", "voice+phone")}, id="two conditions"),
         pytest.param({"variants": ("voice",), "plan": {**PLAN, "voice": "piper"}}, id="another caller"),
         pytest.param({"plan": {**PLAN, "parameters": {"top_k": 5}}}, id="another parameter"),
+        pytest.param({"plan": {**PLAN, "scorers": [{"typed": "a", "name": "a", "version": "1"}]}}, id="a scorer"),
         pytest.param({"plan": {**PLAN, "system_prompt": "x" * 1_501}}, id="a long system prompt"),
         pytest.param({"limits": {"timeout_seconds": 5}}, id="another patience"),
     ],

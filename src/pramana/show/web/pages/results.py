@@ -155,6 +155,9 @@ def plan(run: RunDetailView) -> Safe:
     said += [("Selection", foreign(figures.selection(run.selection)))] if run.selection else []
     said.append(("Models", join((_target(each) for each in of.targets), ", ")))
     said += [(name, _target(target)) for name, key in _WHO if (target := getattr(of, key))]
+    said += (
+        [("Scorers", foreign(", ".join(f"{each.name} {each.version}" for each in of.scorers)))] if of.scorers else []
+    )
     said += [("Variants", ", ".join(run.variants)), ("Repeats", str(run.repeats))]
     said += [("Caller's voice", of.voice)] if any(each != "text" for each in run.variants) else []
     said += [
@@ -251,6 +254,8 @@ def _spoken(run: RunDetailView) -> dict[str, Any] | None:
 
 def _sent(of: PlanView) -> dict[str, Any] | None:
     """Return what is sent with each case, and who judges, embeds and listens."""
+    if of.scorers:  # the form has no field for them
+        return None
     parameters, prompt = dict(of.parameters), of.system_prompt or ""
     numbers = {sent_as(each): parameters.pop(name, each.default) for name, each in SAMPLING.items()}
     if parameters or len(prompt) > LONGEST_PROMPT or any(each and float(each) != each for each in numbers.values()):
