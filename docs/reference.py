@@ -93,11 +93,16 @@ Every public name of `pramana`, with its types, written from the program by `mak
 
 `Cases` is a path, several of them, cases, dictionaries, or a data frame. `Model` is a model's name or a function.
 `RunOptions` is every option of a run by its name: the fields of `RunRequest` and `Limits` below, as keyword arguments.
+`ScorerFunction` is a function of a `ScoringContext`; `Prompt` is text or a list of messages.
 """
 SECTIONS = {
     "Evaluate": ("evaluate", "evaluate_async", "stream", "resume", "compare", "Report", "Comparison", "Result"),
     "Cases": ("Case", "cases_of", "validate", "ValidationReport", "hash_suite", "hash_result", "hash_output"),
     "Options of a run": ("RunRequest", "Limits", "Selection"),
+    "Extend": (
+        "scorer", "Scorer", "Score", "ScoringContext", "BlockingScoringContext", "assertion_type", "AssertionType",
+        "Verdict", "exporter", "Exporter", "Provider", "Request", "Target", "Account",
+    ),
 }
 """What most people come for first; the other names follow in alphabetical order."""
 
@@ -244,6 +249,7 @@ LLMS_SECTIONS = {
         "running": "Models, judges, repeats, limits, resuming, comparing, exporting: the guide to the command line",
         "python": "pramana.evaluate, compare and resume in scripts and notebooks; functions as models",
         "pytest": "The pytest fixture and one test per case",
+        "extending": "Scorers, assertion types, export formats and providers of your own",
         "mcp": "The tools of pramana mcp for coding agents, roles and cost limits",
     },
     "Cases": {

@@ -133,7 +133,7 @@ class Scorer(Struct, frozen=True):
 
 
 @overload
-def scorer(function: ScorerFunction, /) -> Scorer: ...
+def scorer(function: ScorerFunction) -> Scorer: ...
 
 
 @overload
@@ -144,7 +144,6 @@ def scorer(
 
 def scorer(
     function: ScorerFunction | None = None,
-    /,
     *,
     name: str | None = None,
     version: str = "1",
