@@ -1,7 +1,8 @@
 """What does an installation cost? The core of Pramana and other tools, each into an environment of its own.
 
 Bar: the core (`pip install .`, no extras) adds at most 120 MB. Each is installed twice, the first time to fill the
-package cache; the second is timed. Megabytes are what the environment gained, compiled modules and dependencies included. The
+package cache; the second is timed. Megabytes are what the environment gained, compiled modules and dependencies
+included. The
 rivals are those of `benchmarks.rivals`; promptfoo runs on Node, which is not counted.
 """
 

@@ -17,10 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
 from pramana import planning, settings
-from pramana.app.comparisons import WholeComparisonView, whole_view
-from pramana.app.runs import result_detail_view
-from pramana.app.sides import Source, compared, of_file, of_run
-from pramana.app.views import ResultDetailView
 from pramana.bench import INTERRUPTED, Watch, execute, rare_collections
 from pramana.errors import BudgetSpent, InvalidInput, did_you_mean
 from pramana.library.report import Report, make_report
@@ -36,7 +32,10 @@ from pramana.run.engine import Stop
 from pramana.score.scorers import Scorer, ScorerFunction, make_scorer, scorer_path
 from pramana.store import open_store
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what only some calls need is imported by them: it takes as long as a short run
+    from pramana.app.comparisons import WholeComparisonView
+    from pramana.app.sides import Source
+    from pramana.app.views import ResultDetailView
     from pramana.store.store import Store
 
 __all__ = ["Report", "compare", "evaluate", "evaluate_async", "resume", "stream"]
@@ -127,7 +126,7 @@ async def stream(
     judge: Model | None = None,
     repeat: int = 1,
     **options: Unpack[RunOptions],
-) -> AsyncGenerator[ResultDetailView]:
+) -> "AsyncGenerator[ResultDetailView]":
     """Yield each result once it is stored. A loop that is left early ends the run, which `resume` can go on with."""
     session = _new_run(cases, model, models, judge, repeat, options)
     async with session.opened(), aclosing(session.results()) as results:
@@ -219,8 +218,10 @@ class _Session:
             raise error
         return await asyncio.to_thread(make_report, self._store, run)
 
-    async def results(self) -> AsyncGenerator[ResultDetailView]:
+    async def results(self) -> "AsyncGenerator[ResultDetailView]":
         """Carry the run out and yield what is stored, read back from the store."""
+        from pramana.app.runs import result_detail_view
+
         news, last = asyncio.Event(), 0
         working = asyncio.create_task(self.execute(lambda _: news.set()))
         working.add_done_callback(lambda _: news.set())
@@ -441,18 +442,23 @@ def compare(
     new_model: str | None = None,
     any_suite: bool = False,
     any_judge: bool = False,
-) -> WholeComparisonView:
+) -> "WholeComparisonView":
     """Compare two runs case by case: reports, ids of runs, or paths of results.json files.
 
     `str()` of what is returned is the answer in a sentence. Of runs with several models, `model` and `new_model` say
     which.
     """
+    from pramana.app.comparisons import whole_view
+    from pramana.app.sides import compared
+
     with ExitStack() as stack:
         sides = _side(base, model, stack), _side(new, new_model or model, stack)
         return whole_view(compared(*sides, any_suite=any_suite, any_judge=any_judge))
 
 
-def _side(given: "str | Path | Report", model: str | None, stack: ExitStack) -> Source:
+def _side(given: "str | Path | Report", model: str | None, stack: ExitStack) -> "Source":
+    from pramana.app.sides import of_file, of_run
+
     if not isinstance(given, Report) and str(given).endswith(".json"):
         return of_file(Path(given), model)
     store = stack.enter_context(closing(open_store(settings.database_url())))

@@ -16,8 +16,6 @@ from pramana import settings
 from pramana.analyse.gate import check_pass_rate
 from pramana.analyse.intervals import Interval
 from pramana.analyse.summary import Rate, Summary
-from pramana.app.runs import result_detail_view
-from pramana.app.views import ResultDetailView
 from pramana.errors import InvalidInput
 from pramana.model import Outcome, Run
 from pramana.report import figures
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
+    from pramana.app.views import ResultDetailView
     from pramana.report.exporters import Exporter
     from pramana.store.store import Store
 
@@ -124,22 +123,24 @@ class Report:
 
     # ── Results ──
 
-    def results(self, *, raw: bool = False) -> Iterator[ResultDetailView]:
+    def results(self, *, raw: bool = False) -> "Iterator[ResultDetailView]":
         """Yield every result with its case, reply and checks, in the order they were stored.
 
         With `raw`, each reply has the provider's response as it came.
         """
+        from pramana.app.runs import result_detail_view
+
         with closing(open_store(settings.database_url())) as store:
             for seq, case, result in store.results.numbered_pairs(self.run, raw=raw):
                 yield result_detail_view(seq, case, result, self.run.plan.system_prompt)
 
     @cached_property
-    def failures(self) -> list[ResultDetailView]:
+    def failures(self) -> "list[ResultDetailView]":
         """The results that failed."""
         return [each for each in self.results() if each.outcome is Outcome.FAILED]
 
     @cached_property
-    def errors(self) -> list[ResultDetailView]:
+    def errors(self) -> "list[ResultDetailView]":
         """The results that errored: no reply, or a check that could not be made."""
         return [each for each in self.results() if each.outcome is Outcome.ERRORED]
 
