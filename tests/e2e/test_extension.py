@@ -56,6 +56,22 @@ def test_all_four_kinds_work_in_the_program(extension: Path, suite: Path, tmp_pa
     assert (filed.returncode, (tmp_path / "a.z").read_bytes()) == (0, packed)
 
 
+def test_what_is_not_text_is_refused_on_a_terminal(extension: Path) -> None:
+    assert program(extension, "pramana", "run", "--model", "fake:echo", "--limit", "1").returncode == 0
+    ours, theirs = os.openpty()
+    try:
+        environment = {**os.environ, "PYTHONPATH": str(extension)}  # noqa: TID251 - a child gets what we have
+        command = [sys.executable, "-m", "pramana", "export", "--format", "packed"]
+        refused = subprocess.run(
+            command, env=environment, stdout=theirs, stderr=subprocess.PIPE, text=True, check=False, timeout=120
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert refused.returncode == 2
+    assert "packed is not text for a terminal; name a file: --output RUN.z" in refused.stderr
+
+
 def test_all_four_kinds_work_from_python(extension: Path, suite: Path, tmp_path: Path) -> None:
     code = f"""
 import pramana
