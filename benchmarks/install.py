@@ -2,8 +2,7 @@
 
 Bar: the core (`pip install .`, no extras) adds at most 120 MB. Each is installed twice, the first time to fill the
 package cache; the second is timed. Megabytes are what the environment gained, compiled modules and dependencies
-included. The
-rivals are those of `benchmarks.rivals`; promptfoo runs on Node, which is not counted.
+included. The rivals are those of `benchmarks.rivals`; promptfoo runs on Node, which is not counted.
 """
 
 import json

@@ -100,8 +100,20 @@ SECTIONS = {
     "Cases": ("Case", "cases_of", "validate", "ValidationReport", "hash_suite", "hash_result", "hash_output"),
     "Options of a run": ("RunRequest", "Limits", "Selection"),
     "Extend": (
-        "scorer", "Scorer", "Score", "ScoringContext", "BlockingScoringContext", "assertion_type", "AssertionType",
-        "Verdict", "exporter", "Exporter", "Provider", "Request", "Target", "Account",
+        "scorer",
+        "Scorer",
+        "Score",
+        "ScoringContext",
+        "BlockingScoringContext",
+        "assertion_type",
+        "AssertionType",
+        "Verdict",
+        "exporter",
+        "Exporter",
+        "Provider",
+        "Request",
+        "Target",
+        "Account",
     ),
 }
 """What most people come for first; the other names follow in alphabetical order."""

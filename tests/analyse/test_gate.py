@@ -185,7 +185,7 @@ def test_every_sentence_says_what_was_counted() -> None:
         "90 % must pass: 90 % of 10 results did, even with 1 without a verdict counted as failed."
     )
     assert exit_code(summary(failed=2, unscored=1), 0.9, ENDED).sentence == (
-        "90 % must pass: 33.3333 % of 3 results did, even with 1 without a verdict counted as passed."
+        "90 % must pass: 33.3 % of 3 results did, even with 1 without a verdict counted as passed."
     )
     assert exit_code(summary(passed=2), None, ENDED).sentence == "All 2 results ended, none errored."
     assert exit_code(summary(passed=2), None, {"m": 3}).sentence == "The run did not end: 3 results left."

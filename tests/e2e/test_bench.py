@@ -509,7 +509,8 @@ def test_resuming_adds_to_the_record_and_erases_nothing(suite: Path) -> None:
 def test_what_an_adapter_leaves_out_marks_the_run_too(
     tmp_path: Path, suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "parroting.py").write_text("def say(prompt):\n    return 'so ' + prompt\n", encoding="utf-8")
+    source = "from pramana import Reply\ndef say(prompt):\n    return Reply('so ' + prompt, dropped=('temperature',))\n"
+    (tmp_path / "parroting.py").write_text(source, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
 
     async def use(_: Loopback, store: Store) -> Run:

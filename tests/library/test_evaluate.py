@@ -55,7 +55,7 @@ def outcomes(report: pramana.Report) -> dict[str, str]:
 
 
 def test_a_function_is_evaluated_and_stored_by_its_qualified_name() -> None:
-    report = pramana.evaluate(SUMS, model=wrong)
+    report = pramana.evaluate(SUMS, model=wrong, concurrency=1)
     assert (report.pass_rate, report.finished, report.models) == (0.6, True, [f"python:{__name__}:wrong"])
     assert report.interval is not None
     assert report.interval[0] < 0.6 < report.interval[1]
@@ -533,7 +533,7 @@ def test_a_finished_run_is_resumed_to_its_report() -> None:
 
 @pytest.fixture(name="report")
 def _report() -> pramana.Report:
-    return pramana.evaluate(SUMS, model=wrong)
+    return pramana.evaluate(SUMS, model=wrong, concurrency=1)  # results are in the order in which they were stored
 
 
 def test_a_report_becomes_records_files_and_words(report: pramana.Report, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_case(case, pramana_evaluate):
     pramana_evaluate(case, model=bot).assert_passed()
 """
 MESSAGE = """\
-AssertionError: 1 of 3 passed (33.3333 %): at 95 % confidence the pass rate is at least 1.6 %, and 90 % is required
+AssertionError: 1 of 3 passed (33.3 %): at 95 % confidence the pass rate is at least 1.6 %, and 90 % is required
 E       
 E       failed: sum-2
 E         prompt: What is 2 + 1?

@@ -84,13 +84,12 @@ def check_pass_rate(rate: Rate, expected: int, minimum: float, confidence: float
     if not total:
         return Requirement(met=False, sentence="nothing was asked")
     share, without = rate.passed / total, total - rate.scored
-    said = f"{rate.passed:,} of {total:,} passed ({_percent(share)})"
+    said = f"{rate.passed:,} of {total:,} passed ({_observed(share)})"
     said += f", with {without:,} without a verdict counted as failed" if without else ""
     if confidence is None:
         return Requirement(share >= minimum, f"{said}, and {_percent(minimum)} is required")
     lowest = exact_lower_bound(int(rate.passed / rate.per_case), max(1, total // rate.per_case), confidence)
-    shown = math.floor(lowest * 1000) / 1000
-    bound = f"at {_percent(confidence)} confidence the pass rate is at least {_percent(shown)}"
+    bound = f"at {_percent(confidence)} confidence the pass rate is at least {_observed(lowest)}"
     return Requirement(lowest >= minimum, f"{said}: {bound}, and {_percent(minimum)} is required")
 
 
@@ -127,10 +126,10 @@ def _decide(rate: Rate, bar: float, owed: int, undecided: Mapping[Outcome, Named
     worst, best = rate.passed / total, (rate.passed + without) / total
     if worst >= bar:
         note = f", even with {without:,} without a verdict counted as failed" if without else ""
-        return Decision(GOOD, f"{_percent(worst)} of {counted(total, 'result')}{whose} did{note}")
+        return Decision(GOOD, f"{_observed(worst)} of {counted(total, 'result')}{whose} did{note}")
     if best < bar:
         note = f", even with {without:,} without a verdict counted as passed" if without else ""
-        return Decision(BAD, f"{_percent(best)} of {counted(total, 'result')}{whose} did{note}")
+        return Decision(BAD, f"{_observed(best)} of {counted(total, 'result')}{whose} did{note}")
     parts = [
         f"{getattr(rate, outcome.value):,} {outcome.value} ({_listed(undecided[outcome])})"
         for outcome in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
@@ -139,7 +138,7 @@ def _decide(rate: Rate, bar: float, owed: int, undecided: Mapping[Outcome, Named
     parts += [f"{owed:,} not asked yet"] if owed else []
     return Decision(
         INCONCLUSIVE,
-        f"between {_percent(worst)} and {_percent(best)}{whose} did, because {counted(without, 'result')} "
+        f"between {_observed(worst)} and {_observed(best)}{whose} did, because {counted(without, 'result')} "
         f"of {total:,} {'has' if without == 1 else 'have'} no verdict: {', '.join(parts)}",
     )
 
@@ -156,9 +155,18 @@ def _listed(named: Named) -> str:
 
 
 def _percent(share: float) -> str:
-    """Return a share as a percentage that never rounds to a bar it does not reach.
+    """Return a share that was stated as a percentage.
 
-    >>> _percent(0.9), _percent(0.89999), _percent(1)
-    ('90 %', '89.999 %', '100 %')
+    >>> _percent(0.9), _percent(0.8999), _percent(1)
+    ('90 %', '89.99 %', '100 %')
     """
     return f"{float(f'{share * 100:.6g}'):g} %"
+
+
+def _observed(share: float) -> str:
+    """Return a share that was found as a percentage, rounded down: never to a bar that it does not reach.
+
+    >>> _observed(0.57), _observed(1 / 3), _observed(0.89999), _observed(1)
+    ('57 %', '33.3 %', '89.9 %', '100 %')
+    """
+    return f"{math.floor(share * 1000 + 1e-9) / 10:g} %"
