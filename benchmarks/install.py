@@ -6,6 +6,7 @@ included. The rivals are those of `benchmarks.rivals`; promptfoo runs on Node, w
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -63,8 +64,8 @@ def install(tool: Tool, folder: Path) -> tuple[float, float, int]:
     before, packages_before = _megabytes(folder), _packages(environment)
     start = time.perf_counter()
     if tool.npm:
-        npm = [str(environment / "bin" / "npm"), "install", "--silent", "--prefix", str(folder / "npm"), tool.package]
-        _run(npm, environment, folder)
+        npm = [str(environment / "bin" / "npm"), "install", "--silent", "--no-audit", "--no-fund"]
+        _run([*npm, "--prefix", str(folder / "npm"), tool.package], environment, folder)
     else:
         subprocess.run([*pip, tool.package], check=True, capture_output=True)
     seconds = time.perf_counter() - start
@@ -78,9 +79,8 @@ def install(tool: Tool, folder: Path) -> tuple[float, float, int]:
 
 
 def _run(command: Sequence[str], environment: Path, folder: Path) -> None:
-    kept = {
-        "PATH": f"{environment / 'bin'}:/usr/bin:/bin", "HOME": str(Path.home()), "PRAMANA_HOME": str(folder / "home"),
-    }  # fmt: skip
+    changed = {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}", "PRAMANA_HOME": str(folder / "home")}  # noqa: TID251
+    kept = {**os.environ, **changed}  # noqa: TID251 - npm's registry may be named there
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=kept, cwd=folder)
     if done.returncode:
         sys.exit(f"{' '.join(command)} ended with {done.returncode}: {(done.stderr or done.stdout)[-2000:]}")

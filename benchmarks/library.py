@@ -52,9 +52,9 @@ def main() -> int:
         cpu: dict[str, list[float]] = {each: [] for each in commands}
         for number in range(RUNS + 1):
             for each, arguments in commands.items():
-                taken = measure(arguments, folder)[0]
+                used = measure(arguments, folder)[0]
                 if number:
-                    cpu[each].append(taken)
+                    cpu[each].append(used)
         yardstick, measured = "import msgspec", "import pramana"
         wall: dict[str, list[float]] = {yardstick: [], measured: []}
         for number in range(IMPORTS + 1):

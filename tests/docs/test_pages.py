@@ -37,6 +37,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if path.is_file():  # a reader who has followed the README there left a folder of her own
             shutil.copy(path, folder)
     monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))  # as for whoever starts Python there
     return folder
 
 
@@ -233,6 +234,14 @@ def test_the_workflow_and_the_hook_shown_are_ours() -> None:
     (known,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     assert hook["repos"][0]["hooks"][0]["id"] == other_files[0]["id"] == known["id"]
     assert re.search(other_files[0]["files"], "evals/a.jsonl")
+
+
+def test_files_shown_in_the_tutorial_are_those_of_the_examples() -> None:
+    page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
+    shown = re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", page, re.DOTALL)
+    assert [name for name, _ in shown] == ["agent.py", "support.jsonl", "test_agent.py"]
+    for name, text in shown:
+        assert text == (DOCS / "examples" / name).read_text(encoding="utf-8")
 
 
 def test_what_is_said_of_retries_is_what_is_done() -> None:

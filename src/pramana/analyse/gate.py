@@ -84,12 +84,13 @@ def check_pass_rate(rate: Rate, expected: int, minimum: float, confidence: float
     if not total:
         return Requirement(met=False, sentence="nothing was asked")
     share, without = rate.passed / total, total - rate.scored
-    said = f"{rate.passed:,} of {total:,} passed ({_observed(share)})"
+    said = f"{rate.passed:,} of {total:,} passed ({_observed(share, minimum)})"
     said += f", with {without:,} without a verdict counted as failed" if without else ""
     if confidence is None:
         return Requirement(share >= minimum, f"{said}, and {_percent(minimum)} is required")
     lowest = exact_lower_bound(int(rate.passed / rate.per_case), max(1, total // rate.per_case), confidence)
-    bound = f"at {_percent(confidence)} confidence the pass rate is at least {_observed(lowest)}"
+    shown = math.floor(lowest * 1000) / 1000  # a bound is no higher than it is
+    bound = f"at {_percent(confidence)} confidence the pass rate is at least {_percent(shown)}"
     return Requirement(lowest >= minimum, f"{said}: {bound}, and {_percent(minimum)} is required")
 
 
@@ -126,10 +127,10 @@ def _decide(rate: Rate, bar: float, owed: int, undecided: Mapping[Outcome, Named
     worst, best = rate.passed / total, (rate.passed + without) / total
     if worst >= bar:
         note = f", even with {without:,} without a verdict counted as failed" if without else ""
-        return Decision(GOOD, f"{_observed(worst)} of {counted(total, 'result')}{whose} did{note}")
+        return Decision(GOOD, f"{_observed(worst, bar)} of {counted(total, 'result')}{whose} did{note}")
     if best < bar:
         note = f", even with {without:,} without a verdict counted as passed" if without else ""
-        return Decision(BAD, f"{_observed(best)} of {counted(total, 'result')}{whose} did{note}")
+        return Decision(BAD, f"{_observed(best, bar)} of {counted(total, 'result')}{whose} did{note}")
     parts = [
         f"{getattr(rate, outcome.value):,} {outcome.value} ({_listed(undecided[outcome])})"
         for outcome in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
@@ -138,7 +139,7 @@ def _decide(rate: Rate, bar: float, owed: int, undecided: Mapping[Outcome, Named
     parts += [f"{owed:,} not asked yet"] if owed else []
     return Decision(
         INCONCLUSIVE,
-        f"between {_observed(worst)} and {_observed(best)}{whose} did, because {counted(without, 'result')} "
+        f"between {_observed(worst, bar)} and {_observed(best, bar)}{whose} did, because {counted(without, 'result')} "
         f"of {total:,} {'has' if without == 1 else 'have'} no verdict: {', '.join(parts)}",
     )
 
@@ -163,10 +164,13 @@ def _percent(share: float) -> str:
     return f"{float(f'{share * 100:.6g}'):g} %"
 
 
-def _observed(share: float) -> str:
-    """Return a share that was found as a percentage, rounded down: never to a bar that it does not reach.
+def _observed(share: float, bar: float) -> str:
+    """Return a share that was found as a percentage, to a tenth: never rounded up to a bar that it does not reach.
 
-    >>> _observed(0.57), _observed(1 / 3), _observed(0.89999), _observed(1)
-    ('57 %', '33.3 %', '89.9 %', '100 %')
+    >>> _observed(2 / 3, 0.9), _observed(0.8999, 0.9), _observed(0.57, 0.57)
+    ('66.7 %', '89.9 %', '57 %')
     """
-    return f"{math.floor(share * 1000 + 1e-9) / 10:g} %"
+    shown = round(share * 100, 1)
+    if share < bar <= shown / 100:
+        shown = math.floor(share * 1000) / 10
+    return f"{shown:g} %"
