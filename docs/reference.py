@@ -259,6 +259,7 @@ command takes `--help`, and `--json` where it prints. Exit codes: 0 good, 1 the 
 LLMS_SECTIONS = {
     "Evaluate": {
         "running": "Models, judges, repeats, limits, resuming, comparing, exporting: the guide to the command line",
+        "tutorial": "from an installed package to a tested agent in CI",
         "python": "pramana.evaluate, compare and resume in scripts and notebooks; functions as models",
         "pytest": "The pytest fixture and one test per case",
         "extending": "Scorers, assertion types, export formats and providers of your own",

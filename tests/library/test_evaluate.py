@@ -523,6 +523,14 @@ def test_what_was_planned_cannot_be_changed_by_resuming() -> None:
         pramana.resume("latest", seed=1, temperature=0.5)
 
 
+def test_a_run_of_a_nameless_function_is_resumed_only_with_it() -> None:
+    counting = lambda prompt: pramana.Reply(adder(prompt), pramana.Usage(10, 2))  # noqa: E731
+    run_id = pramana.evaluate(SUMS, model=counting, max_total_tokens=20, concurrency=1).run_id
+    with pytest.raises(InvalidInput, match=r"exists only in the program that started the run; .*model=function"):
+        pramana.resume(run_id)
+    assert pramana.resume(run_id, model=counting).passed
+
+
 def test_a_finished_run_is_resumed_to_its_report() -> None:
     report = pramana.evaluate(SUMS, model=adder)
     assert pramana.resume(report).summary.overall == report.summary.overall
