@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from pramana.assertions import make_assertion_type as assertion_type
     from pramana.errors import InvalidInput, PramanaError, ProviderError, RateLimited
     from pramana.hash import hash_output, hash_result, hash_suite
-    from pramana.library import Report, compare, evaluate, evaluate_async, resume, stream
+    from pramana.library import Report, compare, evaluate, evaluate_async, resume, resume_async, stream
     from pramana.library.pytest_integration import parametrize
+    from pramana.library.session import Stream
     from pramana.load import ValidationReport, cases_of, validate
     from pramana.load.rows import Case
     from pramana.model import (
@@ -69,6 +70,7 @@ _WHERE = {
     "Scorer": "pramana.score.scorers",
     "ScoringContext": "pramana.score.scorers",
     "Selection": "pramana.request",
+    "Stream": "pramana.library.session",
     "Target": "pramana.model",
     "Turn": "pramana.model",
     "Usage": "pramana.model",
@@ -86,6 +88,7 @@ _WHERE = {
     "hash_suite": "pramana.hash",
     "parametrize": "pramana.library.pytest_integration",
     "resume": "pramana.library",
+    "resume_async": "pramana.library",
     "scorer": "pramana.score.scorers",
     "stream": "pramana.library",
     "validate": "pramana.load",
@@ -119,6 +122,7 @@ __all__ = [
     "Scorer",
     "ScoringContext",
     "Selection",
+    "Stream",
     "Target",
     "Turn",
     "Usage",
@@ -136,6 +140,7 @@ __all__ = [
     "hash_suite",
     "parametrize",
     "resume",
+    "resume_async",
     "scorer",
     "stream",
     "validate",

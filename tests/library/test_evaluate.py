@@ -466,6 +466,54 @@ def test_the_collector_looks_rarely_during_runs_and_as_before_after_the_last() -
     assert gc.get_threshold() == before
 
 
+def test_a_loop_that_breaks_out_of_a_stream_can_resume_its_run_at_once() -> None:
+    asked: list[str] = []
+    slow = threading.Event()
+
+    def counted(prompt: str) -> str:
+        asked.append(prompt)
+        if len(asked) == 4:
+            threading.Timer(0.2, slow.set).start()  # it is under way when the loop is left
+            slow.wait(10)
+        return adder(prompt)
+
+    async def break_and_go_on() -> tuple[str | None, list[pramana.Report]]:
+        results = pramana.stream(SUMS, model=counted, concurrency=2)
+        assert results.run_id is None
+        async for _ in results:
+            break
+        run_id = results.run_id
+        del results
+        assert run_id
+        return run_id, [pramana.resume(run_id, model=counted), await pramana.resume_async(run_id, model=counted)]
+
+    run_id, reports = asyncio.run(break_and_go_on())
+    assert [(each.run_id, each.passed) for each in reports] == [(run_id, True)] * 2
+    assert sorted(asked) == sorted({*asked})  # what was under way was finished, and nothing was asked twice
+
+
+def test_a_stream_ends_with_its_context_and_raises_what_ended_its_run() -> None:
+    async def leave() -> str | None:
+        async with pramana.stream(SUMS, model=adder, concurrency=1) as results:
+            async for _ in results:
+                break
+        return results.run_id
+
+    async def fail() -> None:
+        def locked(_: str) -> str:
+            raise AuthenticationFailed("the key was revoked")
+
+        async for _ in pramana.stream(SUMS, model=locked):
+            pass
+
+    left = asyncio.run(leave())
+    with closing(open_store(settings.database_url())) as store:
+        assert left
+        assert store.runs.find(left).status in ("interrupted", "finished")
+    with pytest.raises(AuthenticationFailed, match="the key was revoked"):
+        asyncio.run(fail())
+
+
 # ── Interrupted and resumed ──
 
 SCRIPT = """

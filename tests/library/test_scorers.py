@@ -110,7 +110,7 @@ def test_what_a_scorer_asks_counts_in_the_budget_and_a_spent_one_ends_the_run_wi
     options: Any = {"judge": judge, "scorers": [judged], "max_total_tokens": 150, "concurrency": 1}
     report = pramana.evaluate(CASES, model=counting, **options)
     assert not report.finished
-    assert report.run.reason == "the run has used 160 tokens of 150 (--max-total-tokens)"
+    assert report.run.reason == "the run's limit of 150 tokens is reached"
     _, last = report.results()
     assert (last.outcome, last.output) == ("unscored", "Name a capital. Paris, please.")
     assert [(check.name, check.outcome) for check in last.checks] == [("contains", "passed"), ("judged", "unscored")]

@@ -7,38 +7,29 @@ the code that the command line uses, in the same store. Nothing here takes a sig
 """
 
 import asyncio
-import os
-import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
-from contextlib import ExitStack, aclosing, asynccontextmanager, closing, suppress
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from pramana import planning, settings
-from pramana.bench import INTERRUPTED, Watch, execute, rare_collections
-from pramana.errors import BudgetSpent, InvalidInput, did_you_mean
-from pramana.library.report import Report, make_report
+from pramana.errors import InvalidInput, did_you_mean
+from pramana.library.report import Report
+from pramana.library.session import Session, Stream, find_run, loop_for_functions, run_blocking
 from pramana.load.rows import cases_from, is_table
 from pramana.model import Case, Reply, Run
-from pramana.providers.accounts import Functions
 from pramana.providers.text.function import path_of
-from pramana.report.progress import show_progress
 from pramana.request import Limits, RunRequest, Selection, check_values
 from pramana.run.accounts import Reach
-from pramana.run.asking import ReplyCache
-from pramana.run.engine import Stop
 from pramana.score.scorers import Scorer, ScorerFunction, make_scorer, scorer_path
 from pramana.store import open_store
 
 if TYPE_CHECKING:  # what only some calls need is imported by them: it takes as long as a short run
     from pramana.app.comparisons import WholeComparisonView
     from pramana.app.sides import Source
-    from pramana.app.views import ResultDetailView
     from pramana.store.store import Store
 
-__all__ = ["Report", "compare", "evaluate", "evaluate_async", "resume", "stream"]
+__all__ = ["Report", "compare", "evaluate", "evaluate_async", "resume", "resume_async", "stream"]
 
 PathLike = str | Path
 Cases = PathLike | Case | Mapping[str, Any] | Iterable[PathLike | Case | Mapping[str, Any]] | Any
@@ -47,9 +38,6 @@ Model = str | Callable[..., str | Reply | Coroutine[Any, Any, str | Reply]]
 """A model's name, or a function from prompt or messages to text."""
 AnyScorer = str | Scorer | ScorerFunction
 """The name of an installed scorer, or a function that scores."""
-REFRESH_S = 0.2
-"""How often `evaluate` redraws the progress in a notebook."""
-_Made = TypeVar("_Made")
 
 
 class RunOptions(TypedDict, total=False):
@@ -101,7 +89,7 @@ def evaluate(
     1.0
     """
     __tracebackhide__ = True
-    return _block_on(_new_run(cases, model, models, judge, repeat, options, _loop_for_functions), progress)
+    return run_blocking(_new_run(cases, model, models, judge, repeat, options, loop_for_functions), progress)
 
 
 async def evaluate_async(
@@ -118,7 +106,7 @@ async def evaluate_async(
     return await _new_run(cases, model, models, judge, repeat, options).run(progress)
 
 
-async def stream(
+def stream(
     cases: Cases = None,
     *,
     model: Model | None = None,
@@ -126,12 +114,12 @@ async def stream(
     judge: Model | None = None,
     repeat: int = 1,
     **options: Unpack[RunOptions],
-) -> "AsyncGenerator[ResultDetailView]":
-    """Yield each result once it is stored. A loop that is left early ends the run, which `resume` can go on with."""
-    session = _new_run(cases, model, models, judge, repeat, options)
-    async with session.opened(), aclosing(session.results()) as results:
-        async for result in results:
-            yield result
+) -> Stream:
+    """Return a stream that yields each result once it is stored, for `async for`.
+
+    A loop that is left early stops the run, which finishes the calls under way; `resume` goes on with it.
+    """
+    return Stream(_new_run(cases, model, models, judge, repeat, options))
 
 
 def resume(
@@ -146,197 +134,19 @@ def resume(
 
     A run of functions needs them again, as `model`, `models` or `scorers`, unless they can be imported by their names.
     """
-    if planned := sorted(limits.keys() - {*Limits.__struct_fields__, "cache", "scorers"}):
-        raise InvalidInput(f"{', '.join(planned)} cannot be changed: a run goes on as it was planned; start a new one")
-    functions: dict[str, Callable[..., Any]] = {}
-    for each in (*models, *([model] if model is not None else [])):
-        _name_of(each, functions)
-    run_id, given = run.run_id if isinstance(run, Report) else run, _options(limits)
-    check_values(given["limits"])
-    session = _Session(
-        lambda store, _: store.runs.find(run_id),
-        given["limits"],
-        functions,
-        _loop_for_functions,
-        use_cache=given.get("cache", False),
-        scorers=_scorers(limits.get("scorers", ()))[1],
-    )
-    return _block_on(session, progress)
+    return run_blocking(_resumed(run, model, models, limits, loop_for_functions), progress)
 
 
-class _Session:
-    """One run, from the request to the report."""
-
-    def __init__(
-        self,
-        find: "Callable[[Store, Reach], Run]",
-        limits: Limits,
-        functions: Mapping[str, Callable[..., Any]],
-        loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
-        *,
-        use_cache: bool = False,
-        scorers: Mapping[str, Scorer] | None = None,
-    ) -> None:
-        """Take a function that returns the run, new or to be resumed, and the `functions` that it asks."""
-        self.stop = Stop()
-        self._find, self._limits, self._functions, self._loop = find, limits, functions, loop
-        self._scorers = scorers or {}
-        self._cache = ReplyCache(settings.home() / "cache") if use_cache else None
-        self._store: Store
-        self._found: Run
-        self._reach: Reach
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        """Open the store and find the run."""
-        self._reach = Reach(functions=Functions(self._functions, self._scorers, self._loop()))
-        self._store = store = await asyncio.to_thread(open_store, settings.database_url())
-        try:
-            self._found = await asyncio.to_thread(self._find, store, self._reach)
-            await asyncio.to_thread(planning.pull_missing_weights, self._found.plan)
-            yield
-        finally:
-            await asyncio.to_thread(store.close)
-
-    async def run(self, progress: bool | None, refresher: "_Refresher | None" = None) -> Report:
-        """Carry the run out and return what came of it."""
-        async with self.opened():
-            counts = self._store.results.counts(self._found.id) if self._found.stored else None
-            with show_progress(self._found, counts, progress, beside=refresher is not None) as shown:
-                if refresher:
-                    refresher.refresh = shown.refresh
-                return await self.execute(shown)
-
-    async def execute(self, watch: Watch) -> Report:
-        with rare_collections():
-            run = await execute(
-                self._store, self._found, self._limits, watch, self.stop, reach=self._reach, cache=self._cache
-            )
-        error = self.stop.error
-        if error is not None and not isinstance(error, BudgetSpent):  # a budget ends a run as it was asked to
-            error.add_note(_how_to_resume(run))
-            raise error
-        return await asyncio.to_thread(make_report, self._store, run)
-
-    async def results(self) -> "AsyncGenerator[ResultDetailView]":
-        """Carry the run out and yield what is stored, read back from the store."""
-        from pramana.app.runs import result_detail_view
-
-        news, last = asyncio.Event(), 0
-        working = asyncio.create_task(self.execute(lambda _: news.set()))
-        working.add_done_callback(lambda _: news.set())
-        try:
-            while True:
-                await news.wait()
-                news.clear()
-                ended = working.done()
-                for seq, case, result in await asyncio.to_thread(self._stored, last):
-                    last = seq
-                    yield result_detail_view(seq, case, result, self._found.plan.system_prompt)
-                if ended:
-                    break
-            await working
-        finally:
-            if not working.done():
-                self.stop(INTERRUPTED)
-                await asyncio.wait((working,))
-
-    def _stored(self, after: int) -> list[Any]:
-        return list(self._store.results.numbered_pairs(self._found, after))
-
-
-def _how_to_resume(run: Run) -> str:
-    kept = f"{run.stored:,} of {run.expected:,} results are stored"
-    return f"{kept}; go on with pramana.resume({run.id!r})"
-
-
-# ── From synchronous code ──
-
-
-class _Refresher:
-    """Redraws the progress in the thread that waits: a notebook shows only what its main thread displays."""
-
-    def __init__(self) -> None:
-        self.refresh: Callable[..., None] = lambda **_: None
-
-
-def _block_on(session: _Session, progress: bool | None) -> Report:
-    """Carry a session out in a thread of its own and wait for it."""
-    done: Future[Report] = Future()
-    refresher, running = _Refresher(), _Running()
-
-    def work() -> None:
-        try:
-            done.set_result(asyncio.run(running.keep(session.run(progress, refresher))))
-        except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
-            done.set_exception(error)
-
-    threading.Thread(target=work, name="pramana-evaluate", daemon=True).start()
-    try:
-        return _wait(done, refresher)
-    except KeyboardInterrupt:
-        if done.done() and isinstance(done.exception(), KeyboardInterrupt):
-            raise  # a function raised it
-        session.stop(INTERRUPTED)
-        try:
-            report = _wait(done, refresher)
-        except KeyboardInterrupt:
-            running.cancel()
-            with suppress(BaseException):
-                done.result(timeout=5)
-            raise
-        if report.finished:  # the last result came before the interrupt
-            return report
-        raise KeyboardInterrupt(f"interrupted; {_how_to_resume(report.run)}") from None
-
-
-def _wait(done: "Future[Report]", refresher: _Refresher) -> Report:
-    while True:
-        try:
-            report = done.result(timeout=REFRESH_S)
-        except NotYet:
-            if done.done():
-                raise  # the run's own
-            refresher.refresh()
-        else:
-            refresher.refresh(at_once=True)
-            return report
-
-
-class _Running:
-    """The task of a session, so that another thread can cancel it."""
-
-    def __init__(self) -> None:
-        self._task: asyncio.Task[Any] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    async def keep(self, work: Coroutine[Any, Any, _Made]) -> _Made:
-        self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
-        return await work
-
-    def cancel(self) -> None:
-        if self._loop and self._task:
-            with suppress(RuntimeError):  # it has just ended
-                self._loop.call_soon_threadsafe(self._task.cancel)
-
-
-_functions_loop: tuple[int, asyncio.AbstractEventLoop] | None = None
-_starting = threading.Lock()
-
-
-def _loop_for_functions() -> asyncio.AbstractEventLoop:
-    """Return the event loop for coroutine functions that `evaluate` is given.
-
-    One for the whole process, because clients keep connections that belong to the loop they were opened in: with a new
-    loop for each run, a client that is used in two of them would fail in the second. After a fork, a new one.
-    """
-    global _functions_loop  # noqa: PLW0603
-    with _starting:
-        if _functions_loop is None or _functions_loop[0] != os.getpid():
-            loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="pramana-functions", daemon=True).start()
-            _functions_loop = os.getpid(), loop
-        return _functions_loop[1]
+async def resume_async(
+    run: str | Report = "latest",
+    *,
+    model: Model | None = None,
+    models: Sequence[Model] = (),
+    progress: bool | None = None,
+    **limits: Unpack[RunOptions],
+) -> Report:
+    """Do what `resume` does, in the event loop that is running."""
+    return await _resumed(run, model, models, limits).run(progress)
 
 
 # ── What was asked for ──
@@ -350,7 +160,7 @@ def _new_run(
     repeat: int,
     options: Mapping[str, Any],
     loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
-) -> _Session:
+) -> Session:
     """Return the session of a new run."""
     __tracebackhide__ = True
     functions: dict[str, Callable[..., Any]] = {}
@@ -370,7 +180,33 @@ def _new_run(
     def create(store: "Store", reach: Reach) -> Run:
         return planning.create_run(store, request, reach)
 
-    return _Session(create, request.limits, functions, loop, use_cache=request.cache, scorers=scorers)
+    return Session(create, request.limits, functions, loop, use_cache=request.cache, scorers=scorers)
+
+
+def _resumed(
+    run: str | Report,
+    model: Model | None,
+    models: Sequence[Model],
+    limits: Mapping[str, Any],
+    loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
+) -> Session:
+    """Return the session of a run that goes on."""
+    __tracebackhide__ = True
+    if planned := sorted(limits.keys() - {*Limits.__struct_fields__, "cache", "scorers"}):
+        raise InvalidInput(f"{', '.join(planned)} cannot be changed: a run goes on as it was planned; start a new one")
+    functions: dict[str, Callable[..., Any]] = {}
+    for each in (*models, *([model] if model is not None else [])):
+        _name_of(each, functions)
+    run_id, given = run.run_id if isinstance(run, Report) else run, _options(limits)
+    check_values(given["limits"])
+    return Session(
+        lambda store, _: find_run(store, run_id),
+        given["limits"],
+        functions,
+        loop,
+        use_cache=given.get("cache", False),
+        scorers=_scorers(limits.get("scorers", ()))[1],
+    )
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:

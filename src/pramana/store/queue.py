@@ -88,6 +88,8 @@ class Lease:
 
     def _taken(self, what: str) -> AlreadyRunning:
         holder = self._queue.holder(self._run_id)
+        if holder == this_process():
+            return AlreadyRunning(f"this program still works on run {self._run_id}: {what}")
         return AlreadyRunning(f"{shown(holder) if holder else 'another process'} works on run {self._run_id}: {what}")
 
 

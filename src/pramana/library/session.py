@@ -1,0 +1,317 @@
+"""One run carried out from Python: in the caller's event loop, in a thread that blocks the caller, or as a stream.
+
+A session takes what finds or creates a run and the functions that it asks, and gives a `Report`; a `Stream` gives the
+results as they are stored. Both keep what was stored when they are interrupted, and take no signal handler.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from concurrent.futures import Future, wait
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from pramana import planning, settings
+from pramana.bench import INTERRUPTED, Watch, execute, rare_collections
+from pramana.errors import BudgetSpent
+from pramana.library.report import Report, make_report
+from pramana.model import Run
+from pramana.providers.accounts import Functions
+from pramana.report.progress import show_progress
+from pramana.request import Limits
+from pramana.run.accounts import Reach
+from pramana.run.asking import ReplyCache
+from pramana.run.engine import Stop
+from pramana.score.scorers import Scorer
+from pramana.store import open_store
+
+if TYPE_CHECKING:
+    from pramana.app.views import ResultDetailView
+    from pramana.store.store import Store
+
+REFRESH_S = 0.2
+"""How often the progress is redrawn in a notebook."""
+LEFT_S = 10.0
+"""How long `resume` waits for a stream that was left and still finishes what is under way."""
+_Made = TypeVar("_Made")
+_ending: dict[str, Future[Any]] = {}
+"""Runs of streams that were left early, by their ids, until they have ended."""
+
+
+class Session:
+    """One run, from the request to the report."""
+
+    def __init__(
+        self,
+        find: "Callable[[Store, Reach], Run]",
+        limits: Limits,
+        functions: Mapping[str, Callable[..., Any]],
+        loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
+        *,
+        use_cache: bool = False,
+        scorers: Mapping[str, Scorer] | None = None,
+    ) -> None:
+        """Take a function that returns the run, new or to be resumed, and the `functions` that it asks."""
+        self.stop = Stop()
+        self.loop = loop
+        """Where coroutine functions run."""
+        self.found: Run | None = None
+        """The run, once there is one."""
+        self._find, self._limits, self._functions = find, limits, functions
+        self._scorers = scorers or {}
+        self._cache = ReplyCache(settings.home() / "cache") if use_cache else None
+        self._store: Store
+        self._reach: Reach
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Run]:
+        """Open the store and find the run."""
+        self._reach = Reach(functions=Functions(self._functions, self._scorers, self.loop()))
+        self._store = store = await asyncio.to_thread(open_store, settings.database_url())
+        try:
+            found = self.found = await asyncio.to_thread(self._find, store, self._reach)
+            await asyncio.to_thread(planning.pull_missing_weights, found.plan)
+            yield found
+        finally:
+            await asyncio.to_thread(store.close)
+
+    async def run(self, progress: bool | None, refresher: "_Refresher | None" = None) -> Report:
+        """Carry the run out and return what came of it."""
+        async with self.opened() as found:
+            counts = self._store.results.counts(found.id) if found.stored else None
+            with show_progress(found, counts, progress, beside=refresher is not None) as shown:
+                if refresher:
+                    refresher.refresh = shown.refresh
+                return await self._execute(found, shown)
+
+    async def run_watched(self, notify: Callable[[], None]) -> Report:
+        """Carry the run out; `notify` is called when there is a run, and whenever results have been stored."""
+        async with self.opened() as found:
+            notify()
+            return await self._execute(found, lambda _: notify())
+
+    async def _execute(self, found: Run, watch: Watch) -> Report:
+        with rare_collections():
+            run = await execute(
+                self._store, found, self._limits, watch, self.stop, reach=self._reach, cache=self._cache
+            )
+        error = self.stop.error
+        if error is not None and not isinstance(error, BudgetSpent):  # a budget ends a run as it was asked to
+            error.add_note(_how_to_resume(run))
+            raise error
+        return await asyncio.to_thread(make_report, self._store, run)
+
+
+def _how_to_resume(run: Run) -> str:
+    kept = f"{run.stored:,} of {run.expected:,} results are stored"
+    return f"{kept}; go on with pramana.resume({run.id!r})"
+
+
+def find_run(store: "Store", run_id: str) -> Run:
+    """Return a run that is to go on; where a stream of it was left and still ends, wait for that."""
+    if ending := _ending.get(store.runs.find(run_id).id):
+        wait((ending,), LEFT_S)
+    return store.runs.find(run_id)
+
+
+# ── Blocking ──
+
+
+class _Refresher:
+    """Redraws the progress in the thread that waits: a notebook shows only what its main thread displays."""
+
+    def __init__(self) -> None:
+        self.refresh: Callable[..., None] = lambda **_: None
+
+
+def run_blocking(session: Session, progress: bool | None) -> Report:
+    """Carry a session out in a thread of its own and wait for it."""
+    refresher, running = _Refresher(), _Running()
+    done = _start(lambda: running.keep(session.run(progress, refresher)))
+    try:
+        return _wait(done, refresher)
+    except KeyboardInterrupt:
+        if done.done() and isinstance(done.exception(), KeyboardInterrupt):
+            raise  # a function raised it
+        session.stop(INTERRUPTED)
+        try:
+            report = _wait(done, refresher)
+        except KeyboardInterrupt:
+            running.cancel()
+            with suppress(BaseException):
+                done.result(timeout=5)
+            raise
+        if report.finished:  # the last result came before the interrupt
+            return report
+        raise KeyboardInterrupt(f"interrupted; {_how_to_resume(report.run)}") from None
+
+
+def _start(work: Callable[[], Coroutine[Any, Any, _Made]], then: Callable[[], None] = lambda: None) -> Future[_Made]:
+    """Run a coroutine in a thread and an event loop of its own; call `then` in that thread once it has ended."""
+    done: Future[_Made] = Future()
+    done.set_running_or_notify_cancel()  # from now on, nobody who waits for it can cancel it
+
+    def run() -> None:
+        try:
+            done.set_result(asyncio.run(work()))
+        except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+            done.set_exception(error)
+        then()
+
+    threading.Thread(target=run, name="pramana-evaluate", daemon=True).start()
+    return done
+
+
+def _wait(done: "Future[Report]", refresher: _Refresher) -> Report:
+    while True:
+        try:
+            report = done.result(timeout=REFRESH_S)
+        except NotYet:
+            if done.done():
+                raise  # the run's own
+            refresher.refresh()
+        else:
+            refresher.refresh(at_once=True)
+            return report
+
+
+class _Running:
+    """The task of a session, so that another thread can cancel it."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def keep(self, work: Coroutine[Any, Any, _Made]) -> _Made:
+        self._task, self._loop = asyncio.current_task(), asyncio.get_running_loop()
+        return await work
+
+    def cancel(self) -> None:
+        if self._loop and self._task:
+            with suppress(RuntimeError):  # it has just ended
+                self._loop.call_soon_threadsafe(self._task.cancel)
+
+
+_functions_loop: tuple[int, asyncio.AbstractEventLoop] | None = None
+_starting = threading.Lock()
+
+
+def loop_for_functions() -> asyncio.AbstractEventLoop:
+    """Return the event loop for coroutine functions that `evaluate` is given.
+
+    One for the whole process, because clients keep connections that belong to the loop they were opened in: with a new
+    loop for each run, a client that is used in two of them would fail in the second. After a fork, a new one.
+    """
+    global _functions_loop  # noqa: PLW0603
+    with _starting:
+        if _functions_loop is None or _functions_loop[0] != os.getpid():
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="pramana-functions", daemon=True).start()
+            _functions_loop = os.getpid(), loop
+        return _functions_loop[1]
+
+
+# ── Streaming ──
+
+
+class Stream:
+    """The results of a run, each once it is stored: `async for result in stream`.
+
+    A loop that is left early stops the run, which finishes the calls under way; `resume` goes on with it. A program that
+    ends at once does not wait for them: as a context manager (`async with pramana.stream(…) as results`), leaving does.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._done: Future[Report] | None = None
+        self._news = asyncio.Event()
+        self._ready: list[ResultDetailView] = []
+        self._last = 0
+        self._store: Store | None = None
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of the run; None until the first result was waited for."""
+        return self._session.found.id if self._session.found else None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> "ResultDetailView":
+        if self._done is None:
+            self._start()
+        while not self._ready:
+            await self._news.wait()
+            self._news.clear()
+            assert self._done  # noqa: S101 - it was started
+            ended = self._done.done()
+            if self._session.found:
+                self._ready = await asyncio.to_thread(self._read, self._session.found)
+            if ended and not self._ready:
+                self._close_store()
+                self._news.set()  # for whoever asks once more
+                self._done.result()  # raises what ended the run
+                raise StopAsyncIteration
+            if ended:
+                self._news.set()
+        return self._ready.pop()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop the run, if it has not ended, and wait until what is under way is finished and stored."""
+        if self._done is not None:
+            self._leave()
+            with suppress(Exception):  # whoever leaves early asks for no results, and so for no errors
+                await asyncio.wrap_future(self._done)
+        self._close_store()
+
+    def __del__(self) -> None:
+        if self._done is not None:
+            self._leave()
+        self._close_store()
+
+    def _start(self) -> None:
+        loop, news = asyncio.get_running_loop(), self._news
+
+        session = self._session
+
+        def notify() -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(news.set)
+
+        session.loop = lambda: loop
+        self._done = _start(lambda: session.run_watched(notify), notify)
+
+    def _leave(self) -> None:
+        done, run_id = self._done, self.run_id
+        if done is None or done.done():
+            return
+        self._session.stop(INTERRUPTED)
+        if run_id is not None:
+            _ending[run_id] = done
+            done.add_done_callback(lambda _: _ending.pop(run_id, None))
+
+    def _read(self, run: Run) -> "list[ResultDetailView]":
+        """Return what was stored since the last time, the newest first."""
+        from pramana.app.runs import result_detail_view
+
+        if self._store is None:
+            self._store = open_store(settings.database_url())
+        found = [
+            result_detail_view(seq, case, result, run.plan.system_prompt)
+            for seq, case, result in self._store.results.numbered_pairs(run, self._last)
+        ]
+        self._last = found[-1].seq if found else self._last
+        return found[::-1]
+
+    def _close_store(self) -> None:
+        store, self._store = self._store, None
+        if store:
+            store.close()
