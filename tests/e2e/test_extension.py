@@ -99,7 +99,7 @@ def test_without_the_package_each_is_refused_by_its_name(suite: Path) -> None:
 def test_a_run_is_not_resumed_without_its_scorer(extension: Path, suite: Path) -> None:
     limited = ("--max-total-tokens", "1", "--concurrency", "1")
     ran = program(extension, "pramana", "run", str(suite), "--model", "parrot:loud", "--scorer", "volume", *limited)
-    assert b"--max-total-tokens" in ran.stderr
+    assert b"the run's limit of 1 token is reached" in ran.stderr
     refused = program(Path("nowhere"), "pramana", "run", "--resume", "latest")
     assert refused.returncode == 2
     assert b'no scorer is called "volume"' in refused.stderr

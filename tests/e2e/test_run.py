@@ -175,7 +175,7 @@ def test_a_budget_stops_cleanly_and_says_what_is_left(tmp_path: Path) -> None:
         assert done.returncode == 3
         said = data(done)
         assert said["status"] == "stopped"
-        assert "--max-total-tokens" in said["reason"]
+        assert said["reason"] == "the run's limit of 200 tokens is reached"
         assert 0 < said["overall"]["passed"] < 200
         refused = pramana("run", suite, "--model", f"{url}#any", "--max-cost", "1")
     assert refused.returncode == 2

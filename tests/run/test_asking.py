@@ -412,13 +412,58 @@ def test_cost_and_tokens_are_counted_and_end_the_run() -> None:
     assert ask(asking_).cost_usd == 0.25
     ask(asking_)
     assert (budget.cost_usd, budget.tokens, budget.unknown_cost) == (0.5, 30, False)
-    with pytest.raises(BudgetSpent, match=r"has cost \$0.5000 and may cost \$0.5"):
+    with pytest.raises(BudgetSpent, match=r"the run's limit of \$0\.5 is reached"):
         ask(asking_)
     tokens = Budget(max_tokens=15)
     asking_ = make(Scripted(), tokens)
     ask(asking_)
-    with pytest.raises(BudgetSpent, match="15 tokens of 15"):
+    with pytest.raises(BudgetSpent, match="the run's limit of 15 tokens is reached"):
         ask(asking_)
+
+
+@pytest.mark.parametrize("budget", [Budget(max_tokens=100), Budget(max_cost_usd=2)])
+def test_near_a_limit_less_is_begun_at_once(budget: Budget) -> None:
+    provider = Scripted(*[lambda _: Reply("ok", Usage(10, 5))] * 3)  # and so are all others: 15 tokens, a quarter dollar
+
+    async def work() -> list[Reply | BaseException]:
+        asking_ = make(provider, budget)
+        return await asyncio.gather(*(asking_(REQUEST) for _ in range(30)), return_exceptions=True)
+
+    ended = asyncio.run(asyncio.wait_for(work(), 20))
+    replies = [each for each in ended if isinstance(each, Reply)]
+    assert {type(each) for each in ended} == {Reply, BudgetSpent}
+    assert len(replies) == len(provider.asked) == (7 if budget.max_tokens else 8), "four at once would make it ten"
+    assert budget.under_way == 0
+
+
+def test_whoever_waits_for_room_learns_that_the_run_stops() -> None:
+    budget = Budget(max_tokens=40)
+
+    async def work() -> list[Reply | BaseException]:
+        asking_ = make(Scripted(), budget)
+        await asking_(REQUEST)
+
+        def last(_: Request) -> Reply:
+            asking_.stop("enough")
+            return Reply("ok", Usage(1, 1))
+
+        asking_.provider = Scripted(last)
+        return await asyncio.gather(*(asking_(REQUEST) for _ in range(4)), return_exceptions=True)
+
+    ended = asyncio.run(asyncio.wait_for(work(), 20))
+    assert [type(each) for each in ended] == [Reply, Reply, Stopped, Stopped]
+
+
+def test_what_is_finished_after_the_limit_does_not_make_its_reason_wrong() -> None:
+    budget = Budget(max_tokens=15)
+
+    async def work() -> list[Reply | BaseException]:
+        asking_ = make(Scripted(), budget)
+        return await asyncio.gather(*(asking_(REQUEST) for _ in range(6)), return_exceptions=True)
+
+    ended = asyncio.run(asyncio.wait_for(work(), 20))
+    assert budget.tokens == 60, "four were under way before the first was answered"
+    assert {str(each) for each in ended if isinstance(each, BudgetSpent)} == {"the run's limit of 15 tokens is reached"}
 
 
 def test_an_unknown_cost_stays_unknown() -> None:

@@ -129,7 +129,7 @@ def test_a_negative_count_does_not_lift_a_cap(suite: Path) -> None:
 
     ended = asyncio.run(go())
     assert ended.status == "stopped"
-    assert "its cost is unknown (--max-cost)" in str(ended.reason)
+    assert str(ended.reason).startswith("the run has a cost limit, and a reply came without a count of its tokens")
     assert ended.stored == ODD + 1
 
 

@@ -79,28 +79,86 @@ NEVER_DROPPED = ("max_tokens",)
 
 
 class Budget(Spent, kw_only=True):
-    """What a whole run may spend, and has spent; judges and embedders count as cases do."""
+    """What a whole run may spend, and has spent; judges and embedders count as cases do.
+
+    What is under way when a limit is reached is finished and paid for. So that this is little, less is begun at once
+    near the limit: only what fits into the rest, if each reply takes as much as those before did on average.
+    """
 
     max_cost_usd: float | None = None
     max_tokens: int | None = None
+    replies: int = 0
+    """Counted here, not in earlier sittings."""
+    under_way: int = 0
+    _before: tuple[float, int] = (0.0, 0)
+    _waiting: list[asyncio.Future[None]] = []  # noqa: RUF012 - a struct copies it
+
+    def __post_init__(self) -> None:
+        self._before = (self.cost_usd, self.tokens)
 
     def check(self) -> None:
-        """Raise when nothing more may be asked."""
+        """Raise when nothing more may be asked.
+
+        >>> Budget(max_tokens=50, tokens=120).check()
+        Traceback (most recent call last):
+            ...
+        pramana.errors.BudgetSpent: the run's limit of 50 tokens is reached
+        """
+        if over := self._over():
+            raise BudgetSpent(over)
+
+    def _over(self) -> str:
+        """Return why nothing more may be asked, without what was spent: that grows while the rest is finished."""
         if self.max_cost_usd is not None:
             if self.cost_usd >= self.max_cost_usd:
-                spent = f"the run has cost ${self.cost_usd:.4f} and may cost ${self.max_cost_usd:g} (--max-cost)"
-                raise BudgetSpent(spent)
+                return f"the run's limit of ${self.max_cost_usd:g} is reached"
             if self.unknown_cost:
-                raise BudgetSpent("a reply came without a count of its tokens, so its cost is unknown (--max-cost)")
+                return "the run has a cost limit, and a reply came without a count of its tokens: its cost is unknown"
         if self.max_tokens is not None:
             if self.tokens >= self.max_tokens:
-                spent = f"the run has used {self.tokens:,} tokens of {self.max_tokens:,} (--max-total-tokens)"
-                raise BudgetSpent(spent)
+                return f"the run's limit of {self.max_tokens:,} token{'s' * (self.max_tokens > 1)} is reached"
             if self.unknown_tokens:
-                raise BudgetSpent("a reply came without a count of its tokens (--max-total-tokens)")
+                return "the run has a token limit, and a reply came without a count of its tokens"
+        return ""
+
+    def begin(self) -> None:
+        """Count one more request as under way, or raise; then `end`."""
+        self.check()
+        self.under_way += 1
+
+    def end(self) -> None:
+        """Count a request as under way no longer."""
+        self.under_way -= 1
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                if not each.done():
+                    each.set_result(None)
+
+    def is_full(self) -> bool:
+        """Tell whether those under way may reach a limit; without any it never is, so nobody waits for ever.
+
+        >>> near = Budget(max_tokens=100, tokens=0, under_way=2)
+        >>> near.is_full(), near.add(Reply("", Usage(40, 0))), near.is_full()
+        (False, None, True)
+        """
+        if not self.under_way or not self.replies or self._over():
+            return False
+        cost, tokens = self._before
+        of_all = self.under_way / self.replies
+        return (
+            self.max_cost_usd is not None and self.cost_usd + of_all * (self.cost_usd - cost) >= self.max_cost_usd
+        ) or (self.max_tokens is not None and self.tokens + of_all * (self.tokens - tokens) >= self.max_tokens)
+
+    async def one_ended(self) -> None:
+        """Wait until a request has ended."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(ended)
+        await ended
 
     def add(self, reply: Reply) -> None:
         usage = reply.usage
+        self.replies += 1
         if reply.cost_usd is None:
             self.unknown_cost = True
         else:
@@ -289,11 +347,13 @@ class Asking:
             await self.limiter.enter()
         try:
             async with self.place:
-                # Only now: many wait for the limiter, and what was true before they did may not be true any more.
+                while self.budget.is_full():
+                    await self.budget.one_ended()
+                # Only now: many wait, and what was true before they did may not be true any more.
                 if self.stop and (attempt or request.purpose == "case"):  # a case under way may still be judged
                     raise Stopped(str(self.stop.reason))
-                self.budget.check()
                 start = clock.monotonic()
+                self.budget.begin()
                 task = self._deadlines.begin()
                 try:
                     reply = await self.provider.ask(asked)
@@ -320,6 +380,7 @@ class Asking:
                     raise ProviderError(f"the provider {self.target.provider} failed: {told(error)}") from error
                 finally:
                     self._deadlines.end(task)
+                    self.budget.end()  # who waits for it goes on after the reply was counted, which nothing awaits
                 self.limiter.succeeded()
         finally:
             self.limiter.leave()

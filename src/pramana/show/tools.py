@@ -138,7 +138,7 @@ _OF_SELECTIONS = {
 }
 _OF_LIMITS = {
     "max_cost": "Cost limit of the run in US dollars, judges included; at most what this server may still spend",
-    "max_total_tokens": "Stop after this many tokens",
+    "max_total_tokens": "Ask nothing more after this many tokens; requests under way are finished",
     "deadline_seconds": "Stop after this many seconds",
     "concurrency": "Concurrent requests per provider",
     "timeout_seconds": "Timeout per request",

@@ -445,7 +445,7 @@ def test_what_may_be_spent_is_kept(client: Client) -> None:
     run_id = started(client, repeats=50, limits={"maxTotalTokens": 300, "concurrency": 2})
     done = ended(client, run_id)
     assert done["status"] == "stopped"
-    assert "tokens of 300 (--max-total-tokens)" in done["reason"]
+    assert done["reason"] == "the run's limit of 300 tokens is reached"
 
 
 def test_a_run_is_exported_in_every_format(client: Client) -> None:

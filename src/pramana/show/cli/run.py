@@ -88,10 +88,14 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
     type=POSITIVE,
     default=None,
     metavar="USD",
-    help="Stop when the run has cost so much.",
+    help="Ask nothing more once the run has cost so much; requests under way are finished and paid for.",
 )
 @click.option(
-    "--max-total-tokens", type=click.IntRange(1), default=None, metavar="N", help="Stop after so many tokens."
+    "--max-total-tokens",
+    type=click.IntRange(1),
+    default=None,
+    metavar="N",
+    help="Ask nothing more once the run has used so many tokens; requests under way are finished.",
 )
 @click.option(
     "--deadline",
@@ -364,8 +368,14 @@ _ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict
 )
 @selecting
 @click.option("--concurrency", default=32, show_default=True, type=click.IntRange(1, 10_000))
-@click.option("--max-cost", type=POSITIVE, default=None, metavar="USD")
-@click.option("--max-total-tokens", type=click.IntRange(1), default=None, metavar="N")
+@click.option("--max-cost", type=POSITIVE, default=None, metavar="USD", help="Ask nothing more once this has cost so much.")
+@click.option(
+    "--max-total-tokens",
+    type=click.IntRange(1),
+    default=None,
+    metavar="N",
+    help="Ask nothing more once this has used so many tokens.",
+)
 @click.option("--quiet", is_flag=True, help="No progress, only the summary.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new summary as JSON.")
 def rescore(
