@@ -182,6 +182,20 @@ def test_what_does_not_fit_is_named_with_its_place(
         assert line[problem.column - 1 :].startswith(json.dumps(value)[:1])
 
 
+@pytest.mark.parametrize(
+    ("stated", "read"),
+    [
+        ({}, None),
+        ({"system_prompt": None}, ""),
+        ({"system_prompt": "Be kind."}, "Be kind."),
+        ({"system_prompt": 5}, None),
+    ],
+)
+def test_a_system_prompt_is_read_if_the_file_has_one(tmp_path: Path, stated: dict[str, Any], read: str | None) -> None:
+    (block,) = read_results(written(tmp_path, {**OLD, "run_metadata": {**OLD["run_metadata"], **stated}}))
+    assert block.system_prompt == read
+
+
 def test_the_same_repeat_twice_is_refused(tmp_path: Path) -> None:
     block = json.loads(json.dumps(OLD))
     block["results"] = [block["results"][0] | {"repeat": 3}, block["results"][0] | {"repeat": 3}]

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from pramana import settings
+from pramana import compare, settings
 from pramana.errors import InvalidInput
 from pramana.hash import case_digest
 from pramana.model import (
@@ -524,3 +524,66 @@ def test_times_of_one_case_in_several_ways_are_of_answers() -> None:
     assert {each["what"]: each["cases"] for each in found["measured"]}["voice to voice"] == 14
     once = said(run(cases(7), variants=("text", "voice"), took=0.1), run(cases(7), variants=aloud, took=0.5))
     assert "voice to voice by 400 ms (median of 7 cases)" in once
+
+
+BRIEF, KIND = "Be brief.", "Be kind."
+WAYS = [
+    ({"system_prompt": BRIEF}, {"system_prompt": KIND}, "another system prompt"),
+    ({}, {"system_prompt": KIND}, "no system prompt before, one now"),
+    ({"system_prompt": BRIEF}, {"system_prompt": ""}, "a system prompt before, none now"),
+    ({"parameters": {"temperature": 0}}, {"parameters": {"temperature": 1.0}}, "temperature 0 before, 1 now"),
+    ({"parameters": {"temperature": None}}, {"parameters": {"temperature": 0.7}},
+     "temperature not set before, 0.7 now"),
+    ({"parameters": {"temperature": 0, "seed": 1}, "system_prompt": BRIEF},
+     {"parameters": {"temperature": 0.0, "seed": 2}, "system_prompt": KIND},
+     "another system prompt; seed 1 before, 2 now"),
+    ({"parameters": {"temperature": 0}}, {"parameters": {"temperature": 0.0}}, None),
+    ({"system_prompt": BRIEF}, {"system_prompt": BRIEF}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after", "what"), WAYS)
+@pytest.mark.parametrize("as_file", [False, True])
+def test_another_system_prompt_or_parameter_is_said_of_runs_and_of_files(
+    before: dict[str, Any], after: dict[str, Any], what: str | None, as_file: bool, tmp_path: Path
+) -> None:
+    sides = run(cases(7), **before), run(cases(7), **after)
+    if as_file:
+        sides = exported(sides[0], tmp_path / "base.json"), exported(sides[1], tmp_path / "new.json")
+    code, found = compared(*sides)
+    assert (code, bool(found["asked_differently"])) == (0, bool(what))
+    assert "; ".join(each["detail"] for each in found["asked_differently"]) == (what or "")
+    text = " ".join(said(*sides).split())
+    assert text.count("Asked differently") == bool(what)
+    assert not what or f"Asked differently: {what}; that may be the difference." in text
+
+
+def test_a_parameter_that_only_runs_record_is_compared_of_runs_alone(tmp_path: Path) -> None:
+    base, new = (run(cases(2), parameters={"temperature": 0, "top_p": each}) for each in (0.5, 0.9))
+    (only,) = compared(base, new)[1]["asked_differently"]
+    assert (only["what"], only["base"], only["new"]) == ("top_p", "0.5", "0.9")
+    assert compared(base, exported(new, tmp_path / "new.json"))[1]["asked_differently"] == []
+
+
+def test_a_file_that_does_not_say_how_it_was_asked_differs_in_nothing(tmp_path: Path) -> None:
+    new = run(cases(2), system_prompt=KIND, parameters={"temperature": 1, "seed": 42})
+    old = Path(exported(run(cases(2)), tmp_path / "old.json"))
+    blocks = json.loads(old.read_text(encoding="utf-8"))
+    blocks[0]["run_metadata"] |= {"temperature": None, "seed": None}
+    del blocks[0]["run_metadata"]["system_prompt"]
+    old.write_text(json.dumps(blocks), encoding="utf-8")
+    assert compared(str(old), new)[1]["asked_differently"] == []
+
+
+def test_a_long_value_is_shortened_in_the_sentence_and_whole_in_the_data() -> None:
+    base, new = (run(cases(2), parameters={"stop": ["x" * 200, each]}) for each in "ab")
+    (only,) = compared(base, new)[1]["asked_differently"]
+    assert only["detail"] == "another stop"
+    assert only["new"] == json.dumps(["x" * 200, "b"])
+
+
+def test_the_comparison_as_text_says_that_both_were_asked_differently() -> None:
+    base, new = run(cases(2), system_prompt=BRIEF), run(cases(2), system_prompt=KIND)
+    found = compare(base, new)
+    assert str(found) == f"{found.sentence} Asked differently: another system prompt; that may be the difference."
+    assert str(compare(base, base)) == found.sentence

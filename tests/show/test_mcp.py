@@ -231,6 +231,19 @@ def test_an_agent_validates_runs_finds_what_failed_and_proves_its_fix(folder: Pa
     run(work())
 
 
+def test_a_comparison_says_that_the_two_were_asked_differently(app: App, folder: Path) -> None:
+    async def work() -> None:
+        suite = {"paths": [str(folder / "capitals.jsonl")], "models": ["fake:echo"]}
+        async with in_process(app, "editor") as client:
+            base = await called(client, "run", **suite)
+            new = await called(client, "run", **suite, systemPrompt="Be kind.", temperature=1)
+            said = text_of(await client.call_tool("compare", {"base": base["id"], "new": new["id"]}))
+            wanted = "no system prompt before, one now; temperature 0 before, 1 now"
+            assert f"Asked differently: {wanted}; that may be the difference." in said.splitlines()
+
+    run(work())
+
+
 def test_a_page_of_failures_is_as_long_as_it_should_be(app: App, folder: Path) -> None:
     async def work() -> None:
         async with in_process(app, "editor") as client:

@@ -201,6 +201,19 @@ def test_no_key_no_raw_response_and_no_system_prompt_leaves(tmp_path: Path) -> N
     }
 
 
+def test_a_file_with_a_system_prompt_is_sent_without_it_and_unverified(tmp_path: Path) -> None:
+    prompt, file = tmp_path / "system.txt", tmp_path / "mine.json"
+    prompt.write_text("You are the SECRET-PROMPT of this house.")
+    run("--system", str(prompt), "--output", str(file))
+    with Recorder(taken()) as server:
+        code, said = invoke("submit", str(file), "--to", server.url)
+        assert code == 0
+        assert "unverified, for it was asked with a system prompt of your own" in said
+        (body,) = server.bodies
+    assert b"SECRET-PROMPT" not in body
+    assert json.loads(body)["suite_hash"] is None
+
+
 def test_what_nobody_said_is_left_out() -> None:
     mine = run_with_errors()
     with Recorder(taken(0)) as server:

@@ -1,6 +1,8 @@
 """Numbers in words: shares, differences, times and counts in, what people read out; the same in every sentence."""
 
+import json
 import math
+from typing import Any
 
 
 def in_points(share: float) -> str:
@@ -81,6 +83,21 @@ LONGEST_NAME = 80
 def shortened(name: str) -> str:
     """Return a name that is not too long for a sentence."""
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+
+
+def parameter_text(value: Any) -> str:
+    """Return the value of a model's parameter as text, in which equal numbers are equal.
+
+    >>> parameter_text(1), parameter_text(1.0), parameter_text(0.7), parameter_text("low"), parameter_text(["a"])
+    ('1', '1', '0.7', 'low', '["a"]')
+    >>> parameter_text(None)  # none is sent, so the provider's default holds
+    'not set'
+    """
+    if value is None:
+        return "not set"
+    if isinstance(value, str):
+        return value
+    return str(value).removesuffix(".0") if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 
 def counted(number: int, noun: str) -> str:

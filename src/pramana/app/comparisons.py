@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from pramana.analyse.changes import Change, Range
 from pramana.analyse.comparison import Over, Pair, Test, Verdict
 from pramana.app import App, User, use_case
-from pramana.app.sides import Compared, ModelUnclear, OtherCases, Source, compared, of_run, tally
+from pramana.app.sides import Compared, ModelUnclear, OtherCases, Source, asked_sentence, compared, of_run, tally
 from pramana.app.views import View
 from pramana.embedded.engines import EngineInfo
 from pramana.errors import InvalidInput, Problem
@@ -110,9 +110,10 @@ class WordsView(ChangeView, frozen=True, kw_only=True):
 class AskedView(View, frozen=True, kw_only=True):
     """Something in which the two were asked differently."""
 
-    what: str
-    base: str
+    what: Annotated[str, Meta(description="`system prompt`, the name of a parameter, `variants`, `voice` …")]
+    base: Annotated[str, Meta(description="Empty: there was no system prompt")]
     new: str
+    detail: Annotated[str, Meta(description="The same in words: temperature 0 before, 1 now")]
 
 
 class EngineView(View, frozen=True, kw_only=True):
@@ -173,7 +174,10 @@ class WeighedView(View, frozen=True, kw_only=True):
 
 
 class WholeComparisonView(WeighedView, frozen=True, kw_only=True):
-    """What came of comparing, with every case. As text, the answer in a sentence."""
+    """What came of comparing, with every case.
+
+    As text, the answer in a sentence, and another one where the two were asked differently.
+    """
 
     lost: tuple[FlipView, ...]
     gained: tuple[FlipView, ...]
@@ -184,7 +188,8 @@ class WholeComparisonView(WeighedView, frozen=True, kw_only=True):
     measured: tuple[TimeView | WordsView, ...]
 
     def __str__(self) -> str:
-        return self.sentence
+        differences = asked_sentence(each.detail for each in self.asked_differently)
+        return f"{self.sentence} {differences}" if differences else self.sentence
 
 
 class ComparisonView(WeighedView, frozen=True, kw_only=True):
@@ -325,7 +330,8 @@ def whole_view(compared: Compared) -> WholeComparisonView:
         test=found.test if weighed else None,
         over=OverView(base=found.over[0], new=found.over[1], sentence=found.over_sentence),
         asked_differently=tuple(
-            AskedView(what=what, base=old, new=now) for what, old, now in compared.asked_differently
+            AskedView(what=each.what, base=each.base, new=each.new, detail=each.detail)
+            for each in compared.asked_differently
         ),
         engine_changes=tuple(
             EngineChangeView(model=each.model, base=_engines(each.base), new=_engines(each.new), sentence=each.sentence)

@@ -7,9 +7,9 @@ the times and the misheard words of both, as far as both have them, and in what 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from pramana.analyse.comparison import Comparison, Judged, Over, Pair, parted
 from pramana.analyse.comparison import compare as weigh
 from pramana.analyse.engines import EMBEDDED_PROVIDERS, EngineChange, engine_changes, engine_lines, engines_in
 from pramana.analyse.judges import judge_name, judged_by
+from pramana.analyse.numbers import parameter_text, shortened
 from pramana.analyse.voice import ear
 from pramana.embedded.engines import EngineInfo
 from pramana.errors import InvalidInput, quote
@@ -68,6 +69,12 @@ class Source:
     provider: str | None = None
     engines: tuple[str, ...] = ()
     """Lines on the engines of embedded models that are recorded for the whole, not with each answer."""
+    system_prompt: str | None = None
+    """Empty where there was none; None when that is not known."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Sent with each case, as far as they are known."""
+    all_parameters: bool = False
+    """Whether `parameters` holds every parameter that was sent."""
 
     @property
     def name(self) -> str:
@@ -97,6 +104,41 @@ class Side:
         return ended[Outcome.PASSED] / scored if scored else None
 
 
+class Asked(NamedTuple):
+    """One difference in how two sides were asked."""
+
+    what: str
+    base: str
+    new: str
+
+    @property
+    def detail(self) -> str:
+        """Return the difference in words; a long value is shortened.
+
+        >>> Asked("temperature", "0", "1").detail, Asked("system prompt", "Be brief.", "Be kind.").detail
+        ('temperature 0 before, 1 now', 'another system prompt')
+        """
+        if self.what == SYSTEM_PROMPT:
+            if self.base and self.new:
+                return "another system prompt"
+            return "a system prompt before, none now" if self.base else "no system prompt before, one now"
+        base, new = shortened(self.base), shortened(self.new)
+        return f"another {self.what}" if base == new else f"{self.what} {base} before, {new} now"
+
+
+SYSTEM_PROMPT = "system prompt"
+
+
+def asked_sentence(details: Iterable[str]) -> str:
+    """Return one sentence about all differences in how two sides were asked; empty where there are none.
+
+    >>> asked_sentence(["another system prompt", "temperature 0 before, 1 now"])
+    'Asked differently: another system prompt; temperature 0 before, 1 now; that may be the difference.'
+    """
+    named = "; ".join(details)
+    return f"Asked differently: {named}; that may be the difference." if named else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
     """What came of a comparison, and what to call its cases."""
@@ -104,8 +146,7 @@ class Compared:
     found: Comparison
     changed: Sequence[Change]
     """Times and misheard words, as far as both sides have them."""
-    asked_differently: Sequence[tuple[str, str, str]]
-    """What it is, and how it was before and now."""
+    asked_differently: Sequence[Asked]
     sides: tuple[Side, Side]
     engine_changes: Sequence[EngineChange] = ()
     """Embedded models that the two computed on other engines or processors."""
@@ -198,13 +239,23 @@ def _same_suite(base: Source, new: Source) -> bool:
     return before == new.digests()
 
 
-def _asked_differently(base: Source, new: Source) -> list[tuple[str, str, str]]:
+def _asked_differently(base: Source, new: Source) -> list[Asked]:
     """Return in what the two were asked differently, as far as both say."""
-    ways = [", ".join(sorted(each.variants)) for each in (base, new)]
-    found = [("variants", ways[0], ways[1])]
-    found += [("voice", base.voice, new.voice)] if base.voice and new.voice else []
-    found += [("speech recognition", base.stt, new.stt)] if base.stt and new.stt else []
-    return [each for each in found if each[1] != each[2]]
+    found = []
+    if base.system_prompt is not None and new.system_prompt is not None:
+        found.append(Asked(SYSTEM_PROMPT, base.system_prompt, new.system_prompt))
+    found += _parameters(base, new)
+    found.append(Asked("variants", *(", ".join(sorted(each.variants)) for each in (base, new))))
+    found += [Asked("voice", base.voice, new.voice)] if base.voice and new.voice else []
+    found += [Asked("speech recognition", base.stt, new.stt)] if base.stt and new.stt else []
+    return [each for each in found if each.base != each.new]
+
+
+def _parameters(base: Source, new: Source) -> Iterator[Asked]:
+    """Yield the parameters of which both sides say how they were, or that they were not sent."""
+    for name in dict.fromkeys((*base.parameters, *new.parameters)):
+        if all(name in each.parameters or each.all_parameters for each in (base, new)):
+            yield Asked(name, *(parameter_text(each.parameters.get(name)) for each in (base, new)))
 
 
 def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
@@ -285,6 +336,13 @@ def of_file(path: Path, model: str | None) -> Source:
         variants=frozenset(each.variant for each in block.results) or frozenset({"text"}),
         provider=block.provider,
         engines=block.engines,
+        system_prompt=block.system_prompt,
+        # Where the prompt is recorded, null means that none was sent; in an older file it may mean anything.
+        parameters={
+            name: value
+            for name, value in (("temperature", block.temperature), ("seed", block.seed))
+            if value is not None or block.system_prompt is not None
+        },
     )
 
 
@@ -331,6 +389,9 @@ def of_run(store: Store, reference: str, model: str | None) -> Source:
         voice=run.plan.voice if spoken else None,
         stt=ear(run.plan) if spoken else None,
         provider=target.provider,
+        system_prompt=run.plan.system_prompt or "",
+        parameters=run.plan.parameters,
+        all_parameters=True,
     )
 
 

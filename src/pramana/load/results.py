@@ -64,6 +64,8 @@ class Block:
     provider: str | None = None
     engines: tuple[str, ...] = ()
     """What the embedded models were computed with, a line each; empty when the file does not say."""
+    system_prompt: str | None = field(default=None, repr=False)
+    """Empty where there was none; None when the file does not say."""
 
     @property
     def by_digest(self) -> bool:
@@ -194,6 +196,7 @@ class _Reader:
         self.unique(results, (*path, "results"))
         optional = self.optional(metadata, below, _METADATA)
         engines, provider = metadata.get("engines"), metadata.get("provider")  # they only inform: never refused
+        prompt = metadata.get("system_prompt", _NOTHING)
         model = self.get(metadata, (*below, "model_id"), "text") if "run_metadata" in value else ""
         return Block(
             model_id=model or "",
@@ -202,6 +205,7 @@ class _Reader:
             results=tuple(each for each in results if each),
             provider=provider if isinstance(provider, str) else None,
             engines=tuple(each for each in engines if isinstance(each, str)) if isinstance(engines, list) else (),
+            system_prompt=(prompt or "") if isinstance(prompt, str | None) else None,
             **optional,
         )
 

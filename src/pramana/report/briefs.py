@@ -6,6 +6,7 @@ from pramana.analyse.numbers import percent
 from pramana.app.briefs import FailedResultView, RateView, RunBriefView
 from pramana.app.comparisons import ComparisonView
 from pramana.app.local import ProblemView, ValidationView
+from pramana.app.sides import asked_sentence
 from pramana.app.views import Listed, ResultDetailView, RunView
 from pramana.model import Outcome
 from pramana.report import figures
@@ -76,7 +77,7 @@ def render_results(results: Sequence[ResultDetailView]) -> str:
 
 def render_comparison(found: ComparisonView) -> str:
     """Return the answer in a sentence, then the cases that changed."""
-    lines = [found.sentence, found.detail]
+    lines = [found.sentence, asked_sentence(each.detail for each in found.asked_differently), found.detail]
     lines += [each.sentence for each in (*found.times, *found.words) if each.sentence]
     for each in found.flips:
         lines.append(f"{'passes less often now' if each.direction == 'lost' else 'passes more often now'}: "

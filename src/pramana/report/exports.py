@@ -87,9 +87,9 @@ def write_json(run: Run, results: Results, out: TextIO) -> None:
 
     Beside the published fields stand those that make the file safe to compare: `case_digest`, by which cases of the
     same id are told apart; `model`, as it was typed, and `provider`; `status`, and `complete`, which is false when
-    results of this model are missing: the suite's name and hash then say what was begun. `engines` says what embedded
-    models were computed with. Where verdicts of several judges make one pass rate, `mixed_judges` in the summary says
-    so.
+    results of this model are missing: the suite's name and hash then say what was begun. `system_prompt` was sent with
+    every case; null is none. `engines` says what embedded models were computed with. Where verdicts of several judges
+    make one pass rate, `mixed_judges` in the summary says so.
 
     What has no verdict is `passed: false, score: null` with `details.skipped`, and counted in `skipped`. Where the
     published shape wants a value that does not exist it gets the one its own runner writes: no reply is the output ""
@@ -124,6 +124,7 @@ def write_json(run: Run, results: Results, out: TextIO) -> None:
                     "provider": target.provider,
                     "status": run.status,
                     "complete": sum(rates[name].values()) >= each,
+                    "system_prompt": plan.system_prompt,
                     **({"engines": list(map(str, used))} if (used := engines_in(engines[name])) else {}),
                 },
             }
@@ -279,13 +280,17 @@ def results_schema() -> dict[str, Any]:
                         "type": "boolean",
                         "description": "false: results are missing, and the suite was not asked as a whole",
                     },
+                    "system_prompt": {
+                        "type": ["string", "null"],
+                        "description": "Sent with every case; null when there was none",
+                    },
                     "engines": {
                         "type": "array",
                         "items": text,
                         "description": "Of embedded models: engine, version, weights, processor features and threads",
                     },
                 },
-                ("model", "provider", "status", "complete", "engines"),
+                ("model", "provider", "status", "complete", "system_prompt", "engines"),
             ),
             "results": {"type": "array", "items": {"$ref": "#/$defs/Result"}},
             "summary": record(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
 from pramana.analyse.numbers import later
-from pramana.app.comparisons import ComparisonView, NamedView, TimeView, WordsView
+from pramana.app.comparisons import AskedView, ComparisonView, NamedView, TimeView, WordsView
 from pramana.app.views import RunView
 from pramana.show.web.pages import contrast
 
@@ -319,6 +319,16 @@ def test_more_than_all_words_may_be_wrong() -> None:
     assert "192 %" in shown
     assert "the difference is the median of the cases&#x27; own differences" in shown
     assert "median" not in contrast.measured(made(ComparisonView, words=(words,)))
+
+
+def test_the_page_says_in_one_sentence_that_both_were_asked_differently() -> None:
+    asked = (
+        AskedView(what="system prompt", base="Be brief.", new="Be kind.", detail="another system prompt"),
+        AskedView(what="stop", base="<b>", new="x", detail="stop <b> before, x now"),
+    )
+    shown = contrast.asked_differently(made(ComparisonView, asked_differently=asked))
+    said = "Asked differently: another system prompt; stop &lt;b&gt; before, x now; that may be the difference."
+    assert re.sub(r"</?(p|bdi)[^>]*>", "", shown) == said
 
 
 def test_a_rate_of_what_is_compared_stands_beside_the_one_of_the_whole_run() -> None:

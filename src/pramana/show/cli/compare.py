@@ -67,7 +67,7 @@ def compare(
     beside it; with --max-slower it counts too, and the worse of the two decides (1, then 4, then 0).
     """
     from pramana.analyse.changes import GATED, slower
-    from pramana.app.sides import compared
+    from pramana.app.sides import asked_sentence, compared
 
     with ExitStack() as stack:
         sides = _side(base, model, stack), _side(new, new_model or model, stack)
@@ -89,8 +89,8 @@ def compare(
     for each in changed:
         if each.sentence and not (decision and decision.code and each.what in GATED):  # as it says itself
             click.echo(terminal.wrapped(each.sentence))
-    for what, old, now in made.asked_differently:
-        click.echo(terminal.wrapped(f"Asked differently: {what} {old} before, {now} now; that may be the difference."))
+    if differences := asked_sentence(each.detail for each in made.asked_differently):
+        click.echo(terminal.wrapped(differences))
     for change in made.engine_changes:
         click.echo(terminal.wrapped(change.sentence))
     click.echo(terminal.wrapped(found.detail))

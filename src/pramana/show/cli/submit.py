@@ -190,10 +190,11 @@ def _of_run(store: "Store", run: Run) -> _Parcel:
 
     parcel = _Parcel(run.id, f"run {run.id} ({plan.suite}: {', '.join(models)})", shared, results)
     if plan.suite_hash and whole is None:
-        parcel.notes.append("unverified, for it was asked with a system prompt of your own")
+        parcel.notes.append(_OWN_PROMPT)
     return parcel
 
 
+_OWN_PROMPT = "unverified, for it was asked with a system prompt of your own"
 _PASSED = {Outcome.PASSED: True, Outcome.FAILED: False}
 
 
@@ -202,9 +203,10 @@ def _verdict(outcome: Outcome, **details: Any) -> dict[str, Any]:
 
 
 def _of_block(block: "Block", file: str) -> _Parcel:
+    whole = None if block.system_prompt else block.suite_hash
     shared = {
         "suite_version": block.suite_version[:LONGEST_NAME],
-        "suite_hash": block.suite_hash,
+        "suite_hash": whole,
         "temperature": _number(block.temperature),
         "seed": _whole(block.seed),
         "timestamp": block.timestamp,
@@ -233,7 +235,10 @@ def _of_block(block: "Block", file: str) -> _Parcel:
         said = (each.test_id, str(each.repeat), each.variant, each.outcome.value, each.output)
         digest.update(hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass")).digest())
     digest.update(repr((block.model_id, *sorted(shared.items()))).encode("utf-8", "surrogatepass"))
-    return _Parcel(f"sha256:{digest.hexdigest()}", f"{block.model_id} of {file}", shared, results)
+    parcel = _Parcel(f"sha256:{digest.hexdigest()}", f"{block.model_id} of {file}", shared, results)
+    if block.suite_hash and whole is None:
+        parcel.notes.append(_OWN_PROMPT)
+    return parcel
 
 
 def _number(value: Any) -> float | None:

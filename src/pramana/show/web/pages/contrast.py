@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pramana.analyse.numbers import duration, later, percent, points, rate
 from pramana.app.comparisons import ChangeView, ComparisonView, FlipView
+from pramana.app.sides import asked_sentence
 from pramana.app.views import CaseView, ResultDetailView, RunView
 from pramana.report.markup import (
     Child,
@@ -139,18 +140,7 @@ def _side(run: RunView, model: str, here: float | None, whole: float | None) -> 
 
 def asked_differently(data: ComparisonView) -> Safe:
     """Return in what the two were asked differently."""
-    return join(
-        tag(
-            "p",
-            f"Asked differently: {each.what} ",
-            foreign(each.base),
-            " before, ",
-            foreign(each.new),
-            " now; that may be the difference.",
-            class_="warn",
-        )
-        for each in data.asked_differently
-    )
+    return tag("p", foreign(asked_sentence(each.detail for each in data.asked_differently)), class_="warn")
 
 
 def engine_changes(data: ComparisonView) -> Safe:
