@@ -78,6 +78,27 @@ def test_it_is_printed_within_eighty_columns_with_every_check_and_how_to_hear_it
     assert lines[-1] == "  Hear it: pramana export r1 --id hours --audio DIR"
 
 
+def test_the_system_prompt_of_the_run_comes_first_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
+    case, result, blob = called()
+    typed = replace(result, reply=Reply("At nine.\nNo, at ten.", total_s=0.5))
+    run = replace(a_run(), plan=replace(a_run().plan, system_prompt="Be brief.\n\nBe kind.\n"))
+    print_conversation(run, case, typed, blob)
+    assert capsys.readouterr().out.splitlines()[2:8] == [
+        "            system   Be brief.",
+        "",
+        "                     Be kind.",
+        "            user     When do you open?",
+        "            answer   At nine.",
+        "                     No, at ten. (after 500 ms)",
+    ]
+    said = [(each["who"], each["text"]) for each in as_data(run, case, typed, blob)["conversation"]]
+    assert said[:2] == [("system", "Be brief.\n\nBe kind.\n"), ("user", "When do you open?")]
+    (first, *_) = as_data(run, case, result, blob)["conversation"]  # of a call, too
+    assert first["who"] == "system"
+    (first, *_) = as_data(a_run(), case, result, blob)["conversation"]
+    assert first["who"] == "caller"
+
+
 def test_a_log_that_is_gone_costs_the_times_and_not_the_words() -> None:
     case, result, _ = called()
 

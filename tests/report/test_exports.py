@@ -122,6 +122,7 @@ def test_results_have_the_published_shape() -> None:
         "provider": "fake",
         "status": "finished",
         "complete": True,
+        "system_prompt": None,
     }
     first = block["results"][0]
     published = ["test_id", "output", "assertion_result", "latency_ms", "result_hash", "score"]
@@ -543,6 +544,18 @@ def test_the_page_shows_rates_with_intervals_and_reasons() -> None:
     for number, outcome in enumerate(Outcome):
         assert page.count(f'<details class="{outcome.value}">') == 1
         assert f"why {number}" in page
+
+
+def test_the_system_prompt_is_in_the_json_and_once_on_the_page_as_text() -> None:
+    run = replace(a_run(), plan=replace(a_run().plan, system_prompt="Be <b>brief</b>."))
+    (block,) = json.loads(exported("json", run, ALL))
+    SCHEMA.validate([block])
+    assert block["run_metadata"]["system_prompt"] == "Be <b>brief</b>."
+    page = exported("html", run, ALL)
+    assert page.count("Be &lt;b&gt;brief&lt;/b&gt;.") == 1
+    assert "<b>brief" not in page
+    assert "temperature 0, seed 42" in page
+    assert "System prompt" not in exported("html", a_run(), ALL)
 
 
 def test_several_models_are_not_averaged() -> None:

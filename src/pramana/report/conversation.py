@@ -1,8 +1,8 @@
 """One result as people read it: a case, what came of it and its event log in; a transcript with times and checks out.
 
-Of a call: who said what and when on the recording's clock, as what it was heard, and how long the caller waited. Of
-what was typed: the messages and the answer. Times are those that its check has measured, words those of the log and of
-the reply; nothing is measured or judged here.
+The system prompt of the run comes first. Of a call: who said what and when on the recording's clock, as what it was
+heard, and how long the caller waited. Of what was typed: the messages and the answer. Times are those that its check
+has measured, words those of the log and of the reply; nothing is measured or judged here.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pramana.app.calls import transcript
+from pramana.app.calls import SaidView, transcript
 from pramana.model import Case, Result, Run
 from pramana.report.terminal import fitted, plain, width, wrapped
 
@@ -28,7 +28,7 @@ def as_data(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) 
         "variant": key.variant,
         "repeat": key.repeat,
         "outcome": result.outcome.value,
-        "conversation": plain(transcript(case, result, blob)),
+        "conversation": plain(list(_conversation(run, case, result, blob))),
         "failure": result.failure.message if result.failure else None,
         "checks": [
             {"name": each.name, "outcome": each.outcome.value, "reason": each.reason, "decides": each.decides}
@@ -48,18 +48,26 @@ def print_conversation(run: Run, case: Case, result: Result, blob: Callable[[str
     head = f"{case_id} · {fitted(key.model, room - width(case_id))}"  # what is cut is the model: the rest tells more
     click.echo()
     click.echo(click.style(wrapped(f"{head}{told}", COLUMNS), bold=True))
-    for line in _lines(case, result, blob):
+    for line in _lines(run, case, result, blob):
         click.echo(line)
     if result.reply and result.reply.call:
         click.echo(f"  Hear it: pramana export {run.id} --id {fitted(case.id, 40)} --audio DIR")
 
 
-def _lines(case: Case, result: Result, blob: Callable[[str], bytes]) -> Iterator[str]:
-    for each in transcript(case, result, blob):
+def _conversation(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) -> Iterator[SaidView]:
+    if run.plan.system_prompt:
+        yield SaidView("system", run.plan.system_prompt)
+    yield from transcript(case, result, blob)
+
+
+def _lines(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) -> Iterator[str]:
+    for each in _conversation(run, case, result, blob):
         at = "" if each.at_s is None else f"{each.at_s:.2f} s"
         text = each.text if len(each.text) <= TEXT_SHOWN else f"{each.text[: TEXT_SHOWN - 1]}…"
         note = f" ({each.note})" if each.note else ""
-        yield wrapped(f"{text or '(nothing)'}{note}", COLUMNS, f"  {at:>9} {each.who:<8} ", _INDENT)
+        said = f"{text.strip() or '(nothing)'}{note}".replace("\r\n", "\n")
+        for number, line in enumerate(said.split("\n")):
+            yield wrapped(line, COLUMNS, _INDENT if number else f"  {at:>9} {each.who:<8} ", _INDENT).rstrip()
     if result.failure:
         yield wrapped(result.failure.message, COLUMNS, f"  {result.outcome.value}: ", "    ")
     for check in result.checks:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 from pramana.analyse.numbers import duration as duration  # noqa: PLC0414 - a figure like those below
-from pramana.analyse.numbers import in_points, points, rate
+from pramana.analyse.numbers import in_points, parameter_text, points, rate
 from pramana.analyse.numbers import percent as percent  # noqa: PLC0414
 from pramana.analyse.scores import Measured
 from pramana.analyse.summary import Failed, Rate, Summary, Total
@@ -87,6 +87,15 @@ def selection(filters: Mapping[str, Any]) -> str:
         else f"{name} {', '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
         for name, value in filters.items()
     )
+
+
+def sent(parameters: Mapping[str, Any]) -> str:
+    """Return the parameters that were sent with each case, in words.
+
+    >>> sent({"temperature": 0.0, "seed": 42, "top_p": None, "stop": ["a", "b"]})
+    'temperature 0, seed 42, stop ["a", "b"]'
+    """
+    return ", ".join(f"{name} {parameter_text(value)}" for name, value in parameters.items() if value is not None)
 
 
 def which(

@@ -14,9 +14,9 @@ from pramana.app.runs import result_detail_view, run_detail_view
 from pramana.model import Case, Outcome, Result, Run
 from pramana.report.exporters import Exporter
 from pramana.report.exports import Recordings, Results, pour, spools
-from pramana.report.figures import asked_aloud, duration, selection, title_of
+from pramana.report.figures import asked_aloud, duration, selection, sent, title_of
 from pramana.report.look import DARK, LIGHT, stylesheet, variables
-from pramana.report.markup import Safe, foreign, join, tag, text
+from pramana.report.markup import Safe, block, foreign, join, tag, text
 from pramana.report.result_detail import render_checks, render_exchange
 from pramana.report.run_summary import render_summary
 
@@ -61,14 +61,15 @@ html_export = Exporter("html", ".html", write_html, links_recordings=True)
 
 def _header(run: Run) -> Safe:
     plan = run.plan
-    asked = [f"{key} {value}" for key, value in plan.parameters.items()]
+    asked = [parameters] if (parameters := sent(plan.parameters)) else []
     asked += [f"{plan.repeats} repeats"] if plan.repeats > 1 else []
     asked += [f"embedded by {plan.embedder.typed}"] if plan.embedder else []
     asked += [f"scored by {each.name} {each.version}" for each in plan.scorers]
     asked += [aloud] if (aloud := asked_aloud(plan)) else []
-    asked += ["with a system prompt"] if plan.system_prompt is not None else []
     models = join((tag("b", foreign(target.typed)) for target in plan.targets), ", ")
     lines = [tag("p", models, " · ", run.created), tag("p", join(map(foreign, asked), ", "), class_="quiet")]
+    if plan.system_prompt:
+        lines.append(tag("details", tag("summary", "System prompt"), block(plan.system_prompt, "System prompt")))
     if plan.selection:
         part = foreign(selection(plan.selection))
         lines.append(tag("p", "A selection, not the whole suite: ", part, class_="warn"))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 SHOWN_REASONS = 8
 SHOWN_REASON = 160
 """Columns of why one result failed."""
+SHOWN_PROMPT = 300
+"""Columns of a system prompt, and of parameters."""
 SHOWN_ROWS = 12
 COLUMNS = 80
 LONGEST_NAME = 40
@@ -50,12 +52,14 @@ def decide(run: Run, summary: Summary, fail_under: float | None = None) -> Decis
     )
 
 
-def print_summary(run: Run, summary: Summary, sentence: str) -> None:
-    """Print it within 80 columns."""
+def print_summary(run: Run, summary: Summary, sentence: str, *, with_plan: bool = False) -> None:
+    """Print it within 80 columns; `with_plan` also what was sent with every case."""
     click.echo()
     click.echo(click.style(_title(run), bold=True))
     if run.plan.selection:
         _wrapped(f"a selection, not the whole suite: {figures.selection(run.plan.selection)}")
+    if with_plan:
+        _plan(run)
     _rates("", {"all": summary.overall})
     if counted := figures.units(run):
         _wrapped(counted)
@@ -95,6 +99,14 @@ def print_summary(run: Run, summary: Summary, sentence: str) -> None:
         _wrapped(f"{run.status}: {run.reason}")
     click.echo()
     click.echo(wrapped(sentence, COLUMNS))
+
+
+def _plan(run: Run) -> None:
+    """Print the beginning of the system prompt, and the parameters."""
+    if run.plan.system_prompt:
+        _wrapped(f"system prompt: {fitted(' '.join(run.plan.system_prompt.split()), SHOWN_PROMPT)}")
+    if parameters := figures.sent(run.plan.parameters):
+        _wrapped(f"parameters: {fitted(parameters, SHOWN_PROMPT)}")
 
 
 def _title(run: Run) -> str:

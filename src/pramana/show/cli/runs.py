@@ -61,7 +61,7 @@ def runs(*, limit: int, as_json: bool) -> None:
 def show(run: str, *, selection: "Selection", as_json: bool) -> None:
     """Show the summary of RUN: an id, the beginning of one, or `latest`; of all its cases, or of a selection.
 
-    With --id also what was said, when and as what it was heard, and every check with its reason.
+    With --id also the system prompt, what was said, when and as what it was heard, and every check with its reason.
     """
     from itertools import islice
 
@@ -79,10 +79,11 @@ def show(run: str, *, selection: "Selection", as_json: bool) -> None:
         chosen = islice(selected.results(), SHOWN_CONVERSATIONS) if selection.ids else ()
         if as_json:
             said = [conversation.as_data(found, *each, store.blobs.get) for each in chosen]
-            data = {**_as_data(found), "notes": dict(found.notes), "sentence": sentence, **summary.as_data()}
+            asked = {"system_prompt": found.plan.system_prompt, "parameters": dict(found.plan.parameters)}
+            data = {**_as_data(found), **asked, "notes": dict(found.notes), "sentence": sentence, **summary.as_data()}
             terminal.print_json({**data, "conversations": said} if selection.ids else data)
             return
-        print_summary(found, summary, sentence)
+        print_summary(found, summary, sentence, with_plan=True)
         for each in chosen:
             conversation.print_conversation(found, *each, store.blobs.get)
         more = summary.overall.total - SHOWN_CONVERSATIONS
