@@ -308,6 +308,30 @@ def test_a_system_prompt_that_is_no_text_is_told_with_its_place(tmp_path: Path) 
     assert result.stderr == f"{path}:2:9: not UTF-8: byte 0xfc cannot stand here; save the file as UTF-8\n"
 
 
+def test_show_prints_the_system_prompt_and_the_parameters(tmp_path: Path) -> None:
+    prompt, suite = tmp_path / "prompt.txt", tmp_path / "mine.jsonl"
+    prompt.write_text("Be brief.\nBe kind.\n", encoding="utf-8")
+    suite.write_text(json.dumps(CASE), encoding="utf-8")
+    asked = ("--system", prompt, "--temperature", "1.0", "--param", "top_p=0.5")
+    assert pramana("run", suite, "--model", "fake:fixed=y", *asked).returncode == 0
+    shown = pramana("show").stdout
+    assert "  system prompt: Be brief. Be kind.\n  parameters: temperature 1, seed 42, top_p 0.5\n" in shown
+    assert "system   Be brief.\n                     Be kind.\n" in pramana("show", "--id", "coding-001").stdout
+    found = json.loads(pramana("show", "--json").stdout)
+    assert found["system_prompt"] == "Be brief.\nBe kind.\n"
+    assert found["parameters"] == {"temperature": 1.0, "seed": 42, "top_p": 0.5}
+
+
+def test_a_wrong_scorer_is_an_error_of_the_program_and_of_its_option(tmp_path: Path) -> None:
+    suite = tmp_path / "mine.jsonl"
+    suite.write_text(json.dumps(CASE), encoding="utf-8")
+    assert pramana("run", suite, "--model", "fake:fixed=y").returncode == 0
+    for command in (("run", suite, "--model", "fake"), ("rescore", "latest")):
+        result = pramana(*command, "--scorer", "length")
+        assert result.returncode == 2
+        assert result.stderr.startswith('pramana: --scorer: no scorer is called "length"; ')
+
+
 def test_a_bad_configuration_is_told_whichever_model_is_asked() -> None:
     settings.home().mkdir(parents=True)
     path = settings.home() / "config.toml"

@@ -61,7 +61,7 @@ def as_data(problem: Problem) -> dict[str, Any]:
 
 def print_problem(problem: Problem, *, err: bool = False) -> None:
     """Print a problem as compilers do: place, path and message, then the line and a caret."""
-    place = ":".join(visible(str(part)) for part in (problem.file, problem.line, problem.column) if part)
+    place = ":".join(visible(str(part)) for part in (problem.file, problem.line, problem.column) if part) or "pramana"
     label = click.style(f"{problem.severity}: ", fg=_COLOURS[problem.severity]) if problem.severity == "warning" else ""
     path = f"{visible(problem.path)}: " if problem.path else ""
     message = "\n".join(visible(line) for line in problem.message.split("\n"))

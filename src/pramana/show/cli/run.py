@@ -265,7 +265,7 @@ def _named_by_options(context: click.Context) -> Iterator[None]:
 
     options = {each.name: each.opts[0] for each in context.command.params if isinstance(each, click.Option)}
     found = {published_name(each): options.get(each.name, each.name) for each in fields(RunRequest)}
-    found |= {f"limits.{each.name}": options[each.name] for each in fields(Limits)}
+    found |= {f"limits.{each.name}": options.get(each.name, each.name) for each in fields(Limits)}
 
     def option(path: str) -> str:
         kind, _, name = path.partition(".")
@@ -425,7 +425,8 @@ def rescore(
                 stop=stop,
             )
             try:
-                asyncio.run(work)
+                with _named_by_options(click.get_current_context()):
+                    asyncio.run(work)
             except (PramanaError, KeyboardInterrupt):
                 if stop:
                     click.echo(_ENDED_EARLY, err=True)
