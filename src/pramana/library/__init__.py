@@ -7,13 +7,16 @@ the code that the command line uses, in the same store. Nothing here takes a sig
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import wraps
+from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 from pramana import planning, settings
-from pramana.errors import InvalidInput, did_you_mean
+from pramana.errors import InvalidInput, NotFound, PramanaError, did_you_mean
 from pramana.library.report import Report
 from pramana.library.session import Session, Stream, find_run, loop_for_functions, run_blocking
 from pramana.load.rows import cases_from, is_table
@@ -36,6 +39,9 @@ Cases = PathLike | Case | Mapping[str, Any] | Iterable[PathLike | Case | Mapping
 """A file or folder, several of them, cases, dictionaries, or a data frame."""
 Model = str | Callable[..., str | Reply | Coroutine[Any, Any, str | Reply]]
 """A model's name, or a function from prompt or messages to text."""
+Models = Sequence[Model] | Mapping[str, Callable[..., Any]]
+"""Several models; a dictionary gives functions the names that their results are stored by."""
+_FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 AnyScorer = str | Scorer | ScorerFunction
 """The name of an installed scorer, or a function that scores."""
 
@@ -67,14 +73,44 @@ class RunOptions(TypedDict, total=False):
     timeout_s: float
 
 
+_Given = ParamSpec("_Given")
+_Returned = TypeVar("_Returned")
+
+
+def _without_our_frames(function: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
+    """Let an error that its message explains end at the caller's line; `PRAMANA_DEBUG=1` shows the rest."""
+
+    def shortened(error: PramanaError) -> PramanaError:
+        return error if settings.debugging() else error.with_traceback(None)
+
+    @wraps(function)
+    def call(*given: _Given.args, **named: _Given.kwargs) -> _Returned:
+        __tracebackhide__ = True
+        try:
+            return function(*given, **named)
+        except (InvalidInput, NotFound) as error:
+            raise shortened(error) from None
+
+    @wraps(function)
+    async def call_async(*given: _Given.args, **named: _Given.kwargs) -> Any:
+        __tracebackhide__ = True
+        try:
+            return await cast("Awaitable[Any]", function(*given, **named))
+        except (InvalidInput, NotFound) as error:
+            raise shortened(error) from None
+
+    return cast("Callable[_Given, _Returned]", call_async if iscoroutinefunction(function) else call)
+
+
 # ── Evaluate ──
 
 
+@_without_our_frames
 def evaluate(
     cases: Cases = None,
     *,
     model: Model | None = None,
-    models: Sequence[Model] = (),
+    models: Models = (),
     judge: Model | None = None,
     repeat: int = 1,
     progress: bool | None = None,
@@ -92,11 +128,12 @@ def evaluate(
     return run_blocking(_new_run(cases, model, models, judge, repeat, options, loop_for_functions), progress)
 
 
+@_without_our_frames
 async def evaluate_async(
     cases: Cases = None,
     *,
     model: Model | None = None,
-    models: Sequence[Model] = (),
+    models: Models = (),
     judge: Model | None = None,
     repeat: int = 1,
     progress: bool | None = None,
@@ -106,11 +143,12 @@ async def evaluate_async(
     return await _new_run(cases, model, models, judge, repeat, options).run(progress)
 
 
+@_without_our_frames
 def stream(
     cases: Cases = None,
     *,
     model: Model | None = None,
-    models: Sequence[Model] = (),
+    models: Models = (),
     judge: Model | None = None,
     repeat: int = 1,
     **options: Unpack[RunOptions],
@@ -122,11 +160,12 @@ def stream(
     return Stream(_new_run(cases, model, models, judge, repeat, options))
 
 
+@_without_our_frames
 def resume(
     run: str | Report = "latest",
     *,
     model: Model | None = None,
-    models: Sequence[Model] = (),
+    models: Models = (),
     progress: bool | None = None,
     **limits: Unpack[RunOptions],
 ) -> Report:
@@ -137,11 +176,12 @@ def resume(
     return run_blocking(_resumed(run, model, models, limits, loop_for_functions), progress)
 
 
+@_without_our_frames
 async def resume_async(
     run: str | Report = "latest",
     *,
     model: Model | None = None,
-    models: Sequence[Model] = (),
+    models: Models = (),
     progress: bool | None = None,
     **limits: Unpack[RunOptions],
 ) -> Report:
@@ -155,7 +195,7 @@ async def resume_async(
 def _new_run(
     cases: Cases,
     model: Model | None,
-    models: Sequence[Model],
+    models: Models,
     judge: Model | None,
     repeat: int,
     options: Mapping[str, Any],
@@ -164,11 +204,7 @@ def _new_run(
     """Return the session of a new run."""
     __tracebackhide__ = True
     functions: dict[str, Callable[..., Any]] = {}
-    if isinstance(models, str) or not isinstance(models, Sequence):
-        raise InvalidInput(f"models is a list; for one model write model={models!r:.60}")
-    if model is not None and models:
-        raise InvalidInput("give model or models, not both")
-    named = tuple(_name_of(each, functions) for each in (models or ("local" if model is None else model,)))
+    named = _model_names(model, models, functions) or ("local",)
     given = request_fields(cases)
     if not given and not ({"suite", "tier", "scenarios"} & options.keys()):
         given = {"suite": planning.DEFAULT_SUITE, "tier": planning.DEFAULT_TIER}
@@ -186,7 +222,7 @@ def _new_run(
 def _resumed(
     run: str | Report,
     model: Model | None,
-    models: Sequence[Model],
+    models: Models,
     limits: Mapping[str, Any],
     loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
 ) -> Session:
@@ -195,8 +231,7 @@ def _resumed(
     if planned := sorted(limits.keys() - {*Limits.__struct_fields__, "cache", "scorers"}):
         raise InvalidInput(f"{', '.join(planned)} cannot be changed: a run goes on as it was planned; start a new one")
     functions: dict[str, Callable[..., Any]] = {}
-    for each in (*models, *([model] if model is not None else [])):
-        _name_of(each, functions)
+    _model_names(model, models, functions)
     run_id, given = run.run_id if isinstance(run, Report) else run, _options(limits)
     check_values(given["limits"])
     return Session(
@@ -224,22 +259,51 @@ def _options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "limits": Limits(**limits)}
 
 
-def _name_of(model: Any, functions: dict[str, Callable[..., Any]]) -> str:
+def _model_names(model: Any, models: Any, functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
+    """Return the names that models are stored by; functions are kept under theirs."""
+    if isinstance(model, list | tuple | dict):
+        raise InvalidInput(f"model is one model; for several write models={type(model).__name__}(…)")
+    if isinstance(models, str) or not isinstance(models, Sequence | Mapping):
+        raise InvalidInput(f"models is a list or a dictionary; for one model write model={_shown(models)}")
+    if model is not None and models:
+        raise InvalidInput("give model or models, not both")
+    if isinstance(models, Mapping):
+        return tuple(_name_of(each, functions, name) for name, each in models.items())
+    return tuple(_name_of(each, functions) for each in (models or ([] if model is None else [model])))
+
+
+def _name_of(model: Any, functions: dict[str, Callable[..., Any]], name: str | None = None) -> str:
     """Return the name that a model is stored by; a function is kept under it."""
     if isinstance(model, str):
+        if name is not None:
+            raise InvalidInput(f"the model {model} keeps its name; only functions are given others: models=[…]")
         return model
     if not callable(model):
         raise InvalidInput(f"a model is a name or a function, found {type(model).__name__}")
     path = path_of(model)
+    if name is not None:
+        if not _FUNCTION_NAME.fullmatch(name):
+            raise InvalidInput(
+                f"a function cannot be called {name!r:.80}: a name is 1 to 64 letters, digits, _ . and -"
+            )
+        path = f"{path.partition(':')[0]}:{name}"
     if functions.setdefault(path, model) != model:
-        raise InvalidInput(f"two functions are both called {path}, and results are stored by that name; rename one")
+        raise InvalidInput(
+            f"two functions are both called {path}, and results are stored by that name; name them: "
+            'models={"before": first, "after": second}'
+        )
     return f"python:{path}"
+
+
+def _shown(given: Any) -> str:
+    """Return what was given as it would be typed, if it has a name."""
+    return str(getattr(given, "name", None) or getattr(given, "__name__", None) or f"{given!r:.60}")
 
 
 def _scorers(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
     """Return the names that scorers are stored by, and the functions among them by theirs."""
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise InvalidInput(f"scorers is a list; for one scorer write scorers=[{given!r:.60}]")
+        raise InvalidInput(f"scorers is a list; for one scorer write scorers=[{_shown(given)}]")
     made = [each if isinstance(each, str) else make_scorer(each) for each in given]
     named = tuple(each if isinstance(each, str) else scorer_path(each) for each in made)
     functions = {path: each for path, each in zip(named, made, strict=True) if isinstance(each, Scorer)}
@@ -270,6 +334,7 @@ def request_fields(given: Cases) -> dict[str, Any]:
 # ── Compare ──
 
 
+@_without_our_frames
 def compare(
     base: "str | Path | Report",
     new: "str | Path | Report",

@@ -46,6 +46,7 @@ def make_evaluate(
     >>> evaluate_fake([{"input": "Yes or no?", "ideal": "yes"}], model="gpt-5").models, runs[0].passed
     (['fake:fixed=yes'], 1)
     """
+    call: Callable[..., Report] = getattr(evaluate, "__wrapped__", evaluate) if full_trace else evaluate
 
     def pramana_evaluate(cases: Cases = None, **options: Any) -> Report:
         __tracebackhide__ = True
@@ -57,7 +58,7 @@ def make_evaluate(
         options.setdefault("progress", False)  # it would be drawn over pytest's own
         folder = _folder_of(currentframe())
         try:
-            report = evaluate(_find_paths(cases, folder), **options)
+            report = call(_find_paths(cases, folder), **options)
         except PramanaError as error:
             _say_where_it_was_looked_for(error, cases, folder)
             if full_trace:

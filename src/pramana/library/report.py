@@ -4,7 +4,7 @@ A `Report` is made once the run has ended. It holds the sums; results stay in th
 for them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from pramana.analyse.summary import Rate, Summary
 from pramana.errors import InvalidInput
 from pramana.model import Outcome, Run
 from pramana.report import figures
-from pramana.report.summary import decide, summary_of
+from pramana.report.summary import summary_of
 from pramana.store import open_store
 
 if TYPE_CHECKING:
@@ -79,6 +79,11 @@ class Report:
         return self.run.status == "finished"
 
     @property
+    def stop_reason(self) -> str | None:
+        """Why the run ended early; None when it finished."""
+        return None if self.finished else self.run.reason or self.run.status
+
+    @property
     def models(self) -> list[str]:
         """The models, as they were named."""
         return [target.typed for target in self.run.plan.targets]
@@ -136,13 +141,21 @@ class Report:
 
     @cached_property
     def failures(self) -> "list[ResultDetailView]":
-        """The results that failed."""
-        return [each for each in self.results() if each.outcome is Outcome.FAILED]
+        """The results that failed, in the order of the cases."""
+        return self._in_order(each for each in self.results() if each.outcome is Outcome.FAILED)
 
     @cached_property
     def errors(self) -> "list[ResultDetailView]":
-        """The results that errored: no reply, or a check that could not be made."""
-        return [each for each in self.results() if each.outcome is Outcome.ERRORED]
+        """The results that errored, with no reply or a check that could not be made, in the order of the cases."""
+        return self._in_order(each for each in self.results() if each.outcome is Outcome.ERRORED)
+
+    def _in_order(self, results: "Iterable[ResultDetailView]") -> "list[ResultDetailView]":
+        """Return results in the order of their cases; they are stored as they end."""
+        found = list(results)
+        with closing(open_store(settings.database_url())) as store:
+            places = store.cases.positions(self.run, {each.case_digest for each in found})
+        models = {name: number for number, name in enumerate(self.models)}
+        return sorted(found, key=lambda each: (models[each.model], places[each.case_digest], each.variant, each.repeat))
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one flat dictionary a result: the columns of the CSV export."""
@@ -209,13 +222,20 @@ class Report:
             if not (found := check_pass_rate(rates.get(name, Rate()), expected, minimum, confidence)).met
         ]
         if missed:
-            raise AssertionError("\n".join([*missed, *self._failures_in_words()]))
+            unfinished = [] if self.finished else [self._unfinished()]
+            raise AssertionError("\n".join([*missed, *unfinished, *self._failures_in_words()]))
+
+    def _unfinished(self) -> str:
+        missing = f"{self.run.expected - self.run.stored:,} of {self.run.expected:,} results are missing"
+        return f"The run ended early: {self.stop_reason}; {missing}: pramana.resume({self.run_id!r})"
 
     def _failures_in_words(self) -> Iterator[str]:
-        wanted = [each for each in self.results() if each.outcome is not Outcome.PASSED]
+        wanted = self._in_order(each for each in self.results() if each.outcome is not Outcome.PASSED)
         for each in wanted[:SHOWN_FAILURES]:
-            model = f" ({each.model})" if len(self.models) > 1 else ""
-            yield f"\n{each.outcome.value}: {each.case_id}{model}"
+            which = [each.model] if len(self.models) > 1 else []
+            which += [f"repeat {each.repeat + 1}"] if self.run.plan.repeats > 1 else []
+            suffix = f" ({', '.join(which)})" if which else ""
+            yield f"\n{each.outcome.value}: {each.case_id}{suffix}"
             yield f"  prompt: {_shortened(each.case.turns[-1].text)}"
             if each.reply:
                 yield f"  reply:  {_shortened(each.reply.text)}"
@@ -227,7 +247,12 @@ class Report:
     # ── In words ──
 
     def __str__(self) -> str:
-        return decide(self.run, self.summary).sentence
+        rates = self.summary.by["model"]
+        lines = [
+            f"{f'{name}: ' if len(self.models) > 1 else ''}{_rate_in_words(rates.get(name, Rate()))}"
+            for name in self.models
+        ]
+        return "\n".join(lines if self.finished else [*lines, self._unfinished()])
 
     def __repr__(self) -> str:
         rates = ", ".join(
@@ -245,6 +270,23 @@ class Report:
 def make_report(store: "Store", run: Run) -> Report:
     """Return what a run found."""
     return Report(run, summary_of(store, run))
+
+
+def _rate_in_words(rate: Rate) -> str:
+    """Return how many results passed, and what else became of them.
+
+    >>> _rate_in_words(Rate(passed=2, failed=1, errored=1))
+    '2 of 3 passed (66.7 %, 95 % interval 20.8–93.9 %); 1 errored'
+    """
+    said = f"{rate.passed:,} of {rate.scored:,} passed"
+    if rate.value is not None and rate.interval:
+        low, high = (figures.percent(each).removesuffix(" %") for each in (rate.interval.low, rate.interval.high))
+        said += f" ({figures.percent(rate.value)}, 95 % interval {low}–{high} %)"
+    if not rate.scored:
+        said = "nothing has a verdict"
+    counts = ((each.value, getattr(rate, each.value)) for each in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED))
+    others = ", ".join(f"{count:,} {name}" for name, count in counts if count)
+    return f"{said}; {others}" if others else said
 
 
 def _model_report(name: str, rate: Rate) -> ModelReport:

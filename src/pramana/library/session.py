@@ -219,8 +219,8 @@ def loop_for_functions() -> asyncio.AbstractEventLoop:
 class Stream:
     """The results of a run, each once it is stored: `async for result in stream`.
 
-    A loop that is left early stops the run, which finishes the calls under way; `resume` goes on with it. A program that
-    ends at once does not wait for them: as a context manager (`async with pramana.stream(…) as results`), leaving does.
+    A loop that is left early stops the run, which finishes the calls under way; `resume` goes on with it. A program
+    that ends at once does not wait for them; as a context manager (`async with pramana.stream(…) as results`) it does.
     """
 
     def __init__(self, session: Session) -> None:

@@ -208,11 +208,14 @@ def _turns(given: Any) -> tuple[Turn, ...]:
 
 
 def _texts(given: Any, field: str) -> tuple[str, ...]:
+    if type(given) is int:  # as a column of a data frame has answers that are numbers
+        given = str(given)
     texts = (
         (given,) if isinstance(given, str) else tuple(given or ()) if isinstance(given, Iterable | None) else (given,)
     )
     if not all(isinstance(each, str) and each.strip() for each in texts):
-        raise _wrong(field, f"must be text or a list of texts, found {given!r:.60}")
+        hint = ": write the number as text" if isinstance(given, float) else ""
+        raise _wrong(field, f"must be text or a list of texts, found {given!r:.60}{hint}")
     return texts
 
 

@@ -107,6 +107,17 @@ class Cases(Part):
             position = max(row[0] for row in found)
 
 
+    def positions(self, run: RunRef, digests: Iterable[str]) -> dict[str, int]:
+        """Return the place of each of some cases in the order in which the run was given them."""
+        columns = select(cases.c.digest, run_cases.c.position).join_from(run_cases, cases)
+        found: dict[str, int] = {}
+        with self._database.reading() as connection:
+            mine = columns.where(run_cases.c.run_no == read_run(connection, run).number)
+            for some in chunks(digests):
+                found |= dict(connection.execute(mine.where(cases.c.digest.in_(some))))
+        return found
+
+
 @contextmanager
 def prepared(given: Iterable[Case]) -> Iterator[Iterator[Prepared]]:
     """Give the rows of cases from a file beside: nobody who writes must wait while they are read and checked."""

@@ -153,9 +153,9 @@ def test_a_plain_function_runs_in_a_thread_and_many_run_at_once() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("crash", r"my_functions:crash raised ValueError: two\\nlines$"),
-        ("quiet", "my_functions:quiet raised KeyError$"),
-        ("leave", "my_functions:leave raised SystemExit: 3$"),
+        ("crash", r"my_functions:crash raised ValueError: two\\nlines \(my_functions\.py, line \d+\)$"),
+        ("quiet", r"my_functions:quiet raised KeyError \(my_functions\.py, line \d+\)$"),
+        ("leave", r"my_functions:leave raised SystemExit: 3 \(my_functions\.py, line \d+\)$"),
         ("number", r"my_functions:number returned int; expected text \(str\)"),
         ("roles.missing", None),
     ],
@@ -224,7 +224,9 @@ def test_no_key_of_the_environment_leaves(monkeypatch: pytest.MonkeyPatch) -> No
     turn = Turn("user", f"it is {key}, a word")
     with pytest.raises(KeyInAnswer, match="held a key of the environment, and no key is ever stored"):
         ask("hang", turn)
-    with pytest.raises(ProviderError, match=r"leaks raised ValueError: it is \[key\], a word$"):
+    with pytest.raises(
+        ProviderError, match=r"leaks raised ValueError: it is \[key\], a word \(my_functions\.py, line \d+\)$"
+    ):
         ask("leaks", turn)
     with pytest.raises(RateLimited, match=r"^it is \[key\], a word$"):
         ask("leaks_ours", turn)

@@ -104,7 +104,8 @@ class Function:
             error.args = (self._keys.blank(str(error)),)
         if isinstance(error, ProviderError | KeyboardInterrupt):  # whoever pressed Ctrl-C means all of us
             raise error
-        raise ProviderError(f"{self._path} raised {self._keys.blank(told(error))[:MESSAGE_LIMIT]}") from error
+        message = self._keys.blank(told(error))[:MESSAGE_LIMIT]
+        raise ProviderError(f"{self._path} raised {message}{_place(error)}") from error
 
     def _call(self, request: Request) -> Callable[[], Any]:
         given = request.parameters
@@ -115,6 +116,17 @@ class Function:
             messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
             return partial(self._function, messages=messages, **more)
         return partial(self._function, prompt_text(request.turns), **more)
+
+
+def _place(error: BaseException) -> str:
+    """Return the file and the line that raised an error, in brackets; nothing where Python code did not."""
+    at = error.__traceback__
+    while at and at.tb_next:
+        at = at.tb_next
+    own = Path(__file__).parents[2]
+    if at is None or Path(at.tb_frame.f_code.co_filename).is_relative_to(own):
+        return ""
+    return f" ({Path(at.tb_frame.f_code.co_filename).name}, line {at.tb_lineno})"
 
 
 def path_of(function: Callable[..., Any]) -> str:
