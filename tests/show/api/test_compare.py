@@ -177,7 +177,8 @@ def test_of_calls_it_is_told_how_long_callers_waited_and_how_they_were_asked(cli
     )
     (words,) = data["words"]
     assert (words["what"], words["unit"], words["words"]) == ("misheard words", "share of words", [80, 80])
-    assert data["askedDifferently"] == [{"what": "variants", "base": "voice", "new": "voice+phone"}]
+    detail = "variants voice before, voice+phone now"
+    assert data["askedDifferently"] == [{"what": "variants", "base": "voice", "new": "voice+phone", "detail": detail}]
 
 
 def test_calls_of_one_case_in_two_variants_are_told_as_answers(client: Client) -> None:
