@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct, field
 
-from pramana.errors import ProviderError
+from pramana.errors import ProviderError, quote
 from pramana.jsonl import BadLine, parse
 from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, total
 
@@ -114,7 +114,9 @@ class Judge(Struct, frozen=True):
     """As the user typed it."""
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"temperature": 0, "seed": 42})
 
-    async def inquire(self, turns: tuple[Turn, ...], read: Callable[[str], T | None], again: str) -> Inquiry[T]:
+    async def inquire(
+        self, turns: tuple[Turn, ...], read: Callable[[str], T | None], again: str, expected: str
+    ) -> Inquiry[T]:
         """Ask, read the answer, and ask once more where it cannot be read or was cut off."""
         answers: list[str] = []
         evidence: dict[str, Any] = {"judge": self.name, "answers": answers}
@@ -139,8 +141,10 @@ class Judge(Struct, frozen=True):
             if decided is not None:
                 return Inquiry(decided, evidence)
             turns = (*turns, Turn("assistant", said.text or "(nothing)"), Turn("user", CUT_OFF if cut else again))
-        last = f", and its last answer was cut off ({said.finish_reason})" if cut else ""
-        return Inquiry(None, evidence, f"the judge {self.name} twice gave no verdict that can be read{last}")
+        last = f"; its last answer was cut off ({said.finish_reason})" if cut else "; its last answer"
+        last += f": {quote(shortened(answers[-1]), 200)}" if answers[-1].strip() else " is empty" if not cut else ""
+        why = f"the judge {self.name} twice gave no verdict that can be read: expected {expected}{last}"
+        return Inquiry(None, evidence, why)
 
 
 async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
@@ -151,7 +155,7 @@ async def score_by_judge(judge: Judge, case: Case, reply: Reply) -> Check:
         Turn("system", INSTRUCTIONS.format(mark=mark)),
         Turn("user", QUESTION.format(criterion=criterion, mark=mark, output=reply.text)),
     )
-    inquiry = await judge.inquire(turns, verdict, AGAIN)
+    inquiry = await judge.inquire(turns, verdict, AGAIN, "a last line YES or NO")
     version = f"{VERSION} {fingerprint(INSTRUCTIONS, QUESTION, AGAIN, CUT_OFF)}"
     if inquiry.decided is None:
         return Check("llm_judge", version, Outcome.UNSCORED, inquiry.trouble, evidence=inquiry.evidence)
@@ -220,6 +224,13 @@ RUBRIC_AGAIN: Final = (
 )
 
 
+RATINGS: Final = (
+    'a last line {"completed": "yes" or "no", "accuracy": 1-10, "helpfulness": 1-10, "naturalness": 1-10, '
+    '"efficiency": 1-10}'
+)
+"""What can be read, in words."""
+
+
 def read_ratings(answer: str) -> dict[str, Any] | None:
     """Read the last line as ratings; None when it is anything else, also what JSON has no number for or a key twice.
 
@@ -252,7 +263,7 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
         Turn("system", RUBRIC_INSTRUCTIONS.format(rubric=rubric, mark=mark)),
         Turn("user", RUBRIC_QUESTION.format(prompt=prompt, expected=expected, mark=mark, output=output)),
     )
-    inquiry = await judge.inquire(turns, read_ratings, RUBRIC_AGAIN)
+    inquiry = await judge.inquire(turns, read_ratings, RUBRIC_AGAIN, RATINGS)
     prompts: tuple[str, ...] = (*RUBRICS.values(), RUBRIC_INSTRUCTIONS, RUBRIC_QUESTION, RUBRIC_AGAIN, CUT_OFF)
     prompts += (rubric,) if rubric == GENERAL_RUBRIC else ()
     version = f"{RUBRIC_VERSION} {fingerprint(*prompts)}"
