@@ -219,8 +219,8 @@ def test_a_line_over_ten_megabytes_is_an_error_and_the_rest_is_read(file: Path) 
 def test_duplicate_ids_name_both_lines(file: Path) -> None:
     suite, problems = check(file, case(), "", case(id="coding-002"), case(), case())
     assert [(each.path, each.message, each.line, each.column) for each in problems] == [
-        ("[2].id", 'duplicate id "coding-001": lines 1 and 4', 4, 2),
-        ("[3].id", 'duplicate id "coding-001": lines 1 and 5', 5, 2),
+        ("[2].id", 'duplicate id "coding-001": lines 1 and 4', 4, 8),
+        ("[3].id", 'duplicate id "coding-001": lines 1 and 5', 5, 8),
     ]
     assert suite.hash is None
 

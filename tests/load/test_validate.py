@@ -183,8 +183,22 @@ def test_the_built_in_scenarios_have_a_name() -> None:
     ]  # fmt: skip
     with pytest.raises(NotFound, match=r'the library has no "bookings"; it has .*task-completion'):
         list(find_files(["library:bookings"]))
-    with pytest.raises(NotFound, match="scenarios does not exist; the built-in scenarios are called library:"):
+    with pytest.raises(NotFound, match=r"scenarios does not exist; .*the built-in scenarios are called library:"):
         list(find_files(["scenarios"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("nofile.jsonl", "check the path"),
+        ("nowhere/scenarios", "check the path"),
+        ("booking", "check the path; the built-in scenarios are called library:"),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_what_to_do(name: str, instead: str) -> None:
+    with pytest.raises(NotFound) as caught:
+        list(find_files([name]))
+    assert str(caught.value) == f"{name} does not exist; {instead}"
 
 
 def test_a_recording_that_is_missing_is_told_before_anyone_is_called(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
     given = [_meant(Path(path)) for path in paths]
     for path in given:
         if not path.exists():
-            raise NotFound(f"{path} does not exist; the built-in scenarios are called {LIBRARY_NAME}")
+            raise NotFound(f"{path} does not exist{_instead_of(path)}")
         if path.is_file() and path.suffix.lower() not in ENDINGS:
             raise InvalidInput(f"{path} is neither a suite (.jsonl) nor scenarios (.yaml, .yml)")
         if not path.is_file() and not path.is_dir():
@@ -126,6 +126,16 @@ def _meant(path: Path) -> Path:
         names = ", ".join(name for name in known if "/" not in name)
         raise NotFound(f'the library has no "{visible(part)}"; it has {names}{did_you_mean(part, known)}')
     return found
+
+
+def _instead_of(path: Path) -> str:
+    """Return what to do about a path that leads nowhere: a bare name may be meant for one of the built-in scenarios.
+
+    >>> _instead_of(Path("gone.jsonl")), _instead_of(Path("task-completion"))
+    ('; check the path', '; check the path; the built-in scenarios are called library:')
+    """
+    bare = path.parent == Path() and not path.suffix
+    return f"; check the path{f'; the built-in scenarios are called {LIBRARY_NAME}' if bare else ''}"
 
 
 def _below(folder: Path) -> Iterator[Path]:

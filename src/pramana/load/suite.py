@@ -205,7 +205,7 @@ def check_suite(path: str | PathLike[str], problems: Problems, content: bytes | 
         def repeat(first: Standing, again: Standing, case_id: str) -> None:
             message = f"duplicate id {found(case_id)}: lines {first.line} and {again.line}"
             text = reader.text_at(file, again.offset)
-            reader.report_all(again.case, again.line, text, [Finding("error", ("id",), message, key=True)])
+            reader.report_all(again.case, again.line, text, [Finding("error", ("id",), message)])
 
         digest = ordered.digest(repeat)
     sound = digest if problems.errors == before else None
