@@ -60,7 +60,7 @@ class Problem:
 
 HintKey = Literal[
     "list_runs", "start_run", "resume_run", "list_scenarios", "list_library", "list_models", "list_tokens",
-    "create_token", "pull_weights", "publish_suite",
+    "name_model", "create_token", "pull_weights", "publish_suite",
 ]  # fmt: skip
 COMMAND_HINTS: Mapping[HintKey, str] = {
     "list_runs": "see: pramana runs",
@@ -69,6 +69,7 @@ COMMAND_HINTS: Mapping[HintKey, str] = {
     "list_scenarios": "see: pramana scenarios export",
     "list_library": "see: pramana validate library",
     "list_models": "see what it offers: pramana models",
+    "name_model": "a function of yours is python:module:function; see also: pramana models",
     "list_tokens": "see: pramana token list",
     "create_token": "make one on its machine: pramana token create NAME --role admin",
     "pull_weights": "run: pramana models pull {}",
@@ -284,7 +285,7 @@ def _seconds(given: object) -> float | None:
     return seconds if 0 <= seconds < float("inf") else None
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str], nearness: float = 0.6) -> str:
     """Return a hint that ends a message, or nothing when no known word is near.
 
     >>> did_you_mean("contians", ["contains", "is_json"])
@@ -292,7 +293,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """
     from difflib import get_close_matches
 
-    near = get_close_matches(word[:100], list(known), n=1, cutoff=0.6)
+    near = get_close_matches(word[:100], list(known), n=1, cutoff=nearness)
     return f'; did you mean "{near[0]}"?' if near else ""
 
 

@@ -81,13 +81,23 @@ def test_arguments_are_plain_data_that_can_be_stored() -> None:
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        ("opsu", r'no provider is known for "opsu"; did you mean "opus"\?; name one explicitly, as in openai:opsu'),
+        (
+            "opsu",
+            r'no provider is known for "opsu"; did you mean "opus"\?; name a model with its provider, as in openai:opsu',
+        ),
+        (
+            "nope",
+            r'no provider is known for "nope"; name a model with its provider, as in openai:nope, or with its server: '
+            r"http://HOST:PORT/v1#nope \(providers: openai, .*\); a function of yours is python:module:function; "
+            "see also: pramana models",
+        ),
+        ("nope:x", r'no provider is called "nope"; name a model with its provider, as in openai:x, .*/v1#x '),
         ("gtp-5-mini", r'did you mean "gpt-5-mini"\?'),
         ("fak", r'did you mean "fake"\?'),
-        ("llama3", r"or give a server: http://HOST:PORT/v1#llama3"),
+        ("llama3", r"or with its server: http://HOST:PORT/v1#llama3"),
         (
             "opena:gpt-5",
-            r'no provider is called "opena"; did you mean "openai"\?; .*as in openai:gpt-5 \(there are openai,',
+            r'no provider is called "opena"; did you mean "openai"\?; .*as in openai:gpt-5, .*#gpt-5 \(providers: openai,',
         ),
         ("", "no provider is known"),
         ("o1x", "no provider is known"),

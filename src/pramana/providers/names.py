@@ -206,15 +206,19 @@ def _unknown(typed: str) -> InvalidInput:
     from pramana.providers.prices import published_models
 
     name, colon, model = typed.partition(":")
-    hint = did_you_mean(name, providers.names()) if colon else did_you_mean(typed, [*ALIASES, *providers.names()])
-    hint = hint or ("" if colon else did_you_mean(typed, published_models()))
+    known = providers.names() if colon else [*ALIASES, *providers.names()]
+    near = did_you_mean(name, known, NEAR) or ("" if colon else did_you_mean(typed, published_models(), NEAR))
     found = f"no provider is called {quote(name)}" if colon else f"no provider is known for {quote(typed)}"
+    called = (model if colon else typed) or "MODEL"
     return InvalidInput(
-        f"{found}{hint}; name one explicitly, as in openai:{model or typed or 'MODEL'} (there are "
-        f"{', '.join(providers.names())}), or give a server: http://HOST:PORT/v1#{typed or 'MODEL'}"
+        f"{found}{near}; name a model with its provider, as in openai:{called}, or with its server: "
+        f"http://HOST:PORT/v1#{called} (providers: {', '.join(providers.names())})",
+        hint=Hint("name_model"),
     )
 
 
+NEAR = 0.7
+"""How alike a word must be to be suggested: "nope" is as like "openai" as 0.6."""
 KINDS = tuple(name for name in providers.builtin if name not in RUNS_CODE)
 LONGEST = 2_000
 """Characters of an address or of a model's name."""

@@ -361,6 +361,7 @@ API_HINTS: Mapping[HintKey, str] = {
     "list_scenarios": "see GET /api/scenarios",
     "list_library": "see GET /api/library",
     "list_models": "see GET /api/models",
+    "name_model": "see GET /api/models",
     "list_tokens": "see GET /api/tokens",
     "create_token": "make one on its machine: pramana token create NAME --role admin",
     "pull_weights": "pull them: POST /api/weights/{}/pull",

@@ -38,6 +38,7 @@ PAGE_HINTS: Mapping[HintKey, str] = {
     "list_scenarios": "see Scenarios",
     "list_library": "see the library under Scenarios",
     "list_models": "New run suggests models",
+    "name_model": "New run suggests models",
     "list_tokens": "see Settings, Tokens",
     "create_token": "make one on its machine: pramana token create NAME --role admin",
     "pull_weights": "download them: Home offers it",
