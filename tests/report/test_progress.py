@@ -65,6 +65,16 @@ def test_an_unknown_cost_is_said_and_never_zero(cost: float, unknown: bool, show
     assert live._note(cost, unknown_cost=unknown) == shown
 
 
+def test_a_heading_is_said_once_the_run_has_begun(capsys: pytest.CaptureFixture[str]) -> None:
+    with Live(10, heading="Run r-1: 10 to ask"):
+        pass
+    assert capsys.readouterr() == ("", ""), "one that cannot begin is none"
+    with Live(10, heading="Run r-1: 10 to ask") as live:
+        live.update([], 0.0, unknown_cost=False)
+        live.update([], 0.0, unknown_cost=False)
+    assert capsys.readouterr().err == "Run r-1: 10 to ask\n"
+
+
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     with Live(10, quiet=True, clock=clock) as live:

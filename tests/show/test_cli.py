@@ -58,6 +58,17 @@ def pramana_process(*arguments: str | Path, columns: int = 80, **environment: st
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", env=env, timeout=60, check=False)
 
 
+def test_a_run_that_cannot_begin_is_not_announced(tmp_path: Path) -> None:
+    suite = tmp_path / "mine.jsonl"
+    suite.write_text(json.dumps(CASE), encoding="utf-8")
+    refused = pramana("run", suite, "--model", "python:json:nope")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("pramana: python:json:nope cannot be loaded: AttributeError")
+    assert json.loads(pramana("runs", "--json").stdout) == []
+    begun = pramana("run", suite, "--model", "fake:echo")
+    assert begun.stderr.splitlines()[0].endswith(": mine, 1 to ask")
+
+
 @pytest.fixture
 def bad(tmp_path: Path) -> Path:
     path = tmp_path / "bad.yaml"

@@ -39,12 +39,17 @@ class Live:
         counts: Mapping[Outcome, int] | None = None,
         *,
         quiet: bool = False,
+        heading: str = "",
         clock: Callable[[], float] = clock.monotonic,
     ) -> None:
-        """Watch a run of which results are stored already, `counts` of each outcome."""
+        """Watch a run of which results are stored already, `counts` of each outcome.
+
+        The heading is said at the first update, a second after the run has begun at the latest: one that cannot begin
+        is none.
+        """
         self.counts: dict[Outcome, int] = dict(counts or {})
         stored = sum(self.counts.values())
-        self.expected, self.stored, self.quiet = expected, stored, quiet
+        self.expected, self.stored, self.quiet, self._heading = expected, stored, quiet, heading
         self._clock = clock
         self.begun_with, self.start = stored, clock()
         self._plan: Plan | None = None
@@ -98,6 +103,9 @@ class Live:
         self.stored += len(results)
         if self.quiet:
             return
+        if self._heading:
+            click.echo(self._heading, err=True)
+            self._heading = ""
         for result in results:
             self.counts[result.outcome] = self.counts.get(result.outcome, 0) + 1
             if result.outcome in (Outcome.FAILED, Outcome.ERRORED):

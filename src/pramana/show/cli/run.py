@@ -159,11 +159,14 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         pull_missing_weights(begun.plan, _pull_weights)
         cache = ReplyCache(settings.home() / "cache") if request.cache else None
         quiet = given["quiet"] or given["as_json"]
-        if not quiet:
-            suite = terminal.fitted(begun.plan.suite, 40)
-            click.echo(f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask", err=True)
+        suite = terminal.fitted(begun.plan.suite, 40)
+        heading = f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask"
         stop, counts = Stop(), store.results.counts(begun.id) if begun.stored else None
-        with Live(begun.expected, counts, quiet=quiet) as live, Interruptible(stop), rare_collections():
+        with (
+            Live(begun.expected, counts, quiet=quiet, heading=heading) as live,
+            Interruptible(stop),
+            rare_collections(),
+        ):
             try:
                 ended = run_sync(store, begun, request.limits, live, stop, cache=cache)
             except PramanaError:
@@ -368,7 +371,9 @@ _ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict
 )
 @selecting
 @click.option("--concurrency", default=32, show_default=True, type=click.IntRange(1, 10_000))
-@click.option("--max-cost", type=POSITIVE, default=None, metavar="USD", help="Ask nothing more once this has cost so much.")
+@click.option(
+    "--max-cost", type=POSITIVE, default=None, metavar="USD", help="Ask nothing more once this has cost so much."
+)
 @click.option(
     "--max-total-tokens",
     type=click.IntRange(1),
