@@ -123,11 +123,11 @@ class Limits(Struct, frozen=True, kw_only=True):
         Annotated[float, Meta(gt=0, le=10**9)] | None,
         Meta(title="Most it may cost (US$)", description="US dollars", extra={"published": "max_cost"}),
     ] = None
-    """In US dollars, judges and earlier sittings included. Once it is reached nothing more is asked; what is under way is
-    finished and paid for, so a run costs a little more."""
+    """In US dollars, judges and earlier sittings included. Once it is reached nothing more is asked; what is under way
+    is finished and paid for, so a run costs a little more."""
     max_total_tokens: Annotated[Annotated[int, Meta(ge=1, le=10**15)] | None, Meta(title="Most tokens in all")] = None
-    """Input and output, judges and earlier sittings included. Once it is reached nothing more is asked; what is under way
-    is finished, so a run uses a few more."""
+    """Input and output, judges and earlier sittings included. Once it is reached nothing more is asked; what is under
+    way is finished, so a run uses a few more."""
     deadline_s: Annotated[
         Seconds | None,
         Meta(title="End after (seconds)", description="Of one sitting", extra={"published": "deadline_seconds"}),

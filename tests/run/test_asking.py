@@ -423,7 +423,7 @@ def test_cost_and_tokens_are_counted_and_end_the_run() -> None:
 
 @pytest.mark.parametrize("budget", [Budget(max_tokens=100), Budget(max_cost_usd=2)])
 def test_near_a_limit_less_is_begun_at_once(budget: Budget) -> None:
-    provider = Scripted(*[lambda _: Reply("ok", Usage(10, 5))] * 3)  # and so are all others: 15 tokens, a quarter dollar
+    provider = Scripted()  # each reply takes 15 tokens and a quarter of a dollar
 
     async def work() -> list[Reply | BaseException]:
         asking_ = make(provider, budget)
