@@ -106,7 +106,6 @@ class Cases(Part):
             yield sorted(found)  # each is a list, and positions differ
             position = max(row[0] for row in found)
 
-
     def positions(self, run: RunRef, digests: Iterable[str]) -> dict[str, int]:
         """Return the place of each of some cases in the order in which the run was given them."""
         columns = select(cases.c.digest, run_cases.c.position).join_from(run_cases, cases)
@@ -114,7 +113,8 @@ class Cases(Part):
         with self._database.reading() as connection:
             mine = columns.where(run_cases.c.run_no == read_run(connection, run).number)
             for some in chunks(digests):
-                found |= dict(connection.execute(mine.where(cases.c.digest.in_(some))))
+                rows = connection.execute(mine.where(cases.c.digest.in_(some)))
+                found.update((row.digest, row.position) for row in rows)
         return found
 
 
