@@ -142,6 +142,8 @@ class Budget(Spent, kw_only=True):
         >>> near.is_full(), near.add(Reply("", Usage(40, 0))), near.is_full()
         (False, None, True)
         """
+        if self.max_cost_usd is None and self.max_tokens is None:
+            return False
         if not self.under_way or not self.replies or self._over():
             return False
         cost, tokens = self._before
