@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -495,7 +496,17 @@ def test_a_loop_that_breaks_out_of_a_stream_can_resume_its_run_at_once() -> None
             slow.wait(10)
         return adder(prompt)
 
+    class Keeping(ThreadPoolExecutor):
+        """Keeps what it is given, as a thread does for a moment after the caller has its answer."""
+
+        kept: ClassVar[list[Any]] = []
+
+        def submit(self, function: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
+            self.kept.append((function, given, named))
+            return super().submit(function, *given, **named)
+
     async def break_and_go_on() -> tuple[str | None, list[pramana.Report]]:
+        asyncio.get_running_loop().set_default_executor(Keeping())
         results = pramana.stream(SUMS, model=counted, concurrency=2)
         async for _ in results:
             break

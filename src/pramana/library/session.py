@@ -228,8 +228,7 @@ class Stream:
         self._done: Future[Report] | None = None
         self._news = asyncio.Event()
         self._ready: list[ResultDetailView] = []
-        self._last = 0
-        self._store: Store | None = None
+        self._reader = _Reader()
 
     @property
     def run_id(self) -> str | None:
@@ -248,9 +247,9 @@ class Stream:
             assert self._done  # noqa: S101 - it was started
             ended = self._done.done()
             if self._session.found:
-                self._ready = await asyncio.to_thread(self._read, self._session.found)
+                self._ready = await asyncio.to_thread(self._reader.read_new, self._session.found)
             if ended and not self._ready:
-                self._close_store()
+                self._reader.close()
                 self._news.set()  # for whoever asks once more
                 self._done.result()  # raises what ended the run
                 raise StopAsyncIteration
@@ -270,12 +269,12 @@ class Stream:
             self._leave()
             with suppress(Exception):  # whoever leaves early asks for no results, and so for no errors
                 await asyncio.wrap_future(self._done)
-        self._close_store()
+        self._reader.close()
 
     def __del__(self) -> None:
         if self._done is not None:
             self._leave()
-        self._close_store()
+        self._reader.close()
 
     def _start(self) -> None:
         loop, news = asyncio.get_running_loop(), self._news
@@ -298,8 +297,20 @@ class Stream:
             _ending[run_id] = done
             done.add_done_callback(lambda _: _ending.pop(run_id, None))
 
-    def _read(self, run: Run) -> "list[ResultDetailView]":
-        """Return what was stored since the last time, the newest first."""
+
+class _Reader:
+    """Reads the results of a run as they are stored.
+
+    Apart from its stream, because a thread may keep what it worked for a moment longer than the caller waits: it would
+    be that thread, and not the `break` that leaves a stream, which decides when the run is stopped.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._store: Store | None = None
+
+    def read_new(self, run: Run) -> "list[ResultDetailView]":
+        """Return what was stored since the last call, newest first."""
         from pramana.app.runs import result_detail_view
 
         if self._store is None:
@@ -311,7 +322,8 @@ class Stream:
         self._last = found[-1].seq if found else self._last
         return found[::-1]
 
-    def _close_store(self) -> None:
+    def close(self) -> None:
+        """Close the store, if it was opened."""
         store, self._store = self._store, None
         if store:
             store.close()
