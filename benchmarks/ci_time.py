@@ -1,9 +1,11 @@
 """How long does CI take? `.ci/run` in clean clones of the last commit, one after the other.
 
 Needs an idle machine and a warm package cache. Bar: every run passes, and the median of three takes at most 12 minutes.
+A test fails when this measurement is over 40 commits old; in the clones it counts as made at their commit.
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,7 @@ def main() -> int:
     for number in range(1, RUNS + 1):
         with tempfile.TemporaryDirectory(prefix="pramana-ci-") as folder:
             subprocess.run(["git", "clone", "-q", ROOT, folder], check=True)
+            renew_own_claim(Path(folder), commit.stdout.strip())
             began = perf_counter()
             log = Path(tempfile.gettempdir(), f"pramana-ci-{number}.log")  # to read what failed while it runs
             with log.open("w") as out:
@@ -39,6 +42,19 @@ def main() -> int:
         sys.stdout.flush()
     print(f"\nMedian: {_minutes(median(took))}, at a load of {os.getloadavg()[2]:.1f}.")
     return 0 if passed and median(took) <= BAR_S else 1
+
+
+def renew_own_claim(checkout: Path, commit: str) -> None:
+    """State in a clone that this command was last run at `commit`: a stale claim would fail the run that renews it."""
+    for name, pattern in (
+        ("docs/claims.toml", r'(command = "python -m benchmarks\.ci_time"\n(?:\w+ = .*\n)*?commit = ")\w+'),
+        ("docs/claims.md", r"(`python -m benchmarks\.ci_time`: .*, commit )\w+"),
+    ):
+        path = checkout / name
+        text, replaced = re.subn(pattern, rf"\g<1>{commit}", path.read_text(encoding="utf-8"))
+        if replaced != 1:
+            raise SystemExit(f"{name} has no claim that this command proves")
+        path.write_text(text, encoding="utf-8")
 
 
 def _minutes(seconds: float) -> str:
