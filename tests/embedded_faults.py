@@ -122,7 +122,11 @@ def add_option(parser: pytest.Parser) -> None:
 
 
 def configure(config: pytest.Config) -> None:
-    """Install the fault that was asked for, here and in every process that tests start."""
-    if fault := config.getoption("--embedded-fault", default=None):
+    """Install the fault that was asked for, here and in every process that tests start.
+
+    Workers of pytest-xdist install it themselves: one that inherited it would import `pramana` before pytest does.
+    """
+    starts_workers = config.getoption("numprocesses", default=None) and not hasattr(config, "workerinput")
+    if (fault := config.getoption("--embedded-fault", default=None)) and not starts_workers:
         os.environ.update(environment_of(fault))  # noqa: TID251 - children inherit it
         install(fault)
