@@ -72,7 +72,9 @@ def test_what_is_no_exporter_is_refused_by_name_and_passed_over_by_ending(
     monkeypatch.setitem(exporters._installed, "mine", registered)
     with pytest.raises(BrokenPlugin, match=message):
         find_exporter("mine")
-    with pytest.raises(InvalidInput, match=r"a.ids has no ending of a report: expected one of \.html, \.md, \.json"):
+    with pytest.raises(
+        InvalidInput, match=r'a.ids: unknown file ending "\.ids"; use \.html, \.md, \.json, \.csv or \.xml$'
+    ):
         exporter_of(Path("a.ids"))
 
 

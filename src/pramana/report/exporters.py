@@ -18,6 +18,8 @@ from pramana.plugins import exporters
 if TYPE_CHECKING:
     from pramana.app.views import ResultDetailView
 
+ALIASES = {"xml": "junit", "md": "markdown"}
+"""Names that a format may be given by its ending."""
 Pairs = Iterable[tuple[Case, Result]]
 ExportFunction = Callable[[Run, "Iterator[ResultDetailView]", Any], None]
 """Writes a run and its results, one by one, into a file that is open for text, or for bytes."""
@@ -72,7 +74,8 @@ def _write(name: str, function: ExportFunction, run: Run, results: Pairs, out: I
 
 
 def find_exporter(name: str) -> Exporter:
-    """Return the export format of a name."""
+    """Return the export format of a name; `xml` is junit, and `md` is markdown."""
+    name = ALIASES.get(name, name)
     found = exporters.load(name)
     if not isinstance(found, Exporter):
         kind = type(found).__name__
@@ -94,8 +97,8 @@ def exporter_of(path: Path) -> Exporter:
             if found.ending == path.suffix.lower():
                 return found
             known.append(found.ending)
-    expected = ", ".join(known)
-    raise InvalidInput(f"{path.name} has no ending of a report: expected one of {expected}, or name a format")
+    ending = f'unknown file ending "{path.suffix}"' if path.suffix else "the file name has no ending"
+    raise InvalidInput(f"{path.name}: {ending}; use {', '.join(known[:-1])} or {known[-1]}")
 
 
 def _names() -> Iterator[str]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pramana import settings
 from pramana.errors import InvalidInput, quote
-from pramana.model import Embeds, Provider, Target
+from pramana.model import Embeds, Plan, Provider, Target
 from pramana.providers.accounts import Accounts, CommandLine, Functions, Lookup
 from pramana.providers.kinds import VARIABLES
 from pramana.providers.names import is_called, open_provider
@@ -33,6 +33,17 @@ BESIDE_A_CALL_S = 1800.0
 one."""
 NEVER_CACHED = ("python", "command")
 """A function or a command of the user's may be another tomorrow, under the same name."""
+
+
+def models_never_cached(plan: Plan) -> list[str]:
+    """Return the models and the judge of a plan whose replies are never cached, as they were typed.
+
+    >>> agent, fake = Target("python:shop:agent", "python", "shop:agent"), Target("fake:echo", "fake", "echo")
+    >>> models_never_cached(Plan("cases", None, (agent, fake), 1))
+    ['python:shop:agent']
+    """
+    judges = () if plan.judge is None else (plan.judge,)
+    return list(dict.fromkeys(each.typed for each in (*plan.targets, *judges) if each.provider in NEVER_CACHED))
 
 
 @dataclass(frozen=True, slots=True)

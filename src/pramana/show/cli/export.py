@@ -14,10 +14,10 @@ from pramana.errors import PramanaError, StoreFailed
 from pramana.model import Case, Result
 from pramana.plugins import exporters
 from pramana.report import terminal
-from pramana.report.exporters import find_exporter, write_file, write_run
+from pramana.report.exporters import ALIASES, write_file, write_run
 from pramana.report.exports import FORMATS, recording_name
 from pramana.report.selection import select
-from pramana.show.cli.options import Output, local_store, selecting
+from pramana.show.cli.options import Output, exporter_for, local_store, selecting
 
 if TYPE_CHECKING:
     from pramana.request import Selection
@@ -28,6 +28,7 @@ class ExportFormat(click.Choice[str]):
     """A format of ours, or one that is installed: those are looked for only where another name is given."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        value = ALIASES.get(value, value)
         return value if value not in self.choices and value in exporters else super().convert(value, param, ctx)
 
 
@@ -37,26 +38,30 @@ class ExportFormat(click.Choice[str]):
     "--format",
     "format_",
     type=ExportFormat(FORMATS),
-    default="json",
-    show_default=True,
-    help="One of these, or the name of an installed exporter.",
+    default=None,
+    help="One of these (md for markdown and xml for junit work too), or an installed exporter [default: by the ending "
+    "of the --output file, else json]",
 )
 @selecting
-@click.option("--output", type=Output(), help="A file [default: standard output]")
+@click.option("--output", type=Output(), metavar="FILE", help="Write to this file [default: standard output]")
 @click.option(
     "--audio",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
     metavar="DIR",
-    help="The recording and the event log of every call, into this folder; with --output the file too.",
+    help="Write the recording and the event log of every call into this folder.",
 )
-def export(run: str, *, format_: str, selection: "Selection", output: Path | None, audio: Path | None) -> None:
-    """Write the results of RUN as JSON, CSV, JUnit, Markdown or one HTML page; all of them, or of a selection."""
+def export(run: str, *, format_: str | None, selection: "Selection", output: Path | None, audio: Path | None) -> None:
+    """Write the results of RUN as JSON, CSV, JUnit, Markdown or one HTML page.
+
+    RUN is the id of a run or the beginning of one, and the latest run without it. The filters select some of the
+    results.
+    """
     if output is None and audio is None and sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
-    found = find_exporter(format_)
+    found = exporter_for(output, format_)
     if found.binary and output is None and audio is None and sys.stdout.isatty():
-        raise click.UsageError(f"{format_} is not text for a terminal; name a file: --output RUN{found.ending}")
+        raise click.UsageError(f"{found.name} is not text for a terminal; name a file: --output RUN{found.ending}")
     with local_store() as store:
         selected = select(store, store.runs.find(run), selection)
         damaged = _export_audio(store, selected.results(), audio) if audio else []

@@ -13,6 +13,7 @@ import click
 from pramana import settings
 
 if TYPE_CHECKING:
+    from pramana.report.exporters import Exporter
     from pramana.store.store import Store
 
 
@@ -45,10 +46,26 @@ class Output(click.Path):
         try:
             path.open("a", encoding="utf-8").close()
         except OSError as error:
+            if not path.parent.exists():
+                folder = os.fspath(path.parent)
+                self.fail(f"{os.fspath(path)!r} cannot be written: create the folder {folder!r} first.", param, ctx)
             self.fail(f"{os.fspath(path)!r} cannot be written: {error.strerror}.", param, ctx)
         if not there:
             path.unlink()
         return path
+
+
+def exporter_for(output: Path | None, name: str | None = None) -> "Exporter":
+    """Return the export format of a name, else of a file's ending; JSON where there is neither.
+
+    >>> exporter_for(Path("report.xml")).name, exporter_for(Path("report.xml"), "md").name, exporter_for(None).name
+    ('junit', 'markdown', 'json')
+    """
+    from pramana.report.exporters import exporter_of, find_exporter
+
+    if name is None and output and output.suffix:
+        return exporter_of(output)
+    return find_exporter(name or "json")
 
 
 SERVER_TOKEN = click.option(

@@ -12,7 +12,7 @@ from pramana import settings
 from pramana.errors import InvalidInput, NotFound, PramanaError, Problem
 from pramana.model import Run
 from pramana.report import terminal
-from pramana.show.cli.options import POSITIVE, Finite, Output, local_store, selecting
+from pramana.show.cli.options import POSITIVE, Finite, Output, exporter_for, local_store, selecting
 
 if TYPE_CHECKING:
     from pramana.request import RunRequest, Selection
@@ -114,11 +114,21 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
     metavar="SECONDS",
     help="Of one request.",
 )
-@click.option("--cache", is_flag=True, help="Take replies that are known already; never for drift.")
+@click.option(
+    "--cache",
+    is_flag=True,
+    help="Reuse cached replies to identical requests, and cache new ones. Functions and commands are never cached. Do "
+    "not measure drift with it.",
+)
 @click.option(
     "--fail-under", type=Finite(0, 1), default=None, metavar="SHARE", help="Exit 1 when fewer of a model pass."
 )
-@click.option("--output", type=Output(), help="Also write results.json here.")
+@click.option(
+    "--output",
+    type=Output(),
+    metavar="FILE",
+    help="Also write the results here; the ending chooses the format: .json, .csv, .xml (JUnit), .md or .html.",
+)
 @click.option(
     "--id-file",
     type=Output(),
@@ -146,6 +156,8 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     from pramana.store import open_store
 
     _refuse_what_does_not_go_together(context, paths, given)
+    if given["output"]:
+        exporter_for(given["output"])  # an unknown ending is refused before anything is sent
     request = _request(paths, given, selection)
     store, begun = open_store(settings.database_url()), None
     try:
@@ -158,6 +170,8 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
         pull_missing_weights(begun.plan, _pull_weights)
         cache = ReplyCache(settings.home() / "cache") if request.cache else None
+        if cache and not given["quiet"]:
+            _note_never_cached(begun)
         quiet = given["quiet"] or given["as_json"]
         suite = terminal.fitted(begun.plan.suite, 40)
         heading = f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask"
@@ -180,6 +194,14 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         raise
     finally:
         store.close()
+
+
+def _note_never_cached(begun: Run) -> None:
+    from pramana.run.accounts import models_never_cached
+
+    if names := models_never_cached(begun.plan):
+        models = ", ".join(terminal.fitted(each, 60) for each in names)
+        click.echo(f"Note: --cache has no effect on {models}: functions and commands are never cached.", err=True)
 
 
 def _pull_weights(name: str) -> None:
@@ -344,10 +366,9 @@ def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> 
     if ended.stored < ended.expected:
         click.echo(f"Go on with: pramana run --resume {ended.id}", err=True)
     if given["output"]:  # last: what was paid for is said first, whatever becomes of the file
-        from pramana.report import export
+        from pramana.report.exporters import write_file
 
-        with given["output"].open("w", encoding="utf-8", newline="") as out:
-            export("json", ended, store.results.pairs(ended.id), out)
+        write_file(exporter_for(given["output"]), given["output"], ended, store.results.pairs(ended.id))
     return code
 
 

@@ -1,0 +1,76 @@
+"""`pramana export` and `run --output`: the format by the file's ending, and refusals before anything is sent."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .test_cli import CASE, pramana
+
+CASES = [{**CASE, "id": f"coding-{number:03}", "input": f"Case {number}"} for number in range(3)]
+STARTS = {"json": "[\n{", "csv": "test_id,model,", "xml": "<?xml", "md": "### mine", "html": "<!doctype html>"}
+
+
+@pytest.fixture(name="suite")
+def _suite(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.jsonl"
+    path.write_text("\n".join(map(json.dumps, CASES)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("ending", STARTS)
+def test_the_ending_of_the_file_chooses_the_format(suite: Path, tmp_path: Path, ending: str) -> None:
+    written, exported = tmp_path / f"run.{ending}", tmp_path / f"export.{ending.upper()}"
+    assert pramana("run", suite, "--model", "fake:echo", "--output", written).returncode == 0
+    assert pramana("export", "latest", "--output", exported).returncode == 0
+    assert written.read_text(encoding="utf-8").startswith(STARTS[ending])
+    assert exported.read_bytes() == written.read_bytes()
+
+
+def test_a_format_that_is_named_wins_over_the_ending(suite: Path, tmp_path: Path) -> None:
+    pramana("run", suite, "--model", "fake:echo")
+    for name, ending in (("md", "md"), ("markdown", "md"), ("xml", "xml"), ("junit", "xml"), ("csv", "csv")):
+        exported = tmp_path / "report.html"
+        assert pramana("export", "--format", name, "--output", exported).returncode == 0
+        assert exported.read_text(encoding="utf-8").startswith(STARTS[ending])
+        assert pramana("export", "--format", name).stdout.startswith(STARTS[ending])
+
+
+def test_a_file_without_an_ending_holds_json(suite: Path, tmp_path: Path) -> None:
+    pramana("run", suite, "--model", "fake:echo", "--output", tmp_path / "results")
+    assert json.loads((tmp_path / "results").read_text(encoding="utf-8"))[0]["suite_version"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("report.pdf", 'report.pdf: unknown file ending ".pdf"; use .html, .md, .json, .csv or .xml'),
+        ("reports/new/report.md", "create the folder"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_sent(
+    suite: Path, tmp_path: Path, name: str, message: str
+) -> None:
+    refused = pramana("run", suite, "--model", "fake:echo", "--output", tmp_path / name)
+    assert (refused.returncode, message in refused.stderr) == (2, True)
+    assert json.loads(pramana("runs", "--json").stdout) == []
+    pramana("run", suite, "--model", "fake:echo")
+    again = pramana("export", "--output", tmp_path / name)
+    assert (again.returncode, message in again.stderr) == (2, True)
+    assert not (tmp_path / name).exists()
+
+
+def test_the_help_says_that_the_latest_run_is_the_default() -> None:
+    assert "the latest run without it" in " ".join(pramana("export", "--help").stdout.split())
+
+
+def test_a_note_says_once_which_models_the_cache_does_not_apply_to(suite: Path) -> None:
+    asked = ("run", suite, "--model", "python:builtins:str", "--model", "fake:echo", "--judge", "python:builtins:ascii")
+    noted = pramana(*asked, "--cache")
+    note = (
+        "Note: --cache has no effect on python:builtins:str, python:builtins:ascii: "
+        "functions and commands are never cached.\n"
+    )
+    assert (noted.returncode, noted.stderr.count(note)) == (0, 1)
+    assert "Note:" not in pramana(*asked).stderr
+    assert "Note:" not in pramana("run", suite, "--model", "fake:echo", "--cache").stderr
