@@ -128,7 +128,10 @@ def test_an_exception_of_a_function_is_an_error_and_not_a_failure() -> None:
     assert (report.pass_rate, len(report.errors), report.failures) == (None, 2, [])
     reason = report.errors[0].reason
     assert reason is not None
-    assert re.search(r"raised ValueError: cannot add What is [12] \(test_evaluate\.py, line \d+\)$", reason)
+    assert re.search(
+        r"raised ValueError: cannot add What is [12] \((tests/library/)?test_evaluate\.py, line \d+, in crash\)$",
+        reason,
+    )
 
 
 @pytest.mark.parametrize(

@@ -153,9 +153,9 @@ def test_a_plain_function_runs_in_a_thread_and_many_run_at_once() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("crash", r"my_functions:crash raised ValueError: two\\nlines \(my_functions\.py, line \d+\)$"),
-        ("quiet", r"my_functions:quiet raised KeyError \(my_functions\.py, line \d+\)$"),
-        ("leave", r"my_functions:leave raised SystemExit: 3 \(my_functions\.py, line \d+\)$"),
+        ("crash", r"my_functions:crash raised ValueError: two\\nlines \(my_functions\.py, line 16, in crash\)$"),
+        ("quiet", r"my_functions:quiet raised KeyError \(my_functions\.py, line 17, in quiet\)$"),
+        ("leave", r"my_functions:leave raised SystemExit: 3 \(my_functions\.py, line 18, in leave\)$"),
         ("number", r"my_functions:number returned int; expected text \(str\)"),
         ("roles.missing", None),
     ],
@@ -225,7 +225,7 @@ def test_no_key_of_the_environment_leaves(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(KeyInAnswer, match="held a key of the environment, and no key is ever stored"):
         ask("hang", turn)
     with pytest.raises(
-        ProviderError, match=r"leaks raised ValueError: it is \[key\], a word \(my_functions\.py, line \d+\)$"
+        ProviderError, match=r"leaks raised ValueError: it is \[key\], a word \(my_functions\.py, line \d+, in leaks\)$"
     ):
         ask("leaks", turn)
     with pytest.raises(RateLimited, match=r"^it is \[key\], a word$"):

@@ -15,7 +15,10 @@ found, after all that are installed.
 
 import asyncio
 import inspect
+import logging
+import re
 import sys
+import sysconfig
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -24,18 +27,26 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from queue import SimpleQueue
+from traceback import walk_tb
+from types import CodeType
 from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
 from pramana import clock
-from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, quote, told
+from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, did_you_mean, quote, told
 from pramana.model import Reply, Request, Target, Turn, counted, misfit, raw_json
 from pramana.providers import redaction
 
+log = logging.getLogger("pramana.providers")
 THREADS = 64
 """Of one function at once; the limiter's ceiling is usually lower."""
 MESSAGE_LIMIT = 300
+USE_MESSAGES = "a function with a parameter `messages` gets the whole conversation, as a list of messages"
+_PACKAGE = Path(__file__).parents[2]
+_STANDARD_LIBRARY = tuple({Path(sysconfig.get_path(each)) for each in ("stdlib", "platstdlib")})
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of installed packages, wherever they are."""
 
 
 class Function:
@@ -49,10 +60,11 @@ class Function:
     ) -> None:
         """Wrap a function; coroutines run in `loop`, if one is given, else in one of their own."""
         self._path, self._function = path, function or find_function(path)
-        self._messages, self._takes_all, self._named = _accepted(path, self._function)
+        self._accepted = _accepted(path, self._function)
         self._asynchronous = is_asynchronous(self._function)
         self._threads, self._coroutines = Threads(THREADS), Coroutines(loop)
         self._keys = redaction.of_environment()
+        self._hinted = False
 
     @classmethod
     def open(cls, target: Target, account: object = None) -> "Function":  # noqa: ARG003 - it has no account
@@ -108,25 +120,62 @@ class Function:
         raise ProviderError(f"{self._path} raised {message}{_place(error)}") from error
 
     def _call(self, request: Request) -> Callable[[], Any]:
-        given = request.parameters
-        more = {name: given[name] for name in self._named if name in given}
-        if self._takes_all:
+        given, accepted = request.parameters, self._accepted
+        if missing := [name for name in accepted.required if name not in given]:
+            instead = "`messages` replaces the prompt" if accepted.messages else f"for the conversation, {USE_MESSAGES}"
+            raise ProviderError(
+                f"{self._path} requires {', '.join(missing)}, which the run does not send; give each a default, or "
+                f"send it: --param {missing[0]}=VALUE ({instead})"
+            )
+        more = {name: given[name] for name in accepted.named if name in given}
+        if accepted.parameters:
             more["parameters"] = dict(given)
-        if self._messages:
+        if accepted.messages:
             messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
             return partial(self._function, messages=messages, **more)
+        if is_conversation(request.turns) and not self._hinted:
+            self._hinted = True
+            log.warning(
+                "%s takes only a prompt, so it gets each conversation as one text; %s", self._path, USE_MESSAGES
+            )
         return partial(self._function, prompt_text(request.turns), **more)
 
 
-def _place(error: BaseException) -> str:
-    """Return the file and the line that raised an error, in brackets; nothing where Python code did not."""
-    at = error.__traceback__
-    while at and at.tb_next:
-        at = at.tb_next
-    own = Path(__file__).parents[2]
-    if at is None or Path(at.tb_frame.f_code.co_filename).is_relative_to(own):
+def _place(error: BaseException, *, elsewhere: bool = True) -> str:
+    """Return where an error was raised, in brackets: file, line and function of the innermost frame of the user's code.
+
+    Where none of that took part, as in a function of an installed package, it is the innermost frame that is not ours;
+    without `elsewhere`, nothing.
+    """
+    raised = [(frame.f_code, line) for frame, line in walk_tb(error.__traceback__)]
+    others = [each for each in raised if not _is_ours(each[0])]
+    typed_in = [each for each in others if each[0].co_filename.startswith("<")]  # at a prompt, or generated
+    found = [each for each in others if _is_in_users_file(each[0])] or typed_in or (others if elsewhere else [])
+    if not found:
         return ""
-    return f" ({Path(at.tb_frame.f_code.co_filename).name}, line {at.tb_lineno})"
+    code, line = found[-1]
+    return f" ({_shown_path(code.co_filename)}, line {line}, in {code.co_name})"
+
+
+def _is_ours(code: CodeType) -> bool:
+    return code.co_filename.startswith("<frozen ") or Path(code.co_filename).is_relative_to(_PACKAGE)
+
+
+def _is_in_users_file(code: CodeType) -> bool:
+    """Return whether code comes from a file of neither the standard library nor an installed package."""
+    path = Path(code.co_filename)
+    installed = not _INSTALLED.isdisjoint(path.parts) or any(map(path.is_relative_to, _STANDARD_LIBRARY))
+    return not installed and not code.co_filename.startswith("<")
+
+
+def _shown_path(name: str) -> str:
+    """Return a file's path relative to the working directory; of a file elsewhere only its name, since it is stored."""
+    if name.startswith("<"):
+        return name
+    try:
+        return str(Path(name).relative_to(Path.cwd()))
+    except (OSError, ValueError):
+        return Path(name).name
 
 
 def path_of(function: Callable[..., Any]) -> str:
@@ -168,6 +217,15 @@ def prompt_text(turns: Iterable[Turn]) -> str:
     return "\n\n".join(turn.text for turn in turns)
 
 
+def is_conversation(turns: Iterable[Turn]) -> bool:
+    """Return whether there is more to a request than one message of the user's and perhaps a system prompt.
+
+    >>> is_conversation([Turn("system", "Be brief."), Turn("user", "Is it so?")])
+    False
+    """
+    return sum(turn.role != "system" for turn in turns) > 1
+
+
 def find_function(path: str, again: str = "pramana.resume(run_id, model=function)") -> Callable[..., Any]:
     """Import what `package.module:function` names; raises `InvalidInput` with what to do where that cannot be."""
     module, colon, attribute = path.partition(":")
@@ -180,33 +238,57 @@ def find_function(path: str, again: str = "pramana.resume(run_id, model=function
         )
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # last, so that no file of the folder hides an installed module
+    found: Any = None
     try:
-        found: Any = import_module(module)
+        found = import_module(module)
         for name in attribute.split("."):
             found = getattr(found, name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         why = redaction.of_environment().blank(told(error))[:MESSAGE_LIMIT]
-        raise InvalidInput(
-            f"python:{path} cannot be loaded: {why}; check the name, and that the module is installed or in the "
-            "current folder"
-        ) from error
+        raise InvalidInput(f"python:{path} cannot be loaded: {why}{_how_to_load(module, found, error)}") from error
     if not callable(found):
         raise InvalidInput(f"python:{path} is {quote(type(found).__name__)}, which cannot be called")
     function: Callable[..., Any] = found
     return function
 
 
-def _accepted(path: str, function: Callable[..., Any]) -> tuple[bool, bool, frozenset[str]]:
-    """Return whether a function takes `messages`, and `parameters`, and the names that may be parameters of a run.
+def _how_to_load(module: str, found: Any, error: BaseException) -> str:
+    """Return what to do about a function that cannot be imported; `found` is how far the search came."""
+    if found is not None:
+        named = [name for name in dir(found) if not name.startswith("_") and callable(getattr(found, name, None))]
+        return did_you_mean(str(getattr(error, "name", None) or ""), named) or "; check the name of the function"
+    here = f"{Path.cwd()}/"
+    if (dotted := re.sub(r"[/\\]", ".", module.removeprefix(here)).removesuffix(".py").strip(".")) != module:
+        return f"; name the module as Python imports it: {dotted}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        if f"{module}.".startswith(f"{error.name}."):
+            return "; check the name, and that the module is installed or in the current folder"
+        return f"{_place(error, elsewhere=False)}; install what {module} imports in Pramana's environment"
+    return f"{_place(error, elsewhere=False)}; fix {module}, which raises this error on import"
 
-    Raises `InvalidInput` when it cannot be called with what it would be given.
-    """
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """What a function is called with, besides the prompt."""
+
+    messages: bool = False
+    """The messages, in place of the prompt."""
+    parameters: bool = False
+    """All parameters of the run, as a dictionary."""
+    named: frozenset[str] = frozenset()
+    """Parameters of the run, each by its name."""
+    required: tuple[str, ...] = ()
+    """Those of them that have no default."""
+
+
+def _accepted(path: str, function: Callable[..., Any]) -> _Accepted:
+    """Return what a function takes; raises `InvalidInput` when it cannot be called with what it would be given."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some built-ins have none
-        return False, False, frozenset()
+        return _Accepted()
     by_name = {
         name: each
         for name, each in signature.parameters.items()
@@ -215,14 +297,14 @@ def _accepted(path: str, function: Callable[..., Any]) -> tuple[bool, bool, froz
     messages, takes_all = "messages" in by_name, "parameters" in by_name
     prompt = None if messages else next(iter(signature.parameters), None)
     named = frozenset(by_name.keys() - {"messages", "parameters", prompt})
-    required = {name for name, each in by_name.items() if each.default is each.empty and name != prompt}
+    required = [name for name, each in by_name.items() if each.default is each.empty and name != prompt]
     try:
         signature.bind(*([] if messages else [""]), **dict.fromkeys(required))
     except TypeError as error:
         raise InvalidInput(
             f"python:{path} cannot be called: {error}; expected a function of the prompt, or of `messages`"
         ) from None
-    return messages, takes_all, named
+    return _Accepted(messages, takes_all, named, tuple(name for name in required if name in named))
 
 
 NAME = "pramana-function"
