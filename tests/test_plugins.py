@@ -120,7 +120,7 @@ def test_a_decorated_function_is_an_assertion_type(tmp_path: Path, stranger: Cal
     assert check_case(tmp_path) == []
     found = [evaluate_assertion({"type": "is_shouting"}, output) for output in ("HELLO", "hello", "")]
     assert [(each.outcome, each.version, each.reason) for each in found] == [
-        ("passed", "4", "is_shouting: yes"),
-        ("failed", "4", "is_shouting: no"),
+        ("passed", "4", "is_shouting returned True"),
+        ("failed", "4", "is_shouting returned False"),
         ("errored", "4", "is_shouting could not decide: TypeError: it returned NoneType; expected a bool or a Verdict"),
     ]

@@ -57,7 +57,7 @@ def make_assertion_type(
     ... def is_shouting(assertion, output, ideals):
     ...     return output.isupper()
     >>> print(is_shouting.decide(Assertion("is_shouting"), "hello", ()).reason)
-    is_shouting: no
+    is_shouting returned False
     """
 
     def make(function: Decide) -> AssertionType:
@@ -67,7 +67,7 @@ def make_assertion_type(
                 return found
             if not isinstance(found, bool):
                 raise TypeError(f"it returned {type(found).__name__}; expected a bool or a Verdict")
-            return Verdict(Outcome.PASSED if found else Outcome.FAILED, f"{name}: {'yes' if found else 'no'}")
+            return Verdict(Outcome.PASSED if found else Outcome.FAILED, f"{name} returned {found}")
 
         return AssertionType(name, version, decided, tuple(needs))
 

@@ -238,12 +238,21 @@ def test_the_workflow_and_the_hook_shown_are_ours() -> None:
     assert re.search(other_files[0]["files"], "evals/a.jsonl")
 
 
+def shown_files(page: str) -> dict[str, str]:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    return dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", text, re.DOTALL))
+
+
 def test_files_shown_in_the_tutorial_are_those_of_the_examples() -> None:
-    page = (DOCS / "tutorial.md").read_text(encoding="utf-8")
-    shown = re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", page, re.DOTALL)
-    assert [name for name, _ in shown] == ["agent.py", "support.jsonl", "test_agent.py"]
-    for name, text in shown:
+    shown = shown_files("tutorial.md")
+    assert list(shown) == ["agent.py", "support.jsonl", "test_agent.py"]
+    for name, text in shown.items():
         assert text == (DOCS / "examples" / name).read_text(encoding="utf-8")
+
+
+def test_the_scorer_shown_is_that_of_the_examples() -> None:
+    shown = shown_files("extending.md")
+    assert shown == {"style_checks.py": (DOCS / "examples" / "style_checks.py").read_text(encoding="utf-8")}
 
 
 def test_what_is_said_of_retries_is_what_is_done() -> None:

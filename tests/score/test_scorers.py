@@ -48,16 +48,16 @@ def returning(value: object, **options: Any) -> Scorer:
 @pytest.mark.parametrize(
     ("value", "pass_at", "outcome", "decides", "number", "reason", "evidence"),
     [
-        (True, None, "passed", True, None, "mine: yes", {}),
-        (False, 0.5, "failed", True, None, "mine: no", {}),
+        (True, None, "passed", True, None, "mine returned True", {}),
+        (False, 0.5, "failed", True, None, "mine returned False", {}),
         (0.25, None, "unscored", False, 0.25, "0.25", {}),
         (3, None, "unscored", False, 3.0, "3", {}),
         (Fraction(1, 4), 0.25, "passed", True, 0.25, "mine is 0.25, at least 0.25", {"pass_at": 0.25}),
         (0.2, 0.25, "failed", True, 0.2, "mine is 0.2, below 0.25", {"pass_at": 0.25}),
         ("formal", None, "unscored", False, None, "formal", {"label": "formal"}),
         (Tone.FORMAL, 0.5, "unscored", False, None, "formal", {"label": "formal"}),
-        (None, 0.5, "unscored", False, None, "mine has nothing to say of this case", {}),
-        ({}, None, "unscored", False, None, "mine has nothing to say of this case", {}),
+        (None, 0.5, "unscored", False, None, "mine returned None: nothing to score in this case", {}),
+        ({}, None, "unscored", False, None, "mine returned None: nothing to score in this case", {}),
         (
             Score(value=True, reason="It says so.", evidence={"at": 3}),
             None,

@@ -354,14 +354,14 @@ def _of_value(name: str, each: Scorer, given: Score) -> Check:
     reason = shortened(given.reason, LONGEST_REASON)
     if isinstance(value, bool):
         outcome = Outcome.PASSED if value else Outcome.FAILED
-        return Check(name, each.version, outcome, reason or f"{name}: {'yes' if value else 'no'}", None, evidence)
+        return Check(name, each.version, outcome, reason or f"{name} returned {value}", None, evidence)
     if isinstance(value, float) and each.pass_at is not None:
         outcome = Outcome.PASSED if value >= each.pass_at else Outcome.FAILED
         compared = f"{name} is {value:.6g}, {'at least' if value >= each.pass_at else 'below'} {each.pass_at:g}"
         reason = f"{compared}: {reason}" if reason else compared
         return Check(name, each.version, outcome, reason, value, {**evidence, "pass_at": each.pass_at})
     if value is None:
-        said, number = f"{name} has nothing to say of this case", None
+        said, number = f"{name} returned None: nothing to score in this case", None
     elif isinstance(value, str):
         said, number, evidence = value, None, {**evidence, "label": value}
     else:
