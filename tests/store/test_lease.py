@@ -58,6 +58,55 @@ def test_another_process_is_refused_until_it_is_killed(store: Store, url: str, r
     assert store.runs.read(run).attempts == 2
 
 
+def killed(store: Store, url: str, run: str) -> str:
+    """Have a process claim a run and kill it; return its name as people read it."""
+    with programs.start(["-c", CLAIM, url, run]) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "mine\n"
+        assert store.runs.read(run).status == "running"
+        assert store.runs.page(status="running")[1] == 1
+        name = shown(store.queue.holder(run) or "")
+        other.kill()
+        other.wait()
+    return name
+
+
+@linux
+def test_a_run_whose_process_was_killed_reads_interrupted_everywhere(store: Store, url: str, run: str) -> None:
+    reason = f"{killed(store, url, run)} exited before the run was complete"
+    other = store.runs.create(plan(), [case(2)]).id
+    (listed,), total = store.runs.page(status="interrupted")
+    state = store.runs.states([run])[run]
+    for found in (store.runs.read(run), store.runs.find(run), listed, state):
+        assert (found.status, found.reason) == ("interrupted", reason)
+    assert (total, listed.id, listed.holder) == (1, run, None)
+    assert [each.id for each in store.runs.page(status="running")[0]] == [other], "nobody has begun that one yet"
+    assert store.queue.claim(run, this_process())
+    assert (store.runs.read(run).status, store.runs.read(run).reason) == ("running", None)
+    assert store.runs.page(status="interrupted") == ([], 0)
+
+
+@linux
+def test_a_run_of_a_server_that_was_killed_waits_for_the_next_server(store: Store, url: str) -> None:
+    run = store.runs.create(plan(), [case(1)], owner="server").id
+    killed(store, url, run)
+    assert (store.runs.read(run).status, store.runs.read(run).reason) == ("queued", None)
+    assert (store.runs.states([run])[run].status, store.runs.page(status="queued")[1]) == ("queued", 1)
+    assert store.queue.waiting() == [run]
+    with pytest.raises(AlreadyRunning, match="it is queued"):
+        store.queue.requeue(run)
+
+
+def test_a_run_of_another_machine_reads_interrupted_once_its_lease_has_run_out(store: Store, run: str) -> None:
+    assert store.queue.claim(run, "elsewhere")
+    assert store.runs.read(run).status == "running"
+    assert store.queue.heartbeat(run, "elsewhere", -1), "its lease has run out"
+    found = store.runs.read(run)
+    assert (found.status, found.reason) == ("interrupted", "elsewhere has sent no heartbeat for 60 seconds")
+    assert store.queue.heartbeat(run, "elsewhere"), "it was late"
+    assert store.runs.read(run).status == "running"
+
+
 def test_the_limits_of_the_first_sitting_are_kept_with_a_run_of_the_command_line(store: Store, run: str) -> None:
     first, later = {"max_cost_usd": 5.0, "concurrency": 4}, {"concurrency": 32}
     store.queue.keep_limits(run, later)

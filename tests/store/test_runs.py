@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import random
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import func, select, update
 
 from pramana.errors import InvalidInput, NotFound, StoreFailed
@@ -367,6 +369,29 @@ def test_memory_stays_flat_however_many_cases(tmp_path: Path) -> None:
     assert many <= 1.15 * few, f"{few} KB for 1,000 cases, {many} KB for 30,000"
 
 
+READ_PAIRS = """
+import resource, sys
+from pramana.store import open_store
+
+assert sum(1 for _ in open_store(sys.argv[1]).results.pairs(sys.argv[2])) == int(sys.argv[3])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_memory_stays_flat_however_many_results_are_read_in_the_order_of_the_cases(tmp_path: Path) -> None:
+    def peak(count: int) -> int:
+        url = f"sqlite:///{tmp_path}/{count}.sqlite3"
+        store = open_store(url)
+        run = store.runs.create(plan(), some_cases(count))
+        put_all(store, run.id, [result(each) for each, _ in pending(store, run.id)][::-1])
+        store.close()
+        command = [sys.executable, "-c", READ_PAIRS, url, run.id, str(count)]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    few, many = peak(1_000), peak(12_000)
+    assert many <= 1.15 * few, f"{few} KB for 1,000 results, {many} KB for 12,000"
+
+
 def test_importing_the_store_loads_no_database_library() -> None:
     code = "import sys, pramana.store; sys.exit('sqlalchemy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -378,6 +403,28 @@ def test_results_come_with_their_cases(store: Store) -> None:
     pairs = list(store.results.pairs(run.id))
     assert [each for _, each in pairs] == [each for _, each in there]
     assert all(case_digest(one) == each.key.case for one, each in pairs)
+
+
+def test_pairs_follow_the_order_of_the_cases_however_results_were_stored(store: Store) -> None:
+    wanted = replace(plan("b", "a", repeats=2), variants=("voice", "text"))
+    run = store.runs.create(wanted, (case(number) for number in (7, 3, 7, *range(9, 200))))
+    planned = [found for found, _ in pending(store, run.id)]
+    there = put_all(store, run.id, [result(each) for each in random.Random(7).sample(planned, len(planned))])
+    pairs = list(store.results.pairs(run.id))
+    order = itertools.product((7, 3, *range(9, 200)), ("b", "a"), ("voice", "text"), range(2))
+    expected = [Key(case_digest(case(number)), model, variant, repeat) for number, model, variant, repeat in order]
+    assert [each.key for _, each in pairs] == expected
+    assert all(case_digest(one) == each.key.case for one, each in pairs)
+    numbered = [(seq, each) for seq, _, each in store.results.numbered_pairs(run.id, raw=True)]
+    assert numbered == there, "those stay in the order of storing"
+
+
+def test_pairs_of_an_unfinished_run_are_those_stored(store: Store) -> None:
+    run = store.runs.create(plan(), some_cases(20))
+    assert list(store.results.pairs(run.id)) == []
+    planned = [found for found, _ in pending(store, run.id)]
+    put_all(store, run.id, [result(planned[number]) for number in (12, 5)])
+    assert [each.key for _, each in store.results.pairs(run.id)] == [planned[5], planned[12]]
 
 
 def test_a_case_digest_is_what_pairs_runs(store: Store) -> None:

@@ -20,12 +20,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
+from msgspec.structs import replace
 from sqlalchemy import Connection, RowMapping, select, update
 
 from pramana.errors import AlreadyRunning, Conflict, Hint, StoreFailed
 from pramana.model import Run, RunStatus
 from pramana.store.engine import Part, record, timestamp
-from pramana.store.records import from_json, restored_or_none, row_of, run_of, stored, stored_or_none, to_json
+from pramana.store.records import from_json, restored, restored_or_none, row_of, run_of, stored, stored_or_none, to_json
 from pramana.store.schema import runs
 
 LEASE_S = 60.0
@@ -316,7 +317,8 @@ class Queue(Part):
                     hint=Hint("resume_run", row["id"]),
                 )
             if row["status"] in UNDER_WAY:
-                raise AlreadyRunning(f"run {row['id']} is under way already: it is {row['status']}")
+                status = current_status(row, self._database.now(connection))
+                raise AlreadyRunning(f"run {row['id']} is under way already: it is {status}")
             if row["status"] == "finished":
                 raise Conflict(f"run {row['id']} is finished: nothing of it is missing")
             values: dict[str, Any] = {
@@ -333,6 +335,37 @@ def refuse_if_held(row: RowMapping, now: float) -> None:
     """Raise while somebody works on a run."""
     if row["status"] in UNDER_WAY and not _is_free(row, now):
         raise AlreadyRunning(f"run {row['id']} is under way; cancel it first")
+
+
+def is_abandoned(row: RowMapping, now: float) -> bool:
+    """Tell whether the process that claimed a run is gone or its lease has expired, with no end recorded."""
+    return row["status"] == "running" and row["lease_holder"] is not None and _is_free(row, now)
+
+
+def current_status(row: RowMapping, now: float) -> RunStatus:
+    """Return the status of a run; an abandoned one is interrupted, or queued for the next server."""
+    status: RunStatus = row["status"]
+    if not is_abandoned(row, now):
+        return status
+    return "queued" if row["owner"] == "server" else "interrupted"
+
+
+def current_reason(row: RowMapping, now: float) -> str | None:
+    """Return why a run ended, in words; for an abandoned one, what happened to its process."""
+    if not is_abandoned(row, now) or row["owner"] == "server":
+        return restored_or_none(row["reason"])
+    holder = restored(row["lease_holder"])
+    if is_gone(holder):
+        return f"{shown(holder)} exited before the run was complete"
+    return f"{shown(holder)} has sent no heartbeat for {LEASE_S:.0f} seconds"
+
+
+def current_run(row: RowMapping, now: float) -> Run:
+    """Return the run of a row, with its current status."""
+    run = run_of(row)
+    if not is_abandoned(row, now):
+        return run
+    return replace(run, status=current_status(row, now), reason=current_reason(row, now), holder=None)
 
 
 def _is_free(row: RowMapping, now: float) -> bool:

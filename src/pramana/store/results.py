@@ -21,7 +21,7 @@ from typing import Any, Self
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, func, null, select, update
 
 from pramana.errors import AlreadyRunning, NotFound, StoreFailed, quote
-from pramana.model import SEVERITY, Case, Key, Outcome, Result, Spent
+from pramana.model import SEVERITY, Case, Key, Outcome, Result, Run, Spent
 from pramana.store.engine import CHUNK, Database, Part, chunks
 from pramana.store.queue import shown
 from pramana.store.records import (
@@ -37,7 +37,7 @@ from pramana.store.records import (
     stored,
     stored_or_none,
 )
-from pramana.store.schema import cases, results, runs
+from pramana.store.schema import cases, results, run_cases, runs
 from pramana.store.scoring import (
     INSERT_CHECKS,
     count_outcomes,
@@ -78,9 +78,33 @@ class Results(Part):
             after = found[-1][0]
 
     def pairs(self, run: RunRef, scoring: int | None = None) -> Iterator[tuple[Case, Result]]:
-        """Yield each result with its case, in the order of storing."""
-        for _, asked, result in self._paired(self.each(run, scoring=scoring)):
+        """Yield each result with its case: in the order the run was given its cases, then by model, variant, repeat."""
+        for _, asked, result in self._paired(self._each_ordered(run, scoring)):
             yield asked, result
+
+    def _each_ordered(self, run: RunRef, scoring: int | None) -> Iterator[Numbered]:
+        with self._database.reading() as connection:
+            found = read_run(connection, run)
+            among = finished_scorings(connection, found.number, scoring)
+        for some in chunks(self._ordered_seqs(found)):
+            with self._database.reading() as connection:
+                read = dict(_read(connection, [results.c.seq.in_(some)], among, raw=True))
+            yield from ((seq, read[seq]) for seq in some if seq in read)
+
+    def _ordered_seqs(self, run: Run) -> Iterator[int]:
+        """Yield the numbers of a run's results in the order of the cases, reading about one chunk at a time."""
+        plan = run.plan
+        models = {stored(target.typed): place for place, target in enumerate(plan.targets)}
+        variants = {stored(variant): place for place, variant in enumerate(plan.variants)}
+        size = max(1, CHUNK // max(1, len(models) * len(variants) * plan.repeats))
+        columns = (run_cases.c.position, results.c.model, results.c.variant, results.c.repeat, results.c.seq)
+        same = and_(results.c.run_no == run_cases.c.run_no, results.c.case_no == run_cases.c.case_no)
+        query = select(*columns).join_from(run_cases, results, same).where(run_cases.c.run_no == run.number)
+        last = self._value(select(func.max(run_cases.c.position)).where(run_cases.c.run_no == run.number))
+        for first in range(0, -1 if last is None else last + 1, size):
+            rows = self._rows(query.where(run_cases.c.position.between(first, first + size - 1)))
+            for row in sorted(rows, key=lambda row: (row[0], models[row[1]], variants[row[2]], row[3])):
+                yield row.seq
 
     def numbered_pairs(self, run: RunRef, after: int = 0, *, raw: bool = False) -> Iterator[tuple[int, Case, Result]]:
         """Yield each result stored after a sequence number with that and its case; the raw response if wanted."""

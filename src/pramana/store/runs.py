@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any, Literal
 
 from msgspec import Struct
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, or_, select, update
 
 from pramana import clock
 from pramana.errors import Hint, NotFound, did_you_mean, quote
@@ -24,7 +24,7 @@ from pramana.hash import PREFIX, case_digest
 from pramana.jsonl import canonical
 from pramana.model import Case, Key, Plan, Run, RunStatus
 from pramana.store.engine import CHUNK, Database, Lock, Part, chunks, record, timestamp
-from pramana.store.queue import refuse_if_held
+from pramana.store.queue import current_reason, current_run, current_status, is_abandoned, refuse_if_held
 from pramana.store.records import (
     RunRef,
     case_from_json,
@@ -32,7 +32,6 @@ from pramana.store.records import (
     plan_to_plain,
     read_run,
     row_of,
-    run_of,
     stored,
     stored_or_none,
     to_json,
@@ -152,6 +151,8 @@ def add_cases(database: Database, connection: Connection, run_no: int, rows: Ite
 # ── Runs ──
 
 _INSERT_MODELS = "INSERT INTO run_models (run_no, role, model) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_HELD = ("status", "owner", "lease_holder", "lease_until")
+"""The columns that decide whether a process still works on a run."""
 _LAST_CHARACTER = "\U0010ffff"
 
 
@@ -219,7 +220,7 @@ class Runs(Part):
     def read(self, run_id: str) -> Run:
         """Return the run of an id; only a whole id will do."""
         with self._database.reading() as connection:
-            return run_of(row_of(connection, run_id))
+            return self._current(connection, row_of(connection, run_id))
 
     def find(self, reference: str) -> Run:
         """Return the run of an id, of the beginning of one, or the `latest`."""
@@ -229,13 +230,13 @@ class Runs(Part):
         with self._database.reading() as connection:
             if reference == "latest":
                 if found := connection.execute(newest.limit(1)).mappings().first():
-                    return run_of(found)
+                    return self._current(connection, found)
                 raise NotFound("there is no run yet", hint=Hint("start_run"))
             beginning = runs.c.id.startswith(stored(reference), autoescape=True)
             matches = connection.execute(newest.where(beginning).limit(4)).mappings().all()
             for found in matches:
                 if found["id"] == reference or len(matches) == 1:
-                    return run_of(found)
+                    return self._current(connection, found)
             if matches:
                 some = ", ".join(found["id"] for found in matches[:3])
                 raise NotFound(f"{quote(reference)} begins the ids of several runs ({some} …); type more of it")
@@ -254,9 +255,7 @@ class Runs(Part):
         offset: int = 0,
     ) -> tuple[list[Run], int]:
         """Return some runs, newest first, and how many there are in all; without their notes."""
-        wanted = []
-        if status is not None:
-            wanted.append(runs.c.status == status)
+        wanted: list[ColumnElement[bool]] = []
         if model is not None:
             of_model = and_(run_models.c.model == stored(model), run_models.c.role == "target")
             wanted.append(runs.c.run_no.in_(select(run_models.c.run_no).where(of_model)))
@@ -270,17 +269,49 @@ class Runs(Part):
             some = [column.ilike(plain, escape="\\") for column in columns]
             wanted.append(or_(runs.c.selection.ilike(in_json, escape="\\"), runs.c.run_no.in_(named), *some))
         page = select(*[column for column in runs.c if column.name != "notes"])
-        page = page.where(*wanted).order_by(runs.c.run_no.desc()).limit(limit).offset(offset)
+        page = page.order_by(runs.c.run_no.desc()).limit(limit).offset(offset)
         with self._database.reading() as connection:
+            wanted += [self._has_status(connection, status)] if status is not None else []
             total = connection.execute(select(func.count()).select_from(runs).where(*wanted)).scalar_one()
-            return [run_of(row) for row in connection.execute(page).mappings()], int(total)
+            found = connection.execute(page.where(*wanted)).mappings().all()
+            return [self._current(connection, row) for row in found], int(total)
+
+    def _has_status(self, connection: Connection, status: str) -> ColumnElement[bool]:
+        """Return the condition that a run has a status; whether a run is abandoned cannot be decided in SQL."""
+        columns = [runs.c[name] for name in ("run_no", *_HELD)]
+        rows = connection.execute(select(*columns).where(runs.c.status == "running")).mappings().all()
+        now = self._now(connection, rows)
+        abandoned = {row["run_no"]: current_status(row, now) for row in rows if is_abandoned(row, now)}
+        recorded = and_(runs.c.status == status, runs.c.run_no.not_in(abandoned))
+        return or_(recorded, runs.c.run_no.in_([number for number, each in abandoned.items() if each == status]))
+
+    def _current(self, connection: Connection, row: RowMapping) -> Run:
+        """Return the run of a row, with its current status."""
+        return current_run(row, self._now(connection, [row]))
+
+    def _now(self, connection: Connection, rows: Sequence[RowMapping]) -> float:
+        """Return the time that leases are measured by; 0 when none of the runs can have one, which saves a query."""
+        return self._database.now(connection) if any(row["status"] == "running" for row in rows) else 0.0
 
     def states(self, run_ids: Iterable[str]) -> dict[str, State]:
         """Return how far some runs are; those that are gone are left out."""
-        columns = [runs.c[name] for name in ("id", "run_no", "status", "stored", "expected", "reason")]
-        query = select(*columns, runs.c.cancelled.is_not(None))
-        rows = self._rows(query.where(runs.c.id.in_([stored(each) for each in run_ids])))
-        return {run_id: State(*rest) for run_id, *rest in rows}
+        names = ("id", "run_no", "stored", "expected", "reason", "cancelled", *_HELD)
+        query = select(*[runs.c[name] for name in names])
+        with self._database.reading() as connection:
+            query = query.where(runs.c.id.in_([stored(each) for each in run_ids]))
+            rows = connection.execute(query).mappings().all()
+            now = self._now(connection, rows)
+        return {
+            row["id"]: State(
+                run_no=row["run_no"],
+                status=current_status(row, now),
+                stored=row["stored"],
+                expected=row["expected"],
+                reason=current_reason(row, now),
+                cancelled=row["cancelled"] is not None,
+            )
+            for row in rows
+        }
 
     def delete(self, run_id: str, *, unless_held: bool = False) -> None:
         """Delete a run, its results and their checks, and each case that no other run uses.
