@@ -284,6 +284,7 @@ LLMS_SECTIONS = {
         "cli": "Every command and option",
         "library": "Every public Python name, with its types",
         "configuration": "Environment variables, prices, own providers",
+        "glossary": "Every term in one sentence",
     },
     "Optional": {
         "claims": "Every promise, with the test that proves it",
