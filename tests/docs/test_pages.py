@@ -255,6 +255,28 @@ def test_the_scorer_shown_is_that_of_the_examples() -> None:
     assert shown == {"style_checks.py": (DOCS / "examples" / "style_checks.py").read_text(encoding="utf-8")}
 
 
+def test_every_column_of_a_table_is_documented_with_its_type() -> None:
+    from pramana.report.exports import COLUMN_TYPES
+
+    section = (DOCS / "running.md").read_text(encoding="utf-8").partition("### Columns of a table\n")[2]
+    rows = re.findall(r"(?m)^\| `(\w+)` \| (\w+) \|", section.partition("\n## ")[0])
+    names = {str: "text", int: "integer", float: "number", bool: "boolean"}
+    assert rows == [(name, names[kind]) for name, kind in COLUMN_TYPES.items()]
+
+
+def test_every_ending_and_name_of_a_format_is_documented() -> None:
+    from pramana.report.exporters import ALIASES, find_exporter
+    from pramana.report.exports import FORMATS
+
+    section = (DOCS / "running.md").read_text(encoding="utf-8").partition("## Export files\n")[2].partition("\n## ")[0]
+    shown = {
+        ending: set(re.findall(r"`(\w+)`", names))
+        for ending, names in re.findall(r"(?m)^\| `(\.\w+)` \| (.+?) \|", section)
+    }
+    known = [*zip(FORMATS, FORMATS, strict=True), *ALIASES.items()]
+    assert shown == {find_exporter(each).ending: {name for name, of in known if of == each} for each in FORMATS}
+
+
 def test_what_is_said_of_retries_is_what_is_done() -> None:
     from pramana.providers.text.anthropic import DEFAULT_MAX_TOKENS
     from pramana.run.asking import ATTEMPTS, FIRST_ATTEMPTS, LONGEST_HOLD_S

@@ -634,7 +634,7 @@ def test_a_report_becomes_records_files_and_words(report: pramana.Report, tmp_pa
         "a.html": "<!doctype html>", "a.md": "#", "a.json": "[", "a.csv": "test_id,", "a.xml": "<?xml",
     }.items():  # fmt: skip
         assert report.save(tmp_path / name).read_text(encoding="utf-8").startswith(begins)
-    with pytest.raises(InvalidInput, match=r"expected one of \.html"):
+    with pytest.raises(InvalidInput, match=r'unknown file ending "\.docx"; use \.html, \.md'):
         report.save(tmp_path / "a.docx")
     assert repr(report) == f"<Report of run {report.run_id}: cases, python:{__name__}:wrong 60.0 %>"
     assert str(report) == "3 of 5 passed (60.0 %, 95 % interval 23.1–88.2 %)"
@@ -646,9 +646,42 @@ def test_a_report_becomes_data_frames(report: pramana.Report) -> None:
 
     assert report.to_pandas().query("outcome == 'failed'")["test_id"].tolist() == ["sum-2", "sum-3"]
     assert report.to_polars().filter(pl.col("outcome") == "failed")["test_id"].to_list() == ["sum-2", "sum-3"]
+    assert report.to_pandas()["latency_ms"].dtype == "int64"
     again = pramana.evaluate(pd.DataFrame(SUMS), model=adder)
     assert pramana.evaluate(pl.DataFrame(SUMS), model=adder).passed
     assert again.passed
+
+
+def test_columns_of_numbers_are_numbers_where_every_value_is_missing() -> None:
+    report = pramana.evaluate([{"input": "No ideal, so no score."}], model=str.lower)
+    assert {report.to_records()[0][name] for name in ("score", "cost_usd", "input_tokens")} == {None}
+    frame, table = report.to_pandas(), report.to_polars()
+    assert {str(frame[name].dtype) for name in ("score", "cost_usd", "input_tokens", "first_token_ms")} == {"float64"}
+    assert frame["score"].mean() != frame["score"].mean()  # NaN, and no error
+    kinds = [str(table.schema[name]) for name in ("score", "cost_usd", "input_tokens", "latency_ms", "scores")]
+    assert kinds == ["Float64", "Float64", "Int64", "Int64", "String"]
+    assert list(frame.columns) == table.columns == list(report.to_records()[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"), [("a.csv", r"(?m)^(sum-\d),"), ("a.xml", r' name="(sum-\d)"'), ("a.md", r"(?m)^- `(sum-\d)`")]
+)
+def test_files_list_results_in_the_order_of_the_cases_not_of_their_ends(
+    tmp_path: Path, name: str, pattern: str
+) -> None:
+    last_ended = asyncio.Event()
+
+    async def first_ends_last(prompt: str) -> str:
+        if prompt == SUMS[0]["input"]:
+            await last_ended.wait()
+        elif prompt == SUMS[-1]["input"]:
+            last_ended.set()
+        return "I do not know."
+
+    report = pramana.evaluate(SUMS, model=first_ends_last)
+    ids = [each["id"] for each in SUMS]
+    assert [each.case_id for each in report.results()] != ids
+    assert re.findall(pattern, report.save(tmp_path / name).read_text(encoding="utf-8")) == ids
 
 
 def test_a_pass_rate_is_asserted_as_observed_or_as_proven(report: pramana.Report) -> None:

@@ -165,12 +165,16 @@ class Report:
             return list(records(self.run, store.results.pairs(self.run)))
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return the records as a data frame of pandas, which must be installed."""
+        """Return the records as a data frame of pandas, which must be installed; a number that is missing is NaN."""
         try:
             import pandas as pd
         except ImportError as error:
             raise InvalidInput("to_pandas needs pandas; install it: pip install pandas") from error
-        return pd.DataFrame(self.to_records())
+        from pramana.report.exports import COLUMN_TYPES
+
+        frame = pd.DataFrame(self.to_records(), columns=list(COLUMN_TYPES))
+        numbers = [name for name, kind in COLUMN_TYPES.items() if kind in (int, float)]
+        return frame.astype({name: "float64" for name in numbers if frame[name].isna().all()})
 
     def to_polars(self) -> "pl.DataFrame":
         """Return the records as a data frame of polars, which must be installed."""
@@ -178,7 +182,9 @@ class Report:
             import polars as pl
         except ImportError as error:
             raise InvalidInput("to_polars needs polars; install it: pip install polars") from error
-        return pl.DataFrame(self.to_records(), infer_schema_length=None)
+        from pramana.report.exports import COLUMN_TYPES
+
+        return pl.DataFrame(self.to_records(), schema=dict(COLUMN_TYPES))
 
     def save(self, path: str | Path, format: "str | Exporter | None" = None) -> Path:  # noqa: A002
         """Write the report to a file and return its path.

@@ -326,12 +326,36 @@ def results_schema() -> dict[str, Any]:
 
 # ── Tables ──
 
-COLUMNS = (
-    "test_id", "model", "variant", "repeat", "outcome", "score", "reason", "category", "difficulty", "language", "tags",
-    "output", "latency_ms", "first_token_ms", "input_tokens", "output_tokens", "cost_usd", "finish_reason",
-    "served_model", "cached", "result_hash", "case_digest", "judge", "run_id", "prompt", "expected", "scores",
-)  # fmt: skip
-"""The names of a record, also where there is none."""
+COLUMN_TYPES: Mapping[str, type] = {
+    "test_id": str,
+    "model": str,
+    "variant": str,
+    "repeat": int,
+    "outcome": str,
+    "score": float,
+    "reason": str,
+    "category": str,
+    "difficulty": str,
+    "language": str,
+    "tags": str,
+    "output": str,
+    "latency_ms": int,
+    "first_token_ms": int,
+    "input_tokens": int,
+    "output_tokens": int,
+    "cost_usd": float,
+    "finish_reason": str,
+    "served_model": str,
+    "cached": bool,
+    "result_hash": str,
+    "case_digest": str,
+    "judge": str,
+    "run_id": str,
+    "prompt": str,
+    "expected": str,
+    "scores": str,
+}
+"""The columns of a record, and what each holds besides None."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 Record = dict[str, str | float | bool | None]
 
@@ -376,7 +400,7 @@ def records(run: Run, results: Results) -> Iterator[Record]:
 def write_csv(run: Run, results: Results, out: TextIO) -> None:
     """Write one row a result. A text that a spreadsheet would run as a formula gets an apostrophe in front."""
     rows = csv.writer(out)
-    rows.writerow(COLUMNS)
+    rows.writerow(COLUMN_TYPES)
     for each in records(run, results):
         rows.writerow(map(_cell, each.values()))
 
