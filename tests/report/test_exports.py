@@ -387,16 +387,39 @@ def test_markdown_says_what_a_reviewer_wants_to_know() -> None:
     text = exported("markdown", a_run(), ALL)
     assert text.startswith("### v1.0-cheap: 50.0 % passed\n")
     assert "| m | 50.0 % | 9.5–90.5 % | 1 | 1 | 1 | 1 | 1 |" in text
-    assert "**1 failed**\n\n- `a-1`: `why 1`; said `said failed`\n" in text
+    failure = "- `a-1`: `why 1`\n  - Prompt: `Where is said failed`\n  - Reply: `said failed`\n"
+    assert f"**1 failed**\n\n{failure}" in text
     assert "- 1 errored: `why 2`" in text
     assert "cost: $0.0040" in text
 
 
-def test_markdown_stays_short_and_says_what_it_leaves_out() -> None:
-    rows = [row("long " * 1000, Outcome.FAILED, case_id=f"a-{number}", category=f"c{number}") for number in range(300)]
+@pytest.mark.parametrize("count", [1, 30, 100, 300])
+def test_markdown_lists_all_failures_and_says_how_long_a_shortened_text_is(count: int) -> None:
+    rows = [
+        row("long " * 1000, Outcome.FAILED, case_id=f"a-{number}", category=f"c{number}") for number in range(count)
+    ]
     text = exported("markdown", a_run(), rows)
-    assert "- and 280 more\n" in text
-    assert len(text) < 40_000
+    assert re.findall(r"(?m)^- `a-(\d+)`: `because`$", text) == list(map(str, range(count)))
+    assert len(re.findall(r"(?m)^  - Prompt: `Where is long.*…` \(5,009 characters\)$", text)) == count
+    assert len(re.findall(r"(?m)^  - Reply: `long.*…` \(5,000 characters\)$", text)) == count
+    assert len(text) < 60_000
+
+
+def test_markdown_shows_whole_texts_where_there_is_room() -> None:
+    said = "word " * 150
+    text = exported("markdown", a_run(), [row(said, Outcome.FAILED, case_id=f"a-{number}") for number in range(20)])
+    assert text.count(f"  - Reply: `{said.strip()}`\n") == 20
+    assert " characters)" not in text
+
+
+def test_markdown_of_more_failures_than_a_comment_holds_says_how_many_it_leaves_out() -> None:
+    rows = [row("long " * 1000, Outcome.FAILED, case_id=f"a-{number}") for number in range(1_000)]
+    text = exported("markdown", a_run(), rows)
+    shown = len(re.findall(r"(?m)^- `a-\d+`: ", text))
+    assert shown > 300
+    assert f"- and {1_000 - shown} more\n" in text
+    assert "*Shortened to fit a comment; the JSON, CSV and HTML exports have the rest.*" in text
+    assert len(text) < 65_536
 
 
 @pytest.mark.parametrize("text", ["<b>*|" * 100, "`" * 500, "👩🏽‍🚀" * 200, "_x_ " * 200, "\x00" * 300])

@@ -28,11 +28,15 @@ from pramana.report.figures import (
 
 LIMIT = 60_000
 """Characters of a page, as UTF-16 counts them; a comment on GitHub may have 65,536."""
-SHOWN_FAILURES = 20
+FAILURES_LIMIT = 45_000
+"""Of these characters, for the failures: the tables after them need some too."""
+TEXT_LENGTHS = (1_000, 500, 200, 80, 40, 20)
+"""Characters of a prompt, a reply and a reason that are shown: the most with which all failures fit."""
+SHOWN_REASONS = 20
 SHOWN_ROWS = 50
 SHOWN_NOTES = 10
 SHOWN_JUDGES = 5
-_OUTPUT_SHOWN = 160
+_REASON_LENGTH = 160
 _HEADS = ("", "Pass rate", "95 % interval", "Passed", "Failed", "Errored", "Unscored", "Skipped")
 
 
@@ -65,31 +69,55 @@ class _Page:
             self.add(head + "".join(kept) + (more.format(left) if left else "") + tail)
 
 
+class _Failures:
+    """The failed results as lines: with long texts if there are few, with short ones if there are many."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._lines: dict[int, list[str]] = {length: [] for length in TEXT_LENGTHS}
+        self._room = dict.fromkeys(TEXT_LENGTHS, FAILURES_LIMIT)
+
+    def add(self, run: Run, case: Case, result: Result) -> None:
+        """Add a result at each length at which all failures still fit, and at the shortest while there is room."""
+        self.count += 1
+        for length in [each for each in self._lines if self._room[each] >= 0]:
+            line = _failure_line(run, case, result, length)
+            self._room[length] -= _length(line)
+            if self._room[length] >= 0:
+                self._lines[length].append(line)
+            elif length != TEXT_LENGTHS[-1]:
+                del self._lines[length]
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines with the longest texts."""
+        return self._lines[max(self._lines)]
+
+
 def _length(text: str) -> int:
     return len(text) + sum(each > "\uffff" for each in text)
 
 
 def write_markdown(run: Run, results: Results, out: TextIO) -> None:
-    """Write a short summary: below the 65,536 characters of a comment, whatever the run holds."""
-    tally, shown, failed = Tally.of(run), list[str](), 0
+    """Write a summary and all failures, below the 65,536 characters of a comment, whatever the run holds."""
+    tally, failures = Tally.of(run), _Failures()
     for case, result in results:
         tally.add(case, result)
         if result.outcome is Outcome.FAILED:
-            failed += 1
-            if len(shown) < SHOWN_FAILURES:
-                shown.append(_failure_line(run, case, result))
+            failures.add(run, case, result)
     summary = tally.summary()
     end = _end(run, summary)
     page = _Page(LIMIT - _length(end) - len(_CUT))
     page.add(f"### {_inline(title_of(run, summary))}\n\n{_unfinished(run)}{_judges(summary)}{_counted(run)}")
     _add_table(page, summary.by["model"])
-    page.block(f"\n**{failed:,} failed**\n\n", shown, failed, "- and {:,} more\n")
+    page.cut = len(failures.lines) < failures.count
+    page.block(f"\n**{failures.count:,} failed**\n\n", failures.lines, failures.count, "- and {:,} more\n")
     reasons = [
-        f"- {reason.count:,} {reason.outcome.value}: {_code(reason.text, _OUTPUT_SHOWN)}\n"
+        f"- {reason.count:,} {reason.outcome.value}: {_code(reason.text, _REASON_LENGTH)}\n"
         for reason in summary.reasons
     ]
     undecided = f"\n**{summary.overall.undecided:,} without a verdict**\n\n"
-    page.block(undecided, reasons[:SHOWN_FAILURES], len(reasons), "- and {:,} further reasons\n")
+    page.block(undecided, reasons[:SHOWN_REASONS], len(reasons), "- and {:,} further reasons\n")
     for name in DIMENSIONS:
         rows = summary.by[name]
         if name != "model" and len(rows) > 1:
@@ -141,12 +169,16 @@ def _unfinished(run: Run) -> str:
     return f"**{run.stored:,} of {run.expected:,} results; the run is {run.status}{why_not}**\n\n"
 
 
-def _failure_line(run: Run, case: Case, result: Result) -> str:
+def _failure_line(run: Run, case: Case, result: Result, length: int) -> str:
     where = f" on {_code(result.key.model, 60)}" if len(run.plan.targets) > 1 else ""
     where += f", {result.key.variant}" if result.key.variant != "text" else ""
     where += f", repeat {result.key.repeat + 1}" if run.plan.repeats > 1 else ""
-    said = result.reply.text if result.reply else ""
-    return f"- {_code(case.id, 60)}{where}: {_code(why(result), _OUTPUT_SHOWN)}; said {_code(said, _OUTPUT_SHOWN)}\n"
+    reply = result.reply.text if result.reply else ""
+    return (
+        f"- {_code(case.id, 60)}{where}: {_shortened(why(result), length)}\n"
+        f"  - Prompt: {_shortened(case.turns[-1].text, length)}\n"
+        f"  - Reply: {_shortened(reply, length)}\n"
+    )
 
 
 markdown_export = Exporter("markdown", ".md", write_markdown)
@@ -168,6 +200,12 @@ def _code(text: str, limit: int) -> str:
     longest = max((len(run) for run in re.findall("`+", line)), default=0)
     fence = "`" * (longest + 1)
     return f"{fence} {line} {fence}" if longest else f"{fence}{line}{fence}"
+
+
+def _shortened(text: str, limit: int) -> str:
+    """Return text as a code span; where it is cut, with its length."""
+    cut = len(" ".join(printable(text).split())) > limit
+    return f"{_code(text, limit)} ({len(text):,} characters)" if cut else _code(text, limit)
 
 
 _MARKS = re.compile(r"[^\w\s.,:%-]|(?<![^\W_])_|_(?![^\W_])")
