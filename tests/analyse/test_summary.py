@@ -9,6 +9,7 @@ import pytest
 from pramana.analyse.intervals import wilson
 from pramana.analyse.summary import (
     MAX_FAILURES,
+    MAX_MESSAGES,
     MAX_REASON_LENGTH,
     MAX_REASONS,
     NAMED_CASES,
@@ -184,6 +185,39 @@ def test_reasons_are_grouped_in_words_whatever_numbers_they_hold() -> None:
     assert errors.cases == tuple(f"a-{number}" for number in range(NAMED_CASES))
     assert errors.more
     assert (unscored.text, unscored.count, unscored.cases, unscored.more) == ("no judge", 1, ("b-1",), False)
+
+
+def crashed(case_id: str, message: str) -> Result:
+    return Result(Key("sha256:1", "m"), case_id, None, Failure("provider_error", message), (), None, None)
+
+
+def test_different_errors_of_a_function_are_never_shown_as_one() -> None:
+    tally = Tally()
+    for number, message in enumerate(["row 7 (a.py, line 3)", "row 8 (a.py, line 3)", "row 7 (a.py, line 3)"]):
+        tally.add(case(), crashed(f"a-{number}", message))
+    assert [(each.text, each.count, each.cases) for each in tally.summary().reasons] == [
+        ("row 7 (a.py, line 3)", 2, ("a-0", "a-2")),
+        ("row 8 (a.py, line 3)", 1, ("a-1",)),
+    ]
+
+
+def test_errors_that_differ_only_in_numbers_are_counted_together_after_the_first_few() -> None:
+    tally = Tally()
+    for number in range(3 * MAX_MESSAGES):
+        tally.add(case(), crashed(f"a-{number}", f"row {number} is bad"))
+    tally.add(case(), crashed("a-0", "row 0 is bad"))
+    reasons = tally.summary().reasons
+    assert (reasons[0].text, reasons[0].count) == ("row … is bad", 2 * MAX_MESSAGES)
+    assert reasons[0].cases[0] == f"a-{MAX_MESSAGES}"
+    assert (reasons[1].text, reasons[1].count) == ("row 0 is bad", 2)
+    assert {each.text for each in reasons[1:]} == {f"row {number} is bad" for number in range(MAX_MESSAGES)}
+
+
+def test_a_long_message_keeps_the_line_that_raised_it() -> None:
+    tally = Tally()
+    message = f"my_package.my_module:my_function raised ValueError: {'x' * 300} (my_module.py, line 12, in parse)"
+    tally.add(case(), crashed("a-1", message))
+    assert tally.summary().reasons[0].text == message
 
 
 def test_kinds_of_reasons_are_bounded() -> None:

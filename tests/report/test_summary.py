@@ -131,6 +131,58 @@ def test_what_judges_took_is_shown_with_what_was_paid_before(capsys: pytest.Capt
     assert "judges: 1,500 tokens, $1.25, earlier judgings included; cost: $1.75 with them;" in text
 
 
+def of(provider: str) -> Run:
+    """Return a run of one model `m` of a provider."""
+    run = a_run()
+    return replace(run, plan=replace(run.plan, targets=(Target("m", provider, "m"),)))
+
+
+def measured(usage: Usage, cost_usd: float | None) -> list[tuple[Case, Result]]:
+    case, passed = result("a-1", Outcome.PASSED)
+    return [(case, replace(passed, reply=Reply("x", usage, total_s=0.1, cost_usd=cost_usd)))]
+
+
+def test_a_run_in_which_everything_errored_has_no_tokens_cost_or_times(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [result(f"a-{number}", Outcome.ERRORED) for number in range(3)]
+    text = printed(of("python"), rows, capsys)
+    for word in ("Tokens", "cost", "$", "latency"):
+        assert word not in text
+    assert "3 errored: no answer of a-0 (a-0, a-1, a-2)" in text
+    assert "One in full: pramana show r20260101-000000-abcd --id a-0" in text
+
+
+@pytest.mark.parametrize("kind", ["html", "markdown"])
+def test_reports_of_a_run_in_which_everything_errored_have_no_tokens_or_cost(kind: Any) -> None:
+    out = io.StringIO()
+    export(kind, a_run(), [result("a-1", Outcome.ERRORED)], out)
+    assert "no answer of" in out.getvalue()
+    for word in ("Tokens", "$0.00"):
+        assert word not in out.getvalue()
+
+
+@pytest.mark.parametrize("provider", ["python", "command"])
+def test_functions_and_commands_that_report_no_usage_have_only_times(
+    provider: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(of(provider), measured(Usage(), None), capsys)
+    assert "  Latency 100 ms (n=1).\n" in text
+    for word in ("Tokens", "cost", "unknown"):
+        assert word not in text
+    out = io.StringIO()
+    export("html", of(provider), measured(Usage(), None), out)
+    assert "Tokens" not in out.getvalue()
+
+
+def test_functions_that_report_usage_have_tokens_and_an_unknown_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(of("python"), measured(Usage(9, 2), None), capsys)
+    assert "  Tokens: 9 in, 2 out; cost: unknown; latency 100 ms (n=1).\n" in text
+
+
+def test_other_models_that_report_no_usage_are_called_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(of("compatible"), measured(Usage(), None), capsys)
+    assert "Tokens: unknown in, unknown out; cost: unknown;" in text
+
+
 # ── What failed ──
 
 

@@ -34,7 +34,10 @@ MAX_REASONS = 50
 """Kinds of reasons kept apart; the rest are counted together."""
 NAMED_CASES = 10
 """Ids kept of the cases that share a reason."""
-MAX_REASON_LENGTH = 300
+MAX_MESSAGES = 5
+"""Messages of an error kept apart that differ only in their numbers; the rest are counted together."""
+MAX_REASON_LENGTH = 500
+"""Characters: what a function raised is shown with the file and the line, which end the message."""
 MAX_FAILURES = 50
 """Failed results that are kept with their reasons; an export has them all."""
 MOST_ENGINES = 20
@@ -50,6 +53,8 @@ _BEYOND = 1e300
 _PIECE = 10_000
 """No sum of tokens or dollars comes near; whatever does is no count."""
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
+_FOREIGN_MESSAGE = "provider_error"
+"""The code of failures in words that are not ours: their numbers say what went wrong, not how long it took."""
 
 
 class Rate(Struct, frozen=True):
@@ -302,7 +307,9 @@ class Tally:
         self._latency, self._first_token = array("d"), array("d")
         self._failures: list[Failed] = []
         self._reasons: dict[tuple[Outcome, str], Reason] = {}
-        """By kind: the same words with other numbers in them are the same reason."""
+        """By kind: the same words with other numbers in them are the same reason, but for what others raised."""
+        self._messages: Counter[str] = Counter()
+        """By kind, how many messages are kept apart."""
         self._undecided: dict[str, dict[Outcome, Named]] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._cached = 0
@@ -333,7 +340,7 @@ class Tally:
         if self._of is not None:
             self._note_ways(self._of, rows, result)
         if outcome not in (Outcome.PASSED, Outcome.FAILED):
-            self._note_reason(outcome, why(result)[:MAX_REASON_LENGTH], result.case_id)
+            self._note_reason(result)
             self._undecided.setdefault(result.key.model, {}).setdefault(outcome, Named()).add(result.case_id)
         elif outcome is Outcome.FAILED and len(self._failures) < MAX_FAILURES:
             key = result.key
@@ -355,13 +362,21 @@ class Tally:
         if reply.first_token_s is not None:
             self._first_token.append(reply.first_token_s)
 
-    def _note_reason(self, outcome: Outcome, text: str, case: str) -> None:
-        kind = (outcome, _NUMBERS.sub("#", text))
+    def _note_reason(self, result: Result) -> None:
+        outcome, text = result.outcome, why(result)[:MAX_REASON_LENGTH]
+        pattern = _NUMBERS.sub("…", text)
+        kind = (outcome, pattern)
+        if outcome is Outcome.ERRORED and result.failure and result.failure.code == _FOREIGN_MESSAGE:
+            if (outcome, text) in self._reasons or self._messages[pattern] < MAX_MESSAGES:
+                kind = (outcome, text)
+            text = kind[1]
         if kind not in self._reasons and len(self._reasons) >= MAX_REASONS:
             kind, text = (outcome, OTHER_REASONS), OTHER_REASONS
+        elif kind not in self._reasons:
+            self._messages[pattern] += 1
         reason = self._reasons.setdefault(kind, Reason(outcome=outcome, text=text))
         reason.count += 1
-        reason.add(case)
+        reason.add(result.case_id)
 
     def _note_ways(
         self, of: dict[tuple[str, str], set[tuple[str, str]]], rows: Iterable[tuple[str, str]], result: Result

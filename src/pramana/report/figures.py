@@ -6,7 +6,7 @@ called unknown, and nothing is rounded up to all or down to none.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 from pramana.analyse.numbers import duration as duration  # noqa: PLC0414 - a figure like those below
@@ -16,10 +16,10 @@ from pramana.analyse.scores import Measured
 from pramana.analyse.summary import Failed, Rate, Summary, Total
 from pramana.analyse.voice import TEXT, Latency, Pooled, Seconds, TurnTaking, Voice, ear
 from pramana.embedded.engines import EngineInfo
-from pramana.model import Key, Plan, Run
+from pramana.model import Key, Plan, Run, Target
 
 if TYPE_CHECKING:
-    from pramana.app.views import ResultView
+    from pramana.app.views import ResultView, TargetView
 
 SHOWN_LABELS = 8
 """Of one score."""
@@ -159,14 +159,37 @@ def span(rate: Rate) -> str:
     return between(bounds(rate))
 
 
-def spent(summary: Summary) -> str:
-    """Return tokens, cost and times in one line."""
+def has_replies(summary: Summary) -> bool:
+    """Return whether there is any reply that tokens, cost and times could be of."""
+    tokens = (summary.input_tokens, summary.output_tokens)
+    called = summary.voice is not None and any(each.voice_to_voice.n for each in summary.voice.by)
+    timed = summary.latency.count or summary.cached or called
+    return bool(timed or any(each.known or each.unknown for each in tokens))
+
+
+def is_metered(targets: "Iterable[Target | TargetView]", summary: Summary) -> bool:
+    """Return whether tokens are worth a word: not where functions and commands, which seldom count them, did not.
+
+    An unknown sum of any other model is called unknown.
+    """
+    from pramana.providers.kinds import RUNS_CODE
+
+    tokens = (summary.input_tokens, summary.output_tokens)
+    unknown = all(each.unknown and not each.known for each in tokens)
+    return not unknown or any(each.provider not in RUNS_CODE for each in targets)
+
+
+def spent(run: Run, summary: Summary) -> str:
+    """Return tokens, cost and times in one line; nothing of a run without any reply."""
+    if not has_replies(summary):
+        return ""
     times, judges = summary.latency, judging(summary)
-    parts = [
-        f"Tokens: {whole(summary.input_tokens)} in, {whole(summary.output_tokens)} out",
-        *([f"judges: {judges}"] if judges else []),
-        f"cost: {money(summary.cost_usd)}{' with them' if judges else ''}",
-    ]
+    metered = is_metered(run.plan.targets, summary)
+    parts = [f"Tokens: {whole(summary.input_tokens)} in, {whole(summary.output_tokens)} out"] if metered else []
+    parts += [f"judges: {judges}"] if judges else []
+    cost = summary.cost_usd
+    if metered or judges or cost.known or not cost.unknown:
+        parts.append(f"cost: {money(cost)}{' with them' if judges else ''}")
     first = summary.first_token
     if times.count == 1:
         parts.append(f"latency {duration(times.p50)} (n=1)")
@@ -178,7 +201,8 @@ def spent(summary: Summary) -> str:
         parts.append(f"first token p50/p95: {duration(first.p50)}/{duration(first.p95)}")
     if summary.cached:
         parts.append(f"{summary.cached:,} from the cache")
-    return "; ".join(parts) + "."
+    line = "; ".join(parts)
+    return f"{line[:1].upper()}{line[1:]}."
 
 
 def scores(found: Sequence[Measured]) -> Iterator[tuple[str, str, str]]:

@@ -159,7 +159,8 @@ def _end(run: Run, summary: Summary) -> str:
     aloud = asked_aloud(run.plan)
     heard = f"\n**Voice**{f', {_inline(aloud)}' if aloud else ''}\n{spoken}\n" if spoken else ""
     ran = f"\n{_inline(engines(summary.engines), 600)}\n" if summary.engines else ""
-    return f"\n{spent(summary)}\n{ran}{heard}{''.join(notes[:SHOWN_NOTES])}{more}\n<sub>{made}</sub>\n"
+    sums = f"\n{line}\n" if (line := spent(run, summary)) else ""
+    return f"{sums}{ran}{heard}{''.join(notes[:SHOWN_NOTES])}{more}\n<sub>{made}</sub>\n"
 
 
 def _unfinished(run: Run) -> str:

@@ -20,8 +20,9 @@ def render_report(run: Run, summary: Summary, failures: Sequence[ResultDetailVie
         (foreign(target.typed), *_rate(rates.get(target.typed, Rate())))
         for target in run.plan.targets
     ]  # fmt: skip
+    spent = figures.spent(run, summary)
     parts = [
-        tag("p", tag("b", foreign(run.plan.suite)), f" · run {run.id} · ", figures.spent(summary)),
+        tag("p", tag("b", foreign(run.plan.suite)), f" · run {run.id}", f" · {spent}" if spent else ""),
         _table(("model", "passed", "pass rate", "95 % interval", "no verdict"), rows),
     ]
     if run.status != "finished":

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pramana.analyse.numbers import counted
 from pramana.analyse.spread import ModelTimes, RunTimes
-from pramana.analyse.summary import NAMED_CASES, Dimension, Rate, Reason, Summary, Total
+from pramana.analyse.summary import MAX_REASON_LENGTH, NAMED_CASES, Dimension, Rate, Reason, Summary, Total
 from pramana.analyse.voice import OUR_EAR, Latency, Spoken
 from pramana.app.views import RunDetailView
 from pramana.report import figures, pictures
@@ -138,7 +138,7 @@ def _undecided(run: RunDetailView, summary: Summary) -> Safe | None:
         (
             outcome(each.outcome),
             f"{each.count:,}",
-            foreign(each.text, 300),
+            foreign(each.text, MAX_REASON_LENGTH),
             tag("span", join((foreign(case, 80) for case in each.cases), ", "), _more(run, each), class_="mono"),
         )
         for each in summary.reasons
@@ -200,16 +200,18 @@ def _scores(run: RunDetailView, summary: Summary) -> Safe | None:
 # ── How much, how long ──
 
 
-def _tiles(run: RunDetailView, summary: Summary) -> Safe:
+def _tiles(run: RunDetailView, summary: Summary) -> Safe | None:
     cost, first = summary.cost_usd, summary.first_token
-    judged = [summary.judge_tokens, summary.judge_cost_usd]
-    some: list[tuple[str, Child, Child]] = [
-        ("Cost", figures.money(cost), _cost_note(summary)),
-        *_waits(run, summary),
-        ("Tokens in", figures.whole(summary.input_tokens), _uncounted(summary.input_tokens)),
-        ("Tokens out", figures.whole(summary.output_tokens), _uncounted(summary.output_tokens)),
-    ]
-    if any(each.known or each.unknown for each in judged):
+    judged = any(each.known or each.unknown for each in (summary.judge_tokens, summary.judge_cost_usd))
+    metered = figures.has_replies(summary) and figures.is_metered(run.plan.targets, summary)
+    some: list[tuple[str, Child, Child]] = []
+    if metered or judged or cost.known:
+        some.append(("Cost", figures.money(cost), _cost_note(summary)))
+    some += _waits(run, summary)
+    if metered:
+        some.append(("Tokens in", figures.whole(summary.input_tokens), _uncounted(summary.input_tokens)))
+        some.append(("Tokens out", figures.whole(summary.output_tokens), _uncounted(summary.output_tokens)))
+    if judged:
         again = "; earlier judgings included" if summary.judged_again else ""
         note = f"{figures.money(summary.judge_cost_usd)} of the cost{again}"
         some.append(("Tokens of judges", figures.whole(summary.judge_tokens), note))
@@ -218,7 +220,7 @@ def _tiles(run: RunDetailView, summary: Summary) -> Safe:
         some.append(("First token, median", figures.duration(first.p50), f"{note} (n={first.count:,})".strip()))
     if summary.cached:
         some.append(("From the cache", f"{summary.cached:,}", "not asked, paid or timed"))
-    return tiles(some)
+    return tiles(some) if some else None
 
 
 def _waits(run: RunDetailView, summary: Summary) -> Iterator[tuple[str, Child, Child]]:

@@ -76,7 +76,8 @@ def print_summary(run: Run, summary: Summary, sentence: str, *, with_plan: bool 
         on = f" on {fitted(model, LONGEST_NAME)}" if len(run.plan.targets) > 1 else ""
         click.echo(wrapped(f"{fitted(name, LONGEST_NAME)}{on}: {measured}", COLUMNS - 2, "    ", "      "))
     click.echo()
-    _wrapped(figures.spent(summary))
+    if spent := figures.spent(run, summary):
+        _wrapped(spent)
     for who, how, measured in figures.voice(summary.voice) if summary.voice else ():
         _wrapped(f"{fitted(who, LONGEST_NAME)}, {how}: {measured}")
     if summary.voice and (heard := figures.by_ear(run, summary.voice)):
@@ -89,8 +90,10 @@ def print_summary(run: Run, summary: Summary, sentence: str, *, with_plan: bool 
         _wrapped(f"{reason.count:,} {reason.outcome}: {reason.text} ({cases})")
     if len(summary.reasons) > SHOWN_REASONS:
         _wrapped(f"… and {len(summary.reasons) - SHOWN_REASONS} further reasons")
+    first = next((reason.cases[0] for reason in summary.reasons if reason.cases), "CASE")
+    if summary.overall.errored and not summary.failures and not summary.voice:
+        _wrapped(f"One in full: pramana show {run.id} --id {_typed(first)}")
     if summary.voice:
-        first = next((reason.cases[0] for reason in summary.reasons if reason.cases), "CASE")
         _wrapped(f"Read a call: pramana show {run.id} --id {_typed(first)}")
         _wrapped(f"Hear the calls: pramana export {run.id} --audio DIR")
     for note in summary.not_reproducible:
