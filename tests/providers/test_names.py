@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pramana import settings
 from pramana.errors import AuthenticationFailed, InvalidInput
 from pramana.model import Provider, Request, Target, Turn
 from pramana.plugins import Registry
@@ -23,6 +24,7 @@ from pramana.providers.text.fake import Fake
 from pramana.providers.text.function import Function
 from pramana.providers.text.google import Google
 from pramana.providers.text.openai import OpenAI, Responses
+from pramana.run.accounts import commands
 
 KEY = "sk-secret-0123456789"
 COMMANDS = {"shout": CommandLine((sys.executable, "-c", "print(input().upper())"), 30.0)}
@@ -109,7 +111,10 @@ def test_arguments_are_plain_data_that_can_be_stored() -> None:
         ("https://host/v1?key=abc#m", "COMPATIBLE_API_KEY"),
         ("python:", "names no function"),
         ("python:module", "names no function"),
-        ("command:shot", r'local configuration; did you mean "shout"\?; there are shout'),
+        (
+            "command:shot",
+            r'no command "shot" in \S+config\.toml; did you mean "shout"\?; configured: shout\. To add it,',
+        ),
         ("fake:latensy=1", r'is no option of the fake provider; did you mean "latency"\?'),
     ],
 )
@@ -119,8 +124,23 @@ def test_what_is_not_known_says_what_to_type(typed: str, says: str) -> None:
 
 
 def test_a_command_exists_only_in_the_configuration() -> None:
-    with pytest.raises(InvalidInput, match="there is none"):
+    with pytest.raises(InvalidInput) as caught:
         resolve("command:shout")
+    assert str(caught.value) == (
+        f'"command:shout": no command "shout" in {settings.home() / "config.toml"}. To add it, write there:\n'
+        '[commands.shout]\nargv = ["/path/to/program", "argument"]'
+    )
+
+
+@pytest.mark.parametrize("name", ["shout", "my-model_2", "a model", 'a "b"', "ünï"])
+def test_the_lines_to_add_for_a_command_make_it_known(name: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        resolve(f"command:{name}")
+    home = settings.home()
+    home.mkdir(parents=True, exist_ok=True)
+    lines = str(caught.value).partition("write there:\n")[2].replace("/path/to/program", "true")
+    (home / "config.toml").write_text(lines, encoding="utf-8")
+    assert resolve(f"command:{name}", commands=commands()).arguments["argv"] == ["true", "argument"]
 
 
 @pytest.mark.parametrize("part", ["stt", "chat", "tts", "voice"])
@@ -276,7 +296,7 @@ def test_a_recorded_command_runs_only_as_the_configuration_has_it() -> None:
     other = Target("command:shout", "command", "shout", {"argv": ["rm", "-rf", "/nowhere"]})
     with pytest.raises(InvalidInput, match="is now another than recorded"):
         open_provider(other, environment())
-    with pytest.raises(InvalidInput, match="no command of this name"):
+    with pytest.raises(InvalidInput, match=r'no command "gone" in \S+config\.toml; configured: shout'):
         open_provider(Target("command:gone", "command", "gone", {"argv": ["true"]}), environment())
 
 

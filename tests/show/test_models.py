@@ -110,6 +110,18 @@ def test_a_provider_that_falls_over_is_a_problem_of_its_own(monkeypatch: pytest.
     assert offers()["local"] == {"models": [], "problem": "the provider failed: RuntimeError: no idea"}
 
 
+def test_commands_of_the_configuration_are_listed() -> None:
+    home = settings.home()
+    home.mkdir(parents=True, exist_ok=True)
+    text = '[commands.shout]\nargv = ["tr", "a-z", "A-Z"]\n[commands.echo]\nargv = ["cat"]\n'
+    (home / "config.toml").write_text(text, encoding="utf-8")
+    assert offers()["command"] == {"models": ["echo", "shout"], "problem": None}
+    shown = CliRunner().invoke(pramana, ["models"]).stdout
+    assert shown.endswith("command\n  echo\n  shout\n")
+    (home / "config.toml").write_text("", encoding="utf-8")
+    assert "command" not in offers()
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"at": 1, "offers": {}}', '{"local": {"at": "x", "models": 5}}', "\x00"])
 def test_a_cache_that_cannot_be_read_is_none(text: str) -> None:
     folder = settings.home() / "cache"

@@ -301,4 +301,7 @@ async def _ask_all(
         return OfferView(provider=name, models=tuple(models), problem=problem)
 
     own = [name for name in accounts.configured() if not (reach.for_others and name not in providers.builtin)]
-    return list(await asyncio.gather(*map(ask, dict.fromkeys([*registered, *own])))), heard
+    found = list(await asyncio.gather(*map(ask, dict.fromkeys([*registered, *own]))))
+    if accounts.commands:  # a file names them: there is nobody to ask
+        found.append(OfferView(provider="command", models=tuple(sorted(accounts.commands)), problem=None))
+    return found, heard

@@ -5,6 +5,7 @@ OpenAI's chat completions. A target never holds a key: keys and base URLs are lo
 (`accounts.py`). Nothing here reads the environment, opens a store or asks anyone.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +13,8 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from pramana.errors import Hint, InvalidInput, Problem, did_you_mean, quote
+from pramana import settings
+from pramana.errors import Hint, InvalidInput, Problem, did_you_mean, quote, visible
 from pramana.model import Provider, Target
 from pramana.providers.accounts import AT_THE_MODEL, Accounts, CommandLine, Lookup, Registered, said_by_callers
 from pramana.providers.kinds import (
@@ -196,9 +198,13 @@ def _at_url(typed: str) -> Target:
 
 def _command(typed: str, name: str, commands: Mapping[str, CommandLine]) -> Target:
     if (found := commands.get(name)) is None:
-        hint = did_you_mean(name, commands)
-        known = f"; there are {', '.join(sorted(commands))}" if commands else "; there is none"
-        raise InvalidInput(f"{quote(typed)}: no command of this name stands in the local configuration{hint}{known}")
+        table = f"[commands.{name if re.fullmatch('[A-Za-z0-9_-]+', name) else json.dumps(name)}]"
+        known = f"; configured: {', '.join(sorted(commands))}" if commands else ""
+        raise InvalidInput(
+            f"{quote(typed)}: no command {quote(name)} in {settings.home() / 'config.toml'}"
+            f"{did_you_mean(name, commands)}{known}. To add it, write there:\n"
+            f'{visible(table)}\nargv = ["/path/to/program", "argument"]'
+        )
     return Target(typed, "command", name, {"argv": list(found.argv), "timeout_s": found.timeout_s})
 
 

@@ -27,11 +27,16 @@ def python(code: str) -> list[str]:
 
 
 def test_the_prompt_goes_in_and_the_answer_comes_out() -> None:
-    reply = ask(["cat"], "Ünïcode\nand two lines\n\n", temperature=0, seed=None)
+    reply = ask(["cat"], "Ünïcode\nand two lines\n\n", temperature=0.7, seed=None)
     assert reply.text == "Ünïcode\nand two lines"
     assert (reply.served_model, reply.dropped) == ("cat", ("temperature",))
     assert reply.total_s > 0
     assert reply.response()["stderr"] == ""
+
+
+def test_only_parameters_that_were_set_are_missed() -> None:
+    assert ask(["cat"], temperature=0.0, seed=42).dropped == ()
+    assert ask(["cat"], temperature=0.0, seed=7, max_tokens=9).dropped == ("seed", "max_tokens")
 
 
 def test_a_conversation_is_one_text() -> None:
