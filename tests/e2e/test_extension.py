@@ -45,7 +45,7 @@ def test_all_four_kinds_work_in_the_program(extension: Path, suite: Path, tmp_pa
         ("volume.level", "1", None, {"loud": 2}),
     ]
     assert found["judge_tokens"]["total"] > 0
-    assert [(each["case"], each["reason"]) for each in found["failures"]] == [("coding-002", "is_loud: no")]
+    assert [(each["case"], each["reason"]) for each in found["failures"]] == [("coding-002", "is_loud returned False")]
 
     exported = program(extension, "pramana", "export", "--format", "phrases")
     lines = exported.stdout.decode().splitlines()

@@ -45,7 +45,7 @@ def test_a_file_without_an_ending_holds_json(suite: Path, tmp_path: Path) -> Non
     ("name", "message"),
     [
         ("report.pdf", 'report.pdf: unknown file ending ".pdf"; use .html, .md, .json, .csv or .xml'),
-        ("reports/new/report.md", "create the folder"),
+        ("reports/new/report.md", "cannot be written: No such file or directory; create the folder"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_sent(

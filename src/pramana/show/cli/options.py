@@ -46,10 +46,8 @@ class Output(click.Path):
         try:
             path.open("a", encoding="utf-8").close()
         except OSError as error:
-            if not path.parent.exists():
-                folder = os.fspath(path.parent)
-                self.fail(f"{os.fspath(path)!r} cannot be written: create the folder {folder!r} first.", param, ctx)
-            self.fail(f"{os.fspath(path)!r} cannot be written: {error.strerror}.", param, ctx)
+            advice = "" if path.parent.exists() else f"; create the folder {os.fspath(path.parent)!r} first"
+            self.fail(f"{os.fspath(path)!r} cannot be written: {error.strerror}{advice}.", param, ctx)
         if not there:
             path.unlink()
         return path
