@@ -250,6 +250,13 @@ def test_files_shown_in_the_tutorial_are_those_of_the_examples() -> None:
         assert text == (DOCS / "examples" / name).read_text(encoding="utf-8")
 
 
+def test_the_conversation_shown_is_that_of_the_examples() -> None:
+    shown = shown_files("suites.md")
+    assert list(shown) == ["followup.jsonl", "chat.py"]
+    for name, text in shown.items():
+        assert text == (DOCS / "examples" / name).read_text(encoding="utf-8")
+
+
 def test_the_scorer_shown_is_that_of_the_examples() -> None:
     shown = shown_files("extending.md")
     assert shown == {"style_checks.py": (DOCS / "examples" / "style_checks.py").read_text(encoding="utf-8")}
