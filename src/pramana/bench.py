@@ -352,6 +352,8 @@ def _scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Limits,
         target = resolve_model(typed, reach)
         if limits.max_cost_usd is not None and not prices.known(target):
             raise InvalidInput(f"--max-cost needs a price, and none is known for {typed}")
+        if reach.free_models_only and prices.may_cost(target):
+            raise InvalidInput(f"{typed} may cost money, and this run may not spend any; give it a cost limit")
         judge = _judge(target, accounts)
         if judge is None:
             raise InvalidInput(f"{typed} cannot be asked: {NOT_WRITTEN_TO if is_called(target) else NO_JUDGE}")

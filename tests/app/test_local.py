@@ -2,25 +2,33 @@
 
 import asyncio
 import sys
+import sysconfig
 import threading
 from collections.abc import Awaitable, Iterator
 from contextlib import ExitStack, closing
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
+from pramana import ScoringContext, scorer
 from pramana.app import App, Credential
 from pramana.app.access import Forbidden
 from pramana.app.local import continue_run, forget_modules_of, paid_models, start_run, validate_files, validate_text
 from pramana.app.spending import CostNotAllowed, LocalProgram, Spending
+from pramana.app.views import RunDetailView
 from pramana.errors import Stopped
 from pramana.model import Plan, Target
+from pramana.plugins import scorers
 from pramana.request import Limits, RunRequest, Selection
 from pramana.run.engine import Stop
 from pramana.store import open_store
 
+from ..loopback.openai import OpenAIWire
+from ..loopback.server import Loopback
 from ..stores import sqlite_store
 
 _T = TypeVar("_T")
@@ -142,3 +150,66 @@ def test_modules_of_a_project_are_imported_anew_and_installed_ones_are_not(
     assert import_module("a_module_of_a_project").VERSION == "another"
     for name in ("a_module_of_a_project", "an_installed_module"):
         monkeypatch.delitem(sys.modules, name)
+
+
+@pytest.mark.parametrize("place", ["a project that holds it", "its own prefix"])
+def test_the_modules_of_python_itself_are_never_forgotten(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home directory holds the Python of pyenv or conda."""
+    prefix = tmp_path / "pyenv"
+    library = prefix / "lib" / "python3"
+    files = {
+        "a_standard_module": library / "a.py",
+        "an_own_module": tmp_path / "own.py",
+        "beside": prefix / "beside.py",
+    }
+    modules = {name: ModuleType(name) for name in files}
+    for name, file in files.items():
+        modules[name].__file__ = str(file)
+    monkeypatch.setattr(sys, "modules", {**sys.modules, **modules})
+    monkeypatch.setattr(sys, "base_prefix", str(prefix))
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(library))
+    forget_modules_of(prefix if place == "its own prefix" else tmp_path)
+    forgotten = {"beside"} if place == "its own prefix" else {"an_own_module"}
+    assert modules.keys() - sys.modules.keys() == forgotten
+
+
+def test_the_real_standard_library_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    forget_modules_of(Path(sysconfig.get_path("stdlib")).parent)
+    assert {"asyncio", "json", "threading"} <= sys.modules.keys()
+
+
+@scorer
+async def grade(context: ScoringContext) -> float:
+    """Ask a model that costs money."""
+    return float(len((await context.ask("How good is it?", model="openai:gpt-5")).text))
+
+
+@pytest.mark.parametrize(
+    ("of_program", "of_run", "is_asked"),
+    [(None, None, False), (None, 1.0, False), (5.0, None, False), (5.0, 1.0, True)],
+)
+def test_a_scorer_asks_paid_models_only_when_both_the_program_and_the_run_have_a_cost_limit(
+    of_program: float | None, of_run: float | None, is_asked: bool, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spending = Spending(of_program)
+    app.local = LocalProgram(spending)
+    request = replace(REQUEST, selection=Selection(limit=1), scorers=("grade",), limits=Limits(max_cost_usd=of_run))
+
+    async def ask() -> tuple[RunDetailView, int]:
+        async with Loopback(OpenAIWire("Very good.")) as server:
+            monkeypatch.setenv("OPENAI_API_KEY", "sk-of-a-test")
+            monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+            return await start_run(app, OWN, request, lambda _: None, Stop()), server.count
+
+    monkeypatch.setitem(scorers._loaded, "grade", grade)
+    found, count = asyncio.run(ask())
+    ((_, result),) = app.store.results.pairs(found.id)
+    (check,) = (each for each in result.checks if each.name == "grade")
+    assert count == (1 if is_asked else 0)
+    assert (spending.left_usd < (of_program or 0)) == is_asked, "what a scorer spends counts"
+    if not is_asked:
+        why = "openai:gpt-5 may cost money, and this run may not spend any; give it a cost limit"
+        assert check.reason == f"grade could not score: InvalidInput: {why}"

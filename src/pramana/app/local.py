@@ -6,8 +6,8 @@ program may spend on models is limited for all of its runs together (`Spending`)
 
 import asyncio
 import importlib
-import os
 import sys
+import sysconfig
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace as replaced
@@ -29,17 +29,17 @@ from pramana.load import ValidationReport, validate
 from pramana.load.problems import Problems
 from pramana.load.scenario import parse_scenarios
 from pramana.load.suite import check_suite
-from pramana.model import Plan, Run, Usage
+from pramana.model import Plan, Run
 from pramana.providers.prices import Prices
 from pramana.request import Limits, RunRequest
+from pramana.run.accounts import Reach
 from pramana.run.asking import Budget, ReplyCache
 from pramana.run.engine import Stop
 from pramana.store.store import Store
 
 GRACE_S = 1.0
 """How long requests under way may take to finish when a run is stopped; then they are dropped."""
-OWN_CODE = ("python", "command")
-"""Models that are the user's own code; what it spends is not counted."""
+_PACKAGES = frozenset(("site-packages", "dist-packages"))
 TEXT = "text"
 """What problems of a text call its file."""
 
@@ -81,12 +81,29 @@ def _begin(app: App, stop: Stop) -> LocalProgram:
 
 def forget_modules_of(project: Path) -> None:
     """Forget what was imported from a folder, so that the next run imports it as it stands then."""
-    within, installed = f"{project.resolve()}{os.sep}", f"{os.sep}site-packages{os.sep}"
+    project = project.resolve()
+    installed = _folders_of_python(project)
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None) or ""
-        if file.startswith(within) and installed not in file and name.partition(".")[0] not in ("__main__", "pramana"):
+        file = Path(getattr(module, "__file__", None) or "")
+        if (
+            file.is_relative_to(project)
+            and not any(map(file.is_relative_to, installed))
+            and _PACKAGES.isdisjoint(file.parts)
+            and name.partition(".")[0] not in ("__main__", "pramana")
+        ):
             del sys.modules[name]
     importlib.invalidate_caches()
+
+
+def _folders_of_python(project: Path) -> set[Path]:
+    """Return the folders of the Python that runs this program, which may lie in a project: a home has pyenv or conda.
+
+    A prefix that is the project itself, or above it, holds the user's own code too; its standard library does not.
+    """
+    library = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+    prefixes = {Path(sys.prefix), Path(sys.base_prefix)}
+    found = library | {prefix for prefix in prefixes if not project.is_relative_to(prefix.resolve())}
+    return found | {each.resolve() for each in found}
 
 
 def _local(app: App) -> LocalProgram:
@@ -100,10 +117,13 @@ def _carry_out(
 ) -> RunDetailView:
     cache = ReplyCache(settings.home() / "cache") if use_cache else None
     planning.pull_missing_weights(run.plan)
-    if paid := paid_models(app.store, run.plan):
+    paid = paid_models(app.store, run.plan)
+    # A scorer may ask any model. It may spend only under a cost limit that the request names.
+    scorers_may_spend = run.plan.scorers and limits.max_cost_usd is not None and spending.left_usd > 0
+    if paid or scorers_may_spend:
         before = app.store.results.spent(run.id).cost_usd if run.stored else 0.0
         wanted = None if limits.max_cost_usd is None else max(0.0, limits.max_cost_usd - before)
-        with spending.reserved(wanted, ", ".join(paid)) as granted:
+        with spending.reserved(wanted, ", ".join(paid) or "what its scorers ask") as granted:
             budgets: list[Budget] = []
 
             def watched(progress: Progress) -> None:
@@ -117,12 +137,21 @@ def _carry_out(
             finally:
                 granted.spent_usd = budgets[0].cost_usd - before if budgets else 0.0
     else:
-        ended = asyncio.run(_execute(app.store, run, limits, watch, stop, cache))
+        reach = Reach(free_models_only=True)
+        ended = asyncio.run(_execute(app.store, run, limits, watch, stop, cache, reach))
     return run_detail_view(ended, *app.findings.of(ended))
 
 
-async def _execute(store: Store, run: Run, limits: Limits, watch: Watch, stop: Stop, cache: ReplyCache | None) -> Run:
-    working = asyncio.ensure_future(execute(store, run, limits, watch, stop, cache=cache))
+async def _execute(
+    store: Store,
+    run: Run,
+    limits: Limits,
+    watch: Watch,
+    stop: Stop,
+    cache: ReplyCache | None,
+    reach: Reach | None = None,
+) -> Run:
+    working = asyncio.ensure_future(execute(store, run, limits, watch, stop, reach=reach, cache=cache))
 
     def hurry() -> None:
         asyncio.get_running_loop().call_later(GRACE_S, working.cancel)
@@ -137,12 +166,7 @@ def paid_models(store: Store, plan: Plan) -> list[str]:
     """Return the models of a plan that cost money, or whose price is not known; the user's own code is neither."""
     prices = Prices.load(settings.prices_file(), store.prices.rates())
     asked = (*plan.targets, *(each for each in (plan.judge, plan.embedder, plan.stt) if each))
-    found = []
-    for target in asked:
-        cost = prices.cost(target, None, Usage(1, 1))
-        if not (target.provider in OWN_CODE if cost is None else cost == 0):
-            found.append(target.typed)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(each.typed for each in asked if prices.may_cost(each)))
 
 
 # ── Files ──

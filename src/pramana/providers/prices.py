@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from genai_prices.types import ModelPrice
 
 FREE = ("local", "local-voice", "fake", "fake-voice")
+OWN_CODE = ("python", "command")
+"""Models that are the user's own code; what it spends is not counted."""
 VENDORS: Mapping[str, str] = {
     "openai": "openai",
     "openai-responses": "openai",
@@ -35,7 +37,7 @@ VENDORS: Mapping[str, str] = {
     "google": "google",
 }
 """Our providers by the name genai-prices has for them."""
-WITHOUT_A_LIST = ("python", "command", *CALLED)
+WITHOUT_A_LIST = (*OWN_CODE, *CALLED)
 """Nobody publishes what a function costs; of voice agents the lists have text, and sound costs many times that."""
 DEAREST = 1e9
 """Dollars a million tokens: above, someone slipped, and sums of costs would leave what a number can hold."""
@@ -122,6 +124,16 @@ class Prices:
     def known(self, target: Target) -> bool:
         """Tell whether what the target costs is known before it is asked."""
         return target.provider in FREE or bool(self._rates(target, None))
+
+    def may_cost(self, target: Target) -> bool:
+        """Return whether a target costs money, or may: its price is not known. What the user's own code spends is not.
+
+        >>> targets = Target("", "fake", "echo"), Target("", "openai", "gpt-5"), Target("", "python", "a:b")
+        >>> list(map(Prices().may_cost, targets))
+        [False, True, False]
+        """
+        cost = self.cost(target, None, Usage(1, 1))
+        return target.provider not in OWN_CODE if cost is None else cost != 0
 
     def cost(self, target: Target, served_model: str | None, usage: Usage) -> float | None:
         """Return dollars; None when the price or the tokens are unknown."""

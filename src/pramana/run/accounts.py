@@ -59,6 +59,8 @@ class Reach:
     """Whether what they name may be at a private address."""
     functions: Functions = field(default_factory=Functions, repr=False)
     """What a Python caller passed as models."""
+    free_models_only: bool = False
+    """Whether a scorer may ask only models that cost nothing."""
 
 
 class OpenAccounts:
