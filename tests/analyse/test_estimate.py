@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from pramana.analyse.estimate import Estimate, estimate
-from pramana.model import Assertion, Case, Expected, Facets, Line, Plan, PlannedScorer, Target, Turn
+from pramana.model import Assertion, Case, Expected, Facets, Line, Plan, PlannedScorer, Target, Turn, Usage
 
 LOCAL, ALOUD, AGENT = Target("local", "local", "x"), Target("local-voice", "local-voice", "x"), Target("a", "vapi", "a")
 MODEL, OTHER = Target("m", "fake", "m"), Target("n", "fake", "n")
@@ -58,3 +58,26 @@ def test_a_case_that_is_left_to_scorers_needs_no_judge_and_what_they_ask_is_not_
 def test_a_judge_that_cannot_judge_wants_another() -> None:
     found = taken(MODEL, OTHER, judge=AGENT)
     assert (judge_calls(found), found.warnings) == (0, ["3 cases will have no verdict: name another judge"])
+
+
+def priced(max_tokens: int | None = None, price: float | None = 1.0) -> Estimate:
+    parameters = {} if max_tokens is None else {"max_tokens": max_tokens}
+
+    def cost(_: Target, usage: Usage) -> float | None:
+        return None if price is None else price * (usage.output_tokens or 0)
+
+    return estimate(Plan("mine", None, (MODEL,), parameters=parameters), (case("contains"),), cost, lambda _: False)
+
+
+def test_the_cost_range_is_for_answers_a_third_to_three_times_as_long() -> None:
+    found = priced()
+    assert found.cost_usd == 150
+    assert found.cost_range_usd == (50, 450)
+
+
+def test_no_answer_is_longer_than_max_tokens() -> None:
+    assert (priced(100).cost_usd, priced(100).cost_range_usd) == (100, (50, 100))
+
+
+def test_without_a_price_there_is_no_range() -> None:
+    assert (priced(price=None).cost_usd, priced(price=None).cost_range_usd) == (None, None)

@@ -1,13 +1,15 @@
 """What a run would take, before anyone is asked: cases and a plan in; calls, tokens and dollars out, all estimated.
 
 Tokens are counted by the rule of the built-in suites: runs of letters, groups of up to three digits, and every other
-visible character count one each. How long an answer will be nobody knows: it is taken to be as long as the expected
-one, and no shorter than `ANSWER`. A price that is not known makes the sum unknown, and is named; it is never 0.
+visible character count one each. The length of an answer is not known beforehand: it is assumed to be as long as the
+expected one, and no shorter than `ANSWER`; the range of the cost is for answers a third as long to three times as long.
+A price that is not known makes the sum unknown, and is named; it is never 0.
 """
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeVar
+from itertools import accumulate
+from typing import Literal, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
@@ -16,6 +18,8 @@ from pramana.model import Case, Plan, Target, Usage
 
 ANSWER = 150
 """Tokens of an answer, at least: most are sentences, whatever is looked for in them."""
+SHORTEST, LONGEST = 1 / 3, 3.0
+"""How much shorter or longer than assumed answers are at the ends of the range of the cost."""
 AROUND_A_VERDICT, VERDICT = 250, 20
 """Tokens of what a judge is told besides the question and the answer, and of what it says."""
 _TOKEN = re.compile(r"[^\W\d_]+|\d{1,3}|[^\s\w]|_")
@@ -52,6 +56,8 @@ class Estimate(Struct):
     cases: int = 0
     results: int = 0
     shares: list[Share] = field(default_factory=list)
+    cost_range_usd: tuple[float, float] | None = None
+    """With answers much shorter, and much longer, than assumed; None when a price is not known."""
     unjudged: dict[str, int] = field(default_factory=dict)
     """By model, the cases that need a judge and have none: they will end without a verdict."""
     judge_named: bool = False
@@ -112,47 +118,86 @@ def _sum(parts: Iterable[_Number | None]) -> _Number | None:
     return sum(known)
 
 
+class _CaseTokens(NamedTuple):
+    """What asking and judging one case takes, apart from the answers."""
+
+    prompt: int
+    later_lines: list[int]
+    answer: int
+    judged: int
+    """How often a judge is asked about one reply."""
+    embedded: int
+
+
+class _Tally:
+    """Adds up what a plan takes, with answers `scale` times as long as assumed."""
+
+    def __init__(self, plan: Plan, cost: Cost, spoken_to: Callable[[Target], bool], scale: float = 1.0) -> None:
+        self._plan, self._cost, self._spoken_to, self._scale = plan, cost, spoken_to, scale
+        self._models = {each.typed: Share(each.typed, "model") for each in plan.targets}
+        self._judges = {each.typed: Share((plan.judge or each).typed, "judge") for each in plan.targets}
+        self._embedder = Share(plan.embedder.typed, "embedder") if plan.embedder else None
+
+    def add(self, case: _CaseTokens) -> None:
+        """Add a case, asked in every way and as often as is planned."""
+        plan, times = self._plan, len(self._plan.variants) * self._plan.repeats
+        answer, most = max(1, round(self._scale * case.answer)), plan.parameters.get("max_tokens")
+        answer = min(answer, most) if isinstance(most, int) and most > 0 else answer
+        calls = list(accumulate(case.later_lines, lambda asked, line: asked + answer + line, initial=case.prompt))
+        for target in plan.targets:
+            for asked in calls:
+                spoken = self._spoken_to(target)
+                _add(self._models[target.typed], target, times, asked, answer, self._cost, spoken=spoken)
+            judge = plan.judge or target
+            if case.judged and self._can_judge(judge):
+                read = AROUND_A_VERDICT + calls[-1] + answer
+                _add(self._judges[target.typed], judge, case.judged * times, read, VERDICT, self._cost)
+            if self._embedder and plan.embedder and case.embedded:
+                _add(self._embedder, plan.embedder, case.embedded * times, 2 * answer, 0, self._cost)
+
+    def _can_judge(self, judge: Target) -> bool:
+        return judge.provider not in NEVER_A_JUDGE and not self._spoken_to(judge)
+
+    def targets_without_judge(self) -> list[str]:
+        """Return the models whose replies nobody can judge."""
+        return [each.typed for each in self._plan.targets if not self._can_judge(self._plan.judge or each)]
+
+    def shares(self) -> list[Share]:
+        """Return what each takes: models, judges, embedder."""
+        embedder = [self._embedder] if self._embedder else []
+        return [*self._models.values(), *_together(self._judges.values()), *embedder]
+
+    def cost_usd(self) -> float | None:
+        """Return the cost of all of them; None when any is unknown."""
+        return _sum(each.cost_usd for each in self.shares() if each.calls)
+
+
 def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[[Target], bool]) -> Estimate:
     """Return what a plan with these cases would take."""
     found = Estimate(judge_named=plan.judge is not None, scorers=tuple(each.name for each in plan.scorers))
-    scored = bool(plan.scorers)
-    models = {each.typed: Share(each.typed, "model") for each in plan.targets}
-    judges = {each.typed: Share((plan.judge or each).typed, "judge") for each in plan.targets}
-    embedder = Share(plan.embedder.typed, "embedder") if plan.embedder else None
-    most = plan.parameters.get("max_tokens")
-    system = tokens_of(plan.system_prompt or "")
-    each_asked = len(plan.variants) * plan.repeats
+    assumed, shortest, longest = (_Tally(plan, cost, spoken_to, scale) for scale in (1.0, SHORTEST, LONGEST))
+    without_judge = assumed.targets_without_judge()
     for case in cases:
         found.cases += 1
-        answer = max(ANSWER, tokens_of(case.expected_outcome or (case.ideals[0] if case.ideals else "")))
-        answer = min(answer, most) if isinstance(most, int) and most > 0 else answer
-        calls = _calls(case, system, answer)
-        judged, embedded = _judged(case, scored=scored)
-        for target in plan.targets:
-            found.results += each_asked
-            for asked in calls:
-                _add(models[target.typed], target, each_asked, asked, answer, cost, spoken=spoken_to(target))
-            judge = plan.judge or target
-            if judge.provider in NEVER_A_JUDGE or spoken_to(judge):
-                if _needs_a_judge(case, scored=scored):
-                    found.unjudged[target.typed] = found.unjudged.get(target.typed, 0) + 1
-            elif judged:
-                read = AROUND_A_VERDICT + calls[-1] + answer
-                _add(judges[target.typed], judge, judged * each_asked, read, VERDICT, cost)
-            if embedder and plan.embedder and embedded:
-                _add(embedder, plan.embedder, embedded * each_asked, 2 * answer, 0, cost)
-    found.shares = [*models.values(), *_together(judges.values()), *([embedder] if embedder else [])]
+        found.results += len(plan.targets) * len(plan.variants) * plan.repeats
+        counted = _count_tokens(plan, case)
+        for tally in (assumed, shortest, longest):
+            tally.add(counted)
+        if _needs_a_judge(case, scored=bool(plan.scorers)):
+            for name in without_judge:
+                found.unjudged[name] = found.unjudged.get(name, 0) + 1
+    found.shares = assumed.shares()
+    low, high = shortest.cost_usd(), longest.cost_usd()
+    found.cost_range_usd = None if low is None or high is None else (low, high)
     return found
 
 
-def _calls(case: Case, system: int, answer: int) -> list[int]:
-    """Return the tokens that each call of a case is asked with: a later line comes with all that went before."""
-    asked = system + sum(tokens_of(turn.text) for turn in case.turns)
-    calls = [asked]
-    for line in case.script[1:]:
-        asked += answer + tokens_of(line.text)
-        calls.append(asked)
-    return calls
+def _count_tokens(plan: Plan, case: Case) -> _CaseTokens:
+    """Return the tokens of a case; a later line is sent with all that went before."""
+    prompt = tokens_of(plan.system_prompt or "") + sum(tokens_of(turn.text) for turn in case.turns)
+    answer = max(ANSWER, tokens_of(case.expected_outcome or (case.ideals[0] if case.ideals else "")))
+    lines = [tokens_of(line.text) for line in case.script[1:]]
+    return _CaseTokens(prompt, lines, answer, *_judged(case, scored=bool(plan.scorers)))
 
 
 def _judged(case: Case, *, scored: bool) -> tuple[int, int]:

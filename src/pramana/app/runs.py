@@ -9,7 +9,6 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import asdict, fields
 
 from pramana import planning
-from pramana.analyse.estimate import Estimate
 from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Rate, Summary
 from pramana.app import App, User, use_case
@@ -43,8 +42,10 @@ from pramana.app.views import (
 )
 from pramana.model import Assertion, Case, Outcome, Reply, Result, Run, RunStatus, Target
 from pramana.request import Limits, RunRequest, Searched, published_name
+from pramana.run.accounts import Reach
 from pramana.store.history import Ended
 from pramana.store.queue import shown
+from pramana.store.store import Store
 
 _Rendered = TypeVar("_Rendered")
 SELECTION_NAMES = {
@@ -98,9 +99,7 @@ def create_run(app: App, user: User, request: RunRequest) -> RunView:
 @use_case("editor")
 def estimate_run(app: App, _: User, request: RunRequest) -> EstimateView:
     """Return what a run would take; nothing is stored, and no model is asked."""
-    reach = reach_of(app)
-    missing = planning.providers_missing_keys(app.store, request, reach)
-    return _estimate_view(planning.estimate(app.store, request, reach), missing)
+    return estimate_view(app.store, request, reach_of(app))
 
 
 @use_case("viewer")
@@ -285,7 +284,11 @@ def _target_view(target: Target) -> TargetView:
     return TargetView(typed=target.typed, provider=target.provider, model=target.model)
 
 
-def _estimate_view(found: Estimate, missing_keys: dict[str, str]) -> EstimateView:
+def estimate_view(store: Store, request: RunRequest, reach: Reach | None = None) -> EstimateView:
+    """Return what a run would take; nothing is sent, and nothing is stored."""
+    reach = reach or Reach()
+    found = planning.estimate(store, request, reach)
+    missing_keys = planning.providers_missing_keys(store, request, reach)
     return EstimateView(
         dry_run=True,
         cases=found.cases,
@@ -294,6 +297,7 @@ def _estimate_view(found: Estimate, missing_keys: dict[str, str]) -> EstimateVie
         input_tokens=found.input_tokens,
         output_tokens=found.output_tokens,
         cost_usd=found.cost_usd,
+        cost_range_usd=found.cost_range_usd,
         unknown_prices=tuple(found.unpriced),
         unjudged=tuple(UnjudgedView(model=model, cases=cases) for model, cases in found.unjudged.items()),
         missing_keys=tuple(missing_keys),
@@ -309,7 +313,7 @@ def _estimate_view(found: Estimate, missing_keys: dict[str, str]) -> EstimateVie
             )
             for each in found.shares
         ),
-        note="An estimate: tokens are counted by a rule, and nobody knows how long answers will be; none is stored.",
+        note="Token counts are approximate. The cost range is for answers a third to three times as long as assumed.",
     )
 
 

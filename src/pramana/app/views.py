@@ -186,6 +186,12 @@ class EstimateView(View, frozen=True, kw_only=True):
     input_tokens: int | None
     output_tokens: int | None
     cost_usd: Annotated[float | None, Meta(description="null: a price is not known")]
+    cost_range_usd: Annotated[
+        tuple[float, float] | None,
+        Meta(
+            description="With answers a third as long as assumed, and three times as long; null: a price is not known"
+        ),
+    ]
     unknown_prices: tuple[str, ...]
     unjudged: Annotated[
         tuple[UnjudgedView, ...], Meta(description="Cases that will have no verdict unless a judge is named")

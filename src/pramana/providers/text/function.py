@@ -199,7 +199,7 @@ def is_asynchronous(function: Callable[..., Any]) -> bool:
     """
     function = _without_partial(function)
     called = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004
-    return inspect.iscoroutinefunction(inspect.unwrap(_without_partial(called)))
+    return inspect.iscoroutinefunction(_without_partial(called))  # of the wrapper: it may run what it wraps itself
 
 
 def _without_partial(function: Any) -> Any:
@@ -226,12 +226,22 @@ def is_conversation(turns: Iterable[Turn]) -> bool:
     return sum(turn.role != "system" for turn in turns) > 1
 
 
+def is_importable(path: str) -> bool:
+    """Return whether a function can be found by its name: not one of a script, nor one made inside another function.
+
+    >>> [is_importable(each) for each in ("mine:agent", "__main__:agent", "mine:make.<locals>.agent")]
+    [True, False, False]
+    """
+    module, _, name = path.partition(":")
+    return module != "__main__" and "<" not in name
+
+
 def find_function(path: str, again: str = "pramana.resume(run_id, model=function)") -> Callable[..., Any]:
     """Import what `package.module:function` names; raises `InvalidInput` with what to do where that cannot be."""
     module, colon, attribute = path.partition(":")
     if not module or not colon or not attribute:
         raise InvalidInput(f"python:{path} names no function; write python:package.module:function")
-    if module == "__main__" or "<" in attribute:
+    if not is_importable(path):
         raise InvalidInput(
             f"python:{path} cannot be imported: it exists only in the program that started the run; resume it there "
             f"with {again}, or put the function in a module"

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from pramana import settings
-from pramana.errors import InvalidInput, NotFound, PramanaError, Problem
+from pramana.errors import InvalidInput, NotFound, PramanaError, Problem, visible
 from pramana.model import Run
 from pramana.report import terminal
 from pramana.show.cli.options import POSITIVE, Finite, Output, exporter_for, local_store, selecting
@@ -135,8 +136,9 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
     help="Write the run's id here as soon as there is one.",
 )
 @click.option("--resume", default=None, metavar="RUN", help="Go on with a run that did not end.")
+@click.option("--dry-run", is_flag=True, help="Print an estimate of calls, tokens and cost; send and store nothing.")
 @click.option("--quiet", is_flag=True, help="No progress, only the summary.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary, or the estimate, as JSON.")
 @click.pass_context
 def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selection", **given: Any) -> int:
     """Ask models the cases of PATHS (suites and scenarios), or of a built-in tier.
@@ -159,6 +161,8 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     if given["output"]:
         exporter_for(given["output"])  # an unknown ending is refused before anything is sent
     request = _request(paths, given, selection)
+    if given["dry_run"]:
+        return _print_estimate(context, request, as_json=given["as_json"])
     store, begun = open_store(settings.database_url()), None
     try:
         if given["resume"] is None:
@@ -204,6 +208,20 @@ def _note_never_cached(begun: Run) -> None:
         click.echo(f"Note: --cache has no effect on {models}: functions and commands are never cached.", err=True)
 
 
+def _print_estimate(context: click.Context, request: "RunRequest", *, as_json: bool) -> int:
+    from pramana.app.runs import estimate_view
+    from pramana.report.estimate import render_estimate
+
+    with local_store() as store, _named_by_options(context):
+        found = estimate_view(store, request)
+    if as_json:
+        terminal.print_json(terminal.plain(found))
+    else:
+        for line in render_estimate(found).splitlines():
+            click.echo(terminal.wrapped(visible(line), get_terminal_size().columns, "", "  "))
+    return 0
+
+
 def _pull_weights(name: str) -> None:
     from pramana.show.cli.models import pull_weights
 
@@ -215,6 +233,7 @@ def _leave(store: "Store", begun: Run) -> None:
     import signal
 
     from pramana.bench import INTERRUPTED
+    from pramana.report.resuming import resume_advice
     from pramana.store.queue import this_process
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # this takes a moment only
@@ -224,7 +243,7 @@ def _leave(store: "Store", begun: Run) -> None:
             if (holder := store.queue.holder(begun.id)) in (None, this_process()):
                 store.queue.finish(begun.id, holder, "interrupted", INTERRUPTED)
             if left.stored < left.expected:
-                click.echo(f"\nGo on with: pramana run --resume {begun.id}", err=True)
+                click.echo(f"\nGo on with: {resume_advice(begun)}", err=True)
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -253,6 +272,10 @@ def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path,
                 f"{', '.join(names)} cannot go with --resume: a run goes on as it was planned; start a new one without "
                 "--resume"
             )
+    for name in ("output", "id_file", "fail_under"):
+        if given["dry_run"] and typed(name):
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} cannot go with --dry-run: an estimate has no run and no results")
     for name in ("tier", "suite"):
         if paths and typed(name):
             raise click.UsageError(f"--{name} cannot go with PATHS: name files, or a tier of a suite, not both")
@@ -351,6 +374,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> int:
+    from pramana.report.resuming import resume_advice
     from pramana.report.summary import decide, print_summary, summary_of
 
     summary = summary_of(store, ended)
@@ -364,7 +388,7 @@ def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> 
     if stop.error is not None and not given["as_json"]:
         click.echo(f"pramana: {stop.error}", err=True)
     if ended.stored < ended.expected:
-        click.echo(f"Go on with: pramana run --resume {ended.id}", err=True)
+        click.echo(f"Go on with: {resume_advice(ended)}", err=True)
     if given["output"]:  # last: what was paid for is said first, whatever becomes of the file
         from pramana.report.exporters import write_file
 

@@ -65,6 +65,7 @@ def show(run: str, *, selection: "Selection", as_json: bool) -> None:
     """
     from itertools import islice
 
+    from pramana.report.resuming import resume_advice
     from pramana.report.selection import select
     from pramana.report.summary import decide, print_summary, summary_of_results
 
@@ -89,5 +90,5 @@ def show(run: str, *, selection: "Selection", as_json: bool) -> None:
         more = summary.overall.total - SHOWN_CONVERSATIONS
         if selection.ids and more > 0:
             click.echo(f"\n… and {more:,} more: pramana export {found.id} has them all.")
-        if found.stored < found.expected and not selection:
-            click.echo(f"Unless it is under way, go on with: pramana run --resume {found.id}", err=True)
+        if found.stored < found.expected and not selection and not found.holder:
+            click.echo(f"Go on with: {resume_advice(found)}", err=True)

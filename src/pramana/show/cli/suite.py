@@ -97,7 +97,9 @@ def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
     help="Folder of versions [default: data folder]",
 )
 @click.option("--use-case", "use_cases", multiple=True, metavar="TIER=TEXT", help="What a tier is for.")
-@click.option("--cost", "costs", multiple=True, metavar="TIER=USD", help="What one run of a tier costs, about.")
+@click.option(
+    "--cost", "costs", multiple=True, metavar="TIER=USD", help="Your own estimate of what one run of a tier costs."
+)
 @_json_option
 def publish(
     files: tuple[Path, ...],
@@ -146,12 +148,12 @@ def _described(version: manifest.Version) -> str:
     width = max(4, *(len(name) for name in stated.tiers))
     origin = "built in" if version.built_in else str(version.folder)
     lines = [f"{click.style(visible(stated.version), bold=True)}  {visible(origin)}"]
-    lines += [f"  {'tier':{width}}  tests  est. cost  est. tokens  use case"]
+    lines += [f"  {'tier':{width}}  tests  author's cost  est. tokens  use case"]
     for name, tier in stated.tiers.items():
         cost = "unknown" if tier.estimated_cost_usd is None else f"${tier.estimated_cost_usd:.2f}"
         use = visible(tier.use_case or "")
         lines += [
-            f"  {visible(name):{width}}  {tier.test_count:5,}  {cost:>9}  {tier.estimated_tokens:11,}  {use}".rstrip()
+            f"  {visible(name):{width}}  {tier.test_count:5,}  {cost:>13}  {tier.estimated_tokens:11,}  {use}".rstrip()
         ]
     lines += ["", "  files and their pinned hashes"]
     for name, tier in stated.tiers.items():

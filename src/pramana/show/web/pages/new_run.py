@@ -369,7 +369,7 @@ def _estimate(found: EstimateView, *, capped: bool) -> Safe:
     shares = [each for each in found.shares if each.calls]
     numbers = [
         ("Calls", f"{found.calls:,}", f"{counted(found.cases, 'case')}, {counted(found.results, 'result')}"),
-        ("Cost", _dollars(shares), None),
+        ("Cost", _dollars(shares), _cost_range(found)),
         ("Tokens in", tokens(found.input_tokens), None),
         ("Tokens out", tokens(found.output_tokens), None),
     ]
@@ -397,6 +397,14 @@ def _share(each: ShareView) -> Safe:
 def _dollars(shares: Sequence[ShareView]) -> str:
     costs = [each.cost_usd for each in shares]
     return money(Total(sum(each for each in costs if each is not None), costs.count(None)))
+
+
+def _cost_range(found: EstimateView) -> str | None:
+    """Return the range of the cost; nothing where it is unknown, or the run costs nothing."""
+    if found.cost_range_usd is None or not found.cost_range_usd[1]:
+        return None
+    low, high = found.cost_range_usd
+    return f"{money(Total(low))} to {money(Total(high))}"
 
 
 def _warnings(found: EstimateView, *, capped: bool) -> Safe | None:

@@ -1,0 +1,97 @@
+"""`pramana run --dry-run`: what a run would take, before anything is sent; and how a run that was left is shown."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pramana import settings
+from pramana.model import Case, Facets, Plan, Target, Turn
+from pramana.store import open_store
+from pramana.store.queue import this_process
+
+from .test_cli import pramana
+
+
+def test_a_dry_run_prints_what_a_run_would_take_and_stores_nothing() -> None:
+    result = pramana("run", "--dry-run", "--model", "gpt-5", "--model", "local", "--repeat", "2", columns=200)
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "Estimate: 10 cases, 40 results, 44 calls"
+    assert lines[2].startswith("Cost: about $0.")
+    assert " (between $0." in lines[2]
+    assert [line.partition(":")[0] for line in lines[3:6]] == ["Model gpt-5", "Model local", "Judge gpt-5"]
+    assert lines[6] == "Warning: 2 cases of local will have no verdict: name a judge"
+    assert lines[7].startswith("Warning: openai has no key here")
+    assert lines[-1].startswith("Nothing was sent or stored.")
+    assert json.loads(pramana("runs", "--json").stdout) == []
+
+
+def test_a_dry_run_as_json_is_the_same_view() -> None:
+    result = pramana("run", "--dry-run", "--json", "--model", "gpt-5")
+    found = json.loads(result.stdout)
+    assert (found["dry_run"], found["cases"], found["calls"]) == (True, 10, 12)
+    low, high = found["cost_range_usd"]
+    assert low < found["cost_usd"] < high
+    assert found["missing_keys"] == ["openai"]
+    assert {each["purpose"] for each in found["shares"]} == {"model", "judge"}
+
+
+def test_a_dry_run_fits_the_terminal() -> None:
+    result = pramana("run", "--dry-run", "--model", "gpt-5", columns=60)
+    assert max(map(len, result.stdout.splitlines())) <= 60
+
+
+def test_a_dry_run_refuses_what_the_run_would_refuse() -> None:
+    result = pramana("run", "--dry-run", "--tier", "nope")
+    assert result.returncode == 2
+    assert "nope" in result.stderr
+
+
+@pytest.mark.parametrize("option", [("--output", "results.json"), ("--id-file", "id"), ("--fail-under", "0.5")])
+def test_what_needs_results_cannot_go_with_a_dry_run(
+    option: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = pramana("run", "--dry-run", *option)
+    assert result.returncode == 2
+    assert f"{option[0]} cannot go with --dry-run: an estimate has no run and no results" in result.stderr.replace(
+        "\n", " "
+    )
+
+
+def test_the_cost_of_a_suite_is_labelled_as_its_authors() -> None:
+    assert "author's cost" in pramana("suite", "list").stdout
+    assert "Your own estimate of what one run of a tier costs." in pramana("suite", "publish", "--help").stdout.replace(
+        "\n" + 31 * " ", " "
+    )
+
+
+def abandoned_run(target: Target) -> str:
+    """Return the id of a run whose process is gone."""
+    cases = [Case("a", "test_case", (Turn("user", "Hi."),), Facets("x", "easy"))]
+    with closing(open_store(settings.database_url())) as store:
+        run = store.runs.create(Plan("mine", None, (target,)), cases)
+        gone = this_process().rpartition(" ")[0] + " 12345]"
+        assert store.queue.claim(run.id, gone)
+        return run.id
+
+
+def test_a_killed_run_reads_interrupted_with_the_command_that_resumes_it() -> None:
+    run_id = abandoned_run(Target("fake:echo", "fake", "echo"))
+    (listed,) = json.loads(pramana("runs", "--json").stdout)
+    assert (listed["status"], listed["reason"].endswith(" exited before the run was complete")) == ("interrupted", True)
+    assert pramana("show").stderr == f"Go on with: pramana run --resume {run_id}\n"
+
+
+def test_a_killed_run_of_a_script_is_resumed_from_python() -> None:
+    run_id = abandoned_run(Target("python:__main__:agent", "python", "__main__:agent"))
+    assert pramana("show").stderr == f"Go on with: pramana.resume('{run_id}', model=function)\n"
+
+
+def test_a_run_under_way_is_not_advised_to_be_resumed() -> None:
+    run_id = abandoned_run(Target("fake:echo", "fake", "echo"))
+    with closing(open_store(settings.database_url())) as store:
+        assert store.queue.claim(run_id, this_process())
+    assert pramana("show").stderr == ""
