@@ -5,6 +5,7 @@ import gc
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -122,6 +123,8 @@ def pytest_configure(config: pytest.Config) -> None:
     mine = [each for each in os.environ if each.endswith("_API_KEY") or each in OURS]  # noqa: TID251
     for name in mine:  # no test asks a vendor, or opens a store, in the name of whoever runs it
         del os.environ[name]  # noqa: TID251 - servers inherit it
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts background jobs so, and children inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line(
         "markers", "slow: a proof that CI leaves to `make slow`; design/decisions/ci-time.md lists them"
     )

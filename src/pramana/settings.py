@@ -42,6 +42,8 @@ def close_home() -> None:
         shared = found.st_mode & stat.S_ISVTX or folder.resolve() in (Path.home(), Path(folder.anchor))
         if os.name != "posix" or not found.st_mode & 0o077 or shared or found.st_uid != os.getuid():
             return
+        if not stat.S_ISDIR(found.st_mode):  # PRAMANA_HOME may name a file, or a device such as /dev/null
+            return
         for each in _contents(folder):
             with suppress(FileNotFoundError):
                 each.chmod(each.stat().st_mode & 0o700)
@@ -82,16 +84,19 @@ def published_suites() -> Path:
 
 
 def database_url() -> str:
-    """Return where results are stored: `PRAMANA_DATABASE_URL`, or a SQLite file in the data folder.
+    """Return where results are stored: `PRAMANA_DATABASE_URL`, or a SQLite file in the data folder."""
+    return variable("PRAMANA_DATABASE_URL") or sqlite_url(home() / "pramana.sqlite3")
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the URL of a SQLite file.
 
     In a URL some characters mean something; in the name of a folder they mean themselves, so there they are escaped.
     """
-    if stated := variable("PRAMANA_DATABASE_URL"):
-        return stated
-    path = str(home() / "pramana.sqlite3")
+    escaped = str(path)
     for character in "%?#":  # the percent sign first: it begins the escapes
-        path = path.replace(character, f"%{ord(character):02X}")
-    return f"sqlite:///{path}"
+        escaped = escaped.replace(character, f"%{ord(character):02X}")
+    return f"sqlite:///{escaped}"
 
 
 def secret_keys() -> tuple[str, ...]:

@@ -1,13 +1,52 @@
-"""Installs a fault of the embedded models in a Python process that a test starts: see `tests/embedded_faults.py`."""
+"""Installs a fault of the embedded models in a Python process that a test starts: see `tests/embedded_faults.py`.
 
+Not before the process imports what the fault replaces: a pytest whose plugins must not import Pramana starts here too.
+"""
+
+import importlib.abc
+import importlib.machinery
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
-if fault := os.environ.get("PRAMANA_TEST_EMBEDDED_FAULT"):  # noqa: TID251 - this process is a test's
+REPLACED = ("pramana.embedded.language", "pramana.embedded.ears")
+
+
+class Installer(importlib.abc.MetaPathFinder):
+    """Installs the fault after the first import of a module in which it replaces something."""
+
+    def __init__(self, fault: str) -> None:
+        self._fault = fault
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in REPLACED:
+            return None
+        sys.meta_path.remove(self)  # the import of the other one is left alone
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        assert spec
+        assert spec.loader
+        execute, fault = spec.loader.exec_module, self._fault
+
+        def execute_and_install(module: ModuleType) -> None:
+            execute(module)
+            install(fault)
+
+        spec.loader.exec_module = execute_and_install  # type: ignore[method-assign]
+        return spec
+
+
+def install(fault: str) -> None:
     sys.path.insert(0, str(Path(__file__).parents[2]))
     try:
-        from tests.embedded_faults import install
+        from tests import embedded_faults
     finally:
         del sys.path[0]
-    install(fault)
+    embedded_faults.install(fault)
+
+
+if fault := os.environ.get("PRAMANA_TEST_EMBEDDED_FAULT"):  # noqa: TID251 - this process is a test's
+    sys.meta_path.insert(0, Installer(fault))

@@ -50,6 +50,15 @@ def use(home: Path) -> None:
     settings.write_private(home / "cache" / "models.json", "{}")
 
 
+def test_what_is_no_folder_keeps_its_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "null"
+    file.touch(0o666)
+    file.chmod(0o666)
+    monkeypatch.setenv("PRAMANA_HOME", str(file))
+    settings.close_home()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o666
+
+
 def test_a_new_data_folder_is_for_its_owner_alone(home: Path) -> None:
     use(home)
     assert {each.name for each in home.iterdir()} == {"pramana.sqlite3", "blobs", "audio", "cache", "secret.key"}
