@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from enum import StrEnum
 from fractions import Fraction
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -192,6 +192,19 @@ def test_an_exception_is_errored_with_its_type_and_its_message() -> None:
         (check,) = checks(function)
         assert (check.outcome, check.decides) == (Outcome.ERRORED, True)
         assert check.reason.endswith(reason)
+
+
+def test_a_plain_function_that_wraps_an_async_one_is_called_as_a_plain_function() -> None:
+    async def is_brief(context: ScoringContext) -> bool:
+        await asyncio.sleep(0)
+        return len(context.reply.text) < 100
+
+    @wraps(is_brief)
+    def run_it(context: Any) -> bool:
+        return asyncio.run(is_brief(context))
+
+    (check,) = checks(run_it)
+    assert (check.name, check.outcome) == ("is_brief", Outcome.PASSED)
 
 
 def test_a_function_that_returns_a_coroutine_says_to_declare_it() -> None:

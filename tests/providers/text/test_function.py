@@ -25,7 +25,7 @@ from pramana.request import Limits, RunRequest
 from pramana.store import open_store
 
 MODULE = """
-import asyncio, threading, time
+import asyncio, functools, threading, time
 from pramana.errors import RateLimited
 
 def shout(prompt): return prompt.upper()
@@ -74,6 +74,8 @@ async def blocks(prompt):
     time.sleep(1)
     return prompt
 def lazy(prompt): return later(prompt)
+@functools.wraps(later)
+def runs_itself(prompt): return asyncio.run(later(prompt))
 class Model:
     def answer(self, prompt): return "method " + prompt
     async def __call__(self, prompt): return "called " + prompt
@@ -110,6 +112,7 @@ def ask(name: str, *turns: Turn, **parameters: Any) -> Reply:
         ("shout", "HI"),
         ("later", "hi!"),
         ("lazy", "hi!"),
+        ("runs_itself", "hi!"),
         ("roles", "user=hi"),
         ("model.answer", "method hi"),
         ("model", "called hi"),
