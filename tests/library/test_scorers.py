@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pramana.report import figures
 from pramana.report.summary import print_summary
 from pramana.request import Limits, RunRequest
 from pramana.run.accounts import Reach
+from pramana.score.scorers import find_scorer
 from pramana.store import open_store
 
 CASES: list[dict[str, Any]] = [
@@ -66,6 +68,59 @@ def test_scorers_decide_beside_the_assertion_and_alone_where_there_is_none() -> 
     assert checks(report, "wrong") == {"contains": "failed", "politeness": "passed"}
     (planned,) = report.run.plan.scorers
     assert (planned.typed, planned.name, planned.version) == (f"python:{__name__}:politeness", "politeness", "2")
+
+
+def shorter(context: ScoringContext, most: int) -> bool:
+    return len(context.reply.text) < most
+
+
+class Says:
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def __call__(self, context: ScoringContext) -> bool:
+        return self.word in context.reply.text
+
+
+@pramana.scorer(name="courtesy")
+def says_please(context: ScoringContext) -> bool:
+    return "please" in context.reply.text
+
+
+def test_differently_named_scorers_of_one_function_or_class_all_score() -> None:
+    made = [
+        pramana.scorer(name="short")(partial(shorter, most=5)),
+        pramana.scorer(name="medium")(partial(shorter, most=500)),
+        pramana.scorer(name="paris")(Says("Paris")),
+        pramana.scorer(name="rome")(Says("Rome")),
+    ]
+    report = pramana.evaluate(CASES, model=bot, scorers=made)
+    found = {"short": "failed", "medium": "passed", "paris": "passed", "rome": "failed"}
+    assert checks(report, "free") == found
+    assert [each.typed for each in report.run.plan.scorers[:2]] == [
+        f"python:{__name__}:shorter:short",
+        f"python:{__name__}:shorter:medium",
+    ]
+    assert pramana.resume(report, scorers=made).run_id == report.run_id
+
+
+def test_a_decorated_function_of_a_module_is_found_again_whatever_its_scorer_is_called() -> None:
+    report = pramana.evaluate(CASES, model=bot, scorers=[says_please, Says("Paris")])
+    assert [each.typed for each in report.run.plan.scorers] == [
+        f"python:{__name__}:says_please",
+        f"python:{__name__}:Says",
+    ]
+    assert find_scorer(f"python:{__name__}:says_please", {}) is says_please
+    with pytest.raises(InvalidInput, match=r"shorter:short cannot be imported: this scorer exists only .*scorers=\["):
+        find_scorer(f"python:{__name__}:shorter:short", {})
+
+
+def test_two_scorers_that_would_be_stored_by_one_name_are_refused() -> None:
+    undecorated = pramana.scorer(says_please.function)
+    named: Any = Says("Paris")
+    named.__module__, named.__qualname__ = __name__, "says_please"
+    with pytest.raises(InvalidInput, match=r"two scorers are both called python:.*:says_please, .*give each a name"):
+        pramana.evaluate(CASES, model=bot, scorers=[undecorated, named])
 
 
 def test_a_measurement_never_makes_a_case_green_nor_red() -> None:

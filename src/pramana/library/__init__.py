@@ -306,7 +306,13 @@ def _scorers(given: Any) -> tuple[tuple[str, ...], dict[str, Scorer]]:
         raise InvalidInput(f"scorers is a list; for one scorer write scorers=[{_shown(given)}]")
     made = [each if isinstance(each, str) else make_scorer(each) for each in given]
     named = tuple(each if isinstance(each, str) else scorer_path(each) for each in made)
-    functions = {path: each for path, each in zip(named, made, strict=True) if isinstance(each, Scorer)}
+    functions: dict[str, Scorer] = {}
+    for path, each in zip(named, made, strict=True):
+        if isinstance(each, Scorer) and functions.setdefault(path, each) != each:
+            raise InvalidInput(
+                f"two scorers are both called {path}, and scores are stored by that name; give each a name: "
+                '@pramana.scorer(name="politeness")'
+            )
     return named, functions
 
 

@@ -11,6 +11,7 @@ import asyncio
 import json
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -190,11 +191,18 @@ def _is_number(value: Any) -> bool:
 def scorer_path(found: Scorer) -> str:
     """Return the name that a scorer which a Python caller passed is stored by.
 
-    >>> scorer_path(make_scorer(len)), scorer_path(make_scorer(lambda context: True, "polite"))
-    ('python:builtins:len', 'python:pramana.score.scorers:<lambda>:polite')
+    It ends with the scorer's own name where several may be made in one place, or of one function.
+
+    >>> scorer_path(make_scorer(len)), scorer_path(make_scorer(len, "size"))
+    ('python:builtins:len', 'python:builtins:len:size')
     """
     path = path_of(found.function)
-    return f"python:{path}:{found.name}" if "<" in path else f"python:{path}"  # several may be made in one place
+    module, _, attribute = path.partition(":")
+    at_path: Any = sys.modules.get(module)
+    for name in attribute.split("."):
+        at_path = getattr(at_path, name, None)
+    own_name = "<" not in path and found.name == attribute.rpartition(".")[2]
+    return f"python:{path}" if at_path is found or own_name else f"python:{path}:{found.name}"
 
 
 def find_scorer(typed: str, given: Mapping[str, Scorer]) -> Scorer:
@@ -203,7 +211,13 @@ def find_scorer(typed: str, given: Mapping[str, Scorer]) -> Scorer:
         return given[typed]
     kind, colon, path = typed.partition(":")
     if kind == "python" and colon:
-        return make_scorer(find_function(path, "pramana.resume(run_id, scorers=[function])"))
+        again = "pramana.resume(run_id, scorers=[function])"
+        if path.count(":") > 1:
+            raise InvalidInput(
+                f"{typed} cannot be imported: this scorer exists only in the program that started the run; resume it "
+                f"there with {again}, or decorate a function of a module"
+            )
+        return make_scorer(find_function(path, again))
     try:
         found = scorers.load(typed)
     except NotFound as error:
