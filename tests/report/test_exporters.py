@@ -58,6 +58,26 @@ def test_one_that_fails_says_which_and_why(report: pramana.Report, tmp_path: Pat
         report.save(tmp_path / "a.broken")
 
 
+def test_a_file_is_replaced_only_by_a_complete_one(report: pramana.Report, tmp_path: Path) -> None:
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    old, link = folder / "old.txt", folder / "link.ids"
+    old.write_text("the last report", encoding="utf-8")
+    old.chmod(0o640)
+    link.symlink_to(old)
+    with pytest.raises(BrokenPlugin, match="could not write the run"):
+        report.save(old, format="broken")
+    assert old.read_text(encoding="utf-8") == "the last report"
+    report.save(link)
+    assert old.read_text(encoding="utf-8").startswith("cases\n")
+    assert (link.is_symlink(), old.stat().st_mode & 0o777) == (True, 0o640)
+    assert sorted(each.name for each in folder.iterdir()) == ["link.ids", "old.txt"]
+    assert report.save(Path("/dev/null"), format="ids").is_char_device()
+    with pytest.raises(FileNotFoundError) as missing:
+        report.save(folder / "nowhere" / "a.ids")
+    assert missing.value.filename == str(folder / "nowhere" / "a.ids")
+
+
 @pytest.mark.parametrize(
     ("registered", "message"),
     [

@@ -4,7 +4,9 @@ import asyncio
 import io
 import json
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -35,6 +37,22 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class ZMQInteractiveShell:
+    pass
+
+
+class ColabShell(ZMQInteractiveShell):
+    pass
+
+
+@pytest.mark.parametrize(("shell", "is_one"), [(ZMQInteractiveShell(), True), (ColabShell(), True), (None, False)])
+def test_a_notebook_is_recognized_whoever_serves_it(
+    monkeypatch: pytest.MonkeyPatch, shell: object, *, is_one: bool
+) -> None:
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    assert progress._in_notebook() is is_one
 
 
 def test_failures_come_as_they_happen_and_stay_bounded(capsys: pytest.CaptureFixture[str]) -> None:

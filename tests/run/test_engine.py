@@ -124,6 +124,25 @@ def test_stop_finishes_what_is_under_way_and_begins_nothing() -> None:
     assert stop.reason == "enough"
 
 
+def test_a_run_that_has_ended_can_still_be_stopped() -> None:
+    stop = Stop()
+    asyncio.run(stop.sleep(0))  # its event loop is closed from here on
+    stop("too late")
+    assert stop.reason == "too late"
+
+
+def test_what_is_to_follow_a_stop_follows_one_that_came_first() -> None:
+    stop, done = Stop(), list[str]()
+    stop("before the run had an event loop")
+
+    async def main() -> None:
+        stop.then(lambda: done.append("hurried"))
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert done == ["hurried"]
+
+
 def test_results_are_finished_many_at_a_time_and_none_waits_for_long() -> None:
     async def main() -> tuple[list[int], float]:
         gate = asyncio.Event()

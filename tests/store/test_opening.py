@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from pramana import settings
 from pramana.errors import NotFound, StoreFailed
-from pramana.store import open_store
+from pramana.store import absolute_url, open_store
 from pramana.store.schema import runs
 from pramana.store.store import Store
 
@@ -88,6 +88,22 @@ try:
 except StoreFailed as error:
     print(error)
 """
+
+
+@pytest.mark.parametrize("name", ["odd %3F#", "plain"])
+def test_a_relative_url_is_made_to_name_the_same_file_everywhere(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    for relative in ("sqlite:///a%23b.sqlite3", settings.sqlite_url(Path("a#b.sqlite3"))):
+        url = absolute_url(relative)
+        monkeypatch.chdir(tmp_path)
+        open_store(url).close()
+        assert (tmp_path / name / "a#b.sqlite3").is_file()
+        assert absolute_url(url) == url
+        monkeypatch.chdir(tmp_path / name)
+    assert absolute_url("sqlite:///:memory:") == "sqlite:///:memory:"
 
 
 def test_a_store_that_may_only_be_read_is_named_with_what_to_do() -> None:

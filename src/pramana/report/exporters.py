@@ -4,9 +4,13 @@
 install. Nothing here reads a store.
 """
 
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from shutil import copymode
 from typing import IO, TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -121,9 +125,35 @@ def write_file(
     results: Pairs,
     recordings: Callable[[Case, Result], str | None] | None = None,
 ) -> None:
-    """Write a run to a file."""
-    with path.open("wb") if found.binary else path.open("w", encoding="utf-8", newline="") as out:
-        write_run(found, run, results, out, recordings)
+    """Write a run to a file. One that is there already is replaced only once the new one is complete."""
+    with _replacing(path) as unfinished:
+        opened = unfinished.open("wb") if found.binary else unfinished.open("w", encoding="utf-8", newline="")
+        with opened as out:
+            write_run(found, run, results, out, recordings)
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Give the path of a file that takes a file's place at the end, or is removed when something is raised.
+
+    What is no file, such as `/dev/stdout`, is written to as it is.
+    """
+    path = path.resolve()  # a link goes on to lead where it led
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    try:
+        yield unfinished
+        if path.exists():
+            copymode(path, unfinished)
+        unfinished.replace(path)
+    except OSError as error:
+        if error.filename == str(unfinished):
+            error.filename = str(path)
+        raise
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def write_run(

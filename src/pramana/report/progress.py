@@ -207,7 +207,7 @@ def show_progress(
 
 def _in_notebook() -> bool:
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return type(shell).__name__ == "ZMQInteractiveShell"
+    return any(each.__name__ == "ZMQInteractiveShell" for each in type(shell).__mro__)  # Colab's is a subclass
 
 
 def _span(seconds: float) -> str:

@@ -8,6 +8,7 @@ that a database exists.
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -28,19 +29,22 @@ class Stop:
         self._then: list[Callable[[], None]] = []
 
     def __call__(self, reason: str, error: PramanaError | None = None) -> None:
-        """Stop, for the first reason given; may be called by a signal's handler."""
+        """Stop, for the first reason given; may be called by a signal's handler, in any thread, and after the run."""
         if self.reason is None:
             self.reason, self.error = reason, error
             if self._loop:
-                self._loop.call_soon_threadsafe(self._tell)  # a handler does not wake a loop that sleeps
+                with suppress(RuntimeError):  # the run has just ended, and its event loop with it
+                    self._loop.call_soon_threadsafe(self._tell)  # a handler does not wake a loop that sleeps
 
     def __bool__(self) -> bool:
         return self.reason is not None
 
     def then(self, do: Callable[[], None]) -> None:
-        """Have something done, on this event loop, when told to stop."""
+        """Have something done, on this event loop, when told to stop; soon, if that has happened already."""
         self._loop = asyncio.get_running_loop()
         self._then.append(do)
+        if self:  # whoever stopped it may not have known this loop
+            self._loop.call_soon(do)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep that long, or until told to stop."""

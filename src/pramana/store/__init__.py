@@ -40,6 +40,18 @@ def open_store(url: str) -> "Store":
         raise StoreFailed(f"{error}; the store is {path}{_what_to_do(Path(path))}") from error
 
 
+def absolute_url(url: str) -> str:
+    """Return a store's URL so that it names the same store in every working directory.
+
+    >>> absolute_url("postgresql://localhost/pramana"), absolute_url("sqlite:////data/pramana.sqlite3")
+    ('postgresql://localhost/pramana', 'sqlite:////data/pramana.sqlite3')
+    """
+    path, mark, options = url.removeprefix(_SQLITE).partition("?")
+    if not url.startswith(_SQLITE) or path in ("", ":memory:") or Path(unquote(path)).is_absolute():
+        return url
+    return f"{settings.sqlite_url(Path.cwd() / unquote(path))}{mark}{options}"
+
+
 def _what_to_do(path: Path) -> str:
     """Return a hint that ends a message, where a file or its folder is in the way."""
     there = path.exists()

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,50 @@ def test_a_plain_function_runs_in_a_thread_and_many_run_at_once() -> None:
         return time.perf_counter() - start
 
     assert asyncio.run(many()) < 20 * 0.2 / 2  # one after the other would take four seconds
+
+
+def test_as_many_calls_run_at_once_as_are_made() -> None:
+    """How many may be made is the limiter's business: `concurrency=150` means 150."""
+    all_called = threading.Barrier(100)
+
+    def meet(prompt: str) -> str:
+        all_called.wait(20)
+        return prompt
+
+    async def go() -> int:
+        provider = Function("tests:meet", meet)
+        replies = await asyncio.gather(*(provider.ask(Request("x", (Turn("user", "hi"),))) for _ in range(100)))
+        await provider.close()
+        return len(replies)
+
+    assert asyncio.run(go()) == 100
+
+
+_request_id: ContextVar[str] = ContextVar("request_id", default="none")
+
+
+def seen_by_a_plain_function(_: str) -> str:
+    return _request_id.get()
+
+
+async def seen_by_a_coroutine(_: str) -> str:
+    await asyncio.sleep(0)
+    return _request_id.get()
+
+
+@pytest.mark.parametrize("reads", [seen_by_a_plain_function, seen_by_a_coroutine])
+def test_a_function_sees_the_context_variables_of_its_caller(reads: Any) -> None:
+    async def answer(provider: Function, name: str) -> str:
+        _request_id.set(name)
+        return (await provider.ask(Request("x", (Turn("user", "hi"),)))).text
+
+    async def go() -> list[str]:
+        provider = Function("tests:reads", reads)
+        found = [await asyncio.create_task(answer(provider, name)) for name in ("first", "second")]
+        await provider.close()
+        return found
+
+    assert asyncio.run(go()) == ["first", "second"]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ import sysconfig
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -39,8 +40,8 @@ from pramana.model import Reply, Request, Target, Turn, counted, misfit, raw_jso
 from pramana.providers import redaction
 
 log = logging.getLogger("pramana.providers")
-THREADS = 64
-"""Of one function at once; the limiter's ceiling is usually lower."""
+THREADS = 10_000
+"""Of one function at once: the highest concurrency of a run. How many calls there are is up to the run's limiter."""
 MESSAGE_LIMIT = 300
 USE_MESSAGES = "a function with a parameter `messages` gets the whole conversation, as a list of messages"
 _PACKAGE = Path(__file__).parents[2]
@@ -329,7 +330,10 @@ class Ended:
 
 
 class Threads:
-    """Threads for plain functions, at most so many at work; those left behind do not count."""
+    """Threads for plain functions, at most so many at work; those left behind do not count.
+
+    Functions see the context variables of whoever calls, as tracing needs it.
+    """
 
     def __init__(self, most: int) -> None:
         self._room = asyncio.Semaphore(most)
@@ -340,7 +344,7 @@ class Threads:
         async with self._room:
             thread = self._idle.pop() if self._idle else _Thread()
             try:
-                ended = await thread.call(function)
+                ended = await thread.call(partial(copy_context().run, function))
             except BaseException:
                 thread.leave()
                 raise
@@ -378,7 +382,7 @@ class _Thread:
 
 
 class Coroutines:
-    """Runs coroutines in a given event loop, or in one of its own, in a thread."""
+    """Runs coroutines in a given event loop, or in one of its own, in a thread, with the caller's context variables."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._given, self._loop = loop, loop
@@ -403,7 +407,7 @@ class Coroutines:
             if task:
                 task.cancel()
 
-        loop.call_soon_threadsafe(begin)
+        loop.call_soon_threadsafe(begin, context=copy_context())
         try:
             return await told.future
         except asyncio.CancelledError:
