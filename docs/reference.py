@@ -96,7 +96,19 @@ Every public name of `pramana`, with its types, written from the program by `mak
 `ScorerFunction` is a function of a `ScoringContext`; `Prompt` is text or a list of messages.
 """
 SECTIONS = {
-    "Evaluate": ("evaluate", "evaluate_async", "stream", "resume", "compare", "Report", "Comparison", "Result"),
+    "Evaluate": (
+        "evaluate",
+        "evaluate_async",
+        "stream",
+        "resume",
+        "estimate",
+        "load_report",
+        "compare",
+        "Report",
+        "Estimate",
+        "Comparison",
+        "Result",
+    ),
     "Cases": ("Case", "cases_of", "validate", "ValidationReport", "hash_suite", "hash_result", "hash_output"),
     "Options of a run": ("RunRequest", "Limits", "Selection"),
     "Extend": (

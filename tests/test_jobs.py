@@ -97,7 +97,8 @@ def test_of_many_servers_exactly_one_takes_an_orphan(store: Store, url: str) -> 
         "assert open_store(sys.argv[1]).queue.take(sys.argv[2], this_process(), 60)"
     )
     programs.run(["-c", take, url, run.id]).check_returncode()
-    assert store.runs.read(run.id).status == "running"
+    orphan = store.runs.read(run.id)
+    assert (orphan.status, orphan.attempts, orphan.holder) == ("queued", 1, None)
     assert store.queue.waiting() == [run.id]
     others = [open_store(url) for _ in range(3)]
     jobs = [Jobs(each) for each in (store, *others)]

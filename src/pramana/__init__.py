@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from pramana.assertions import make_assertion_type as assertion_type
     from pramana.errors import InvalidInput, PramanaError, ProviderError, RateLimited
     from pramana.hash import hash_output, hash_result, hash_suite
-    from pramana.library import Report, compare, evaluate, evaluate_async, resume, resume_async, stream
+    from pramana.library import (
+        Report,
+        compare,
+        estimate,
+        evaluate,
+        evaluate_async,
+        load_report,
+        resume,
+        resume_async,
+        stream,
+    )
+    from pramana.library.estimates import Estimate
     from pramana.library.pytest_integration import parametrize
     from pramana.library.session import Stream
     from pramana.load import ValidationReport, cases_of, validate
@@ -51,6 +62,7 @@ _WHERE = {
     "Case": "pramana.load.rows",
     "Check": "pramana.model",
     "Comparison": "pramana.app.comparisons:WholeComparisonView",
+    "Estimate": "pramana.library.estimates",
     "Exporter": "pramana.report.exporters",
     "Facets": "pramana.model",
     "InvalidInput": "pramana.errors",
@@ -79,6 +91,7 @@ _WHERE = {
     "assertion_type": "pramana.assertions:make_assertion_type",
     "cases_of": "pramana.load",
     "compare": "pramana.library",
+    "estimate": "pramana.library",
     "evaluate": "pramana.library",
     "evaluate_assertion": "pramana.assertions",
     "evaluate_async": "pramana.library",
@@ -86,6 +99,7 @@ _WHERE = {
     "hash_output": "pramana.hash",
     "hash_result": "pramana.hash",
     "hash_suite": "pramana.hash",
+    "load_report": "pramana.library",
     "parametrize": "pramana.library.pytest_integration",
     "resume": "pramana.library",
     "resume_async": "pramana.library",
@@ -103,6 +117,7 @@ __all__ = [
     "Case",
     "Check",
     "Comparison",
+    "Estimate",
     "Exporter",
     "Facets",
     "InvalidInput",
@@ -131,6 +146,7 @@ __all__ = [
     "assertion_type",
     "cases_of",
     "compare",
+    "estimate",
     "evaluate",
     "evaluate_assertion",
     "evaluate_async",
@@ -138,6 +154,7 @@ __all__ = [
     "hash_output",
     "hash_result",
     "hash_suite",
+    "load_report",
     "parametrize",
     "resume",
     "resume_async",

@@ -585,7 +585,7 @@ def test_ctrl_c_keeps_what_was_stored(interrupts: int, wait: float, tmp_path: Pa
     assert left.status == "interrupted"
     assert left.stored == (4 if interrupts == 1 else 3)
     if interrupts == 1:
-        assert f"interrupted; 4 of 8 results are stored; go on with pramana.resume('{left.id}')" in said
+        assert f"interrupted; 4 of 8 results are stored; go on with pramana.resume('{left.id}', model=function)" in said
 
     with pytest.raises(InvalidInput, match="exists only in the program that started the run; resume it there"):
         pramana.resume(left.id)

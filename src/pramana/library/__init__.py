@@ -1,9 +1,10 @@
 """Pramana from Python: what `pramana.evaluate` and its siblings do. One more front end, as thin as the command line.
 
 `evaluate` blocks and returns a `Report`; `evaluate_async` is the same as a coroutine, `stream` yields results as they
-are stored, `resume` goes on with a run, `compare` says which of two is better. A run is planned, executed and stored by
-the code that the command line uses, in the same store. Nothing here takes a signal handler or changes the process:
-`evaluate` works in a thread, so it can be called in a script, a test or a notebook whose event loop is running.
+are stored, `resume` goes on with a run, `compare` says which of two is better, `estimate` what a run would take, and
+`load_report` returns the report of a stored run. A run is planned, executed and stored by the code that the command
+line uses, in the same store. Nothing here takes a signal handler or changes the process: `evaluate` works in a thread,
+so it can be called in a script, a test or a notebook whose event loop is running.
 """
 
 import asyncio
@@ -13,14 +14,17 @@ from contextlib import ExitStack, closing
 from functools import wraps
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, cast
+
+from msgspec.structs import asdict
 
 from pramana import planning, settings
 from pramana.errors import InvalidInput, NotFound, PramanaError, did_you_mean
-from pramana.library.report import Report
+from pramana.library.report import Report, make_report
 from pramana.library.session import Session, Stream, find_run, loop_for_functions, run_blocking
 from pramana.load.rows import cases_from, is_table
 from pramana.model import Case, Reply, Run
+from pramana.providers.accounts import Functions
 from pramana.providers.text.function import path_of
 from pramana.request import Limits, RunRequest, Selection, check_values
 from pramana.run.accounts import Reach
@@ -30,9 +34,12 @@ from pramana.store import open_store
 if TYPE_CHECKING:  # what only some calls need is imported by them: it takes as long as a short run
     from pramana.app.comparisons import WholeComparisonView
     from pramana.app.sides import Source
+    from pramana.library.estimates import Estimate
     from pramana.store.store import Store
 
-__all__ = ["Report", "compare", "evaluate", "evaluate_async", "resume", "resume_async", "stream"]
+__all__ = [
+    "Report", "compare", "estimate", "evaluate", "evaluate_async", "load_report", "resume", "resume_async", "stream",
+]  # fmt: skip
 
 PathLike = str | Path
 Cases = PathLike | Case | Mapping[str, Any] | Iterable[PathLike | Case | Mapping[str, Any]] | Any
@@ -42,6 +49,7 @@ Model = str | Callable[..., str | Reply | Coroutine[Any, Any, str | Reply]]
 Models = Sequence[Model] | Mapping[str, Callable[..., Any]]
 """Several models; a dictionary gives functions the names that their results are stored by."""
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
+PYTHON = "python:"
 AnyScorer = str | Scorer | ScorerFunction
 """The name of an installed scorer, or a function that scores."""
 
@@ -172,6 +180,7 @@ def resume(
     """Go on with a run that did not end, within other limits if any are given.
 
     A run of functions needs them again, as `model`, `models` or `scorers`, unless they can be imported by their names.
+    A function whose name has changed is passed under the one it had: `models={"python:__main__:agent": function}`.
     """
     return run_blocking(_resumed(run, model, models, limits, loop_for_functions), progress)
 
@@ -189,7 +198,67 @@ async def resume_async(
     return await _resumed(run, model, models, limits).run(progress)
 
 
+# ── Without sending anything ──
+
+
+@_without_our_frames
+def estimate(
+    cases: Cases = None,
+    *,
+    model: Model | None = None,
+    models: Models = (),
+    judge: Model | None = None,
+    repeat: int = 1,
+    **options: Unpack[RunOptions],
+) -> "Estimate":
+    """Return what `evaluate` with the same arguments would take: cases, calls, tokens, cost, and what will be missing.
+
+    Nothing is sent and nothing is stored. `str()` of what is returned is the estimate as text.
+
+    >>> estimate({"input": "Say hello.", "ideal": "hello"}, model="fake:echo", repeat=3).calls
+    3
+    """
+    from pramana.app.runs import estimate_view
+    from pramana.library.estimates import Estimate
+
+    stated = _read_request(cases, model, models, judge, repeat, options)
+    with closing(open_store(settings.database_url())) as store:
+        reach = Reach(functions=Functions(stated.functions, stated.scorers))
+        return Estimate(**asdict(estimate_view(store, stated.request, reach)))
+
+
+@_without_our_frames
+def load_report(run: str = "latest") -> Report:
+    """Return the report of a stored run: its id, the beginning of one, or `latest`."""
+    with closing(open_store(settings.database_url())) as store:
+        return make_report(store, store.runs.find(run))
+
+
 # ── What was asked for ──
+
+
+class _Stated(NamedTuple):
+    """A request, and the functions that it names."""
+
+    request: RunRequest
+    functions: dict[str, Callable[..., Any]]
+    scorers: dict[str, Scorer]
+
+
+def _read_request(
+    cases: Cases, model: Model | None, models: Models, judge: Model | None, repeat: int, options: Mapping[str, Any]
+) -> _Stated:
+    """Return the request that arguments make."""
+    __tracebackhide__ = True
+    functions: dict[str, Callable[..., Any]] = {}
+    named = _model_names(model, models, functions) or ("local",)
+    given = request_fields(cases)
+    if not given and not ({"suite", "tier", "scenarios"} & options.keys()):
+        given = {"suite": planning.DEFAULT_SUITE, "tier": planning.DEFAULT_TIER}
+    judged_by = None if judge is None else _name_of(judge, functions)
+    named_scorers, scorers = _scorers(options.get("scorers", ()))
+    stated = {**_options(options), "scorers": named_scorers}
+    return _Stated(RunRequest(models=named, judge=judged_by, repeats=repeat, **given, **stated), functions, scorers)
 
 
 def _new_run(
@@ -203,15 +272,7 @@ def _new_run(
 ) -> Session:
     """Return the session of a new run."""
     __tracebackhide__ = True
-    functions: dict[str, Callable[..., Any]] = {}
-    named = _model_names(model, models, functions) or ("local",)
-    given = request_fields(cases)
-    if not given and not ({"suite", "tier", "scenarios"} & options.keys()):
-        given = {"suite": planning.DEFAULT_SUITE, "tier": planning.DEFAULT_TIER}
-    judged_by = None if judge is None else _name_of(judge, functions)
-    named_scorers, scorers = _scorers(options.get("scorers", ()))
-    stated = {**_options(options), "scorers": named_scorers}
-    request = RunRequest(models=named, judge=judged_by, repeats=repeat, **given, **stated)
+    request, functions, scorers = _read_request(cases, model, models, judge, repeat, options)
 
     def create(store: "Store", reach: Reach) -> Run:
         return planning.create_run(store, request, reach)
@@ -230,18 +291,56 @@ def _resumed(
     __tracebackhide__ = True
     if planned := sorted(limits.keys() - {*Limits.__struct_fields__, "cache", "scorers"}):
         raise InvalidInput(f"{', '.join(planned)} cannot be changed: a run goes on as it was planned; start a new one")
-    functions: dict[str, Callable[..., Any]] = {}
-    _model_names(model, models, functions)
+    functions = _functions_again(model, models)
     run_id, given = run.run_id if isinstance(run, Report) else run, _options(limits)
     check_values(given["limits"])
+
+    def find(store: "Store", _: Reach) -> Run:
+        found = find_run(store, run_id)
+        _refuse_unplanned(functions, found)
+        return found
+
     return Session(
-        lambda store, _: find_run(store, run_id),
+        find,
         given["limits"],
         functions,
         loop,
         use_cache=given.get("cache", False),
         scorers=_scorers(limits.get("scorers", ()))[1],
     )
+
+
+def _functions_again(model: Model | None, models: Models) -> dict[str, Callable[..., Any]]:
+    """Return the functions of a run that goes on, by the names they are stored by; a mapping may have these names."""
+    functions: dict[str, Callable[..., Any]] = {}
+    named: dict[str, Callable[..., Any]] = {}
+    if isinstance(models, Mapping):
+        named = {name: each for name, each in models.items() if name.startswith(PYTHON)}
+        for name, each in cast("dict[str, Any]", named).items():
+            if not callable(each):
+                raise InvalidInput(f"{name} is a function, found {type(each).__name__}")
+        models = {name: each for name, each in models.items() if name not in named}
+        if model is not None and named:
+            raise InvalidInput("give model or models, not both")
+    _model_names(model, models, functions)
+    return functions | {name.removeprefix(PYTHON): each for name, each in named.items()}
+
+
+def _refuse_unplanned(functions: Mapping[str, Callable[..., Any]], run: Run) -> None:
+    """Refuse functions that a run does not call."""
+    plan = run.plan
+    targets = [each for each in (*plan.targets, plan.judge, plan.embedder, plan.stt) if each is not None]
+    planned = {each.model: each.typed for each in targets if each.provider == "python"}
+    for path, function in functions.items():
+        if path in planned:
+            continue
+        if not planned:
+            raise InvalidInput(f"run {run.id} calls no function, but {PYTHON}{path} was given; resume it without")
+        missing = [typed for name, typed in planned.items() if name not in functions] or list(planned.values())
+        raise InvalidInput(
+            f"run {run.id} calls {', '.join(missing)}, but the function given is {PYTHON}{path}; if it is the same "
+            f'function under a new name, pass models={{"{missing[0]}": {_shown(function)}}}, otherwise start a new run'
+        )
 
 
 def _options(options: Mapping[str, Any]) -> dict[str, Any]:

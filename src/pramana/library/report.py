@@ -19,6 +19,7 @@ from pramana.analyse.summary import Rate, Summary
 from pramana.errors import InvalidInput
 from pramana.model import Outcome, Run
 from pramana.report import figures
+from pramana.report.resuming import resume_call
 from pramana.report.summary import summary_of
 from pramana.store import open_store
 
@@ -233,7 +234,7 @@ class Report:
 
     def _unfinished(self) -> str:
         missing = f"{self.run.expected - self.run.stored:,} of {self.run.expected:,} results are missing"
-        return f"The run ended early: {self.stop_reason}; {missing}: pramana.resume({self.run_id!r})"
+        return f"The run ended early: {self.stop_reason}; {missing}: {resume_call(self.run)}"
 
     def _failures_in_words(self) -> Iterator[str]:
         wanted = self._in_order(each for each in self.results() if each.outcome is not Outcome.PASSED)

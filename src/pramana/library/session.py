@@ -20,6 +20,7 @@ from pramana.library.report import Report, make_report
 from pramana.model import Run
 from pramana.providers.accounts import Functions
 from pramana.report.progress import show_progress
+from pramana.report.resuming import resume_call
 from pramana.request import Limits
 from pramana.run.accounts import Reach
 from pramana.run.asking import ReplyCache
@@ -106,7 +107,7 @@ class Session:
 
 def _how_to_resume(run: Run) -> str:
     kept = f"{run.stored:,} of {run.expected:,} results are stored"
-    return f"{kept}; go on with pramana.resume({run.id!r})"
+    return f"{kept}; go on with {resume_call(run)}"
 
 
 def find_run(store: "Store", run_id: str) -> Run:
