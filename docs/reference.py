@@ -138,7 +138,7 @@ def library_page() -> str:
     rest = [name for name in package.__all__ if not any(name in names for names in SECTIONS.values())]
     errors = [name for name in rest if _is_error(getattr(package, name))]
     sections = {**SECTIONS, "Everything else": [name for name in rest if name not in errors], "Errors": errors}
-    aliases = {getattr(package, name).__name__: name for name in package.__all__}
+    aliases = {getattr(package, name).__name__: name for name in package.__all__} | {"PublicCase": "Case"}
     parts = [LIBRARY_HEAD]
     for title, names in sections.items():
         parts += [f"## {title}", ""]

@@ -6,9 +6,9 @@ makes another of one.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import astuple
@@ -113,6 +113,32 @@ class Case(Struct, frozen=True, eq=False):
 
     def _identity(self) -> tuple[object, ...]:
         return astuple(self)[:-1]
+
+
+if TYPE_CHECKING:
+
+    class PublicCase(Case, frozen=True):
+        """What `pramana.Case` is to a type checker: a case, with the arguments of `load.rows.make_case`.
+
+        A struct cannot have a constructor of its own, so at run time every case is a `Case`. What the package gives
+        to its users is declared as this class, so that `case: pramana.Case` accepts it.
+        """
+
+        def __init__(
+            self,
+            input: str | Sequence[Mapping[str, str]],  # noqa: A002
+            *,
+            ideal: str | Sequence[str] | None = None,
+            check: str | Mapping[str, Any] | Assertion | None = None,
+            id: str | None = None,  # noqa: A002
+            name: str | None = None,
+            category: str = "general",
+            difficulty: str = "medium",
+            language: str | None = None,
+            tags: Iterable[str] = (),
+            tokens_est: int | None = None,
+            expected_outcome: str | None = None,
+        ) -> None: ...
 
 
 class StatedAssertion(Struct, frozen=True, omit_defaults=True):

@@ -70,6 +70,35 @@ def test_scorers_decide_beside_the_assertion_and_alone_where_there_is_none() -> 
     assert (planned.typed, planned.name, planned.version) == (f"python:{__name__}:politeness", "politeness", "2")
 
 
+def first_ideal(case: pramana.Case) -> str:
+    return case.ideals[0]
+
+
+@pramana.scorer
+def holds_the_ideal(context: BlockingScoringContext) -> bool:
+    return first_ideal(context.case) in context.reply.text
+
+
+@pramana.scorer
+async def begins_with_the_ideal(context: ScoringContext) -> bool:
+    return context.reply.text.startswith(first_ideal(context.case))
+
+
+def test_the_public_type_of_a_case_is_that_of_files_and_contexts_and_is_built_by_keywords(tmp_path: Path) -> None:
+    """`mypy --strict`, which checks this file too, would fail if one of these were another type."""
+    (tmp_path / "a.yaml").write_text(
+        "{id: a, name: A, type: information-retrieval, prompt: Name a capital., expected_outcome: Names one, "
+        "assert: {type: exact_match, ideal: Paris}}",
+        encoding="utf-8",
+    )
+    built = pramana.Case("Name it.", ideal="Rome", id="b")
+    cases: list[pramana.Case] = [*pramana.cases_of(tmp_path / "a.yaml"), built]
+    assert [first_ideal(each) for each in cases] == ["Paris", "Rome"]
+    assert all(isinstance(each, pramana.Case) for each in cases)
+    report = pramana.evaluate(cases, model=bot, scorers=[holds_the_ideal, begins_with_the_ideal])
+    assert checks(report, "a") == {"exact_match": "failed", "holds_the_ideal": "passed", "begins_with_the_ideal": "failed"}
+
+
 def shorter(context: ScoringContext, most: int) -> bool:
     return len(context.reply.text) < most
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec.structs import replace
 
@@ -24,6 +24,9 @@ from pramana.load.scenario import read_bounded, read_scenarios
 from pramana.load.suite import check_suite, read_cases
 from pramana.model import Case, Source
 from pramana.request import Selection
+
+if TYPE_CHECKING:
+    from pramana.model import PublicCase
 
 ENDINGS = (".jsonl", ".yaml", ".yml")
 LIBRARY = Path(__file__).parent.parent / "scenarios"
@@ -151,14 +154,14 @@ def _unreadable(error: OSError) -> None:
     raise error  # a folder that cannot be searched may hold what is wrong
 
 
-def cases_of(path: str | Path) -> Iterator[Case]:
+def cases_of(path: str | Path) -> "Iterator[PublicCase]":
     """Yield the cases of one suite or scenario file; what does not fit raises `InvalidInput` with every problem."""
     (file,) = find_files([path])
     problems = Problems()
     if is_suite(file):
         check_suite(file, problems)
         problems.raise_errors()
-        yield from read_cases(file)
+        yield from cast("Iterator[PublicCase]", read_cases(file))
         return
     located = read_scenarios(read_bounded(file), problems, str(file))
     problems.raise_errors()
@@ -166,7 +169,8 @@ def cases_of(path: str | Path) -> Iterator[Case]:
         case = each.scenario.to_case(Source(str(file), each.line))
         # Recordings count from this file, also when the run goes on from another folder than it was begun in.
         recorded = case.prompt_audio_url or any(line.audio_url for line in case.script)
-        yield replace(case, source=Source(str(file.absolute()), each.line)) if recorded else case
+        placed = replace(case, source=Source(str(file.absolute()), each.line)) if recorded else case
+        yield cast("PublicCase", placed)
 
 
 def is_suite(path: Path) -> bool:

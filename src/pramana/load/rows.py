@@ -83,26 +83,7 @@ def make_case(
 
 
 if TYPE_CHECKING:
-
-    class Case(model.Case, frozen=True):
-        """What `pramana.Case` is to a type checker: the case of every stage, with the arguments of `make_case`."""
-
-        def __init__(
-            self,
-            input: str | Messages,  # noqa: A002
-            *,
-            ideal: str | Sequence[str] | None = None,
-            check: str | Mapping[str, Any] | Assertion | None = None,
-            id: str | None = None,  # noqa: A002
-            name: str | None = None,
-            category: str = CATEGORY,
-            difficulty: str = DIFFICULTY,
-            language: str | None = None,
-            tags: Iterable[str] = (),
-            tokens_est: int | None = None,
-            expected_outcome: str | None = None,
-        ) -> None: ...
-
+    Case = model.PublicCase
 else:
 
     class _AnyCase(type):

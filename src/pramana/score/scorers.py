@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
 from numbers import Real
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import msgspec
 from msgspec import Struct
@@ -29,6 +29,9 @@ from pramana.plugins import assertion_types, scorers
 from pramana.providers import redaction
 from pramana.providers.text.function import Coroutines, Ended, Threads, find_function, is_asynchronous, path_of
 from pramana.score.judge import Judge, shortened
+
+if TYPE_CHECKING:
+    from pramana.model import PublicCase
 
 THREADS = 32
 """Of functions that are not async, at once."""
@@ -84,7 +87,7 @@ class ScoringContext:
     'Paris.'
     """
 
-    case: Case
+    case: "PublicCase"
     """What was asked, with its ideals, tags and expected outcome."""
     reply: Reply
     """The whole reply: text, tokens, costs, times, the raw response."""
@@ -102,7 +105,7 @@ class ScoringContext:
 class BlockingScoringContext:
     """What a scorer that is not async sees of one reply: the same, and `ask` waits for the answer."""
 
-    case: Case
+    case: "PublicCase"
     reply: Reply
     model: str = ""
     asking: Callable[[Prompt, str | None, Parameters], Reply] = field(default=_wait_for_nobody, repr=False)
@@ -312,10 +315,11 @@ class Scorers:
     async def _call(
         self, each: Scorer, case: Case, reply: Reply, model: str, asked: "_Asked", *, asynchronous: bool
     ) -> Ended:
+        seen_case = cast("PublicCase", case)
         if asynchronous:
-            seen = ScoringContext(case, reply, model, asked.awaitable)
+            seen = ScoringContext(seen_case, reply, model, asked.awaitable)
             return await self._coroutines.call(lambda: each.function(seen))
-        context = BlockingScoringContext(case, reply, model, asked.blocking)
+        context = BlockingScoringContext(seen_case, reply, model, asked.blocking)
         ended = await self._threads.call(lambda: each.function(context))
         if isawaitable(ended.value):
             if hasattr(ended.value, "close"):
