@@ -70,18 +70,18 @@ def test_scorers_decide_beside_the_assertion_and_alone_where_there_is_none() -> 
     assert (planned.typed, planned.name, planned.version) == (f"python:{__name__}:politeness", "politeness", "2")
 
 
-def first_ideal(case: pramana.Case) -> str:
-    return case.ideals[0]
+def prompt_of(case: pramana.Case) -> str:
+    return case.turns[-1].text
 
 
 @pramana.scorer
-def holds_the_ideal(context: BlockingScoringContext) -> bool:
-    return first_ideal(context.case) in context.reply.text
+def repeats(context: BlockingScoringContext) -> bool:
+    return prompt_of(context.case) in context.reply.text
 
 
 @pramana.scorer
-async def begins_with_the_ideal(context: ScoringContext) -> bool:
-    return context.reply.text.startswith(first_ideal(context.case))
+async def only_repeats(context: ScoringContext) -> bool:
+    return prompt_of(context.case) == context.reply.text
 
 
 def test_the_public_type_of_a_case_is_that_of_files_and_contexts_and_is_built_by_keywords(tmp_path: Path) -> None:
@@ -93,10 +93,11 @@ def test_the_public_type_of_a_case_is_that_of_files_and_contexts_and_is_built_by
     )
     built = pramana.Case("Name it.", ideal="Rome", id="b")
     cases: list[pramana.Case] = [*pramana.cases_of(tmp_path / "a.yaml"), built]
-    assert [first_ideal(each) for each in cases] == ["Paris", "Rome"]
+    assert [prompt_of(each) for each in cases] == ["Name a capital.", "Name it."]
     assert all(isinstance(each, pramana.Case) for each in cases)
-    report = pramana.evaluate(cases, model=bot, scorers=[holds_the_ideal, begins_with_the_ideal])
-    assert checks(report, "a") == {"exact_match": "failed", "holds_the_ideal": "passed", "begins_with_the_ideal": "failed"}
+    report = pramana.evaluate(cases, model=bot, scorers=[repeats, only_repeats])
+    found = checks(report, "b")
+    assert found == {"contains": "failed", "repeats": "passed", "only_repeats": "failed"}
 
 
 def shorter(context: ScoringContext, most: int) -> bool:
