@@ -707,10 +707,10 @@ def test_a_pass_rate_is_asserted_as_observed_or_as_proven(report: pramana.Report
 def test_runs_reports_and_files_are_compared(report: pramana.Report, tmp_path: Path) -> None:
     better = pramana.evaluate(SUMS, model=adder)
     found = pramana.compare(report, better)
-    assert [each.case for each in found.gained] == ["sum-2", "sum-3"]
+    assert [each.case_id for each in found.gained] == ["sum-2", "sum-3"]
     assert str(found) == found.sentence
     files = report.save(tmp_path / "before.json"), better.save(tmp_path / "after.json")
-    assert [each.case for each in pramana.compare(*files).gained] == ["sum-2", "sum-3"]
+    assert [each.case_id for each in pramana.compare(*files).gained] == ["sum-2", "sum-3"]
     assert pramana.compare(report.run_id, str(files[1])).pairs == 5
     both = pramana.evaluate(SUMS, models=[adder, wrong])
     found = pramana.compare(both, both, model=both.models[0], new_model=both.models[1])

@@ -50,6 +50,11 @@ class FlipView(View, frozen=True, kw_only=True):
     ]
     new_results: tuple[int, ...]
 
+    @property
+    def case_id(self) -> str:
+        """The id of the case, as results call it; files and the API call it `case`."""
+        return self.case
+
 
 class NamedView(View, frozen=True, kw_only=True):
     """How many cases, and the first of them."""
@@ -64,6 +69,11 @@ class ApartView(View, frozen=True, kw_only=True):
     case: str
     base: tuple[str, ...]
     new: tuple[str, ...]
+
+    @property
+    def case_id(self) -> str:
+        """The id of the case, as results call it; files and the API call it `case`."""
+        return self.case
 
 
 class ApartNamedView(View, frozen=True, kw_only=True):

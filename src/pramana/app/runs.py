@@ -6,7 +6,7 @@ A server or a command line carries them out.
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from msgspec.structs import asdict, fields
+from msgspec.structs import asdict, fields, force_setattr
 
 from pramana import planning
 from pramana.analyse.spread import RunTimes
@@ -364,7 +364,7 @@ def _reply_view(reply: Reply) -> ReplyView:
 
 def _case_view(case: Case) -> CaseView:
     facets = case.facets
-    return CaseView(
+    view = CaseView(
         id=case.id,
         kind=case.kind,
         name=case.name,
@@ -392,6 +392,8 @@ def _case_view(case: Case) -> CaseView:
         prompt_audio_url=case.prompt_audio_url,
         conditions=case.conditions,
     )
+    force_setattr(view, "original", case)
+    return view
 
 
 def _assertion_view(stated: Assertion | None) -> AssertionView | None:

@@ -283,8 +283,11 @@ class LineView(View, frozen=True, kw_only=True):
     expected: tuple[ExpectedView, ...]
 
 
-class CaseView(View, frozen=True, kw_only=True):
-    """A test case or scenario, as it was asked."""
+class CaseView(View, frozen=True, kw_only=True, dict=True):
+    """A test case or scenario, as it was asked.
+
+    One that was made of a case has it as `original`, which is no field: a Python caller can run it again.
+    """
 
     id: str
     kind: str

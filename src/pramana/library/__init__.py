@@ -22,7 +22,7 @@ from pramana import planning, settings
 from pramana.errors import InvalidInput, NotFound, PramanaError, did_you_mean
 from pramana.library.report import Report, make_report
 from pramana.library.session import Session, Stream, find_run, loop_for_functions, run_blocking
-from pramana.load.rows import cases_from, is_table
+from pramana.load.rows import cases_from, is_row, is_table
 from pramana.model import Case, Reply, Run
 from pramana.providers.accounts import Functions
 from pramana.providers.text.function import path_of
@@ -423,7 +423,7 @@ def request_fields(given: Cases) -> dict[str, Any]:
         return {"paths": (Path(given),)}
     if is_table(given):
         return {"cases": cases_from(given)}
-    if isinstance(given, Case | Mapping):
+    if is_row(given):
         return {"cases": cases_from([given])}
     if not isinstance(given, Iterable):
         raise InvalidInput(f"cases are a path, cases, dictionaries or a data frame, found {type(given).__name__}")

@@ -27,6 +27,8 @@ _FIELDS = (
     "input", "ideal", "check", "id", "name", "category", "difficulty", "language", "tags", "tokens_est",
     "expected_outcome",
 )  # fmt: skip
+_MISSING = ("NAType", "NaTType")
+"""Types of empty cells of pandas, which need not be installed."""
 _IN_METADATA = ("difficulty", "tags", "tokens_est")
 
 
@@ -106,7 +108,13 @@ def cases_from(rows: Any) -> tuple[model.Case, ...]:
     found: list[model.Case] = []
     problems: list[Problem] = []
     first_seen: dict[str, int] = {}
+    known: dict[str, model.Case] = {}
     for number, row in enumerate(_records(rows)):
+        original = getattr(row, "original", None)  # of `result.case`, which shows a case
+        if isinstance(original, model.Case):
+            if known.get(original.id) == original:
+                continue  # of another result: it was asked several times, or several models were
+            row = original  # noqa: PLW2901
         try:
             case = row if isinstance(row, model.Case) else _case_of(row)
         except PramanaError as error:
@@ -119,11 +127,17 @@ def cases_from(rows: Any) -> tuple[model.Case, ...]:
             message = f"the id {case.id!r:.60} is that of cases[{first}] too; ask a case several times by repeat"
             problems.append(Problem(message, f"cases[{number}].id"))
         found.append(case)
+        known[case.id] = case
     if problems:
         raise InvalidInput.of(problems)
     if not found:
         raise InvalidInput("no cases were given: the list is empty")
     return tuple(found)
+
+
+def is_row(given: object) -> bool:
+    """Return whether something is one case: a case, a dictionary or `result.case`."""
+    return isinstance(given, model.Case | Mapping) or isinstance(getattr(given, "original", None), model.Case)
 
 
 def is_table(given: object) -> bool:
@@ -137,12 +151,21 @@ def _records(rows: Any) -> Iterator[Any]:
     elif is_table(rows):  # pandas
         rows = rows.to_dict("records")
     for row in rows:
-        yield {key: value for key, value in row.items() if not _is_missing(value)} if isinstance(row, Mapping) else row
+        yield dict(_cells(row)) if isinstance(row, Mapping) else row
+
+
+def _cells(row: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield what a row has under its names, in plain Python; empty cells are left out."""
+    for key, given in row.items():
+        # Numbers and arrays of numpy, which data frames are full of.
+        value = given.tolist() if hasattr(given, "tolist") and hasattr(given, "shape") else given
+        if not _is_missing(value):
+            yield key, value
 
 
 def _is_missing(value: object) -> bool:
-    """Return whether a cell is empty, as data frames have it: None, or a NaN of any library."""
-    return value is None or (isinstance(value, float) and math.isnan(value)) or str(type(value).__name__) == "NAType"
+    """Return whether a cell is empty, as data frames have it: None, or a NaN, an NA or a NaT of any library."""
+    return value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in _MISSING
 
 
 def _case_of(row: Any) -> model.Case:
@@ -191,6 +214,8 @@ def _turns(given: Any) -> tuple[Turn, ...]:
 def _texts(given: Any, field: str) -> tuple[str, ...]:
     if type(given) is int:  # as a column of a data frame has answers that are numbers
         given = str(given)
+    if isinstance(given, set | frozenset):  # each process has another order, and so would the case have another id
+        raise _wrong(field, f"must be text or a list of texts, found a set, which has no order: sorted({field}) has one")
     texts = (
         (given,) if isinstance(given, str) else tuple(given or ()) if isinstance(given, Iterable | None) else (given,)
     )
