@@ -330,7 +330,6 @@ $ pramana run support.jsonl --model python:bot:reply --quiet
 …
 All 3 results ended, none errored.
 $ pramana show latest --id return-period
-…
 return-period · python:bot:reply · text · passed
             user     How many days do I have to return a jacket?
             answer   30 days, and the label is free. (after …)

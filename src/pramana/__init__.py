@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pramana.app.comparisons import WholeComparisonView as Comparison
     from pramana.app.views import ResultDetailView as Result
     from pramana.assertions import AssertionType, Verdict, evaluate_assertion
     from pramana.assertions import make_assertion_type as assertion_type
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         resume_async,
         stream,
     )
+    from pramana.library.comparison import Comparison
     from pramana.library.estimates import Estimate
     from pramana.library.pytest_integration import parametrize
     from pramana.library.session import Stream
@@ -61,7 +61,7 @@ _WHERE = {
     "BlockingScoringContext": "pramana.score.scorers",
     "Case": "pramana.load.rows",
     "Check": "pramana.model",
-    "Comparison": "pramana.app.comparisons:WholeComparisonView",
+    "Comparison": "pramana.library.comparison",
     "Estimate": "pramana.library.estimates",
     "Exporter": "pramana.report.exporters",
     "Facets": "pramana.model",

@@ -30,6 +30,7 @@ from pramana.model import (
     Key,
     Outcome,
     Plan,
+    PlannedScorer,
     Reply,
     Request,
     Result,
@@ -61,6 +62,7 @@ from pramana.store.store import Store
 INTERRUPTED = "interrupted by the user"
 HANDED_ON = "its server ended in good order; the next one goes on with it"
 _ENDINGS: Mapping[str | None, RunStatus] = {INTERRUPTED: "interrupted", CANCELLED: "cancelled", HANDED_ON: "queued"}
+VERDICTS = (Outcome.PASSED, Outcome.FAILED)
 TICK_S = 1.0
 
 
@@ -207,8 +209,9 @@ def _pools(
 ) -> list[Pool[tuple[Key, Case], _Asked]]:
     similarity = _similarity(run.plan, accounts)
     speaker = Speaker(store.blobs.put, partial(_recorded, reach), run.plan.voice)
-    if run.plan.judge:
-        accounts.asking(run.plan.judge)  # or a missing key would be told only when the first answer is judged
+    _open_judge(run.plan, accounts)
+    for target in run.plan.targets:
+        accounts.refuse_missing_parameters(target, run.plan.parameters)
     calls = _call_scoring(store, run.plan, accounts)
     return [
         _pool(
@@ -329,6 +332,12 @@ def _scoring(
     agent = is_called(target) and target.provider not in NEVER_A_JUDGE
     no_judge = NOT_WRITTEN_TO if agent else NO_JUDGE
     return Scoring(_judge(plan.judge or target, accounts), similarity, calls, no_judge, scorers, target.typed)
+
+
+def _open_judge(plan: Plan, accounts: OpenAccounts) -> None:
+    """Refuse a judge that cannot be reached (no key, no such function) before any reply is judged."""
+    if plan.judge:
+        accounts.asking(plan.judge)
 
 
 def _judge(judged_by: Target, accounts: OpenAccounts) -> Judge | None:
@@ -467,6 +476,13 @@ def _finish(store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop
 # ── Judge again ──
 
 
+def scoring_label(judge: Target | None, embedder: Target | None, scorers: Sequence[PlannedScorer]) -> str:
+    """Return what a scoring is called: by its judge, its embedder and its scorers."""
+    label = f"judged by {judge.typed if judge else 'itself'}"
+    label += f", embedded by {embedder.typed}" if embedder else ""
+    return label + (f", scored by {', '.join(f'{each.name} {each.version}' for each in scorers)}" if scorers else "")
+
+
 async def judge_again(
     store: Store,
     run: Run,
@@ -478,35 +494,40 @@ async def judge_again(
     results: Iterable[tuple[Case, Result]] | None = None,
     watch: Watch | None = None,
     stop: Stop | None = None,
+    reach: Reach | None = None,
 ) -> int:
     """Make new checks of every stored reply, or of those given, beside the old ones; return the scoring's number.
 
-    The scorers of the run score again, as they now are, and others that are named. Ended early, it keeps the checks
-    that were made; a reply without a new one keeps its old one. Only what ended it is raised.
+    The scorers of the run score again, as they now are, and others that are named. A reply that gets no new verdict,
+    because this ended early or its checks could not be made, keeps the verdict it had. Only what ended it is raised.
     """
     stop = Stop() if stop is None else stop
-    reach = with_registered(store, Reach())
+    reach = with_registered(store, reach or Reach())
     judged_by = resolve_judge(judge, reach) or run.plan.judge
     embedded_by = resolve_embedder_model(embedder, reach) if embedder else run.plan.embedder
     scored_by = plan_scorers(scorers, reach, again=run.plan.scorers)
     plan = replace(run.plan, judge=judged_by, embedder=embedded_by, scorers=scored_by)
     prices = Prices.load(settings.prices_file(), store.prices.rates())
     _refuse_unknown_prices(plan, prices, limits, reach)
-    label = f"judged by {judged_by.typed if judged_by else 'itself'}"
-    label += f", embedded by {plan.embedder.typed}" if plan.embedder else ""
-    label += f", scored by {', '.join(f'{each.name} {each.version}' for each in scored_by)}" if scored_by else ""
+    label = scoring_label(judged_by, embedded_by, scored_by)
     budget = Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_total_tokens)
     async with OpenAccounts(limits, budget, prices.cost, stop, reach) as accounts, AsyncExitStack() as stack:
+        _open_judge(plan, accounts)
         similarity = _similarity(plan, accounts)
         calls = _call_scoring(store, plan, accounts)
         found = _scorers(plan, accounts, prices, limits, reach)
         stack.callback(found.close)
         scorings = {each.typed: _scoring(plan, each, accounts, similarity, calls, found) for each in plan.targets}
 
+        failed: set[Key] = set()
+
         async def judge_one(work: tuple[Case, Result]) -> Result:
             case, result = work
             assert result.reply is not None  # noqa: S101 - only replies are drawn
-            return replace(result, checks=await scorings[result.key.model].checks(case, result.reply))
+            judged = replace(result, checks=await scorings[result.key.model].checks(case, result.reply))
+            if result.outcome in VERDICTS and judged.outcome not in VERDICTS:
+                failed.add(result.key)
+            return judged
 
         progress = Progress(run, 0, budget=budget, waiting_s=accounts.held_s)
         pairs = store.results.pairs(run.id) if results is None else results
@@ -514,7 +535,13 @@ async def judge_again(
         with store.scorings.begin(run.id, label) as scoring:
             pool = Pool(Feed(chunks(replies)), limits.concurrency, judge_one, as_it_is)
             async for judged in stream([pool], stop):
-                await asyncio.to_thread(scoring.add, [(result.key, result.checks) for result in judged])
+                for add, some in (
+                    (scoring.add, [each for each in judged if each.key not in failed]),
+                    (scoring.add_failed, [each for each in judged if each.key in failed]),
+                ):
+                    if some:
+                        await asyncio.to_thread(add, [(each.key, each.checks) for each in some])
+                failed.difference_update(each.key for each in judged)
                 progress.results, progress.stored = judged, progress.stored + len(judged)
                 if watch:
                     watch(progress)

@@ -534,3 +534,10 @@ class Run(Struct, frozen=True):
     """The name of who holds it; None when nobody does."""
     number: int = 0
     """Of its row: what is known of it is found without reading the row again."""
+    scoring: int | None = None
+    """The scoring by which its results are read; None for the newest."""
+
+    @property
+    def reference(self) -> str:
+        """Return the id, with the scoring where it is not the newest: `RUN@1`."""
+        return self.id if self.scoring is None else f"{self.id}@{self.scoring}"

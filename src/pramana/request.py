@@ -260,6 +260,8 @@ def _marked(mark: str) -> dict[str, FieldInfo]:
 
 SAMPLING = _marked("sampling")
 """The fields that are parameters of a model."""
+DEFAULT_PARAMETERS = RunRequest(models=()).sampling()
+"""What a run sends where the user has set no parameter."""
 LOCAL_ONLY = _marked("local_only")
 """The fields that only this machine's own user may set."""
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scipy.stats import binom, t  # type: ignore[import-untyped]
 
 from pramana.analyse.changes import Change, Taken, changes, limit_of, slower, together
 from pramana.analyse.intervals import Interval, median_interval, ratio_difference, t_of
+from pramana.analyse.labels import model_labels
 from pramana.errors import InvalidInput
 from pramana.model import Check, Outcome
 
@@ -204,3 +206,16 @@ def test_the_middle_of_differences_is_their_median() -> None:
     before, after = [[chance.random() for _ in range(9)] for _ in range(2)]
     expected = median(now - was for was, now in zip(before, after, strict=True))
     assert one(side(*before), side(*after)).difference == pytest.approx((expected, expected))
+
+
+def test_changes_between_two_models_of_one_run_go_by_their_names() -> None:
+    labels = model_labels("gpt-5", "opus")
+    slow = replace(one(side(*[0.5] * 7), side(*[2.0] * 7)), labels=labels)
+    assert slow.sentence == "opus is slower: voice to voice by 1.50 s (median of 7 cases), and that is proven."
+    assert slow.detail.startswith("Voice to voice 500 ms for gpt-5, 2.00 s for opus: median difference +1.50 s")
+    base = {str(case): a_call(took(0.5), errors=0) for case in range(10)}
+    new = {str(case): a_call(took(0.5), errors=3) for case in range(10)}
+    wrong = replace(one(base, new, "misheard words"), labels=labels)
+    assert wrong.sentence == (
+        "More words wrong for opus: misheard words 0 % for gpt-5, 30.0 % for opus, and that is proven."
+    )

@@ -1,6 +1,7 @@
 """Two runs compared: what flipped, what it proves, and what nobody can know."""
 
 import random
+import re
 from collections.abc import Sequence
 from itertools import product
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.contingency_tables import mcnemar as referee  # type: ignore[import-untyped]
 
 from pramana.analyse.comparison import EXIT_CODES, Apart, Excluded, Judged, Over, Pair, compare
+from pramana.analyse.labels import model_labels
 from pramana.model import Outcome
 
 P, F, E, U, S = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED
@@ -29,17 +31,17 @@ def table(both: int = 0, lost: int = 0, gained: int = 0, neither: int = 0) -> tu
         (
             {"both": 80, "lost": 15, "gained": 3, "neither": 2},
             "regression",
-            "Regression: of 100 cases, 15 that passed now fail and 3 that failed now pass.",
+            "Regression: of 100 cases, 15 that passed before fail now; 3 that failed before pass now.",
         ),
         (
             {"both": 80, "lost": 1, "gained": 15, "neither": 4},
             "improvement",
-            "Improvement: of 100 cases, 1 that passed now fails and 15 that failed now pass.",
+            "Improvement: of 100 cases, 1 that passed before fails now; 15 that failed before pass now.",
         ),
         (
             {"both": 900, "lost": 10, "gained": 12, "neither": 78},
             "no_change",
-            "No change: of 1,000 cases, 10 that passed now fail and 12 that failed now pass, "
+            "No change: of 1,000 cases, 10 that passed before fail now; 12 that failed before pass now, "
             "no more than chance would do.",
         ),
         ({"both": 70, "neither": 10}, "no_change", "No change: all 80 cases ended as before."),
@@ -52,13 +54,13 @@ def table(both: int = 0, lost: int = 0, gained: int = 0, neither: int = 0) -> tu
         (
             {"both": 7, "lost": 2, "neither": 1},
             "inconclusive",
-            "Not enough evidence: of 10 cases, 2 that passed now fail and none that failed now passes; "
+            "Not enough evidence: of 10 cases, 2 that passed before fail now; none that failed before passes now; "
             "chance could do this, and so could a real change.",
         ),
         (
             {"both": 7, "gained": 1, "neither": 2},
             "inconclusive",
-            "Not enough evidence: of 10 cases, none that passed now fails and 1 that failed now passes; "
+            "Not enough evidence: of 10 cases, none that passed before fails now; 1 that failed before passes now; "
             "chance could do this, and so could a real change.",
         ),
         ({}, "inconclusive", "Not enough evidence: no case has a verdict on both sides."),
@@ -221,7 +223,7 @@ def test_verdicts_of_two_judges_are_not_compared_and_the_first_sentence_says_so(
     told = compare(base, new, base_judges=judged(GPT, *base), new_judges=judged(OPUS, *new), any_judge=True)
     assert (told.verdict, told.pairs, len(told.apart)) == ("regression", 30, 30)
     assert told.sentence == (
-        "Regression: of 30 cases, 20 that passed now fail and none that failed now passes; 30 cases of those compared "
+        "Regression: of 30 cases, 20 that passed before fail now; none that failed before passes now; 30 cases of those compared "
         "were judged by openai:gpt-5 before and by anthropic:claude-opus-4-6 now."
     )
     assert compare(base, new, base_judges=judged(GPT, *base), new_judges=judged(GPT, *new)).verdict == "regression"
@@ -233,7 +235,7 @@ def test_what_one_judge_decided_is_compared_beside_what_two_did() -> None:
     found = compare(base, new, base_judges=judged(GPT, "x"), new_judges=judged(OPUS, "x"))
     assert (found.verdict, found.pairs) == ("regression", 100)
     assert found.sentence == (
-        "Regression: of 100 cases, 20 that passed now fail and none that failed now passes; left out is 1 case judged "
+        "Regression: of 100 cases, 20 that passed before fail now; none that failed before passes now; left out is 1 case judged "
         "by openai:gpt-5 before and by anthropic:claude-opus-4-6 now."
     )
 
@@ -430,7 +432,7 @@ def test_a_case_asked_in_three_ways_is_not_three_cases() -> None:
         "No difference seen: all 9 answers (3 cases, 3 variants) ended as before, but 3 cases prove little."
     )
     lost = compare(base, {key: [F] for key in base})
-    assert lost.sentence.startswith("Regression: of 9 answers (3 cases, 3 variants), 9 that passed now fail")
+    assert lost.sentence.startswith("Regression: of 9 answers (3 cases, 3 variants), 9 that passed before fail now")
 
 
 def test_no_change_is_said_only_where_the_interval_rules_one_out() -> None:
@@ -439,3 +441,55 @@ def test_no_change_is_said_only_where_the_interval_rules_one_out() -> None:
         assert found.exit_code == 0
         assert found.sentence.startswith("No change") == found.interval.within(0.05)
         assert ("prove" in found.sentence) == (count < 73)
+
+
+@pytest.mark.parametrize(
+    ("counts", "sentence"),
+    [
+        (
+            {"both": 80, "lost": 15, "gained": 3, "neither": 2},
+            "gpt-5 beats opus: of 100 cases, 15 passed only for gpt-5 and 3 only for opus.",
+        ),
+        (
+            {"both": 80, "gained": 15, "neither": 5},
+            "opus beats gpt-5: of 100 cases, 15 passed only for opus and none only for gpt-5.",
+        ),
+        (
+            {"both": 900, "lost": 10, "gained": 12, "neither": 78},
+            "No difference between gpt-5 and opus: of 1,000 cases, 10 passed only for gpt-5 and 12 only for opus, "
+            "no more than chance would do.",
+        ),
+        ({"both": 80}, "No difference between gpt-5 and opus: all 80 cases ended alike."),
+        (
+            {"both": 3},
+            "No difference seen between gpt-5 and opus: all 3 cases ended alike, but 3 cases prove little.",
+        ),
+        (
+            {"both": 7, "lost": 2, "neither": 1},
+            "Not enough evidence that gpt-5 or opus is better: of 10 cases, 2 passed only for gpt-5 and none only for "
+            "opus; chance could do this, and so could a real difference.",
+        ),
+    ],
+)
+def test_two_models_of_one_run_are_called_by_their_names(counts: dict[str, int], sentence: str) -> None:
+    found = compare(*table(**counts), labels=model_labels("gpt-5", "opus"))
+    assert found.sentence == sentence
+    assert " for gpt-5, " in found.detail
+    assert not re.search(r"\b(before|now)\b", found.sentence + found.detail)
+
+
+def test_what_one_of_two_models_did_not_answer_is_said_with_their_names() -> None:
+    base, new = table(both=200)
+    new |= {f"c-{number}": [E] for number in range(30)}
+    found = compare(base, new, labels=model_labels("gpt-5", "opus"))
+    assert found.sentence == (
+        "Not enough evidence: 30 cases that passed for gpt-5 have no verdict for opus, and counted as failed they would "
+        "change the answer."
+    )
+
+
+def test_cases_that_changed_come_in_the_order_of_the_base() -> None:
+    base: Outcomes = {"z": [P, P], "a": [P, P], "m": [F, F], "b": [F, F]}
+    new: Outcomes = {"a": [F, F], "b": [P, P], "m": [P, F], "z": [P, F]}
+    found = compare(base, new)
+    assert ([each.case for each in found.lost], [each.case for each in found.gained]) == (["z", "a"], ["m", "b"])

@@ -240,6 +240,19 @@ def test_parameters_that_were_dropped_are_said() -> None:
     )
 
 
+def test_own_code_without_the_defaults_of_a_run_is_not_called_irreproducible() -> None:
+    def noted(provider: str, **parameters: Any) -> str:
+        tally = Tally(providers={"m": provider}, parameters=parameters)
+        tally.add(case(), result(reply=Reply("x", dropped=tuple(parameters))))
+        return " ".join(tally.summary().not_reproducible)
+
+    for own in ("python", "command"):
+        assert noted(own, temperature=0.0, seed=42) == ""
+        assert "would not take seed" in noted(own, temperature=0.0, seed=7)
+        assert "would not take max_tokens" in noted(own, max_tokens=9)
+    assert "would not take seed" in noted("openai", temperature=0.0, seed=42)
+
+
 def test_why_speaks_for_the_check_that_decided() -> None:
     checks = (
         Check("contains", "1", Outcome.PASSED, "found it"),

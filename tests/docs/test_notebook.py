@@ -62,7 +62,7 @@ def test_it_runs_and_shows_progress_reports_failures_and_the_comparison(folder: 
     )
     assert printed(cells["frame"]) == "0% passed (95 % interval 0% to 39%)\n"
     sentence, gained = printed(cells["compare"]).splitlines()
-    assert sentence == "Improvement: of 6 cases, none that passed now fails and 6 that failed now pass."
+    assert sentence == "Improvement: of 6 cases, none that passed before fails now; 6 that failed before pass now."
     assert len(re.findall("opening-", gained)) == 6
     (table,) = outputs(cells["pandas"], "execute_result")
     assert table.data["text/html"].count("<td>passed</td>") == 6

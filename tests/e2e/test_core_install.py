@@ -39,9 +39,10 @@ def pramana(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_runs_are_made_compared_and_exported(tmp_path: Path) -> None:
     first = pramana(tmp_path, "run", "--model", "fake:echo", "--judge", "fake", "--json")
     assert first.returncode == 0, first.stderr
-    run = json.loads(first.stdout)["run"]
+    second = pramana(tmp_path, "run", "--model", "fake:echo", "--judge", "fake", "--json")
+    run, again = (json.loads(each.stdout)["run"] for each in (first, second))
     for arguments in (
-        ("runs",), ("show", run), ("compare", run, run), ("rescore", run, "--judge", "fake"), ("suite", "verify", "v1.0"),
+        ("runs",), ("show", run), ("compare", run, again), ("rescore", run, "--judge", "fake"), ("suite", "verify", "v1.0"),
         ("export", run, "--format", "html"), ("export", run, "--format", "markdown"), ("scenarios", "import", "library:"),
         ("models",), ("token", "list"),
     ):  # fmt: skip
@@ -52,9 +53,9 @@ def test_runs_are_made_compared_and_exported(tmp_path: Path) -> None:
 def test_the_library_works(tmp_path: Path) -> None:
     code = """
 import pramana
-report = pramana.evaluate({"input": "Say hello.", "ideal": "hello"}, model=str.lower)
+report, again = (pramana.evaluate({"input": "Say hello.", "ideal": "hello"}, model=str.lower) for _ in range(2))
 report.save("report.html")
-print(report.pass_rate, pramana.compare(report, report).verdict, len(report._repr_html_()) > 100)
+print(report.pass_rate, pramana.compare(report, again).verdict, len(report._repr_html_()) > 100)
 """
     done = python(tmp_path, code)
     assert done.stdout == "1.0 no_change True\n", done.stderr

@@ -106,8 +106,8 @@ def test_verdicts_of_two_judges_are_told_apart_and_judging_again_makes_them_one(
     new, base = (run["id"] for run in data(pramana("runs", "--json")))
     apart = pramana("compare", base, new)
     assert apart.returncode == 4
-    said = " ".join(apart.stdout.split())
-    assert said.startswith(
+    answer = " ".join(apart.stdout.split("\n\n")[1].split())
+    assert answer.startswith(
         f"Not enough evidence: all 12 cases were judged by {yes} (fake-1) before and by {no} (fake-1)"
     )
     assert pramana("compare", base, new, "--any-judge").returncode == 1

@@ -98,7 +98,9 @@ def test_compare_finds_the_regression(tmp_path: Path) -> None:
     models = [data(pramana("show", run, "--json"))["models"][0] for run in (first, second, third)]
     worse = pramana("compare", first, second, "--model", models[0], "--new-model", models[1])
     assert worse.returncode == 1
-    assert worse.stdout.startswith("Regression: of 40 cases, 40 that passed now fail")
+    heading, answer = worse.stdout.split("\n\n", 1)
+    assert f"before: {models[0]}, run {first} of" in " ".join(heading.split())
+    assert answer.startswith("Regression: of 40 cases, 40 that passed before fail now")
     better = pramana("compare", second, third, "--model", models[1], "--new-model", models[2], "--json")
     assert (better.returncode, data(better)["verdict"]) == (0, "improvement")
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pramana import settings
 from pramana.errors import Problem
-from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Run, Target, Usage
+from pramana.model import Case, Check, Facets, Failure, Key, Outcome, Plan, Reply, Result, Run, Target, Turn, Usage
 from pramana.report import export
 from pramana.report.summary import SHOWN_REASONS, decide, print_summary, summary_of_results
 from pramana.report.terminal import fitted, print_problem, told, width, wrapped
@@ -34,7 +34,7 @@ def a_run(suite: str = "mine", models: tuple[str, ...] = ("m",), **more: Any) ->
 
 
 def result(name: str, outcome: Outcome, model: str = "m", **evidence: object) -> tuple[Case, Result]:
-    case = Case(name, "test_case", (), Facets(name, name, name, (name,)))
+    case = Case(name, "test_case", (Turn("user", f"About {name}?"),), Facets(name, name, name, (name,)))
     key = Key("sha256:1", model)
     if outcome is Outcome.ERRORED:
         return case, Result(key, name, None, Failure("unavailable", f"no answer of {name}"), (), None, None)
@@ -118,6 +118,24 @@ def test_reports_name_who_judged_and_not_who_was_to(kind: Any) -> None:
 def test_models_that_judge_themselves_are_no_mixture(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [result("a-1", Outcome.PASSED, model, judge=model) for model in ("m", "n")]
     assert "several judges" not in printed(a_run(models=("m", "n")), rows, capsys)
+
+
+def test_several_models_have_a_rate_each_and_none_together(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        result(name, Outcome.PASSED if model == "m" else Outcome.FAILED, model)
+        for name in ("one", "two")
+        for model in ("m", "n")
+    ]
+    text = printed(a_run(models=("m", "n")), rows, capsys)
+    assert [line.split()[0] for line in text.splitlines() if "/2" in line][:2] == ["m", "n"]
+    assert "    all " not in text
+    assert "2/4" not in text
+    assert "by category, all 2 models together" in text
+    assert "    all " in printed(a_run(), rows[::2], capsys)
+    out = io.StringIO()
+    export("markdown", a_run(models=("m", "n")), rows, out)
+    assert "<summary>By category, all 2 models together</summary>" in out.getvalue()
+    assert "2 of 4" not in out.getvalue()
 
 
 def test_what_judges_took_is_shown_with_what_was_paid_before(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -65,9 +66,14 @@ def run(
     repeats: int = 1,
     check: Check = CONTAINS,
     took: float = 0.1,
+    outcomes_of: Callable[[str, int], Sequence[Outcome]] | None = None,
+    backwards: bool = False,
     **more: Any,
 ) -> str:
-    """Store a run; `outcomes` are those of each case by its number, one a repeat. `more` belongs to the plan."""
+    """Store a run; `outcomes` are those of each case by its number, one a repeat; `outcomes_of` those of each model.
+
+    `backwards` stores the last results first. `more` belongs to the plan.
+    """
     plan = Plan("mine", suite_hash, tuple(models), repeats, {"temperature": 0, "seed": 42}, runner_version="0.1.0")
     plan = replace(plan, **more)
 
@@ -82,9 +88,9 @@ def run(
             for number, each in enumerate(asked)
             for model in models
             for variant in plan.variants
-            for repeat, outcome in enumerate(outcomes(number))
+            for repeat, outcome in enumerate(outcomes_of(model.typed, number) if outcomes_of else outcomes(number))
         ]
-        asyncio.run(write(created.id, made))
+        asyncio.run(write(created.id, made[::-1] if backwards else made))
         store.queue.finish(created.id, None, "finished" if len(made) == created.expected else "stopped")
     return created.id
 
@@ -123,9 +129,16 @@ def compared(*arguments: str) -> tuple[int, Mapping[str, Any]]:
 
 
 def said(*arguments: str) -> str:
+    """Return what is printed below the heading, which names both sides."""
+    return printed(*arguments)[1]
+
+
+def printed(*arguments: str) -> tuple[str, str]:
+    """Return the heading, and what is printed below it, each on one line."""
     done = CliRunner().invoke(pramana, ["compare", *arguments], standalone_mode=False)
     assert done.exception is None, done.exception
-    return " ".join(done.stdout.split())
+    heading, _, answer = done.stdout.partition("\n\n")
+    return " ".join(heading.split()), " ".join(answer.split())
 
 
 # ── Which suite ──
@@ -179,9 +192,11 @@ def test_a_file_without_a_hash_is_compared_when_its_digests_tell_or_when_told(tm
     base = run(cases(9))
     whole = exported(base, tmp_path / "whole.json")
     old = exported(base, tmp_path / "old.json", without=["case_digest", "repeat"])
-    assert compared(whole, whole)[0] == 0
+    same, older = exported(base, tmp_path / "same.json"), tmp_path / "older.json"
+    older.write_bytes(Path(old).read_bytes())
+    assert compared(whole, same)[0] == 0
     assert compared(base, whole)[0] == 0
-    for pair in ((old, old), (old, whole), (base, old), (old, base)):
+    for pair in ((old, str(older)), (old, whole), (base, old), (old, base)):
         with pytest.raises(InvalidInput, match="--any-suite"):
             compared(*pair)
         code, found = compared(*pair, "--any-suite")
@@ -295,21 +310,25 @@ def test_where_nothing_is_paired_nothing_is_weighed() -> None:
 
 def test_a_model_goes_by_what_was_typed_or_by_its_provider_s_name(tmp_path: Path) -> None:
     models = (Target("opus", "anthropic", "claude-opus-4-6"), Target("gpt-5", "openai", "gpt-5"))
-    base = run(cases(9), models=models)
-    file = exported(base, tmp_path / "base.json")
-    for side in (base, file):
+    base, new = run(cases(9), models=models), run(cases(9), models=models)
+    files = [exported(each, tmp_path / f"{each}.json") for each in (base, new)]
+    for one, other in ((base, new), files):
         for name in ("opus", "claude-opus-4-6", "gpt-5"):
-            assert compared(side, side, "--model", name)[0] == 0
-        for arguments in ([], ["--model", "haiku"]):
-            with pytest.raises(InvalidInput, match="holds opus, gpt-5; choose one with --model"):
-                compared(side, side, *arguments)
+            assert compared(one, other, "--model", name)[0] == 0
+        command = re.escape(f"choose, for example: pramana compare {one} {other} --model opus")
+        with pytest.raises(InvalidInput, match=f"has 2 models: opus, gpt-5; {command}$"):
+            compared(one, other)
+        with pytest.raises(InvalidInput, match=rf'has no model "haiku" \(it has opus, gpt-5\); {command}$'):
+            compared(one, other, "--model", "haiku")
+        with pytest.raises(InvalidInput, match=f'has no model "haiku".*{command} --new-model opus$'):
+            compared(one, other, "--model", "opus", "--new-model", "haiku")
 
 
 def test_two_servers_with_a_model_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
     urls = ("http://one/v1#any", "http://two/v1#any")
     file = exported(run(cases(9), models=[Target(url, "compatible", "any") for url in urls]), tmp_path / "a.json")
     assert compared(file, file, "--model", urls[0], "--new-model", urls[1])[0] == 0
-    with pytest.raises(InvalidInput, match="choose one"):
+    with pytest.raises(InvalidInput, match='has no model "any"'):
         compared(file, file, "--model", "any")
 
 
@@ -335,7 +354,7 @@ def test_the_same_answers_by_another_judge_are_no_regression(tmp_path: Path) -> 
     )
     assert "pramana rescore RUN --judge MODEL" in shown
     told = said(base, new, "--any-judge")
-    assert told.startswith("Regression: of 30 cases, 30 that passed now fail")
+    assert told.startswith("Regression: of 30 cases, 30 that passed before fail now")
     assert "30 cases of those compared were judged by openai:gpt-5 before" in told
     assert "rescore" not in told
 
@@ -586,4 +605,7 @@ def test_the_comparison_as_text_says_that_both_were_asked_differently() -> None:
     base, new = run(cases(2), system_prompt=BRIEF), run(cases(2), system_prompt=KIND)
     found = compare(base, new)
     assert str(found) == f"{found.sentence} Asked differently: another system prompt; that may be the difference."
-    assert str(compare(base, base)) == found.sentence
+    assert repr(found) == str(found)
+    again = run(cases(2), system_prompt=BRIEF)
+    alike = compare(base, again)
+    assert str(alike) == alike.sentence

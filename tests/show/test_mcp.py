@@ -24,7 +24,7 @@ from pramana.show.cli import pramana
 from pramana.show.cli.mcp import RAISE
 from pramana.show.mcp import EXAMPLE, make_server
 from pramana.show.tool_arguments import has_description, input_schema, output_schema
-from pramana.show.tools import TOOLS, LimitsArguments, RunArguments, SelectionArguments
+from pramana.show.tools import TOOLS, Call, LimitsArguments, RunArguments, SelectionArguments
 from pramana.store import open_store
 
 from ..stores import sqlite_store
@@ -368,6 +368,27 @@ def test_a_cancelled_run_keeps_what_is_stored_and_is_resumed(folder: Path) -> No
     run(work())
 
 
+def test_a_run_whose_progress_cannot_be_reported_is_stopped(app: App, folder: Path) -> None:
+    async def fail(*_: object) -> None:
+        raise BrokenPipeError("the client has gone")
+
+    async def work() -> None:
+        asked = RunArguments(
+            paths=(str(folder / "many.jsonl"),),
+            models=("fake:latency=0.02,echo",),
+            limits=LimitsArguments(concurrency=1),
+        )
+        call = Call(app, Credential(app.access.make_startup_token("editor", "of a test")), fail, {})
+        with pytest.raises(BrokenPipeError):
+            await TOOLS["run"].do(call, asked)
+        assert not call.under_way, "nobody waits for the run any more, so it has ended"
+
+    run(work())
+    (left,) = app.store.runs.page(limit=5)[0]
+    assert left.status == "interrupted"
+    assert left.stored < 200
+
+
 async def ended(client: Client) -> dict[str, Any]:
     """Return the newest run once nobody works on it."""
     while True:
@@ -475,7 +496,7 @@ def test_a_viewer_reads_and_validates_and_the_application_refuses_the_rest(app: 
     async def work() -> None:
         suite = [str(folder / "capitals.jsonl")]
         async with in_process(app, "editor") as client:
-            made = await called(client, "run", paths=suite, models=["fake:echo"])
+            base, made = [await called(client, "run", paths=suite, models=["fake:echo"]) for _ in range(2)]
         async with in_process(app, "viewer") as client:
             for tool, arguments in (("run", {"paths": suite, "models": ["fake:echo"]}), ("resume", {"run": "latest"})):
                 text, said = await refused(client, tool, **arguments)
@@ -487,8 +508,8 @@ def test_a_viewer_reads_and_validates_and_the_application_refuses_the_rest(app: 
             assert (await called(client, "validate", paths=suite))["valid"]
             assert (await called(client, "show", run="latest"))["run"]["id"] == made["id"]
             assert (await called(client, "failures"))["total"] == 2
-            assert (await called(client, "compare", base=made["id"], new=made["id"]))["pairs"] == 2
-            assert (await called(client, "runs"))["total"] == 1
+            assert (await called(client, "compare", base=base["id"], new=made["id"]))["pairs"] == 2
+            assert (await called(client, "runs"))["total"] == 2
 
     run(work())
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pramana.errors import NotFound
 from pramana.model import Check, Outcome
 from pramana.store.scoring import Rescoring
 from pramana.store.store import Store
@@ -83,3 +84,69 @@ def test_ctrl_c_while_a_rescoring_ends_loses_none_of_it(store: Store, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         rescore(store, run_id, "b", [(keys[0], judged("b", 0.25, 10))])
     assert [each.checks[0].evidence["judge"] for _, each in store.results.each(run_id)] == ["b"]
+
+
+# ── Judged again without a verdict ──
+
+
+def unscored(by: str, cost: float) -> tuple[Check, ...]:
+    return (replace(judged(by, cost, 10)[0], outcome=Outcome.UNSCORED),)
+
+
+def test_checks_without_a_verdict_hide_no_earlier_one_and_are_paid(store: Store) -> None:
+    run_id, keys = begun(store, 3, judged("a", 0.5, 100))
+    with store.scorings.begin(run_id, "b") as scoring:
+        scoring.add([(keys[0], judged("b", 0.25, 10))])
+        scoring.add_failed([(keys[1], unscored("b", 0.125))])
+    first, second, third = (each.checks[0].evidence for _, each in store.results.each(run_id))
+    assert [each["judge"] for each in (first, second, third)] == ["b", "a", "a"]
+    assert second["other_scorings"] == {"cost_usd": 0.125, "tokens": 10}
+    assert "other_scorings" not in third
+    assert store.results.counts(run_id)[Outcome.PASSED] == 3
+    run = store.runs.find(run_id)
+    found = list(store.results.rescored(run, scoring.number))
+    assert [(each.before.key, each.attempt and each.attempt.outcome) for each in found] == [
+        (keys[0], None),
+        (keys[1], Outcome.UNSCORED),
+    ]
+    assert [each.checks[0].evidence["judge"] for pair in found for each in pair[:2]] == ["a", "b", "a", "a"]
+
+
+def test_a_rescoring_that_only_failed_is_not_seen_and_the_next_one_has_another_number(store: Store) -> None:
+    run_id, keys = begun(store, 1, judged("a", 0.5, 100))
+    for number in (1, 2):
+        with store.scorings.begin(run_id, "b") as scoring:
+            scoring.add_failed([(keys[0], unscored("b", 0.125))])
+        assert scoring.number == number
+    assert list(store.scorings.list(run_id)) == [0]
+    assert paid(store, run_id) == [{"cost_usd": 0.25, "tokens": 20}]
+
+
+# ── An earlier scoring ──
+
+
+def test_a_run_that_is_found_with_a_scoring_is_read_as_that_left_it(store: Store) -> None:
+    run_id, keys = begun(store, 2, (check(),))
+    rescore(store, run_id, "again", [(keys[0], (check(Outcome.FAILED),))])
+    rescore(store, run_id, "once more", [(keys[1], (check(Outcome.FAILED),))])
+    failed = []
+    for scoring in (0, 1, 2):
+        run = store.runs.find_scored(f"{run_id}@{scoring}")
+        assert (run.id, run.scoring, run.reference) == (run_id, scoring, f"{run_id}@{scoring}")
+        seq = next(seq for seq, each in store.results.each(run) if each.key == keys[0])
+        failed.append(
+            [
+                store.results.counts(run)[Outcome.FAILED],
+                sum(each.outcome is Outcome.FAILED for _, each in store.results.each(run)),
+                sum(each.outcome is Outcome.FAILED for _, each in store.results.pairs(run)),
+                store.results.page(run, outcome=Outcome.FAILED)[1],
+                store.results.counts_by_model(run, scoring)[keys[0].model][Outcome.FAILED],
+            ]
+        )
+        assert store.results.read(run, seq)[1].outcome is (Outcome.FAILED if scoring else Outcome.PASSED)
+    assert failed == [[0] * 5, [1] * 5, [2] * 5]
+    assert store.runs.find_scored(run_id).scoring is None
+    assert [each.label for each in store.scorings.describe(run_id)] == ["run", "again", "once more"]
+    for wrong in ("3", "-1", "", "1.0", "x"):
+        with pytest.raises(NotFound):
+            store.runs.find_scored(f"{run_id}@{wrong}")

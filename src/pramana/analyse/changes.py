@@ -20,6 +20,7 @@ from msgspec import Struct, field
 
 from pramana.analyse.gate import BAD, GOOD, INCONCLUSIVE, Decision
 from pramana.analyse.intervals import Interval, median_interval, ratio_difference, sign_flip
+from pramana.analyse.labels import TWO_RUNS, SideLabels
 from pramana.analyse.numbers import counted, duration, later, points, rate
 from pramana.analyse.voice import CALL, Line, heard_of, lines_of, observations, referred_of
 from pramana.errors import InvalidInput
@@ -126,6 +127,8 @@ class Change(Struct, frozen=True):
     """That the rates are of, before and now."""
     compares: Literal["case", "answer"] = "case"
     """What `cases` counts: answers where each case was asked in several variants."""
+    labels: SideLabels = TWO_RUNS
+    """What the sentences call the two sides."""
 
     @property
     def proven(self) -> bool:
@@ -146,14 +149,19 @@ class Change(Struct, frozen=True):
         if not self.proven:
             return ""
         if not self.timed:
-            rates = f"{rate(self.base[0])} to {rate(self.new[0])}"
-            return f"{'More' if low > 0 else 'Fewer'} words wrong: {self.what} went from {rates}, and that is proven."
+            before, now = rate(self.base[0]), rate(self.new[0])
+            fewer = "More" if low > 0 else "Fewer"
+            if self.labels.models:
+                rates = f"{before} {self.labels.base}, {now} {self.labels.new}"
+                return f"{fewer} words wrong {self.labels.new}: {self.what} {rates}, and that is proven."
+            return f"{fewer} words wrong: {self.what} went from {before} to {now}, and that is proven."
         least, most = sorted((abs(low), abs(high)))
         if most < NOTICED_S:
             return ""
         # Of the cases' differences, as tested: the middle of all times may have gone the other way.
         by = _between((least, most), duration).replace("≥", "at least")
-        way = "Slower" if low > 0 else "Faster"
+        way = "slower" if low > 0 else "faster"
+        way = f"{self.labels.models[1]} is {way}" if self.labels.models else way.capitalize()
         return f"{way}: {self.what} by {by} (median of {self._counted}), and that is proven."
 
     @property
@@ -163,7 +171,8 @@ class Change(Struct, frozen=True):
         shown, by = (_shown_time, later) if timed else (lambda given: rate(given[0]), points)
         named = f"{self.what[0].upper()}{self.what[1:]}"
         words = ["", ""] if timed else [f" of {each:,}" for each in self.words]
-        numbers = f"{named} {shown(self.base)}{words[0]} before, {shown(self.new)}{words[1]} now"
+        base, new = self.labels.base, self.labels.new
+        numbers = f"{named} {shown(self.base)}{words[0]} {base}, {shown(self.new)}{words[1]} {new}"
         difference = f"{'median difference ' if timed else ''}{_between(self.difference, by)}"
         if self.interval is None:
             sure = f"{self._counted}, and fewer than {FEWEST} have no interval"
@@ -171,7 +180,7 @@ class Change(Struct, frozen=True):
             ends = f"{by(self.interval.low)} to {by(self.interval.high)}"
             sure = f"95 % interval {ends}, {self._counted}; {self.method}"
         sure += f", p = {self.p_value:.2g}" if self.p_value is not None and self.interval else ""
-        lost = f"; {self.only_base:,} more had {'a time' if timed else 'words'} before only" if self.only_base else ""
+        lost = f"; {self.only_base:,} more had {'a time' if timed else 'words'} {base} only" if self.only_base else ""
         return f"{numbers}: {difference} ({sure}{lost})."
 
     @property
@@ -343,7 +352,9 @@ def _why_not(which: Sequence[Change]) -> str:
     if few:
         return f"{few[0]} case{'' if few[0] == 1 else 's'} can prove nothing about times, and {FEWEST} may"
     lost = max(each.only_base for each in which)
-    unmeasured = f", with {lost} case{'' if lost == 1 else 's'} that had a time before and none now" if lost else ""
+    labels = which[0].labels
+    had = f"that had a time {labels.base} and none {labels.new}"
+    unmeasured = f", with {lost} case{'' if lost == 1 else 's'} {had}" if lost else ""
     return f"the interval reaches from less to more{unmeasured}"
 
 

@@ -37,6 +37,7 @@ from pramana.analyse.intervals import (
     sign_flip,
     z_of,
 )
+from pramana.analyse.labels import TWO_RUNS, SideLabels
 from pramana.analyse.numbers import counted, in_points, points
 from pramana.model import Outcome
 
@@ -239,7 +240,7 @@ class Comparison(Struct, frozen=True):
     test: Test
     """Of no pair, this, the p-value and the interval say nothing."""
     lost: tuple[Pair, ...]
-    """Cases that pass less often now, the largest loss first."""
+    """Cases that pass less often on the new side, in the order of the base; so `gained`."""
     gained: tuple[Pair, ...]
     excluded: tuple[Excluded, ...]
     apart: tuple[Apart, ...]
@@ -254,6 +255,8 @@ class Comparison(Struct, frozen=True):
     margin: float
     needed: int | None
     """When inconclusive: about how many cases would show a change as large as the margin (power 80 %)."""
+    labels: SideLabels = TWO_RUNS
+    """What the sentences call the two sides."""
 
     @property
     def exit_code(self) -> int:
@@ -262,7 +265,8 @@ class Comparison(Struct, frozen=True):
     @property
     def over_sentence(self) -> str:
         """What `over` means, in plain words; empty where every verdict found its partner."""
-        sides = [(count, word) for count, word in zip(self.over, ("before", "now"), strict=True) if count]
+        words = self.labels.base, self.labels.new
+        sides = [(count, word) for count, word in zip(self.over, words, strict=True) if count]
         if not sides:
             return ""
         (count, word), *other = sides
@@ -284,13 +288,14 @@ def compare(
     base_judges: Judges | None = None,
     new_judges: Judges | None = None,
     any_judge: bool = False,
+    labels: SideLabels = TWO_RUNS,
 ) -> Comparison:
     """Compare two runs case by case: the keys are case digests, or test ids; each value one outcome a repeat.
 
     `same_cases` says that both were asked the same cases, so that one only the base has is one the new run did not end.
     `new_repeats` is how often the new run meant to ask each case, else the most it has of any. The judges say by case
     who gave the verdicts; `any_judge` compares verdicts of two judges as if they were one's. A key may name the way of
-    asking too (`pairing.parted`).
+    asking too (`parted`). The sentences call the two sides by `labels`.
 
     >>> from pramana.model import Outcome
     >>> passed, failed = [Outcome.PASSED], [Outcome.FAILED]
@@ -300,7 +305,7 @@ def compare(
     >>> found.verdict, found.exit_code
     ('regression', 1)
     >>> found.sentence
-    'Regression: of 100 cases, 12 that passed now fail and none that failed now passes.'
+    'Regression: of 100 cases, 12 that passed before fail now; none that failed before passes now.'
     """
     made = pair_up(
         base,
@@ -317,22 +322,25 @@ def compare(
     overturned = EXIT_CODES[verdict] == 0 and EXIT_CODES[_weigh(made.worst, alpha).verdict(margin)] != 0
     if overturned:
         verdict = "inconclusive"
-    lost = sorted((each for each in pairs if each.difference < 0), key=lambda each: (each.difference, each.case))
-    gained = sorted((each for each in pairs if each.difference > 0), key=lambda each: (-each.difference, each.case))
+    lost = [each for each in pairs if each.difference < 0]
+    gained = [each for each in pairs if each.difference > 0]
     flipping = (len(lost) + len(gained)) / len(pairs) if pairs else 0.0
     base_rate = _mean([each.base_passed / each.repeats for each in pairs])
     new_rate = _mean([each.new_passed / each.repeats for each in pairs])
     over = sum(each.base_over.answers for each in pairs), sum(each.new_over.answers for each in pairs)
     repeated = evidence.repeated or any(over)  # who passed once of three times is not one "that failed"
-    sentence = _overturned(made) if overturned else _sentence(made, verdict, len(lost), len(gained), repeated=repeated)
-    if verdict == "no_change" and pairs and not evidence.interval.within(margin):
-        sentence = _Told.of(pairs).nothing_seen
+    if overturned:
+        sentence = _overturned(made, labels)
+    elif verdict == "no_change" and pairs and not evidence.interval.within(margin):
+        sentence = _nothing_seen(_Told.of(pairs), labels)
+    else:
+        sentence = _sentence(made, verdict, _Changed(len(lost), len(gained), repeated), labels)
     if apart and pairs and not (overturned and made.lost_sight_of):
-        sentence = _with_judges(sentence, apart, any_judge=any_judge)
+        sentence = _with_judges(sentence, apart, labels, any_judge=any_judge)
     return Comparison(
         verdict=verdict,
         sentence=sentence,
-        detail=_detail(evidence, base_rate, new_rate),
+        detail=_detail(evidence, base_rate, new_rate, labels),
         pairs=len(pairs),
         base_rate=base_rate,
         new_rate=new_rate,
@@ -351,46 +359,48 @@ def compare(
         alpha=alpha,
         margin=margin,
         needed=cases_needed(margin, flipping, alpha=alpha) if verdict == "inconclusive" else None,
+        labels=labels,
     )
 
 
-def _overturned(made: Pairing) -> str:
+def _overturned(made: Pairing, labels: SideLabels) -> str:
     """Say what could hide a loss."""
     noun = "result" if any(each.repeats > 1 for each in made.worst) else "case"
 
     def those(count: int, one: str, many: str) -> str:
-        return f"{counted(count, noun)} that passed before {one if count == 1 else many}"
+        return f"{counted(count, noun)} that passed {labels.base} {one if count == 1 else many}"
 
-    parts = [those(made.unanswered, "has", "have") + " no verdict now"] if made.unanswered else []
+    parts = [those(made.unanswered, "has", "have") + f" no verdict {labels.new}"] if made.unanswered else []
     if made.lost_sight_of:
-        parts.append(f"{those(made.lost_sight_of, 'was', 'were')} {_judged_apart(made.apart)}")
+        parts.append(f"{those(made.lost_sight_of, 'was', 'were')} {_judged_apart(made.apart, labels)}")
     if not parts:  # nothing is lost, but a gain may be smaller than it looks
-        parts.append(f"{counted(made.open, noun)} {'has' if made.open == 1 else 'have'} no verdict now")
+        parts.append(f"{counted(made.open, noun)} {'has' if made.open == 1 else 'have'} no verdict {labels.new}")
     return f"Not enough evidence: {', '.join(parts)}, and counted as failed they would change the answer."
 
 
-def _nothing_but_apart(made: Pairing) -> str:
+def _nothing_but_apart(made: Pairing, labels: SideLabels) -> str:
     count = len(made.apart)
     those = _cases(count) if made.excluded else "the case" if count == 1 else f"all {_cases(count)}"
     rest = "; no other has a verdict on both sides" if made.excluded else ""
-    said = f"{those} {'was' if count == 1 else 'were'} {_judged_apart(made.apart)}"
+    said = f"{those} {'was' if count == 1 else 'were'} {_judged_apart(made.apart, labels)}"
     return f"Not enough evidence: {said}, and verdicts of two judges are not compared{rest}."
 
 
-def _with_judges(sentence: str, apart: Sequence[Apart], *, any_judge: bool) -> str:
+def _with_judges(sentence: str, apart: Sequence[Apart], labels: SideLabels, *, any_judge: bool) -> str:
     """Say in the same sentence that two judges are involved."""
     count = len(apart)
     if any_judge:
         which = f"{_cases(count)} of those compared {'was' if count == 1 else 'were'}"
-        return f"{sentence[:-1]}; {which} {_judged_apart(apart)}."
-    return f"{sentence[:-1]}; left out {'is' if count == 1 else 'are'} {_cases(count)} {_judged_apart(apart)}."
+        return f"{sentence[:-1]}; {which} {_judged_apart(apart, labels)}."
+    left_out = f"left out {'is' if count == 1 else 'are'} {_cases(count)}"
+    return f"{sentence[:-1]}; {left_out} {_judged_apart(apart, labels)}."
 
 
-def _judged_apart(apart: Sequence[Apart]) -> str:
+def _judged_apart(apart: Sequence[Apart], labels: SideLabels) -> str:
     """Name both judges; of several pairs of them that of the most cases."""
     kinds = Counter(map(_both_named, apart))
     ((before, now), _), *others = kinds.most_common()
-    return f"judged by {before} before and by {now} now" + (" (some by others)" if others else "")
+    return f"judged by {before} {labels.base} and by {now} {labels.new}" + (" (some by others)" if others else "")
 
 
 def _both_named(apart: Apart) -> tuple[str, str]:
@@ -461,27 +471,32 @@ class _Told(Struct, frozen=True):
     def all_of_them(self) -> str:
         return "the case" if self.pairs == 1 else f"all {self}"
 
-    @property
-    def nothing_seen(self) -> str:
-        little = f"{_cases(self.cases)} {'proves' if self.cases == 1 else 'prove'} little"
-        return f"No difference seen: {self.all_of_them} ended as before, but {little}."
+
+class _Changed(NamedTuple):
+    """How many pairs changed; with repeats a case may pass more or less often instead of once or never."""
+
+    lost: int
+    gained: int
+    repeated: bool
 
 
-def _sentence(made: Pairing, verdict: Verdict, lost: int, gained: int, *, repeated: bool) -> str:
+def _nothing_seen(pairs: _Told, labels: SideLabels) -> str:
+    little = f"{_cases(pairs.cases)} {'proves' if pairs.cases == 1 else 'prove'} little"
+    between = f" between {labels.models[0]} and {labels.models[1]}" if labels.models else ""
+    return f"No difference seen{between}: {pairs.all_of_them} ended {labels.ended_alike}, but {little}."
+
+
+def _sentence(made: Pairing, verdict: Verdict, changed: _Changed, labels: SideLabels) -> str:
     pairs = _Told.of(made.pairs)
     if made.apart and not made.pairs:
-        return _nothing_but_apart(made)
+        return _nothing_but_apart(made, labels)
     if not made.pairs:
         return "Not enough evidence: no case has a verdict on both sides."
-    if verdict == "no_change" and not lost and not gained:
+    if labels.models:
+        return _sentence_of_models(pairs, verdict, changed, labels)
+    if verdict == "no_change" and not changed.lost and not changed.gained:
         return f"No change: {pairs.all_of_them} ended as before."
-    if repeated:
-        losses = f"{_number(lost)} {'passes' if lost < 2 else 'pass'} less often now"
-        gains = f"{_number(gained)} more often"
-    else:
-        losses = f"{_number(lost)} that passed now {'fails' if lost < 2 else 'fail'}"
-        gains = f"{_number(gained)} that failed now {'passes' if gained < 2 else 'pass'}"
-    flips = f"of {pairs}, {losses} and {gains}"
+    flips = f"of {pairs}, {_flips_of_runs(changed)}"
     return {
         "regression": f"Regression: {flips}.",
         "improvement": f"Improvement: {flips}.",
@@ -490,13 +505,44 @@ def _sentence(made: Pairing, verdict: Verdict, lost: int, gained: int, *, repeat
     }[verdict]
 
 
-def _detail(evidence: _Evidence, base_rate: float | None, new_rate: float | None) -> str:
+def _flips_of_runs(changed: _Changed) -> str:
+    lost, gained = changed.lost, changed.gained
+    if changed.repeated:
+        passes = "passes" if lost < 2 else "pass"
+        return f"{_number(lost)} {passes} less often now and {_number(gained)} more often"
+    losses = f"{_number(lost)} that passed before {'fails' if lost < 2 else 'fail'} now"
+    return f"{losses}; {_number(gained)} that failed before {'passes' if gained < 2 else 'pass'} now"
+
+
+def _sentence_of_models(pairs: _Told, verdict: Verdict, changed: _Changed, labels: SideLabels) -> str:
+    """Return the answer about two models of one run, the better one first."""
+    base, new = labels.models or ("", "")
+    if verdict == "no_change" and not changed.lost and not changed.gained:
+        return f"No difference between {base} and {new}: {pairs.all_of_them} ended alike."
+    both = [(changed.lost, labels.base), (changed.gained, labels.new)]
+    (first, for_first), (second, for_second) = reversed(both) if verdict == "improvement" else both
+    if changed.repeated:
+        passes = "passes" if first < 2 else "pass"
+        flips = f"of {pairs}, {_number(first)} {passes} more often {for_first} and {_number(second)} {for_second}"
+    else:
+        flips = f"of {pairs}, {_number(first)} passed only {for_first} and {_number(second)} only {for_second}"
+    return {
+        "regression": f"{base} beats {new}: {flips}.",
+        "improvement": f"{new} beats {base}: {flips}.",
+        "no_change": f"No difference between {base} and {new}: {flips}, no more than chance would do.",
+        "inconclusive": f"Not enough evidence that {base} or {new} is better: {flips}; chance could do this, and so "
+        "could a real difference.",
+    }[verdict]
+
+
+def _detail(evidence: _Evidence, base_rate: float | None, new_rate: float | None, labels: SideLabels) -> str:
     if evidence.difference is None or base_rate is None or new_rate is None:
         return "There is nothing to compare."
     low, high = evidence.interval.low, evidence.interval.high
     p_value = f"p = {evidence.p_value:.2g}" if evidence.p_value >= 1e-4 else "p < 0.0001"
+    rates = f"{100 * base_rate:.1f} % {labels.base}, {100 * new_rate:.1f} % {labels.new}"
     return (
-        f"Pass rate {100 * base_rate:.1f} % before, {100 * new_rate:.1f} % now: {points(evidence.difference)}, "
+        f"Pass rate {rates}: {points(evidence.difference)}, "
         f"{100 * (1 - evidence.alpha):.4g} % interval {in_points(low)} to {in_points(high)}; "
         f"{evidence.test}, {p_value}."
     )

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct
 
+from pramana.analyse.labels import TWO_RUNS, SideLabels
 from pramana.analyse.voice import CALL
 from pramana.embedded.engines import EngineInfo, read
 from pramana.model import Check, Result
@@ -27,6 +28,7 @@ class EngineChange(Struct, frozen=True):
     base: tuple[EngineInfo, ...]
     """Several where a run was resumed elsewhere; empty: not recorded."""
     new: tuple[EngineInfo, ...]
+    labels: SideLabels = TWO_RUNS
 
     @property
     def is_known(self) -> bool:
@@ -38,8 +40,12 @@ class EngineChange(Struct, frozen=True):
         """What differs and what follows from it, in plain words."""
         before, now = self._labels()
         both = f"{self.model} previously ran on {before}, now on {now}."
+        if self.labels.models:
+            both = f"{self.model} ran on {before} {self.labels.base}, on {now} {self.labels.new}."
         if self.base and self.new and self._differs("weights"):
             before, now = self._labels(full=True)
+            if self.labels.models:
+                return f"Different weights: {self.model} was {before} {self.labels.base}, {now} {self.labels.new}."
             return f"Different weights: {self.model} was {before}, and is now {now}. It is not the same model."
         if not self.is_known:
             return f"Engines not known to be the same: {both} Results can differ although the model has not changed."

@@ -26,6 +26,7 @@ from pramana.analyse.scores import Measured, Scores
 from pramana.analyse.voice import CallTally, Voice
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Case, Check, Outcome, Result, Run
+from pramana.request import DEFAULT_PARAMETERS
 
 Dimension = Literal["category", "difficulty", "tag", "language", "check", "model", "variant"]
 DIMENSIONS: tuple[Dimension, ...] = ("category", "difficulty", "tag", "language", "check", "model", "variant")
@@ -46,6 +47,8 @@ OTHER_REASONS = "other reasons"
 OTHER_SCORINGS = "other_scorings"
 """Where a check's evidence has the money and the tokens of its result's other checks: older ones, and unseen ones."""
 
+_OWN_CODE = frozenset({"python", "command"})
+"""Providers that are the user's own code, which takes the parameters that it was written to take."""
 _ORDER = tuple(Outcome)
 _PLACE = {outcome: place for place, outcome in enumerate(_ORDER)}
 _HARDER = {"easy": 1, "medium": 2, "hard": 3}
@@ -260,6 +263,26 @@ def _total_data(total: Total) -> dict[str, Any]:
     return {"total": total.value, "known": total.known, "unknown": total.unknown}
 
 
+def parameters_left_out(run: Run, model: str) -> frozenset[str]:
+    """Return the parameters of a run that one of its models was asked without, as far as the run has recorded it."""
+    noted = run.notes.get("left_out", {})
+    return frozenset({*noted.get(model, ()), *noted.get(f"{model} (called)", ())})
+
+
+def noted_parameters(provider: str | None, parameters: Mapping[str, Any], dropped: Iterable[str]) -> list[str]:
+    """Return those of the parameters that a model was asked without which are worth a note.
+
+    A function or a command of the user's own need not take the defaults of a run, which nobody has set.
+
+    >>> noted_parameters("python", {"temperature": 0.7, "seed": 42}, ["seed", "temperature"])
+    ['temperature']
+    """
+    if provider not in _OWN_CODE:
+        return list(dropped)
+    defaults = DEFAULT_PARAMETERS
+    return [name for name in dropped if name not in defaults or parameters.get(name, defaults[name]) != defaults[name]]
+
+
 class Tally:
     """Counts results as they come.
 
@@ -282,6 +305,8 @@ class Tally:
             variants=len(plan.variants),
             who=judge_name,
             spoken=plan.variants != ("text",),
+            providers={each.typed: each.provider for each in plan.targets},
+            parameters=plan.parameters,
         )
 
     def __init__(
@@ -292,10 +317,13 @@ class Tally:
         variants: int = 1,
         who: Callable[[str], str] = as_typed,
         spoken: bool = False,
+        providers: Mapping[str, str] | None = None,
+        parameters: Mapping[str, Any] | None = None,
     ) -> None:
         """Say how many results of each case will come: they are not that many cases. `who` names a judge.
 
-        `spoken` says that there are calls among them.
+        `spoken` says that there are calls among them, `providers` which provider each model has, and `parameters` what
+        the run sends.
         """
         self._repeats = max(1, repeats)
         self._overall = [0] * len(_ORDER)
@@ -312,6 +340,7 @@ class Tally:
         """By kind, how many messages are kept apart."""
         self._undecided: dict[str, dict[Outcome, Named]] = {}
         self._dropped: Counter[tuple[str, str]] = Counter()
+        self._providers, self._parameters = providers or {}, parameters or {}
         self._cached = 0
         self._engines: set[str] = set()
         self._calls = CallTally() if spoken else None
@@ -428,6 +457,7 @@ class Tally:
                 f"{model} would not take {parameter}: asked without it {count:,} time{'s' if count > 1 else ''}, "
                 "so its replies may differ when asked again"
                 for (model, parameter), count in sorted(self._dropped.items())
+                if noted_parameters(self._providers.get(model), self._parameters, [parameter])
             ),
             judged_again=self._judged_again,
             judges=self._judges.verdicts(),

@@ -12,7 +12,8 @@ from msgspec import Meta, Struct
 from pramana.analyse.changes import Change, Range
 from pramana.analyse.comparison import Over, Pair, Test, Verdict
 from pramana.app import App, User, use_case
-from pramana.app.sides import Compared, ModelUnclear, OtherCases, Source, asked_sentence, compared, of_run, tally
+from pramana.app.references import ModelUnclear, of_run, two_sides
+from pramana.app.sides import Compared, OtherCases, Source, compared, tally
 from pramana.app.views import View
 from pramana.embedded.engines import EngineInfo
 from pramana.errors import InvalidInput, Problem
@@ -184,10 +185,9 @@ class WeighedView(View, frozen=True, kw_only=True):
 
 
 class WholeComparisonView(WeighedView, frozen=True, kw_only=True):
-    """What came of comparing, with every case.
+    """What came of comparing, with every case."""
 
-    As text, the answer in a sentence, and another one where the two were asked differently.
-    """
+    heading: Annotated[str, Meta(description="Which two were compared: models and dates, a line or two")]
 
     lost: tuple[FlipView, ...]
     gained: tuple[FlipView, ...]
@@ -196,10 +196,6 @@ class WholeComparisonView(WeighedView, frozen=True, kw_only=True):
     only_base: tuple[str, ...]
     only_new: tuple[str, ...]
     measured: tuple[TimeView | WordsView, ...]
-
-    def __str__(self) -> str:
-        differences = asked_sentence(each.detail for each in self.asked_differently)
-        return f"{self.sentence} {differences}" if differences else self.sentence
 
 
 class ComparisonView(WeighedView, frozen=True, kw_only=True):
@@ -212,7 +208,7 @@ class ComparisonView(WeighedView, frozen=True, kw_only=True):
     lost: int
     gained: int
     flips: Annotated[
-        tuple[FlipView, ...], Meta(description="The losses first, the largest before the others; in pages")
+        tuple[FlipView, ...], Meta(description="The losses first; each kind in the order of the cases; in pages")
     ]
     excluded: Annotated[NamedView, Meta(description="Cases without a verdict on one side or both")]
     apart: ApartNamedView
@@ -226,7 +222,7 @@ class ComparisonView(WeighedView, frozen=True, kw_only=True):
 
 
 class CompareRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which two runs; of runs with several models, which model of each."""
+    """Which two runs; of runs with several models, which model of each. One run on both sides: two of its models."""
 
     base: _Run
     new: _Run
@@ -242,12 +238,11 @@ class CompareRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
 @use_case("viewer", "heavy")
 def compare_runs(app: App, _: User, wanted: CompareRequest) -> ComparisonView:
-    """Pair the cases of two runs and weigh the evidence; of runs with several models, name one.
+    """Pair the cases of two runs, or of two models of one run, and weigh the evidence; of several models, name one.
 
     What has to be chosen before they can be compared is the `path` of a refusal's problem: model, newModel or anySuite.
     """
-    before = _side(app.store, wanted.base, wanted.model, "model")
-    after = _side(app.store, wanted.new, wanted.new_model or wanted.model, "newModel")
+    before, after = _sides(app.store, wanted)
     try:
         whole = _compared(app, before, after, wanted)
     except OtherCases:
@@ -284,11 +279,13 @@ def _compared(app: App, before: Source, after: Source, wanted: CompareRequest) -
     return app.comparisons.get((*states, *options.values()), lambda: whole_view(compared(before, after, **options)))
 
 
-def _side(store: Store, run: str, model: str | None, parameter: str) -> Source:
+def _sides(store: Store, wanted: CompareRequest) -> tuple[Source, Source]:
     try:
-        return of_run(store, run, model)
+        return two_sides(of_run(store, wanted.base), of_run(store, wanted.new), wanted.model, wanted.new_model)
     except ModelUnclear as error:
-        raise _to_choose(str(ModelUnclear(error.where, error.models, parameter)), parameter) from None
+        names = {"model": "model", "new_model": "newModel"}
+        example = " and ".join(f"{names[name]}={model}" for name, model in error.models.items())
+        raise _to_choose(f"{error.found}; choose, for example: {example}", names[error.missing]) from None
 
 
 def _to_choose(message: str, parameter: str) -> InvalidInput:
@@ -318,7 +315,7 @@ def whole_view(compared: Compared) -> WholeComparisonView:
                 repeats=pair.repeats,
                 base_in_all=_in_all(pair.base_passed, pair.repeats, pair.base_over),
                 new_in_all=_in_all(pair.new_passed, pair.repeats, pair.new_over),
-                detail=tally(pair),
+                detail=tally(pair, found.labels),
                 base_results=tuple(before.seqs.get(pair.case, ())),
                 new_results=tuple(after.seqs.get(pair.case, ())),
             )
@@ -326,6 +323,7 @@ def whole_view(compared: Compared) -> WholeComparisonView:
         )
 
     return WholeComparisonView(
+        heading=compared.heading,
         verdict=found.verdict,
         sentence=found.sentence,
         detail=found.detail,

@@ -1,4 +1,4 @@
-"""Two sides of a comparison, read and paired: stored runs or results.json files in, what came of it out.
+"""Two sides of a comparison, read and paired: what each answered in, what came of it out.
 
 Cases are paired by their digests; by their ids only where a file does not carry digests. Two are of the same suite when
 their hashes say so, or the digests of all their cases; what neither tells is not the same. Beside the verdicts stand
@@ -8,7 +8,6 @@ the times and the misheard words of both, as far as both have them, and in what 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -18,13 +17,12 @@ from pramana.analyse.comparison import Comparison, Judged, Over, Pair, parted
 from pramana.analyse.comparison import compare as weigh
 from pramana.analyse.engines import EMBEDDED_PROVIDERS, EngineChange, engine_changes, engine_lines, engines_in
 from pramana.analyse.judges import judge_name, judged_by
+from pramana.analyse.labels import TWO_RUNS, SideLabels, model_labels
 from pramana.analyse.numbers import parameter_text, shortened
-from pramana.analyse.voice import ear
+from pramana.app.model_names import ModelNames
 from pramana.embedded.engines import EngineInfo
 from pramana.errors import InvalidInput, quote
-from pramana.hash import case_digest
 from pramana.model import Check, Outcome
-from pramana.store.store import Store
 
 
 class Answer(NamedTuple):
@@ -51,6 +49,10 @@ class Source:
 
     where: str
     """The id of a run, or the path of a file."""
+    title: str
+    """The run or the file, and when it was made, for people."""
+    identity: str
+    """The same for two models of one run."""
     model: str
     """As it was typed."""
     suite_hash: str | None
@@ -75,6 +77,13 @@ class Source:
     """Sent with each case, as far as they are known."""
     all_parameters: bool = False
     """Whether `parameters` holds every parameter that was sent."""
+    positions: Callable[[Iterable[str]], Mapping[str, int]] | None = None
+    """Return the places of cases by their digests; None where the answers come in the order of the cases."""
+
+    @property
+    def short_model(self) -> str:
+        """The model for a sentence: a Python function goes by its name alone."""
+        return ModelNames(self.model, self.model).short
 
     @property
     def name(self) -> str:
@@ -110,6 +119,7 @@ class Asked(NamedTuple):
     what: str
     base: str
     new: str
+    labels: SideLabels = TWO_RUNS
 
     @property
     def detail(self) -> str:
@@ -118,12 +128,13 @@ class Asked(NamedTuple):
         >>> Asked("temperature", "0", "1").detail, Asked("system prompt", "Be brief.", "Be kind.").detail
         ('temperature 0 before, 1 now', 'another system prompt')
         """
+        before, now = self.labels.base, self.labels.new
         if self.what == SYSTEM_PROMPT:
             if self.base and self.new:
                 return "another system prompt"
-            return "a system prompt before, none now" if self.base else "no system prompt before, one now"
+            return f"a system prompt {before}, none {now}" if self.base else f"no system prompt {before}, one {now}"
         base, new = shortened(self.base), shortened(self.new)
-        return f"another {self.what}" if base == new else f"{self.what} {base} before, {new} now"
+        return f"another {self.what}" if base == new else f"{self.what} {base} {before}, {new} {now}"
 
 
 SYSTEM_PROMPT = "system prompt"
@@ -150,6 +161,8 @@ class Compared:
     sides: tuple[Side, Side]
     engine_changes: Sequence[EngineChange] = ()
     """Embedded models that the two computed on other engines or processors."""
+    heading: str = ""
+    """Which two were compared, in one line or two."""
 
     def name(self, case: str) -> str:
         """Return what to call a case."""
@@ -161,17 +174,11 @@ class OtherCases(InvalidInput):
     """The two are not known to have been asked the same cases."""
 
 
-class ModelUnclear(InvalidInput):
-    """A side holds several models, or not the one that was named."""
-
-    def __init__(self, where: str, models: Sequence[str], how: str = "--model") -> None:
-        super().__init__(f"{where} holds {', '.join(models)}; choose one with {how}")
-        self.where, self.models = where, tuple(models)
-
-
 def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool) -> Compared:
     """Compare two sides case by case."""
     same = _same_suite(before, after)
+    one_run = before.identity == after.identity and before.model != after.model
+    labels = model_labels(before.short_model, after.short_model) if one_run else TWO_RUNS
     if not same and not any_suite:
         said = [
             f"  {each.name}: {each.suite_hash or 'not a whole suite, so it has no hash'}\n" for each in (before, after)
@@ -192,14 +199,29 @@ def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool)
         base_judges=old.judges,
         new_judges=now.judges,
         any_judge=any_judge,
+        labels=labels,
     )
     changed = [
-        replace(each, compares="answer") if _in_several(each, old, now) else each
+        replace(each, compares="answer" if _in_several(each, old, now) else each.compares, labels=labels)
         for each in changes(old.taken, now.taken)
     ]
     embedded = all(each.provider in EMBEDDED_PROVIDERS for each in (before, after))
-    engines = engine_changes(old.engines, now.engines, both_embedded=embedded and found.pairs > 0)
-    return Compared(found, changed, _asked_differently(before, after), (old, now), engines)
+    engines = engine_changes(old.engines, now.engines, both_embedded=embedded and found.pairs > 0 and not one_run)
+    return Compared(
+        found,
+        changed,
+        [each._replace(labels=labels) for each in _asked_differently(before, after)],
+        (old, now),
+        [replace(each, labels=labels) for each in engines],
+        _heading(before, after, one_run=one_run),
+    )
+
+
+def _heading(before: Source, after: Source, *, one_run: bool) -> str:
+    """Return which two are compared: two models of one run, or two runs with their models and dates."""
+    if one_run:
+        return f"{before.model} and {after.model}, {before.title}"
+    return f"before: {before.model}, {before.title}\nnow: {after.model}, {after.title}"
 
 
 def _in_several(change: Change, old: Side, now: Side) -> bool:
@@ -212,7 +234,7 @@ def _in_several(change: Change, old: Side, now: Side) -> bool:
     return len({parted(case)[1] for case in both}) > 1
 
 
-def tally(pair: Pair) -> str:
+def tally(pair: Pair, labels: SideLabels = TWO_RUNS) -> str:
     """Return how often a case passed, and of how many answers; where a side has more than were compared, of all too.
 
     >>> from pramana.analyse.comparison import Over, Pair
@@ -228,7 +250,8 @@ def tally(pair: Pair) -> str:
         in_all = f"{passed + over.passed:,} of {pair.repeats + over.answers:,} in all"
         return f"{passed:,} of {pair.repeats:,} compared {when} ({in_all})"
 
-    return f"passed {side(pair.base_passed, pair.base_over, 'before')}, {side(pair.new_passed, pair.new_over, 'now')}"
+    base = side(pair.base_passed, pair.base_over, labels.base)
+    return f"passed {base}, {side(pair.new_passed, pair.new_over, labels.new)}"
 
 
 def _same_suite(base: Source, new: Source) -> bool:
@@ -245,7 +268,8 @@ def _asked_differently(base: Source, new: Source) -> list[Asked]:
     if base.system_prompt is not None and new.system_prompt is not None:
         found.append(Asked(SYSTEM_PROMPT, base.system_prompt, new.system_prompt))
     found += _parameters(base, new)
-    found.append(Asked("variants", *(", ".join(sorted(each.variants)) for each in (base, new))))
+    before, now = (", ".join(sorted(each.variants)) for each in (base, new))
+    found.append(Asked("variants", before, now))
     found += [Asked("voice", base.voice, new.voice)] if base.voice and new.voice else []
     found += [Asked("speech recognition", base.stt, new.stt)] if base.stt and new.stt else []
     return [each for each in found if each.base != each.new]
@@ -255,7 +279,7 @@ def _parameters(base: Source, new: Source) -> Iterator[Asked]:
     """Yield the parameters of which both sides say how they were, or that they were not sent."""
     for name in dict.fromkeys((*base.parameters, *new.parameters)):
         if all(name in each.parameters or each.all_parameters for each in (base, new)):
-            yield Asked(name, *(parameter_text(each.parameters.get(name)) for each in (base, new)))
+            yield Asked(name, parameter_text(base.parameters.get(name)), parameter_text(new.parameters.get(name)))
 
 
 def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
@@ -280,6 +304,9 @@ def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
         answers.setdefault(case, []).append((each.repeat, each.outcome, _taken(each), each.seq))
         if each.outcome in (Outcome.PASSED, Outcome.FAILED):
             judges[case] = judges.get(case, frozenset()) | _judges(each.checks)
+    if source.positions:
+        places = source.positions(set(digests.values()))
+        answers = dict(sorted(answers.items(), key=lambda each: (places.get(digests[each[0]], 0), each[0])))
     shared = Counter(ids.values())
     for given in answers.values():
         given.sort(key=lambda each: each[:2])
@@ -306,99 +333,3 @@ def _taken(answer: Answer) -> Taken:
 def _judges(checks: Iterable[Check]) -> frozenset[Judged]:
     """Return what gave a verdict; a judge goes by its provider's name of it, however it was typed."""
     return frozenset(judged_by(each, judge_name) for each in checks if each.outcome in (Outcome.PASSED, Outcome.FAILED))
-
-
-def of_file(path: Path, model: str | None) -> Source:
-    """Return a side that is a results.json."""
-    from pramana.load.results import read_results
-
-    blocks = read_results(path)
-    block = blocks[_chosen(str(path), model, [(each.model or each.model_id, each.model_id) for each in blocks])]
-    digests = frozenset(each.case_digest for each in block.results if each.case_digest)
-    return Source(
-        str(path),
-        block.model or block.model_id,
-        block.suite_hash,
-        block.by_digest,
-        lambda: digests if block.by_digest and block.complete else None,
-        lambda: (
-            Answer(
-                each.case_digest,
-                each.test_id,
-                each.repeat,
-                each.outcome,
-                each.checks,
-                each.variant,
-                each.latency_ms / 1000 if each.latency_ms else None,  # 0 is written where there was no reply
-            )
-            for each in block.results
-        ),
-        variants=frozenset(each.variant for each in block.results) or frozenset({"text"}),
-        provider=block.provider,
-        engines=block.engines,
-        system_prompt=block.system_prompt,
-        # Where the prompt is recorded, null means that none was sent; in an older file it may mean anything.
-        parameters={
-            name: value
-            for name, value in (("temperature", block.temperature), ("seed", block.seed))
-            if value is not None or block.system_prompt is not None
-        },
-    )
-
-
-def of_run(store: Store, reference: str, model: str | None) -> Source:
-    """Return a side that is a stored run."""
-    run = store.runs.find(reference)
-    targets = run.plan.targets
-    target = targets[_chosen(f"run {run.id}", model, [(each.typed, each.model) for each in targets])]
-    typed = target.typed
-
-    def answers() -> Iterator[Answer]:
-        for seq, result in store.results.each(run.id, raw=False):
-            key, reply = result.key, result.reply
-            if key.model != typed:
-                continue
-            # Nobody was asked, or it was no writing: then no time of it is a reply's.
-            timed = reply if reply and not reply.cached and reply.call is None else None
-            yield Answer(
-                key.case,
-                result.case_id,
-                key.repeat,
-                result.outcome,
-                result.checks,
-                key.variant,
-                timed.total_s if timed else None,
-                timed.first_token_s if timed else None,
-                seq,
-                reply.fingerprint if reply else None,
-            )
-
-    def digests() -> frozenset[str]:
-        return frozenset(map(case_digest, store.cases.of(run.id)))
-
-    spoken = run.plan.variants != ("text",)
-    return Source(
-        run.id,
-        typed,
-        run.plan.suite_hash,
-        by_digest=True,
-        digests=digests,
-        answers=answers,
-        repeats=run.plan.repeats,
-        variants=frozenset(run.plan.variants),
-        voice=run.plan.voice if spoken else None,
-        stt=ear(run.plan) if spoken else None,
-        provider=target.provider,
-        system_prompt=run.plan.system_prompt or "",
-        parameters=run.plan.parameters,
-        all_parameters=True,
-    )
-
-
-def _chosen(where: str, model: str | None, names: Sequence[tuple[str, str]]) -> int:
-    """Return the place of the model that is meant: as it was typed, else by its provider's name of it."""
-    for wanted in (0, 1):
-        found = [place for place, each in enumerate(names) if model in (None, each[wanted])]
-        if len(found) == 1:
-            return found[0]
-    raise ModelUnclear(where, [typed for typed, _ in names])

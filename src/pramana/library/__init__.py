@@ -3,8 +3,9 @@
 `evaluate` blocks and returns a `Report`; `evaluate_async` is the same as a coroutine, `stream` yields results as they
 are stored, `resume` goes on with a run, `compare` says which of two is better, `estimate` what a run would take, and
 `load_report` returns the report of a stored run. A run is planned, executed and stored by the code that the command
-line uses, in the same store. Nothing here takes a signal handler or changes the process: `evaluate` works in a thread,
-so it can be called in a script, a test or a notebook whose event loop is running.
+line uses, in the same store. `evaluate` works in a thread, so it can be called in a script, a test or a notebook whose
+event loop is running. Nothing here takes a signal handler. While runs are under way, the garbage collector's thresholds
+are raised for the whole process; the last run to end restores them.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from msgspec.structs import asdict
 
 from pramana import planning, settings
 from pramana.errors import InvalidInput, NotFound, PramanaError, did_you_mean
-from pramana.library.report import Report, make_report
+from pramana.library.report import Report, make_report, store_url_of
 from pramana.library.session import Session, Stream, find_run, loop_for_functions, run_blocking
 from pramana.load.rows import cases_from, is_row, is_table
 from pramana.model import Case, Reply, Run
@@ -32,8 +33,8 @@ from pramana.score.scorers import Scorer, ScorerFunction, make_scorer, scorer_pa
 from pramana.store import open_store
 
 if TYPE_CHECKING:  # what only some calls need is imported by them: it takes as long as a short run
-    from pramana.app.comparisons import WholeComparisonView
-    from pramana.app.sides import Source
+    from pramana.app.references import Reference
+    from pramana.library.comparison import Comparison
     from pramana.library.estimates import Estimate
     from pramana.store.store import Store
 
@@ -307,6 +308,7 @@ def _resumed(
         loop,
         use_cache=given.get("cache", False),
         scorers=_scorers(limits.get("scorers", ()))[1],
+        store_url=store_url_of(run),
     )
 
 
@@ -442,30 +444,35 @@ def request_fields(given: Cases) -> dict[str, Any]:
 @_without_our_frames
 def compare(
     base: "str | Path | Report",
-    new: "str | Path | Report",
+    new: "str | Path | Report | None" = None,
     *,
     model: str | None = None,
     new_model: str | None = None,
     any_suite: bool = False,
     any_judge: bool = False,
-) -> "WholeComparisonView":
-    """Compare two runs case by case: reports, ids of runs, or paths of results.json files.
+) -> "Comparison":
+    """Compare two runs, or two models of one run, case by case: reports, ids of runs, or paths of results.json files.
 
-    `str()` of what is returned is the answer in a sentence. Of runs with several models, `model` and `new_model` say
-    which.
+    `str()` of what is returned is the answer in a sentence. Without `new`, two models of `base` are compared. Of runs
+    with several models, `model` and `new_model` say which.
     """
-    from pramana.app.comparisons import whole_view
+    from pramana.app.references import ModelUnclear, two_sides
     from pramana.app.sides import compared
+    from pramana.library.comparison import make_comparison
 
     with ExitStack() as stack:
-        sides = _side(base, model, stack), _side(new, new_model or model, stack)
-        return whole_view(compared(*sides, any_suite=any_suite, any_judge=any_judge))
+        one, other = _reference(base, stack), None if new is None else _reference(new, stack)
+        try:
+            sides = two_sides(one, other, model, new_model)
+        except ModelUnclear as error:
+            raise InvalidInput(error.explain_call()) from None
+        return make_comparison(compared(*sides, any_suite=any_suite, any_judge=any_judge))
 
 
-def _side(given: "str | Path | Report", model: str | None, stack: ExitStack) -> "Source":
-    from pramana.app.sides import of_file, of_run
+def _reference(given: "str | Path | Report", stack: ExitStack) -> "Reference":
+    from pramana.app.references import of_file, of_run
 
     if not isinstance(given, Report) and str(given).endswith(".json"):
-        return of_file(Path(given), model)
-    store = stack.enter_context(closing(open_store(settings.database_url())))
-    return of_run(store, given.run_id if isinstance(given, Report) else str(given), model)
+        return of_file(Path(given))
+    store = stack.enter_context(closing(open_store(store_url_of(given))))
+    return of_run(store, given.run_id if isinstance(given, Report) else str(given))

@@ -16,12 +16,14 @@ from pramana import settings
 from pramana.analyse.gate import check_pass_rate
 from pramana.analyse.intervals import Interval
 from pramana.analyse.summary import Rate, Summary
+from pramana.app.model_names import names_of
 from pramana.errors import InvalidInput
+from pramana.library.by_model import ByModel
 from pramana.model import Outcome, Run
 from pramana.report import figures
 from pramana.report.resuming import resume_call
 from pramana.report.summary import summary_of
-from pramana.store import open_store
+from pramana.store import absolute_url, open_store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +63,8 @@ class Report:
     (0.0, True)
     """
 
-    def __init__(self, run: Run, summary: Summary) -> None:
+    def __init__(self, run: Run, summary: Summary, store_url: str | None = None) -> None:
+        self._store_url = store_url or current_store_url()
         self.run = run
         """The run with its plan, as it was stored."""
         self.summary = summary
@@ -93,9 +96,10 @@ class Report:
 
     @property
     def by_model(self) -> dict[str, ModelReport]:
-        """How each model did."""
+        """How each model did, by its name; `report.by_model["before"]` finds `python:shop:before` too."""
         rates = self.summary.by["model"]
-        return {name: _model_report(name, rates.get(name, Rate())) for name in self.models}
+        reports = {name: _model_report(name, rates.get(name, Rate())) for name in self.models}
+        return ByModel(names_of(self.run), reports)
 
     @property
     def pass_rate(self) -> float | None:
@@ -136,7 +140,7 @@ class Report:
         """
         from pramana.app.runs import result_detail_view
 
-        with closing(open_store(settings.database_url())) as store:
+        with closing(open_store(self._store_url)) as store:
             for seq, case, result in store.results.numbered_pairs(self.run, raw=raw):
                 yield result_detail_view(seq, case, result, self.run.plan.system_prompt)
 
@@ -153,7 +157,7 @@ class Report:
     def _in_order(self, results: "Iterable[ResultDetailView]") -> "list[ResultDetailView]":
         """Return results in the order of their cases; they are stored as they end."""
         found = list(results)
-        with closing(open_store(settings.database_url())) as store:
+        with closing(open_store(self._store_url)) as store:
             places = store.cases.positions(self.run, {each.case_digest for each in found})
         models = {name: number for number, name in enumerate(self.models)}
         return sorted(found, key=lambda each: (models[each.model], places[each.case_digest], each.variant, each.repeat))
@@ -162,7 +166,7 @@ class Report:
         """Return one flat dictionary a result: the columns of the CSV export."""
         from pramana.report.exports import records
 
-        with closing(open_store(settings.database_url())) as store:
+        with closing(open_store(self._store_url)) as store:
             return list(records(self.run, store.results.pairs(self.run)))
 
     def to_pandas(self) -> "pd.DataFrame":
@@ -197,7 +201,7 @@ class Report:
 
         path = Path(path)
         found = exporter_of(path) if format is None else find_exporter(format) if isinstance(format, str) else format
-        with closing(open_store(settings.database_url())) as store:
+        with closing(open_store(self._store_url)) as store:
             write_file(found, path, self.run, store.results.pairs(self.run))
         return path
 
@@ -274,9 +278,21 @@ class Report:
         return render_report(self.run, self.summary, self.failures)
 
 
-def make_report(store: "Store", run: Run) -> Report:
-    """Return what a run found."""
-    return Report(run, summary_of(store, run))
+def make_report(store: "Store", run: Run, store_url: str | None = None) -> Report:
+    """Return what a run found; its results are read from the store at the URL, by default the environment's."""
+    return Report(run, summary_of(store, run), store_url)
+
+
+def current_store_url() -> str:
+    """Return the URL of the store that the environment names now, as it holds in every working directory."""
+    return absolute_url(settings.database_url())
+
+
+def store_url_of(given: object) -> str:
+    """Return the URL of the store that a report comes from; of anything else, of the one that the environment names."""
+    if isinstance(given, Report):
+        return given._store_url  # noqa: SLF001 - not public, as the URL may hold a password
+    return current_store_url()
 
 
 def _rate_in_words(rate: Rate) -> str:

@@ -5,18 +5,19 @@ results as they are stored. Both keep what was stored when they are interrupted,
 """
 
 import asyncio
+import math
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import Future, wait
-from concurrent.futures import TimeoutError as NotYet
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from pramana import planning, settings
+from pramana import clock, planning, settings
 from pramana.bench import INTERRUPTED, Watch, execute, rare_collections
-from pramana.errors import BudgetSpent
-from pramana.library.report import Report, make_report
+from pramana.errors import BudgetSpent, InvalidInput
+from pramana.library.report import Report, current_store_url, make_report
 from pramana.model import Run
 from pramana.providers.accounts import Functions
 from pramana.report.progress import show_progress
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 REFRESH_S = 0.2
 """How often the progress is redrawn in a notebook."""
 LEFT_S = 10.0
-"""How long `resume` waits for a stream that was left and still finishes what is under way."""
+"""How long the calls under way of a stream that was left, or of a run that an exception ended, may take to finish."""
+CANCEL_S = 5.0
+"""How long a cancelled run may take to write down how it ended."""
 _Made = TypeVar("_Made")
 _ending: dict[str, Future[Any]] = {}
 """Runs of streams that were left early, by their ids, until they have ended."""
@@ -53,16 +56,22 @@ class Session:
         *,
         use_cache: bool = False,
         scorers: Mapping[str, Scorer] | None = None,
+        store_url: str | None = None,
     ) -> None:
-        """Take a function that returns the run, new or to be resumed, and the `functions` that it asks."""
+        """Take a function that returns the run, new or to be resumed, and the `functions` that it asks.
+
+        `store_url` defaults to the store that the environment names now; a change of it or of the working directory
+        does not move a run that has begun.
+        """
         self.stop = Stop()
+        self.store_url = store_url or current_store_url()
         self.loop = loop
         """Where coroutine functions run."""
         self.found: Run | None = None
         """The run, once there is one."""
         self._find, self._limits, self._functions = find, limits, functions
         self._scorers = scorers or {}
-        self._cache = ReplyCache(settings.home() / "cache") if use_cache else None
+        self._cache = ReplyCache(settings.home().absolute() / "cache") if use_cache else None
         self._store: Store
         self._reach: Reach
 
@@ -70,7 +79,7 @@ class Session:
     async def opened(self) -> AsyncIterator[Run]:
         """Open the store and find the run."""
         self._reach = Reach(functions=Functions(self._functions, self._scorers, self.loop()))
-        self._store = store = await asyncio.to_thread(open_store, settings.database_url())
+        self._store = store = await asyncio.to_thread(open_store, self.store_url)
         try:
             found = self.found = await asyncio.to_thread(self._find, store, self._reach)
             await asyncio.to_thread(planning.pull_missing_weights, found.plan)
@@ -102,7 +111,7 @@ class Session:
         if error is not None and not isinstance(error, BudgetSpent):  # a budget ends a run as it was asked to
             error.add_note(_how_to_resume(run))
             raise error
-        return await asyncio.to_thread(make_report, self._store, run)
+        return await asyncio.to_thread(make_report, self._store, run, self.store_url)
 
 
 def _how_to_resume(run: Run) -> str:
@@ -128,54 +137,83 @@ class _Refresher:
 
 
 def run_blocking(session: Session, progress: bool | None) -> Report:
-    """Carry a session out in a thread of its own and wait for it."""
+    """Carry a session out in a thread of its own and wait for it.
+
+    Whatever is raised in the thread that waits ends the run: Ctrl-C, but also the exception of a signal handler or of a
+    test's timeout. No run goes on that nobody waits for.
+    """
+    if _runs_in_functions_loop():
+        raise InvalidInput(
+            "a coroutine function cannot call pramana.evaluate or pramana.resume: it would block the event loop that "
+            "all coroutine functions share; await pramana.evaluate_async(...) or pramana.resume_async(...) instead"
+        )
     refresher, running = _Refresher(), _Running()
-    done = _start(lambda: running.keep(session.run(progress, refresher)))
+    done: Future[Report] = Future()
     try:
+        _start(done, lambda: running.keep(session.run(progress, refresher)))
         return _wait(done, refresher)
-    except KeyboardInterrupt:
-        if done.done() and isinstance(done.exception(), KeyboardInterrupt):
-            raise  # a function raised it
-        session.stop(INTERRUPTED)
-        try:
-            report = _wait(done, refresher)
-        except KeyboardInterrupt:
-            running.cancel()
-            with suppress(BaseException):
-                done.result(timeout=5)
+    except BaseException as error:
+        if _ended_with(done, error):
             raise
+        session.stop(INTERRUPTED)
+        if done.cancel():  # it has not begun, and now it never does
+            raise
+        try:
+            _wait_for_end(done, refresher, math.inf if isinstance(error, KeyboardInterrupt) else LEFT_S)
+        finally:  # the second Ctrl-C ends the run at once
+            if not done.done():
+                running.cancel()
+                wait((done,), CANCEL_S)
+        if not isinstance(error, KeyboardInterrupt):
+            if session.found and not _has_finished(done):
+                error.add_note(f"the run was stopped; go on with {resume_call(session.found)}")
+            raise
+        report = done.result()
         if report.finished:  # the last result came before the interrupt
             return report
         raise KeyboardInterrupt(f"interrupted; {_how_to_resume(report.run)}") from None
 
 
-def _start(work: Callable[[], Coroutine[Any, Any, _Made]], then: Callable[[], None] = lambda: None) -> Future[_Made]:
-    """Run a coroutine in a thread and an event loop of its own; call `then` in that thread once it has ended."""
-    done: Future[_Made] = Future()
-    done.set_running_or_notify_cancel()  # from now on, nobody who waits for it can cancel it
+def _ended_with(done: Future[Any], error: BaseException) -> bool:
+    """Return whether an exception is the run's own."""
+    return done.done() and not done.cancelled() and done.exception() is error
+
+
+def _has_finished(done: "Future[Report]") -> bool:
+    return done.done() and done.exception() is None and done.result().finished
+
+
+def _start(
+    done: Future[_Made], work: Callable[[], Coroutine[Any, Any, _Made]], then: Callable[[], None] = lambda: None
+) -> None:
+    """Run a coroutine in a thread and an event loop of its own, with the caller's context variables.
+
+    `done` is told how it ended; cancelled before the thread has begun, the coroutine is never run. `then` is called in
+    that thread at the end.
+    """
 
     def run() -> None:
-        try:
-            done.set_result(asyncio.run(work()))
-        except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
-            done.set_exception(error)
+        if done.set_running_or_notify_cancel():  # from now on, nobody who waits for it can cancel it
+            try:
+                done.set_result(asyncio.run(work()))
+            except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+                done.set_exception(error)
         then()
 
-    threading.Thread(target=run, name="pramana-evaluate", daemon=True).start()
-    return done
+    threading.Thread(target=copy_context().run, args=(run,), name="pramana-evaluate", daemon=True).start()
+
+
+def _wait_for_end(done: Future[Any], refresher: _Refresher, patience_s: float = math.inf) -> None:
+    until = clock.monotonic() + patience_s
+    while not wait((done,), min(REFRESH_S, patience_s)).done and clock.monotonic() < until:
+        refresher.refresh()
 
 
 def _wait(done: "Future[Report]", refresher: _Refresher) -> Report:
-    while True:
-        try:
-            report = done.result(timeout=REFRESH_S)
-        except NotYet:
-            if done.done():
-                raise  # the run's own
-            refresher.refresh()
-        else:
-            refresher.refresh(at_once=True)
-            return report
+    _wait_for_end(done, refresher)
+    report = done.result()
+    refresher.refresh(at_once=True)
+    return report
 
 
 class _Running:
@@ -214,14 +252,24 @@ def loop_for_functions() -> asyncio.AbstractEventLoop:
         return _functions_loop[1]
 
 
+def _runs_in_functions_loop() -> bool:
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return _functions_loop is not None and running is _functions_loop[1]
+
+
 # ── Streaming ──
 
 
 class Stream:
-    """The results of a run, each once it is stored: `async for result in stream`.
+    """The results of a run, each once it is stored: `async with pramana.stream(…) as results`, then `async for`.
 
-    A loop that is left early stops the run, which finishes the calls under way; `resume` goes on with it. A program
-    that ends at once does not wait for them; as a context manager (`async with pramana.stream(…) as results`) it does.
+    Leaving the `async with` block stops the run and waits until the calls under way are finished and stored; `resume`
+    goes on with it. Without the block, the run is stopped once the stream is closed (`aclose`) or nothing refers to it
+    any more, and nobody waits for the calls under way. To wait for a result can be cancelled (`asyncio.wait_for`)
+    without losing any.
     """
 
     def __init__(self, session: Session) -> None:
@@ -229,7 +277,9 @@ class Stream:
         self._done: Future[Report] | None = None
         self._news = asyncio.Event()
         self._ready: list[ResultDetailView] = []
-        self._reader = _Reader()
+        self._reader = _Reader(session.store_url)
+        self._reading: asyncio.Task[_Fetched] | None = None
+        """What reads new results. A caller that is cancelled leaves it to the next one."""
 
     @property
     def run_id(self) -> str | None:
@@ -243,20 +293,35 @@ class Stream:
         if self._done is None:
             self._start()
         while not self._ready:
-            await self._news.wait()
-            self._news.clear()
-            assert self._done  # noqa: S101 - it was started
-            ended = self._done.done()
-            if self._session.found:
-                self._ready = await asyncio.to_thread(self._reader.read_new, self._session.found)
-            if ended and not self._ready:
-                self._reader.close()
+            reading = await self._fetch()
+            await asyncio.wait((reading,))  # unlike awaiting a task, this does not cancel it with the caller
+            if self._reading is not reading:
+                continue  # another caller has taken it
+            self._reading = None
+            try:
+                self._ready, ended = reading.result()
+            except BaseException:
                 self._news.set()  # for whoever asks once more
-                self._done.result()  # raises what ended the run
-                raise StopAsyncIteration
+                raise
             if ended:
                 self._news.set()
+            if ended and not self._ready:
+                self._reader.close()
+                assert self._done  # noqa: S101 - it was started
+                self._done.result()  # raises what ended the run
+                raise StopAsyncIteration
         return self._ready.pop()
+
+    async def _fetch(self) -> "asyncio.Task[_Fetched]":
+        """Return the task that reads new results, once there are some; it does not refer to the stream."""
+        if self._reading is None:
+            await self._news.wait()
+        if self._reading is None:  # else another caller has begun it
+            assert self._done  # noqa: S101 - it was started
+            self._news.clear()
+            work = asyncio.to_thread(self._reader.read_new, self._session.found, self._done)
+            self._reading = asyncio.create_task(work)
+        return self._reading
 
     async def __aenter__(self) -> Self:
         return self
@@ -269,13 +334,17 @@ class Stream:
         if self._done is not None:
             self._leave()
             with suppress(Exception):  # whoever leaves early asks for no results, and so for no errors
-                await asyncio.wrap_future(self._done)
-        self._reader.close()
+                await asyncio.shield(asyncio.wrap_future(self._done))
+        await asyncio.to_thread(self._reader.close)  # it may be reading
 
     def __del__(self) -> None:
         if self._done is not None:
             self._leave()
-        self._reader.close()
+        if self._reading is None or self._reading.done():
+            self._reader.close()
+        else:
+            reader = self._reader
+            self._reading.add_done_callback(lambda _: reader.close())
 
     def _start(self) -> None:
         loop, news = asyncio.get_running_loop(), self._news
@@ -287,7 +356,8 @@ class Stream:
                 loop.call_soon_threadsafe(news.set)
 
         session.loop = lambda: loop
-        self._done = _start(lambda: session.run_watched(notify), notify)
+        self._done = Future()
+        _start(self._done, lambda: session.run_watched(notify), notify)
 
     def _leave(self) -> None:
         done, run_id = self._done, self.run_id
@@ -299,6 +369,15 @@ class Stream:
             done.add_done_callback(lambda _: _ending.pop(run_id, None))
 
 
+class _Fetched(NamedTuple):
+    """What was stored since the last look."""
+
+    results: "list[ResultDetailView]"
+    """Newest first."""
+    ended: bool
+    """Whether the run had ended before the look, so that these are the last."""
+
+
 class _Reader:
     """Reads the results of a run as they are stored.
 
@@ -306,25 +385,32 @@ class _Reader:
     be that thread, and not the `break` that leaves a stream, which decides when the run is stopped.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, store_url: str) -> None:
+        self._store_url = store_url
         self._last = 0
         self._store: Store | None = None
+        self._using = threading.Lock()
 
-    def read_new(self, run: Run) -> "list[ResultDetailView]":
-        """Return what was stored since the last call, newest first."""
+    def read_new(self, run: Run | None, done: Future[Any]) -> _Fetched:
+        """Return what was stored since the last call."""
         from pramana.app.runs import result_detail_view
 
-        if self._store is None:
-            self._store = open_store(settings.database_url())
-        found = [
-            result_detail_view(seq, case, result, run.plan.system_prompt)
-            for seq, case, result in self._store.results.numbered_pairs(run, self._last)
-        ]
-        self._last = found[-1].seq if found else self._last
-        return found[::-1]
+        ended = done.done()
+        if run is None:
+            return _Fetched([], ended)
+        with self._using:
+            if self._store is None:
+                self._store = open_store(self._store_url)
+            found = [
+                result_detail_view(seq, case, result, run.plan.system_prompt)
+                for seq, case, result in self._store.results.numbered_pairs(run, self._last)
+            ]
+            self._last = found[-1].seq if found else self._last
+        return _Fetched(found[::-1], ended)
 
     def close(self) -> None:
         """Close the store, if it was opened."""
-        store, self._store = self._store, None
+        with self._using:
+            store, self._store = self._store, None
         if store:
             store.close()

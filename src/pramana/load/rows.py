@@ -215,7 +215,9 @@ def _texts(given: Any, field: str) -> tuple[str, ...]:
     if type(given) is int:  # as a column of a data frame has answers that are numbers
         given = str(given)
     if isinstance(given, set | frozenset):  # each process has another order, and so would the case have another id
-        raise _wrong(field, f"must be text or a list of texts, found a set, which has no order: sorted({field}) has one")
+        raise _wrong(
+            field, f"must be text or a list of texts, found a set, which has no order: sorted({field}) has one"
+        )
     texts = (
         (given,) if isinstance(given, str) else tuple(given or ()) if isinstance(given, Iterable | None) else (given,)
     )

@@ -1,8 +1,9 @@
-"""One result as people read it: a case, what came of it and its event log in; a transcript with times and checks out.
+"""One result in full, as people read it: a case, its result and its event log in; a transcript with all checks out.
 
-The system prompt of the run comes first. Of a call: who said what and when on the recording's clock, as what it was
-heard, and how long the caller waited. Of what was typed: the messages and the answer. Times are those that its check
-has measured, words those of the log and of the reply; nothing is measured or judged here.
+The system prompt of the run comes first, and no text is cut. Of a call: who said what and when on the recording's
+clock, as what it was heard, and how long the caller waited. Of what was typed: the messages and the answer. Of a judge:
+what it was asked and what it answered. Times are those that its check has measured, words those of the log and of the
+reply; nothing is measured or judged here.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,12 +11,12 @@ from typing import Any
 
 import click
 
+from pramana.analyse.judgements import judgements
 from pramana.app.calls import SaidView, transcript
 from pramana.model import Case, Result, Run
 from pramana.report.terminal import fitted, plain, width, wrapped
 
 COLUMNS = 80
-TEXT_SHOWN = 2_000
 _INDENT = " " * 21
 
 
@@ -31,8 +32,15 @@ def as_data(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) 
         "conversation": plain(list(_conversation(run, case, result, blob))),
         "failure": result.failure.message if result.failure else None,
         "checks": [
-            {"name": each.name, "outcome": each.outcome.value, "reason": each.reason, "decides": each.decides}
-            for each in result.checks
+            {
+                "name": check.name,
+                "outcome": check.outcome.value,
+                "reason": check.reason,
+                "decides": check.decides,
+                "judge_question": question,
+                "judge_answers": list(answers),
+            }
+            for check, question, answers in judgements(case, result.checks)
         ],
         "caller_voice": run.plan.voice if key.variant != "text" else None,
     }
@@ -51,7 +59,7 @@ def print_conversation(run: Run, case: Case, result: Result, blob: Callable[[str
     for line in _lines(run, case, result, blob):
         click.echo(line)
     if result.reply and result.reply.call:
-        click.echo(f"  Hear it: pramana export {run.id} --id {fitted(case.id, 40)} --audio DIR")
+        click.echo(f"  Hear it: pramana export {run.reference} --id {fitted(case.id, 40)} --audio DIR")
 
 
 def _conversation(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) -> Iterator[SaidView]:
@@ -63,14 +71,21 @@ def _conversation(run: Run, case: Case, result: Result, blob: Callable[[str], by
 def _lines(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) -> Iterator[str]:
     for each in _conversation(run, case, result, blob):
         at = "" if each.at_s is None else f"{each.at_s:.2f} s"
-        text = each.text if len(each.text) <= TEXT_SHOWN else f"{each.text[: TEXT_SHOWN - 1]}…"
         note = f" ({each.note})" if each.note else ""
-        said = f"{text.strip() or '(nothing)'}{note}".replace("\r\n", "\n")
-        for number, line in enumerate(said.split("\n")):
-            yield wrapped(line, COLUMNS, _INDENT if number else f"  {at:>9} {each.who:<8} ", _INDENT).rstrip()
+        yield from _text(f"{each.text.strip() or '(nothing)'}{note}", f"  {at:>9} {each.who:<8} ", _INDENT)
     if result.failure:
         yield wrapped(result.failure.message, COLUMNS, f"  {result.outcome.value}: ", "    ")
-    for check in result.checks:
-        reason = " ".join(check.reason.split())[:TEXT_SHOWN]
+    for judgement in judgements(case, result.checks):
+        check = judgement.check
         ended = check.outcome.value if check.decides else "measured"
-        yield wrapped(reason, COLUMNS, f"  {ended} {fitted(check.name, 30)}: ", "    ")
+        yield wrapped(" ".join(check.reason.split()), COLUMNS, f"  {ended} {fitted(check.name, 30)}: ", "    ")
+        if judgement.question:
+            yield from _text(judgement.question, "    judge's question: ", "      ")
+        for answer in judgement.unquoted_answers:
+            yield from _text(answer.strip() or "(nothing)", "    judge's reply: ", "      ")
+
+
+def _text(text: str, first: str, rest: str) -> Iterator[str]:
+    """Yield the lines of a text, each wrapped."""
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n")):
+        yield wrapped(line, COLUMNS, rest if number else first, rest).rstrip()

@@ -13,7 +13,7 @@ from pramana.analyse.numbers import duration as duration  # noqa: PLC0414 - a fi
 from pramana.analyse.numbers import in_points, parameter_text, points, rate
 from pramana.analyse.numbers import percent as percent  # noqa: PLC0414
 from pramana.analyse.scores import Measured
-from pramana.analyse.summary import Failed, Rate, Summary, Total
+from pramana.analyse.summary import Failed, Rate, Summary, Total, parameters_left_out
 from pramana.analyse.voice import TEXT, Latency, Pooled, Seconds, TurnTaking, Voice, ear
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Key, Plan, Run, Target
@@ -89,13 +89,25 @@ def selection(filters: Mapping[str, Any]) -> str:
     )
 
 
-def sent(parameters: Mapping[str, Any]) -> str:
-    """Return the parameters that were sent with each case, in words.
+def sent(run: Run) -> str:
+    """Return the parameters that were sent with each case, in words, without those that no model of the run takes.
 
-    >>> sent({"temperature": 0.0, "seed": 42, "top_p": None, "stop": ["a", "b"]})
-    'temperature 0, seed 42, stop ["a", "b"]'
+    >>> targets = (Target("gpt-5", "openai", "gpt-5"), Target("python:shop:agent", "python", "shop:agent"))
+    >>> plan = Plan("cases", None, targets, parameters={"temperature": 0.0, "seed": 42, "top_p": None, "stop": ["a"]})
+    >>> left_out = {"gpt-5": ["stop"], "python:shop:agent": ["stop", "temperature"]}
+    >>> sent(Run("r1", plan, "finished", "2026-01-02T03:04:05Z", 2, 2, notes={"left_out": left_out}))
+    'temperature 0 (not sent to python:shop:agent), seed 42'
     """
-    return ", ".join(f"{name} {parameter_text(value)}" for name, value in parameters.items() if value is not None)
+    models = [target.typed for target in run.plan.targets]
+    without = {model: parameters_left_out(run, model) for model in models}
+    said = []
+    for name, value in run.plan.parameters.items():
+        missed = [model for model in models if name in without[model]]
+        if value is None or (missed and len(missed) == len(models)):
+            continue
+        which = missed[0] if len(missed) == 1 else f"{len(missed):,} of {len(models):,} models"
+        said.append(f"{name} {parameter_text(value)}{f' (not sent to {which})' if missed else ''}")
+    return ", ".join(said)
 
 
 def which(

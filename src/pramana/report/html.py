@@ -52,7 +52,7 @@ def write_html(run: Run, results: Results, out: TextIO, recordings: Recordings |
                 pour(listed[outcome], out)
                 if more > 0:
                     out.write(tag("p", f"and {more:,} more: the JSON and CSV exports have them all.", class_="quiet"))
-        made = join(["Pramana ", run.plan.runner_version, " · run ", tag("span", run.id, class_="mono")])
+        made = join(["Pramana ", run.plan.runner_version, " · run ", tag("span", run.reference, class_="mono")])
         out.write(join([Safe("</section>"), tag("footer", made, class_="quiet small"), Safe("</main>\n")]))
 
 
@@ -61,7 +61,7 @@ html_export = Exporter("html", ".html", write_html, links_recordings=True)
 
 def _header(run: Run) -> Safe:
     plan = run.plan
-    asked = [parameters] if (parameters := sent(plan.parameters)) else []
+    asked = [parameters] if (parameters := sent(run)) else []
     asked += [f"{plan.repeats} repeats"] if plan.repeats > 1 else []
     asked += [f"embedded by {plan.embedder.typed}"] if plan.embedder else []
     asked += [f"scored by {each.name} {each.version}" for each in plan.scorers]

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
+from pramana.analyse.judgements import Judgement, judgements
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, Tally, why
 from pramana.model import Case, Outcome, Result, Run
 from pramana.report.exporters import Exporter
@@ -118,10 +119,12 @@ def write_markdown(run: Run, results: Results, out: TextIO) -> None:
     ]
     undecided = f"\n**{summary.overall.undecided:,} without a verdict**\n\n"
     page.block(undecided, reasons[:SHOWN_REASONS], len(reasons), "- and {:,} further reasons\n")
+    models = len(run.plan.targets)
+    together = f", all {models} models together" if models > 1 else ""
     for name in DIMENSIONS:
         rows = summary.by[name]
         if name != "model" and len(rows) > 1:
-            _add_table(page, rows, f"\n<details><summary>By {name}</summary>\n\n", "\n</details>\n")
+            _add_table(page, rows, f"\n<details><summary>By {name}{together}</summary>\n\n", "\n</details>\n")
     measured = [*scores(summary.scores)]
     lines = [_line((_inline(name), _inline(model), _inline(said, 600))) for name, model, said in measured]
     heads = _line(("Score", "Model", "Mean, or labels")) + _line([":--"] * 3)
@@ -151,7 +154,7 @@ def _judges(summary: Summary) -> str:
 def _end(run: Run, summary: Summary) -> str:
     notes = [f"\nNot reproducible: {_inline(note)}\n" for note in summary.not_reproducible]
     more = f"\nand {len(notes) - SHOWN_NOTES:,} more that are not reproducible\n" if len(notes) > SHOWN_NOTES else ""
-    made = f"Run {_inline(run.id)}, {_inline(run.created)}, Pramana {_inline(run.plan.runner_version)}"
+    made = f"Run {_inline(run.reference)}, {_inline(run.created)}, Pramana {_inline(run.plan.runner_version)}"
     measured = voice(summary.voice) if summary.voice else ()
     spoken = "".join(f"\n- {_inline(who)}, {_inline(how)}: {what}" for who, how, what in measured)
     ear = by_ear(run, summary.voice) if summary.voice else ""
@@ -175,11 +178,19 @@ def _failure_line(run: Run, case: Case, result: Result, length: int) -> str:
     where += f", {result.key.variant}" if result.key.variant != "text" else ""
     where += f", repeat {result.key.repeat + 1}" if run.plan.repeats > 1 else ""
     reply = result.reply.text if result.reply else ""
+    judged = "".join(_judgement_lines(each, length) for each in judgements(case, result.checks))
     return (
         f"- {_code(case.id, 60)}{where}: {_shortened(why(result), length)}\n"
         f"  - Prompt: {_shortened(case.turns[-1].text, length)}\n"
         f"  - Reply: {_shortened(reply, length)}\n"
+        f"{judged}"
     )
+
+
+def _judgement_lines(judgement: Judgement, length: int) -> str:
+    """Return what a judge was asked and answered, as far as the reason does not quote it."""
+    asked = f"  - Judge's question: {_shortened(judgement.question, length)}\n" if judgement.question else ""
+    return asked + "".join(f"  - Judge's reply: {_shortened(each, length)}\n" for each in judgement.unquoted_answers)
 
 
 markdown_export = Exporter("markdown", ".md", write_markdown)

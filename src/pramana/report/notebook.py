@@ -1,14 +1,18 @@
-"""A report as a notebook shows it below a cell: the pass rate of each model, and what failed. Pure functions."""
+"""Reports and comparisons as a notebook shows them below a cell: pass rates, what failed, what changed."""
 
 from collections.abc import Sequence
 
+from pramana.analyse.numbers import counted
 from pramana.analyse.summary import Rate, Summary
+from pramana.app.comparisons import FlipView, WholeComparisonView
+from pramana.app.sides import asked_sentence
 from pramana.app.views import ResultDetailView
 from pramana.model import Run
 from pramana.report import figures
 from pramana.report.markup import Safe, foreign, join, tag
 
 SHOWN_FAILURES = 10
+SHOWN_FLIPS = 20
 SHOWN_TEXT = 300
 _CELL = "text-align: left; vertical-align: top; padding: 2px 12px 2px 0"
 
@@ -39,6 +43,27 @@ def render_report(run: Run, summary: Summary, failures: Sequence[ResultDetailVie
             _table(("case", "model", "prompt", "reply", "reason"), shown),
         ]
     return tag("div", join(parts))
+
+
+def render_comparison(found: WholeComparisonView) -> Safe:
+    """Return a comparison as a fragment of HTML: the answer, the numbers behind it, and the cases that changed."""
+    parts = [tag("p", foreign(line)) for line in found.heading.split("\n")]
+    parts += [tag("p", tag("b", foreign(found.sentence))), tag("p", foreign(found.detail))]
+    if differences := asked_sentence(each.detail for each in found.asked_differently):
+        parts.append(tag("p", foreign(differences)))
+    parts += [tag("p", foreign(each.sentence)) for each in found.measured if each.sentence]
+    flips = [*found.lost, *found.gained]
+    if flips:
+        more = f", the first {SHOWN_FLIPS}" if len(flips) > SHOWN_FLIPS else ""
+        parts += [
+            tag("p", f"{counted(len(flips), 'case')} changed{more}:"),
+            _table(("case", "change"), [_flip(each) for each in flips[:SHOWN_FLIPS]]),
+        ]
+    return tag("div", join(parts))
+
+
+def _flip(flip: FlipView) -> tuple[Safe, Safe]:
+    return foreign(flip.case, 80), foreign(flip.detail)
 
 
 def _rate(rate: Rate) -> tuple[str, str, str, str]:

@@ -60,7 +60,10 @@ def print_summary(run: Run, summary: Summary, sentence: str, *, with_plan: bool 
         _wrapped(f"a selection, not the whole suite: {figures.selection(run.plan.selection)}")
     if with_plan:
         _plan(run)
-    _rates("", {"all": summary.overall})
+    models = [target.typed for target in run.plan.targets]
+    several = len(models) > 1
+    by_model = {name: summary.by["model"].get(name, Rate()) for name in models}
+    _rates("", by_model if several else {"all": summary.overall})
     if counted := figures.units(run):
         _wrapped(counted)
     for sentence_of_judges in summary.mixed_judges:
@@ -68,8 +71,8 @@ def print_summary(run: Run, summary: Summary, sentence: str, *, with_plan: bool 
     if summary.judged_by:
         _wrapped(summary.judged_by)
     for title, rows in summary.by.items():
-        if len(rows) > 1:
-            _rates(title, rows)
+        if len(rows) > 1 and title != "model":
+            _rates(f"{title}, all {len(models)} models together" if several else title, rows)
     if summary.scores:
         click.echo("\n  scores")
     for name, model, measured in figures.scores(summary.scores):
@@ -92,10 +95,10 @@ def print_summary(run: Run, summary: Summary, sentence: str, *, with_plan: bool 
         _wrapped(f"… and {len(summary.reasons) - SHOWN_REASONS} further reasons")
     first = next((reason.cases[0] for reason in summary.reasons if reason.cases), "CASE")
     if summary.overall.errored and not summary.failures and not summary.voice:
-        _wrapped(f"One in full: pramana show {run.id} --id {_typed(first)}")
+        _wrapped(f"One in full: pramana show {run.reference} --id {_typed(first)}")
     if summary.voice:
-        _wrapped(f"Read a call: pramana show {run.id} --id {_typed(first)}")
-        _wrapped(f"Hear the calls: pramana export {run.id} --audio DIR")
+        _wrapped(f"Read a call: pramana show {run.reference} --id {_typed(first)}")
+        _wrapped(f"Hear the calls: pramana export {run.reference} --audio DIR")
     for note in summary.not_reproducible:
         _wrapped(f"not reproducible: {note}")
     if run.reason and run.status != "finished":
@@ -108,14 +111,14 @@ def _plan(run: Run) -> None:
     """Print the beginning of the system prompt, and the parameters."""
     if run.plan.system_prompt:
         _wrapped(f"system prompt: {fitted(' '.join(run.plan.system_prompt.split()), SHOWN_PROMPT)}")
-    if parameters := figures.sent(run.plan.parameters):
+    if parameters := figures.sent(run):
         _wrapped(f"parameters: {fitted(parameters, SHOWN_PROMPT)}")
 
 
 def _title(run: Run) -> str:
     """Return the head: suite, run, and how it was asked aloud; what does not fit beside the suite stands below it."""
     said = figures.asked_aloud(run.plan)
-    which = f"run {run.id}{f' · {said}' if said else ''}"
+    which = f"run {run.reference}{f' · {said}' if said else ''}"
     suite = run.plan.suite
     mark = MARK if suite.endswith(MARK) else ""
     beside = COLUMNS - width(f" · {which}{mark}")
@@ -134,8 +137,8 @@ def _failures(run: Run, summary: Summary) -> None:
         which = figures.which(run.plan.targets, run.plan.variants, run.plan.repeats, each)
         name = f"{fitted(each.case, LONGEST_NAME)}{f' ({which})' if which else ''}"
         _wrapped(f"failed {fitted(name, COLUMNS)}: {fitted(' '.join(each.reason.split()), SHOWN_REASON)}")
-    more = f"… and {count - len(shown):,} more failed: pramana export {run.id} --format csv has them all. "
-    one = f"One in full: pramana show {run.id} --id {_typed(shown[0].case)}"
+    more = f"… and {count - len(shown):,} more failed: pramana export {run.reference} --format csv has them all. "
+    one = f"One in full: pramana show {run.reference} --id {_typed(shown[0].case)}"
     _wrapped(f"{more if count > len(shown) else ''}{one}")
 
 

@@ -7,7 +7,7 @@ provider counts them together. Whoever opens this as a context closes every prov
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from msgspec.structs import replace
 
@@ -27,6 +27,9 @@ from pramana.run.calling import Calling, Calls
 from pramana.run.engine import Stop
 from pramana.run.limiter import Limiter
 from pramana.run.speech import Keep
+
+if TYPE_CHECKING:
+    from pramana.providers.text.function import Function
 
 BESIDE_A_CALL_S = 1800.0
 """For dialling, for what the caller says, and for storing it: a call keeps its own time, and this only ends a stuck
@@ -104,6 +107,11 @@ class OpenAccounts:
                 asking.place = machine.work
             self._askings[target.typed] = asking
         return self._askings[target.typed]
+
+    def refuse_missing_parameters(self, target: Target, parameters: Mapping[str, Any]) -> None:
+        """Raise `InvalidInput` if the target is a function that requires a parameter that it would not be sent."""
+        if target.provider == "python":
+            cast("Function", self._provider(target)).refuse_missing(parameters)
 
     def embedding(self, target: Target) -> Asking:
         """Return how a target is asked for embeddings; they are never cached."""

@@ -23,11 +23,12 @@ from pramana.app import App, Credential
 from pramana.app.access import Forbidden
 from pramana.app.local import GRACE_S, problem_view
 from pramana.app.views import RunDetailView
+from pramana.bench import INTERRUPTED
 from pramana.errors import COMMAND_HINTS, HintKey, NotFound, PramanaError, did_you_mean, quote, told
 from pramana.report import briefs
 from pramana.run.engine import Stop
 from pramana.show.tool_arguments import input_schema, output_schema, read_arguments
-from pramana.show.tools import TOOLS, Call, Tool, stop_run
+from pramana.show.tools import TOOLS, Call, Tool
 
 UnderWay = dict[asyncio.Future[RunDetailView], Stop]
 AGENT_HINTS: Mapping[HintKey, str] = {
@@ -168,7 +169,7 @@ def _ending_runs(under_way: UnderWay) -> Iterator[None]:
 
     async def end(number: signal.Signals) -> None:
         for stop in list(under_way.values()):
-            stop_run(stop)
+            stop(INTERRUPTED)
         if under_way:
             await asyncio.wait(list(under_way), timeout=2 * GRACE_S)
         signal.signal(number, signal.SIG_DFL)

@@ -8,7 +8,6 @@ protocol.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -295,21 +294,15 @@ async def _carried_out(call: Call, start: Callable[[Watch, Stop], Awaitable[RunD
             if latest and latest[0].stored != shown:
                 shown = latest[0].stored
                 await call.report(shown, latest[0].run.expected, _progress_text(latest[0], counts))
-    except asyncio.CancelledError:
+    except BaseException:  # cancelled, or the progress could not be reported: nobody waits for the run any more
         working.add_done_callback(_retrieve)
-        stop_run(stop)
+        stop(INTERRUPTED)
         with anyio.CancelScope(shield=True):
             await asyncio.wait({working}, timeout=2 * GRACE_S)
         raise
     found = brief_of(await working)
     failed = None if isinstance(stop.error, BudgetSpent) else stop.error  # a budget ends a run as it was asked to
     return Answer(found, briefs.render_run(found), failed)
-
-
-def stop_run(stop: Stop) -> None:
-    """Stop a run: what is under way ends, what is stored stays."""
-    with suppress(RuntimeError):  # the run has just ended, and its event loop with it
-        stop(INTERRUPTED)
 
 
 def _progress_text(progress: Progress, counts: Mapping[Outcome, int]) -> str:

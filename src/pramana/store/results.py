@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, func, null, select, update
 
@@ -44,6 +44,7 @@ from pramana.store.scoring import (
     finished_scorings,
     levels,
     newest_checks,
+    rescored_seqs,
     spent_on_checks,
 )
 
@@ -53,6 +54,15 @@ _CUT_OFF = re.compile("\ufdd0[0-9a-f]{0,3}$")
 _OUTPUT = RESULT_COLUMNS.index("output")
 Numbered = tuple[int, Result]
 """A result and its sequence number."""
+
+
+class Rescored(NamedTuple):
+    """A result that was judged again."""
+
+    before: Result
+    after: Result
+    attempt: Result | None
+    """With the new checks, where they gave no verdict and the earlier one was kept."""
 
 
 class Results(Part):
@@ -66,16 +76,17 @@ class Results(Part):
         The raw responses, which nobody adds up, can be left out.
         """
         with self._database.reading() as connection:
-            run_no = read_run(connection, run).number
-            among = finished_scorings(connection, run_no, scoring)
+            found = read_run(connection, run)
+            among = finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
+        run_no = found.number
         while True:
             mine = (results.c.run_no == run_no, results.c.seq > after)
             with self._database.reading() as connection:
-                found = _read(connection, mine, among, raw=raw, limit=CHUNK)
-            if not found:
+                some = _read(connection, mine, among, raw=raw, limit=CHUNK)
+            if not some:
                 return
-            yield from found
-            after = found[-1][0]
+            yield from some
+            after = some[-1][0]
 
     def pairs(self, run: RunRef, scoring: int | None = None) -> Iterator[tuple[Case, Result]]:
         """Yield each result with its case: in the order the run was given its cases, then by model, variant, repeat."""
@@ -85,7 +96,7 @@ class Results(Part):
     def _each_ordered(self, run: RunRef, scoring: int | None) -> Iterator[Numbered]:
         with self._database.reading() as connection:
             found = read_run(connection, run)
-            among = finished_scorings(connection, found.number, scoring)
+            among = finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
         for some in chunks(self._ordered_seqs(found)):
             with self._database.reading() as connection:
                 read = dict(_read(connection, [results.c.seq.in_(some)], among, raw=True))
@@ -132,9 +143,35 @@ class Results(Part):
     def counts(self, run: RunRef, scoring: int | None = None) -> Mapping[Outcome, int]:
         """Return how many results ended how, by the checks each had last, or had as of a scoring."""
         with self._database.reading() as connection:
-            run_no = read_run(connection, run).number
-            rows = count_outcomes(connection, run_no, finished_scorings(connection, run_no, scoring))
+            found = read_run(connection, run)
+            among = finished_scorings(connection, found.number, found.scoring if scoring is None else scoring)
+            rows = count_outcomes(connection, found.number, among)
             return dict.fromkeys(Outcome, 0) | {outcome: number for outcome, number, _ in rows}
+
+    def counts_by_model(self, run: Run, scoring: int) -> Mapping[str, Mapping[Outcome, int]]:
+        """Return how many results of each model ended how, as of a scoring; in the order of the plan."""
+        counts = {target.typed: dict.fromkeys(Outcome, 0) for target in run.plan.targets}
+        with self._database.reading() as connection:
+            among = finished_scorings(connection, run.number, scoring)
+            for model, outcome, number, _ in count_outcomes(connection, run.number, among, results.c.model):
+                counts[restored(model)][outcome] = number
+        return counts
+
+    # ── Judged again ──
+
+    def rescored(self, run: Run, scoring: int) -> Iterator["Rescored"]:
+        """Yield each result that a scoring judged again, as it was before and as it is by it, in the order of cases."""
+        with self._database.reading() as connection:
+            earlier = [number for number in finished_scorings(connection, run.number) if number < scoring]
+        for some in chunks(self._ordered_seqs(run)):
+            with self._database.reading() as connection:
+                new, failed = (rescored_seqs(connection, some, each) for each in (scoring, -scoring))
+                mine = [results.c.seq.in_(new | failed)]
+                before, after = (dict(_read(connection, mine, among)) for among in (earlier, [*earlier, scoring]))
+                attempts = dict(_read(connection, mine, [-scoring]))
+            for seq in some:
+                if seq in before:
+                    yield Rescored(before[seq], after[seq], attempts[seq] if seq in failed else None)
 
     def spent(self, run: RunRef) -> Spent:
         """Return what the replies of a run have cost, with the checks that came with them."""
@@ -175,7 +212,7 @@ class Results(Part):
         """Return some results of a run in the order of storing, each with the start of its answer, and the total."""
         with self._database.reading() as connection:
             found = read_run(connection, run)
-            among = finished_scorings(connection, found.number)
+            among = finished_scorings(connection, found.number, found.scoring)
             models = {target.typed for target in found.plan.targets}
             if model is not None and model not in models:
                 return [], 0
@@ -201,14 +238,16 @@ class Results(Part):
             asked = connection.execute(body).scalar_one_or_none()
             if asked is None:
                 raise NotFound(f"run {quote(found.id)} has no result {seq}")
-            ((_, result),) = _read(connection, mine, finished_scorings(connection, found.number), raw=True)
+            ((_, result),) = _read(
+                connection, mine, finished_scorings(connection, found.number, found.scoring), raw=True
+            )
         return case_from_json(asked), result
 
     def beside(self, run: RunRef, seq: int, outcome: Outcome | None = None) -> tuple[int | None, int | None]:
         """Return the numbers of the results before and after one, or of the nearest that ended so; None at an end."""
         with self._database.reading() as connection:
-            run_no = read_run(connection, run).number
-            among = list(finished_scorings(connection, run_no))
+            found = read_run(connection, run)
+            run_no, among = found.number, list(finished_scorings(connection, found.number, found.scoring))
             if outcome is not None and among != [0]:
                 query: Select[Any] = levels(run_no, among)
                 query = query.having(query.selected_columns.level == SEVERITY.index(outcome))

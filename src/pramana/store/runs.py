@@ -16,6 +16,7 @@ from itertools import product
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, or_, select, update
 
 from pramana import clock
@@ -37,6 +38,7 @@ from pramana.store.records import (
     to_json,
 )
 from pramana.store.schema import cases, checks, results, run_cases, run_models, runs, scorings
+from pramana.store.scoring import finished_scorings
 
 _INSERT_CASES = "INSERT INTO cases (digest, body) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _INSERT_RUN_CASES = (
@@ -243,6 +245,20 @@ class Runs(Part):
             known = connection.scalars(select(runs.c.id).order_by(runs.c.run_no.desc()).limit(200))
             message = f"there is no run {quote(reference)}{did_you_mean(reference, known)}"
             raise NotFound(message, hint=Hint("list_runs"))
+
+    def find_scored(self, reference: str) -> Run:
+        """Return the run of a reference; `RUN@1` is the run as its scoring 1 left it."""
+        name, mark, number = reference.rpartition("@")
+        if not mark:
+            return self.find(reference)
+        if not re.fullmatch(r"[0-9]{1,9}", number):
+            raise NotFound(
+                f"{quote(reference)} names no scoring; write RUN@1, and list them: pramana show RUN --scorings"
+            )
+        run = self.find(name)
+        with self._database.reading() as connection:
+            finished_scorings(connection, run.number, int(number))
+        return replace(run, scoring=int(number))
 
     def page(
         self,

@@ -1,12 +1,13 @@
 """Checks by scoring: those that came with the replies are number 0, each judging again is one more beside them.
 
 A scoring is seen only when it is finished. What a result is judged by is its newest checks: those of the highest
-finished scoring that has any for it, so that judging some results again leaves the others as they were. What its other
-checks have cost was paid all the same; the newest check says how much.
+finished scoring that has any for it, so that judging some results again leaves the others as they were. New checks that
+give no verdict, for a result that has one, are kept under the scoring's negative number, where they hide nothing. What
+its other checks have cost was paid all the same; the newest check says how much.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, func, insert, select, update
@@ -75,6 +76,12 @@ def newest_checks(connection: Connection, seqs: Sequence[int], among: Iterable[i
     return newest
 
 
+def rescored_seqs(connection: Connection, seqs: Sequence[int], scoring: int) -> set[int]:
+    """Return which of some results have checks of a scoring."""
+    query = select(checks.c.seq).where(checks.c.seq.in_(seqs), checks.c.scoring == scoring)
+    return set(connection.scalars(query))
+
+
 def _sum(evidence: Sequence[Mapping[str, object]], name: str) -> float | None:
     """Return the sum of what each has under a name; None when any has no number there."""
     known = [value for each in evidence if isinstance(value := each.get(name), int | float)]
@@ -120,8 +127,25 @@ def levels(run_no: int, among: Sequence[int]) -> Select[tuple[int, int]]:
     return found.group_by(results.c.seq)
 
 
+class Scored(NamedTuple):
+    """A finished scoring of a run."""
+
+    number: int
+    label: str
+    created: str
+
+
 class Scorings(Part):
     """The scorings of the runs of a store."""
+
+    def describe(self, run: RunRef) -> Sequence[Scored]:
+        """Return the finished scorings of a run, with their labels and the times they began."""
+        with self._database.reading() as connection:
+            run_no = read_run(connection, run).number
+            labels = finished_scorings(connection, run_no)
+            times = select(scorings.c.scoring, scorings.c.created).where(scorings.c.run_no == run_no)
+            created = {row.scoring: row.created for row in connection.execute(times)}
+        return [Scored(number, label, created[number]) for number, label in labels.items()]
 
     def list(self, run: RunRef) -> Mapping[int, str]:
         """Return the labels of the finished scorings by number; the first, number 0, came with the replies."""
@@ -140,13 +164,14 @@ class Scorings(Part):
 class Rescoring:
     """Checks added beside those there are, chunk by chunk, so that nobody waits for a judge.
 
-    They are seen when its context ends, however it ends: what was judged was paid for. One without any leaves nothing.
+    They are seen when its context ends, however it ends: what was judged was paid for. One without any leaves nothing;
+    one that only failed is never seen.
     """
 
     def __init__(self, database: Database, run_no: int, label: str) -> None:
         self._database, self._run_no, self.label = database, run_no, label
         self.number = 0
-        self._added = 0
+        self._added, self._failed = 0, 0
 
     def __enter__(self) -> Self:
         with self._database.writing() as connection:
@@ -164,6 +189,13 @@ class Rescoring:
             self._database.run_many(connection, INSERT_CHECKS, rows)
         self._added += len(judged)
 
+    def add_failed(self, judged: Sequence[Judged]) -> None:
+        """Store checks that gave no verdict for results that have one: they count for what they cost, and hide none."""
+        with self._database.writing() as connection:
+            rows = _check_rows(connection, self._run_no, -self.number, judged)
+            self._database.run_many(connection, INSERT_CHECKS, rows)
+        self._failed += len(judged)
+
     def __exit__(self, *_: object) -> None:
         try:
             self._end()
@@ -176,7 +208,7 @@ class Rescoring:
         with self._database.writing() as connection:
             if self._added:
                 connection.execute(update(scorings).where(this), {"finished": timestamp(), "label": stored(self.label)})
-            else:
+            elif not self._failed:
                 connection.execute(delete(scorings).where(this))
 
 

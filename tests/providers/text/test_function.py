@@ -26,7 +26,7 @@ from pramana.request import Limits, RunRequest
 from pramana.store import open_store
 
 MODULE = """
-import asyncio, functools, threading, time
+import asyncio, functools, json, threading, time
 from pramana.errors import RateLimited
 
 def shout(prompt): return prompt.upper()
@@ -82,6 +82,9 @@ class Model:
     async def __call__(self, prompt): return "called " + prompt
 model = Model()
 constant = 3
+def client(messages, **kwargs): return json.dumps(kwargs)
+def reader(prompt, *, seed=1, **others): return json.dumps({"seed": seed, **others})
+warm = functools.partial(reader, temperature=0.3)
 """
 
 
@@ -133,11 +136,31 @@ def test_a_conversation_as_text_and_as_messages() -> None:
     assert ask("roles", *turns).text == "system=Be brief. user=Is it? assistant=Yes. user=So?"
 
 
-def test_parameters_go_to_functions_that_declare_them_and_are_not_missed_elsewhere() -> None:
+def test_parameters_go_to_functions_that_declare_them_and_are_listed_where_they_do_not() -> None:
     given = ask("hot", temperature=0.5, seed=42)
     assert (given.text, given.dropped) == ("0.5", ())
-    assert ask("seeded", temperature=0.5, seed=42).text == "seed 42, heat 0.7"
-    assert ask("shout", temperature=0.5, seed=42).dropped == ()
+    given = ask("seeded", temperature=0.5, seed=42)
+    assert (given.text, given.dropped) == ("seed 42, heat 0.7", ("temperature",))
+    assert ask("shout", temperature=0.5, seed=42, top_p=None).dropped == ("temperature", "seed")
+    assert ask("later", seed=42).dropped == ("seed",)
+
+
+def test_keyword_arguments_of_any_name_get_every_parameter_that_is_set() -> None:
+    given = ask("client", temperature=0.7, seed=7, max_tokens=9, top_p=None, stop=["."])
+    assert json.loads(given.text) == {"temperature": 0.7, "seed": 7, "max_tokens": 9, "stop": ["."]}
+    assert given.dropped == ()
+    assert json.loads(ask("reader", seed=7, top_p=0.5).text) == {"seed": 7, "top_p": 0.5}
+
+
+def test_a_parameter_named_as_the_prompt_is_not_passed_twice() -> None:
+    given = ask("reader", prompt="another", seed=7)
+    assert (json.loads(given.text), given.dropped) == ({"seed": 7}, ("prompt",))
+
+
+def test_what_a_partial_has_bound_stays_and_the_run_s_value_is_listed_as_not_taken() -> None:
+    given = ask("warm", temperature=0.7, seed=7)
+    assert json.loads(given.text) == {"seed": 7, "temperature": 0.3}
+    assert given.dropped == ("temperature",)
 
 
 def test_a_plain_function_runs_in_a_thread_and_many_run_at_once() -> None:

@@ -72,17 +72,27 @@ def test_what_was_not_asked_the_same_is_compared_only_when_that_is_wanted(client
 
 
 def test_of_runs_with_several_models_one_is_named(client: Client) -> None:
-    run = started(client, models=["fake:echo", "fake:fixed=Paris"])
+    run = started(client, models=["fake:echo", "fake:fixed=Paris", "fake:fixed=Rome"])
     ended(client, run)
     refused = client.get(f"/api/compare?base={run}&new={run}")
     assert refused.status == 400
-    assert refused.error.endswith("holds fake:echo, fake:fixed=Paris; choose one with model")
+    assert refused.error.endswith(
+        "has 3 models: fake:echo, fake:fixed=Paris, fake:fixed=Rome; choose, for example: model=fake:echo and "
+        "newModel=fake:fixed=Paris"
+    )
     assert [each["path"] for each in refused.json["details"]] == ["model"]
     refused = client.get(f"/api/compare?base={run}&new={run}&model=fake:echo&newModel=fake")
     assert [each["path"] for each in refused.json["details"]] == ["newModel"]
-    found = client.get(f"/api/compare?base={run}&new={run}&model=fake:echo&newModel=fake:echo").data
-    assert found["verdict"] == "no_change"
-    assert found["lost"] == found["gained"] == 0
+
+
+def test_a_model_is_not_compared_with_itself_in_one_run(client: Client) -> None:
+    run = started(client, models=["fake:echo", "fake:fixed=Paris"])
+    ended(client, run)
+    refused = client.get(f"/api/compare?base={run}&new={run}&model=fake:echo&newModel=fake:echo")
+    assert (refused.status, "fake:echo would be compared with itself" in refused.error) == (400, True)
+    assert [each["path"] for each in refused.json["details"]] == ["newModel"]
+    found = client.get(f"/api/compare?base={run}&new={run}").data
+    assert (found["baseModel"], found["newModel"]) == ("fake:echo", "fake:fixed=Paris")
 
 
 def test_two_models_of_one_run_are_compared_as_two_runs_are(client: Client) -> None:
@@ -126,7 +136,8 @@ def test_answers_that_only_one_side_has_are_counted_and_told(client: Client) -> 
     assert flip["detail"] == "passed 0 of 1 compared before (2 of 3 in all), 1 of 1 now"
     swapped = client.get(f"/api/compare?base={new}&new={base}").data
     assert (swapped["over"]["base"], swapped["over"]["new"]) == (0, 8)
-    even = client.get(f"/api/compare?base={base}&new={base}").data
+    again = add_run(client.store, ["failed", "passed", "passed"] + ["passed"] * 9, repeats=3)
+    even = client.get(f"/api/compare?base={base}&new={again}").data
     assert even["over"] == {"base": 0, "new": 0, "sentence": ""}
 
 
@@ -225,11 +236,11 @@ def add_calls(
 
 def test_runs_on_different_engines_say_so(client: Client) -> None:
     assert client.store
-    base, new = (
+    base, same, new = (
         add_calls(
             client.store, 0.3, "voice", provider="local-voice", fingerprint=f"ctranslate2 4.8.4; ear w==1; {each}"
         )
-        for each in ("AVX2; 1 thread", "AVX2 AVX512; 1 thread")
+        for each in ("AVX2; 1 thread", "AVX2; 1 thread", "AVX2 AVX512; 1 thread")
     )
     data = client.get(f"/api/compare?base={base}&new={new}").data
     SHAPE.model_validate(data)
@@ -241,7 +252,7 @@ def test_runs_on_different_engines_say_so(client: Client) -> None:
     assert found["sentence"].startswith(
         "Different engines: ear previously ran on ctranslate2 4.8.4 (AVX2, 1 thread), now on "
     )
-    assert client.get(f"/api/compare?base={base}&new={base}").data["engineChanges"] == []
+    assert client.get(f"/api/compare?base={base}&new={same}").data["engineChanges"] == []
     (engine,) = client.get(f"/api/runs/{base}").data["summary"]["engines"]
     assert (engine["model"], engine["processor"], engine["threads"]) == ("ear", ["AVX2"], 1)
 

@@ -486,7 +486,10 @@ def test_a_server_that_only_answers_carries_nothing_out(store_url: str) -> None:
 def test_a_run_is_read_by_its_beginning_or_as_the_latest_but_changed_by_its_whole_id(either: Client) -> None:
     none = either.get("/api/runs/latest")
     assert (none.status, none.error) == (404, "there is no run yet; start one: POST /api/runs")
-    run_id = started(either)
+    earlier = started(either)
+    ended(either, earlier)
+    while (run_id := started(either))[:-1] == earlier[:-1]:
+        ended(either, run_id)
     ended(either, run_id)
     for reference in ("latest", run_id[:-1], run_id):
         assert either.get(f"/api/runs/{reference}").data["id"] == run_id
@@ -495,7 +498,7 @@ def test_a_run_is_read_by_its_beginning_or_as_the_latest_but_changed_by_its_whol
         assert either.get(f"/api/runs/{reference}/results/{seq}").data["seq"] == seq
         assert run_id in either.get(f"/api/runs/{reference}/export").headers["content-disposition"]
         assert b"event: finished" in either.get(f"/api/runs/{reference}/events").body
-        assert either.get(f"/api/compare?base={reference}&new={run_id}").data["base"] == run_id
+        assert either.get(f"/api/compare?base={reference}&new={earlier}").data["base"] == run_id
     other = started(either)
     assert "begins the ids of several runs" in either.get(f"/api/runs/{run_id[:4]}").error
     assert either.get("/api/runs/latest?summary=false").data["id"] == other

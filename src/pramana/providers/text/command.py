@@ -2,8 +2,7 @@
 
 The command is a list of arguments from the local configuration, never a shell string and never from the API. It runs in
 a process group of its own; a timeout or a cancelled request kills the whole group. A status other than zero is a
-`ProviderError` with the last line of standard error. Parameters cannot be passed on: the reply lists as dropped those
-that differ from the defaults of a run.
+`ProviderError` with the last line of standard error. Parameters cannot be passed on: the reply lists them as dropped.
 It inherits our environment, as any command does, but no key of it leaves in an answer or a message.
 """
 
@@ -21,15 +20,12 @@ from pramana.errors import InvalidInput, KeyInAnswer, ProviderError, Unavailable
 from pramana.model import Reply, Request, Target, raw_json
 from pramana.providers import redaction
 from pramana.providers.text.function import prompt_text
-from pramana.request import RunRequest
 
 DEFAULT_TIMEOUT_S = 120.0
 OUTPUT_LIMIT = 16 << 20
 """Bytes of one answer: far above any real one, and no command can fill our memory."""
 ERRORS_KEPT = 64 << 10
 MESSAGE_LIMIT = 300
-DEFAULTS = RunRequest(models=()).sampling()
-"""What a run sends where the user has set no parameter."""
 
 
 class Command:
@@ -72,9 +68,7 @@ class Command:
             served_model=self._name,
             total_s=clock.monotonic() - start,
             raw=raw_json({"stdout": text, "stderr": self._keys.blank(complained.decode("utf-8", "replace"))}),
-            dropped=tuple(
-                name for name, value in request.parameters.items() if value is not None and value != DEFAULTS.get(name)
-            ),
+            dropped=tuple(name for name, value in request.parameters.items() if value is not None),
         )
 
     async def _start(self) -> Process:

@@ -2,8 +2,9 @@
 
 `python:package.module:function`, or a callable that a Python caller passes to `pramana.evaluate`. The function gets the
 prompt as text; one with a parameter called `messages` gets a list of `{"role", "content"}` instead. A parameter called
-`temperature`, `seed` or as any other parameter of the run gets that value, and one called `parameters` gets all of
-them. It returns text or a `Reply`. It may be a coroutine function: plain functions run in threads that are reused,
+`temperature`, `seed` or as any other parameter of the run gets that value, `**kwargs` gets those that are set, and
+one called `parameters` gets all of them; the reply lists as dropped those that the function does not take. It returns
+text or a `Reply`. It may be a coroutine function: plain functions run in threads that are reused,
 coroutines in an event loop of their own, so that code which blocks never holds up the run; a caller that awaits
 `evaluate_async` has them run in its own loop, where its clients live. All threads are daemons: none keeps the process
 from ending, however long it hangs. A call that is given up is left behind, and its thread with it. Whatever is raised
@@ -20,7 +21,7 @@ import re
 import sys
 import sysconfig
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -85,12 +86,19 @@ class Function:
         reply = self._reply(ended.value)
         if self._keys.held_in(reply.text):
             raise KeyInAnswer(redaction.held(f"the answer of {self._path}"))
+        not_taken = self._accepted.not_taken(request.parameters)
         return replace(
             reply,
             served_model=reply.served_model or self._path,
+            dropped=(*reply.dropped, *not_taken) if not_taken else reply.dropped,
             total_s=reply.total_s or clock.monotonic() - start,
             raw=raw_json({"text": reply.text}) if reply.raw is None else reply.raw,
         )
+
+    def refuse_missing(self, parameters: Mapping[str, Any]) -> None:
+        """Raise `InvalidInput` if the function requires a parameter that is not among these."""
+        if message := self._missing(parameters):
+            raise InvalidInput(message)
 
     async def models(self) -> list[str]:
         """Return the path: it is the only model there is."""
@@ -120,17 +128,25 @@ class Function:
         message = self._keys.blank(told(error))[:MESSAGE_LIMIT]
         raise ProviderError(f"{self._path} raised {message}{_place(error)}") from error
 
+    def _missing(self, parameters: Mapping[str, Any]) -> str | None:
+        """Return what to do about parameters that the function requires and is not given; None if there are none."""
+        missing = [name for name in self._accepted.required if name not in parameters]
+        if not missing:
+            return None
+        first, default = missing[0], "it a default" if len(missing) == 1 else "each a default"
+        instead = f"for the conversation, {USE_MESSAGES}"
+        if self._accepted.messages:
+            instead = "`messages` replaces the prompt"
+        return (
+            f"{self._path} requires {', '.join(missing)}, which the run does not send; give {default}, or send it: "
+            f'--param {first}=VALUE, in Python parameters={{"{first}": VALUE}} ({instead})'
+        )
+
     def _call(self, request: Request) -> Callable[[], Any]:
         given, accepted = request.parameters, self._accepted
-        if missing := [name for name in accepted.required if name not in given]:
-            instead = "`messages` replaces the prompt" if accepted.messages else f"for the conversation, {USE_MESSAGES}"
-            raise ProviderError(
-                f"{self._path} requires {', '.join(missing)}, which the run does not send; give each a default, or "
-                f"send it: --param {missing[0]}=VALUE ({instead})"
-            )
-        more = {name: given[name] for name in accepted.named if name in given}
-        if accepted.parameters:
-            more["parameters"] = dict(given)
+        if missing := self._missing(given):
+            raise ProviderError(missing)
+        more = accepted.arguments(given)
         if accepted.messages:
             messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
             return partial(self._function, messages=messages, **more)
@@ -292,6 +308,27 @@ class _Accepted:
     """Parameters of the run, each by its name."""
     required: tuple[str, ...] = ()
     """Those of them that have no default."""
+    any_name: bool = False
+    """Every other parameter that is set, as `**kwargs`."""
+    taken_names: frozenset[str] = frozenset()
+    """Names that are none of a parameter's: the prompt's, `messages`, `parameters`, and what a partial has bound."""
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters of a run as keyword arguments."""
+        found = {name: given[name] for name in self.named if name in given}
+        if self.any_name:
+            set_here = {name: value for name, value in given.items() if value is not None}
+            found |= {name: value for name, value in set_here.items() if name not in self.taken_names}
+        if self.parameters:
+            found["parameters"] = dict(given)
+        return found
+
+    def not_taken(self, given: Mapping[str, Any]) -> list[str]:
+        """Return the names of the parameters that are set and that the function does not get."""
+        if self.parameters:
+            return []
+        others = (name for name, value in given.items() if value is not None and name not in self.named)
+        return [name for name in others if not self.any_name or name in self.taken_names]
 
 
 def _accepted(path: str, function: Callable[..., Any]) -> _Accepted:
@@ -305,9 +342,11 @@ def _accepted(path: str, function: Callable[..., Any]) -> _Accepted:
         for name, each in signature.parameters.items()
         if each.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     }
-    messages, takes_all = "messages" in by_name, "parameters" in by_name
+    bound = _bound_by_partials(function)
+    messages, takes_all = "messages" in by_name, "parameters" in by_name.keys() - bound
     prompt = None if messages else next(iter(signature.parameters), None)
-    named = frozenset(by_name.keys() - {"messages", "parameters", prompt})
+    taken = frozenset({"messages", "parameters", *bound, *([prompt] if prompt else ())})
+    named = frozenset(by_name.keys() - taken)
     required = [name for name, each in by_name.items() if each.default is each.empty and name != prompt]
     try:
         signature.bind(*([] if messages else [""]), **dict.fromkeys(required))
@@ -315,7 +354,17 @@ def _accepted(path: str, function: Callable[..., Any]) -> _Accepted:
         raise InvalidInput(
             f"python:{path} cannot be called: {error}; expected a function of the prompt, or of `messages`"
         ) from None
-    return _Accepted(messages, takes_all, named, tuple(name for name in required if name in named))
+    any_name = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
+    return _Accepted(messages, takes_all, named, tuple(name for name in required if name in named), any_name, taken)
+
+
+def _bound_by_partials(function: Any) -> frozenset[str]:
+    """Return the names of the keyword arguments that `functools.partial` has given a function.
+
+    >>> sorted(_bound_by_partials(partial(partial(print, sep=""), end="")))
+    ['end', 'sep']
+    """
+    return frozenset(function.keywords) if isinstance(function, partial) else frozenset()
 
 
 NAME = "pramana-function"

@@ -22,7 +22,7 @@ COMMANDS = {
     "show": ("pramana.show.cli.runs:show", "Show the summary of a run."),
     "compare": ("pramana.show.cli.compare:compare", "Say which of two runs is better, or that it is not proven."),
     "export": ("pramana.show.cli.export:export", "Write a run as JSON, CSV, JUnit, Markdown or HTML."),
-    "rescore": ("pramana.show.cli.run:rescore", "Judge a run again without asking again."),
+    "rescore": ("pramana.show.cli.rescore:rescore", "Judge stored replies again, and show what changed."),
     "models": ("pramana.show.cli.models:models", "List whom you may ask; pull the embedded models."),
     "validate": ("pramana.show.cli.formats:validate", "Check suite and scenario files; every error with its place."),
     "selftest": ("pramana.show.cli.selftest:selftest", "Prove the clock that voice agents are timed with."),

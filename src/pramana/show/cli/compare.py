@@ -17,7 +17,8 @@ from pramana.show.cli.options import local_store
 if TYPE_CHECKING:
     from pramana.analyse.changes import Limit
     from pramana.analyse.comparison import Pair
-    from pramana.app.sides import Source
+    from pramana.analyse.labels import SideLabels
+    from pramana.app.references import Reference
 
 SHOWN = 20
 _WORST_FIRST = (1, 4, 0)
@@ -36,7 +37,7 @@ def _limit(context: click.Context, option: click.Parameter, value: str | None) -
 
 @click.command()
 @click.argument("base")
-@click.argument("new")
+@click.argument("new", required=False)
 @click.option("--model", default=None, help="Of runs with several models, which one.")
 @click.option("--new-model", default=None, help="On the new side, when it is another [default: as --model]")
 @click.option("--any-suite", is_flag=True, help="Compare although the suites differ; cases are still paired.")
@@ -51,7 +52,7 @@ def _limit(context: click.Context, option: click.Parameter, value: str | None) -
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(
     base: str,
-    new: str,
+    new: str | None,
     *,
     model: str | None,
     new_model: str | None,
@@ -60,17 +61,23 @@ def compare(
     max_slower: "Limit | None",
     as_json: bool,
 ) -> int:
-    """Compare two runs, or two results.json files, case by case.
+    """Compare two runs, or two models of one run, case by case.
+
+    BASE and NEW are runs or results.json files. Without NEW, two models of BASE are compared; if it has more than two,
+    name them with --model and --new-model.
 
     Verdicts that different judges gave, or different versions of a check, are left out; where a model judges itself,
-    two models are two judges. Exit code: 1 a regression, 0 none, 4 not enough evidence. How long both took is told
-    beside it; with --max-slower it counts too, and the worse of the two decides (1, then 4, then 0).
+    two models are two judges. Exit code: 1 a regression, 0 none, 4 not enough evidence; of two models of one run, 1
+    says that the second is worse. With --max-slower the time counts too, and the worse of the two decides (1, then 4,
+    then 0).
     """
     from pramana.analyse.changes import GATED, slower
+    from pramana.app.references import two_sides
     from pramana.app.sides import asked_sentence, compared
 
     with ExitStack() as stack:
-        sides = _side(base, model, stack), _side(new, new_model or model, stack)
+        references = [_reference(each, stack) for each in (base, new) if each is not None]
+        sides = two_sides(references[0], references[1] if new is not None else None, model, new_model)
         made = compared(*sides, any_suite=any_suite, any_judge=any_judge)
     found, changed = made.found, made.changed
     decision = slower(changed, max_slower) if max_slower else None
@@ -83,6 +90,9 @@ def compare(
             beside["slower"] = {"limit": max_slower.text, "exit_code": decision.code, "sentence": decision.sentence}
         terminal.print_json({**terminal.plain(whole_view(made)), **beside})
         return code
+    for line in made.heading.split("\n"):
+        click.echo(terminal.wrapped(line, rest="  "))
+    click.echo()
     click.echo(terminal.wrapped(found.sentence))
     if decision:
         click.echo(terminal.wrapped(decision.sentence))
@@ -102,11 +112,11 @@ def compare(
         click.echo(terminal.wrapped(f"{left} no verdict on one side or both: all this is about the others alone."))
     if found.over_sentence:
         click.echo(terminal.wrapped(found.over_sentence))
-    for title, pairs in (("less often now", found.lost), ("more often now", found.gained)):
+    for title, pairs in ((found.labels.less_often, found.lost), (found.labels.more_often, found.gained)):
         if pairs:
             click.echo(f"\n{len(pairs):,} {'passes' if len(pairs) == 1 else 'pass'} {title}:")
             for pair in pairs[:SHOWN]:
-                click.echo(_flip(made.name(pair.case), pair))
+                click.echo(_flip(made.name(pair.case), pair, found.labels))
             if len(pairs) > SHOWN:
                 click.echo(f"  … and {len(pairs) - SHOWN:,} more")
     if found.apart and not any_judge:
@@ -114,20 +124,18 @@ def compare(
     return code
 
 
-def _flip(name: str, pair: "Pair") -> str:
+def _flip(name: str, pair: "Pair", labels: "SideLabels") -> str:
     """Return a case that changed; how often it passed stands beside it where it had more than one answer, or below."""
     from pramana.app.sides import tally
 
     line = f"  {terminal.fitted(name, 78)}"
     if pair.repeats == 1 and not pair.base_over.answers and not pair.new_over.answers:
         return line
-    counts = tally(pair)
+    counts = tally(pair, labels)
     return f"{line}, {counts}" if terminal.width(line) + 2 + len(counts) <= 80 else f"{line}\n    {counts}"
 
 
-def _side(reference: str, model: str | None, stack: ExitStack) -> "Source":
-    from pramana.app.sides import of_file, of_run
+def _reference(given: str, stack: ExitStack) -> "Reference":
+    from pramana.app.references import of_file, of_run
 
-    if reference.endswith(".json"):
-        return of_file(Path(reference), model)
-    return of_run(stack.enter_context(local_store()), reference, model)
+    return of_file(Path(given)) if given.endswith(".json") else of_run(stack.enter_context(local_store()), given)

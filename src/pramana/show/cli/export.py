@@ -54,8 +54,8 @@ class ExportFormat(click.Choice[str]):
 def export(run: str, *, format_: str | None, selection: "Selection", output: Path | None, audio: Path | None) -> None:
     """Write the results of RUN as JSON, CSV, JUnit, Markdown or one HTML page.
 
-    RUN is the id of a run or the beginning of one, and the latest run without it. The filters select some of the
-    results.
+    RUN is the id of a run or the beginning of one, and the latest run without it; RUN@0 is the run by its first
+    scoring. The filters select some of the results.
     """
     if output is None and audio is None and sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
@@ -63,7 +63,7 @@ def export(run: str, *, format_: str | None, selection: "Selection", output: Pat
     if found.binary and output is None and audio is None and sys.stdout.isatty():
         raise click.UsageError(f"{found.name} is not text for a terminal; name a file: --output RUN{found.ending}")
     with local_store() as store:
-        selected = select(store, store.runs.find(run), selection)
+        selected = select(store, store.runs.find_scored(run), selection)
         damaged = _export_audio(store, selected.results(), audio) if audio else []
         if output:
             heard = _recordings(audio or output.parent, output.parent)

@@ -1,4 +1,4 @@
-"""`pramana run` and `rescore`: ask models, check every reply, lose nothing; judge again without asking again."""
+"""`pramana run`: ask models, check every reply, lose nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -166,7 +166,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     store, begun = open_store(settings.database_url()), None
     try:
         if given["resume"] is None:
-            with _named_by_options(context):
+            with named_by_options(context):
                 begun = create_run(store, request)
         else:
             begun = store.runs.find(given["resume"])
@@ -212,7 +212,7 @@ def _print_estimate(context: click.Context, request: "RunRequest", *, as_json: b
     from pramana.app.runs import estimate_view
     from pramana.report.estimate import render_estimate
 
-    with local_store() as store, _named_by_options(context):
+    with local_store() as store, named_by_options(context):
         found = estimate_view(store, request)
     if as_json:
         terminal.print_json(terminal.plain(found))
@@ -303,7 +303,7 @@ def _request(paths: tuple[Path, ...], given: dict[str, Any], selection: "Selecti
 
 
 @contextmanager
-def _named_by_options(context: click.Context) -> Iterator[None]:
+def named_by_options(context: click.Context) -> Iterator[None]:
     """Say what is wrong with a request of the option that was typed, instead of the field that it set."""
     from dataclasses import replace
 
@@ -394,100 +394,3 @@ def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> 
 
         write_file(exporter_for(given["output"]), given["output"], ended, store.results.pairs(ended.id))
     return code
-
-
-# ── Judge again ──
-
-_ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict they had."
-
-
-@click.command()
-@click.argument("run", default="latest")
-@click.option("--judge", default=None, metavar="MODEL", help="Who judges [default: as in the run]")
-@click.option(
-    "--embedder", default=None, metavar="MODEL", help="Who embeds; `local` for MiniLM, here [default: as in the run]"
-)
-@click.option(
-    "--scorer",
-    "scorers",
-    multiple=True,
-    metavar="NAME",
-    help="Installed scorer, or python:module:function, besides those of the run (repeatable)",
-)
-@selecting
-@click.option("--concurrency", default=32, show_default=True, type=click.IntRange(1, 10_000))
-@click.option(
-    "--max-cost", type=POSITIVE, default=None, metavar="USD", help="Ask nothing more once this has cost so much."
-)
-@click.option(
-    "--max-total-tokens",
-    type=click.IntRange(1),
-    default=None,
-    metavar="N",
-    help="Ask nothing more once this has used so many tokens.",
-)
-@click.option("--quiet", is_flag=True, help="No progress, only the summary.")
-@click.option("--json", "as_json", is_flag=True, help="Print the new summary as JSON.")
-def rescore(
-    run: str,
-    *,
-    judge: str | None,
-    embedder: str | None,
-    scorers: tuple[str, ...],
-    selection: "Selection",
-    concurrency: int,
-    max_cost: float | None,
-    max_total_tokens: int | None,
-    quiet: bool,
-    as_json: bool,
-) -> int:
-    """Make new checks from the stored replies of RUN, or of a selection, beside the old ones, which stay.
-
-    The newest checks are what `show`, `export` and `compare` use from then on. Ended early, by Ctrl-C or a budget, it
-    keeps those that were made, and the summary says which verdicts are whose. Exit code: as of `run` without a bar; 130
-    on Ctrl-C, SIGTERM and SIGHUP.
-    """
-    import asyncio
-
-    from pramana.bench import judge_again
-    from pramana.report.progress import Live
-    from pramana.report.selection import select
-    from pramana.report.summary import decide, print_summary, summary_of_results
-    from pramana.request import Limits
-    from pramana.run.engine import Stop
-    from pramana.show.cli.signals import Interruptible
-
-    with local_store() as store:
-        selected = select(store, store.runs.find(run), selection)
-        found = selected.run
-        limits = Limits(concurrency=concurrency, max_cost_usd=max_cost, max_total_tokens=max_total_tokens)
-        stop, expected = Stop(), sum(1 for _ in selected.results()) if selection else found.stored
-        with Live(expected, quiet=quiet or as_json) as live, Interruptible(stop):
-            work = judge_again(
-                store,
-                found,
-                judge,
-                limits,
-                embedder=embedder,
-                scorers=scorers,
-                results=selected.results(),
-                watch=live,
-                stop=stop,
-            )
-            try:
-                with _named_by_options(click.get_current_context()):
-                    asyncio.run(work)
-            except (PramanaError, KeyboardInterrupt):
-                if stop:
-                    click.echo(_ENDED_EARLY, err=True)
-                raise
-        summary = summary_of_results(found, selected.results())
-        decision = decide(found, summary)
-        if as_json:
-            terminal.print_json({"run": found.id, "sentence": decision.sentence, **summary.as_data()})
-        else:
-            print_summary(found, summary, decision.sentence)
-        if stop:
-            click.echo(_ENDED_EARLY, err=True)
-            return 130
-        return decision.code

@@ -1,5 +1,6 @@
 """`pramana runs` and `show`: what was run, and what came of it."""
 
+from itertools import islice
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,9 @@ from pramana.report import terminal
 from pramana.show.cli.options import local_store, selecting
 
 if TYPE_CHECKING:
+    from pramana.report.selection import Selected
     from pramana.request import Selection
+    from pramana.store.store import Store
 
 SHOWN_CONVERSATIONS = 20
 """Of the cases that were chosen by their ids."""
@@ -57,38 +60,81 @@ def runs(*, limit: int, as_json: bool) -> None:
 @click.command()
 @click.argument("run", default="latest")
 @selecting
+@click.option("--scorings", is_flag=True, help="List the scorings of the run: the first, and each re-scoring.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def show(run: str, *, selection: "Selection", as_json: bool) -> None:
+def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> None:
     """Show the summary of RUN: an id, the beginning of one, or `latest`; of all its cases, or of a selection.
 
-    With --id also the system prompt, what was said, when and as what it was heard, and every check with its reason.
+    RUN@0 is the run by its first scoring, before any `rescore`. With --id, show the results of these cases in full
+    instead: the system prompt, the conversation, and every check with its reason and what the judge was asked and
+    answered.
     """
-    from itertools import islice
-
     from pramana.report.resuming import resume_advice
     from pramana.report.selection import select
     from pramana.report.summary import decide, print_summary, summary_of_results
 
-    if selection.ids:  # nothing else needs it, and it imports much
-        from pramana.report import conversation
-
+    if scorings and selection:
+        raise click.UsageError("--scorings lists those of the whole run; leave the filters out")
     with local_store() as store:
-        selected = select(store, store.runs.find(run), selection)
+        found = store.runs.find_scored(run)
+        if scorings:
+            _print_scorings(store, found, as_json=as_json)
+            return
+        selected = select(store, found, selection)
         found = selected.run
+        if selection.ids and not as_json:
+            _print_in_full(store, selected)
+            return
         summary = summary_of_results(found, selected.results())
         sentence = decide(found, summary).sentence
-        chosen = islice(selected.results(), SHOWN_CONVERSATIONS) if selection.ids else ()
         if as_json:
-            said = [conversation.as_data(found, *each, store.blobs.get) for each in chosen]
             asked = {"system_prompt": found.plan.system_prompt, "parameters": dict(found.plan.parameters)}
-            data = {**_as_data(found), **asked, "notes": dict(found.notes), "sentence": sentence, **summary.as_data()}
-            terminal.print_json({**data, "conversations": said} if selection.ids else data)
+            data = {
+                **_as_data(found),
+                "scoring": found.scoring,
+                **asked,
+                "notes": dict(found.notes),
+                "sentence": sentence,
+                **summary.as_data(),
+            }
+            terminal.print_json({**data, "conversations": _conversations(store, selected)} if selection.ids else data)
             return
         print_summary(found, summary, sentence, with_plan=True)
-        for each in chosen:
-            conversation.print_conversation(found, *each, store.blobs.get)
-        more = summary.overall.total - SHOWN_CONVERSATIONS
-        if selection.ids and more > 0:
-            click.echo(f"\n… and {more:,} more: pramana export {found.id} has them all.")
         if found.stored < found.expected and not selection and not found.holder:
             click.echo(f"Go on with: {resume_advice(found)}", err=True)
+
+
+def _print_in_full(store: "Store", selected: "Selected") -> None:
+    """Print the results of a selection one by one, a bounded number of them."""
+    from pramana.report import conversation
+
+    run, count = selected.run, 0
+    for case, result in selected.results():
+        count += 1
+        if count <= SHOWN_CONVERSATIONS:
+            conversation.print_conversation(run, case, result, store.blobs.get)
+    if count > SHOWN_CONVERSATIONS:
+        more = count - SHOWN_CONVERSATIONS
+        click.echo(f"\n… and {more:,} more: pramana export {run.reference} has them all.")
+    elif not count:
+        click.echo(f"Run {run.reference} has no result of these cases yet: {run.expected:,} to come.")
+
+
+def _conversations(store: "Store", selected: "Selected") -> list[dict[str, Any]]:
+    from pramana.report import conversation
+
+    chosen = islice(selected.results(), SHOWN_CONVERSATIONS)
+    return [conversation.as_data(selected.run, case, result, store.blobs.get) for case, result in chosen]
+
+
+def _print_scorings(store: "Store", run: Run, *, as_json: bool) -> None:
+    from pramana.app.rescoring import scoring_views
+    from pramana.report.rescoring import render_scorings
+
+    found = scoring_views(store, run)
+    if as_json:
+        terminal.print_json(terminal.plain(found))
+        return
+    for line in render_scorings(found).split("\n"):
+        columns = max(get_terminal_size().columns, 60)
+        click.echo(terminal.wrapped(line.lstrip(), columns, "  " if line.startswith(" ") else "", "    "))

@@ -75,6 +75,10 @@ async def _answered(desk: Desk) -> None:
             parts.trouble(error)
             return
         under_way = any(run.status in UNDER_WAY for run in (base, new))
+        # The address names both of two models of one run.
+        if base.id == new.id and len(base.models) > 1 and not desk.query.get("model"):
+            _choose_model(desk, "model", base, new)
+            return
         # One of several models of a run was named, and not which one it is compared with.
         if base.id == new.id and desk.query.get("model") and not desk.query.get("newModel"):
             _choose_model(desk, "newModel", base, new)

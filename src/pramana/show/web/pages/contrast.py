@@ -65,8 +65,8 @@ def verdict(data: ComparisonView, noun: Noun = "case") -> Safe:
     sign, colour = VERDICTS[data.verdict]
     word, _, rest = data.sentence.partition(": ")
     said = [
-        tag("h2", tag("b", sign, aria_hidden="true"), " ", word, class_=f"verdict {colour}"),
-        tag("p", f"{rest[:1].upper()}{rest[1:]}"),
+        tag("h2", tag("b", sign, aria_hidden="true"), " ", foreign(word), class_=f"verdict {colour}"),
+        tag("p", foreign(f"{rest[:1].upper()}{rest[1:]}")),
         *(tag("p", each.sentence) for each in (*data.times, *data.words) if each.sentence),
     ]
     if data.difference is not None and data.interval is not None and data.p_value is not None:

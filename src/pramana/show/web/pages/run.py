@@ -14,6 +14,7 @@ from nicegui import background_tasks, ui
 
 from pramana import clock
 from pramana.analyse.numbers import counted
+from pramana.analyse.summary import noted_parameters
 from pramana.app.runs import ResultFilter, cancel_run, delete_run, list_results, read_progress, read_run, resume_run
 from pramana.app.suites import ListedView, list_suites
 from pramana.app.tail import CallsView, DeletedView, FinishedView, ProgressView, RunEvent
@@ -351,7 +352,14 @@ def _reason(run: RunDetailView) -> Safe | None:
     """Return why a run ended before its end, and, quietly, what is not reproducible of it."""
     if run.status in UNDER_WAY:
         return None
-    varies = [f"{name} does not take {', '.join(each)}" for name, each in run.notes.get("left_out", {}).items()]
+    targets, judge = run.plan.targets, run.plan.judge
+    providers = {each.typed: each.provider for each in (*([judge] if judge else []), *targets)}
+    sent = {each.typed: run.plan.parameters for each in targets}
+    varies = [
+        f"{name} does not take {', '.join(noted)}"
+        for name, each in run.notes.get("left_out", {}).items()
+        if (noted := noted_parameters(providers.get(name), sent.get(name, {}), each))
+    ]
     quietly = tag("p", "Not reproducible: ", foreign("; ".join(varies)), ".", class_="quiet small") if varies else None
     if run.status == "finished" and not run.reason:
         return quietly

@@ -1,0 +1,61 @@
+"""What a judge was asked about a result and what it answered: a case and its checks in, questions and replies out.
+
+The question is what the case says (a `judge_prompt`, or the expected outcome of a scenario), without the instructions
+that go around it. What a scorer asks is its own; of that only the answers are recorded.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pramana.model import Assertion, Case, Check
+
+JUDGE, RUBRIC = "llm_judge", "rubric"
+
+
+class Judgement(NamedTuple):
+    """A check, and what was asked and answered for it."""
+
+    check: Check
+    question: str | None
+    """None where no judge is asked, or by a scorer."""
+    answers: Sequence[str]
+    """More than one where the judge was asked again."""
+
+    @property
+    def unquoted_answers(self) -> list[str]:
+        """The answers that the reason does not quote in full."""
+        reason = " ".join(self.check.reason.split()).removesuffix('"')
+        return [each for each in self.answers if not each.strip() or not reason.endswith(" ".join(each.split()))]
+
+
+def judgements(case: Case, checks: Iterable[Check]) -> list[Judgement]:
+    """Return each check of a result with the judge's question and answers.
+
+    >>> case = Case("a", "test_case", (), None, Assertion(JUDGE, judge_prompt="Is it polite?"))
+    >>> check = Check(JUDGE, "1", "failed", "gpt-5 says NO: NO", evidence={"answers": ["NO"]})
+    >>> judgements(case, [check])[0].question, judgements(case, [check])[0].unquoted_answers
+    ('Is it polite?', [])
+    """
+    found, passed = [], Counter[object]()
+    for check in checks:
+        line = check.evidence.get("line")
+        question = None
+        if check.name in (JUDGE, RUBRIC):
+            asked = _questions(case, check.name, line)
+            question = asked[min(passed[line, check.name], len(asked) - 1)] if asked else None
+            passed[line, check.name] += 1
+        given = check.evidence.get("answers")
+        answers = [each for each in given if isinstance(each, str)] if isinstance(given, list | tuple) else []
+        found.append(Judgement(check, question, answers))
+    return found
+
+
+def _questions(case: Case, name: str, line: object) -> list[str]:
+    """Return what a judge is asked by checks of one name: at a line of the script, or of the whole reply."""
+    stated: list[Assertion | None] = [case.assertion]
+    if isinstance(line, int):
+        stated = [each.assertion for each in case.script[line].expected] if line < len(case.script) else []
+    if name == RUBRIC:
+        return [case.expected_outcome or "" for each in stated if each is None]
+    return [each.judge_prompt or "" for each in stated if each and each.type == JUDGE]

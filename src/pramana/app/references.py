@@ -1,0 +1,229 @@
+"""Which two are compared: runs, results.json files and names of models in, two sides that can be read out.
+
+Two models of one run are two sides, too; of a run with exactly two, none need be named. A model is never compared with
+itself in the same run.
+"""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pramana.analyse.voice import ear
+from pramana.app.model_names import ModelNames, find_model, names_of
+from pramana.app.sides import Answer, Source
+from pramana.errors import InvalidInput, did_you_mean, quote
+from pramana.hash import case_digest
+from pramana.model import Run, Target
+from pramana.store.store import Store
+
+if TYPE_CHECKING:
+    from pramana.load.results import Block
+
+
+Missing = Literal["model", "new_model"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A run or a file that was named, before one of its models is chosen."""
+
+    given: str
+    """As it was typed."""
+    title: str
+    """The run or the file, and when it was made, for people."""
+    identity: str
+    """The same for two references to one run."""
+    models: Sequence[ModelNames]
+    source: Callable[[int], Source]
+    """Return one of its models as a side."""
+
+
+class ModelUnclear(InvalidInput):
+    """A side holds several models, or not the one that was named."""
+
+    def __init__(self, found: str, references: Sequence[str], models: Mapping[str, str], missing: Missing) -> None:
+        """`models` is a choice that would do, by `model` and `new_model`; `missing` is which of them has to be made."""
+        self.found, self.references, self.models, self.missing = found, tuple(references), models, missing
+        options = (f"--{name.replace('_', '-')} {shlex.quote(model)}" for name, model in models.items())
+        command = " ".join(["pramana compare", *map(shlex.quote, references), *options])
+        super().__init__(f"{found}; choose, for example: {command}")
+
+    def explain_call(self) -> str:
+        """Return the same with the call of Python."""
+        given = [*map(repr, self.references), *(f"{name}={model!r}" for name, model in self.models.items())]
+        return f"{self.found}; choose, for example: pramana.compare({', '.join(given)})"
+
+
+def two_sides(
+    base: Reference, new: Reference | None, model: str | None, new_model: str | None
+) -> tuple[Source, Source]:
+    """Return the two sides that are meant: models of two runs, or without `new` two models of one run."""
+    if new is None or new.identity == base.identity:
+        one, other = _two_models(base, model, new_model)
+        return base.source(one), base.source(other)
+    both = base.given, new.given
+    first, second = _place(base, model), _place(new, new_model or model)
+    if first is None:
+        raise ModelUnclear(_why_unclear(base, model), both, {"model": base.models[0].typed}, "model")
+    if second is None:
+        choice = {"model": base.models[first].typed, "new_model": new.models[0].typed}
+        raise ModelUnclear(_why_unclear(new, new_model or model), both, choice, "new_model")
+    return base.source(first), new.source(second)
+
+
+def _two_models(run: Reference, model: str | None, new_model: str | None) -> tuple[int, int]:
+    """Return the places of the two models of one run that are meant; of exactly two, none need be named."""
+    if len(run.models) == 1:
+        raise InvalidInput(
+            f"{run.title} has one model, {run.models[0].typed}; a comparison needs a second side: another run or "
+            "results.json of the same cases, or a run of two models"
+        )
+    known: dict[Missing, int] = {}
+    wanted: tuple[tuple[Missing, str | None], ...] = (("model", model), ("new_model", new_model))
+    for name, each in wanted:
+        if each is not None:
+            place = find_model(run.models, each)
+            if place is None:
+                raise ModelUnclear(_why_unclear(run, each), [run.given], _any_two(run, known), name)
+            known[name] = place
+    if len(known) == 2 and known["model"] == known["new_model"]:
+        itself = f"{run.models[known['model']].typed} would be compared with itself in {run.title}"
+        raise ModelUnclear(itself, [run.given], _any_two(run, {"model": known["model"]}), "new_model")
+    if len(known) < 2 and len(run.models) > 2:
+        missing: Missing = "new_model" if "model" in known else "model"
+        raise ModelUnclear(_why_unclear(run, None), [run.given], _any_two(run, known), missing)
+    both = _any_two(run, known)
+    places = {each.typed: place for place, each in enumerate(run.models)}
+    return places[both["model"]], places[both["new_model"]]
+
+
+def _any_two(run: Reference, known: Mapping[Missing, int]) -> dict[str, str]:
+    """Return two models of a run by `model` and `new_model`: those that are known, and the first of the others."""
+    rest = [place for place in range(len(run.models)) if place not in known.values()]
+    names: tuple[Missing, ...] = ("model", "new_model")
+    return {name: run.models[known[name] if name in known else rest.pop(0)].typed for name in names}
+
+
+def _place(run: Reference, model: str | None) -> int | None:
+    """Return the place of the model that is meant; a run's only model need not be named."""
+    if model is None:
+        return 0 if len(run.models) == 1 else None
+    return find_model(run.models, model)
+
+
+def _why_unclear(run: Reference, model: str | None) -> str:
+    """Return that a model must be named, or that the one that was named is not there."""
+    named = ", ".join(each.typed for each in run.models)
+    if model is None:
+        return f"{run.title} has {len(run.models)} models: {named}"
+    hint = did_you_mean(model, [each.typed for each in run.models])
+    return f"{run.title} has no model {quote(model)} (it has {named}){hint}"
+
+
+# ── References ──
+
+
+def of_file(path: Path) -> Reference:
+    """Return the models of a results.json."""
+    from pramana.load.results import read_results
+
+    blocks = read_results(path)
+    names = [ModelNames(each.model or each.model_id, each.model_id) for each in blocks]
+    title = _dated(str(path), blocks[0].timestamp)
+    return Reference(str(path), title, str(path.resolve()), names, lambda at: _side_of(path, blocks[at]))
+
+
+def _side_of(path: Path, block: "Block") -> Source:
+    digests = frozenset(each.case_digest for each in block.results if each.case_digest)
+    return Source(
+        str(path),
+        _dated(str(path), block.timestamp),
+        str(path.resolve()),
+        block.model or block.model_id,
+        block.suite_hash,
+        block.by_digest,
+        lambda: digests if block.by_digest and block.complete else None,
+        lambda: (
+            Answer(
+                each.case_digest,
+                each.test_id,
+                each.repeat,
+                each.outcome,
+                each.checks,
+                each.variant,
+                each.latency_ms / 1000 if each.latency_ms else None,  # 0 is written where there was no reply
+            )
+            for each in block.results
+        ),
+        variants=frozenset(each.variant for each in block.results) or frozenset({"text"}),
+        provider=block.provider,
+        engines=block.engines,
+        system_prompt=block.system_prompt,
+        # Where the prompt is recorded, null means that none was sent; in an older file it may mean anything.
+        parameters={
+            name: value
+            for name, value in (("temperature", block.temperature), ("seed", block.seed))
+            if value is not None or block.system_prompt is not None
+        },
+    )
+
+
+def of_run(store: Store, reference: str) -> Reference:
+    """Return the models of a stored run."""
+    run = store.runs.find(reference)
+    title, targets = _dated(f"run {run.id}", run.created), run.plan.targets
+    return Reference(reference, title, run.id, names_of(run), lambda at: _model_of(store, run, targets[at], title))
+
+
+def _dated(name: str, created: str | None) -> str:
+    return f"{name} of {created[:16].replace('T', ' ')}" if created else name
+
+
+def _model_of(store: Store, run: Run, target: Target, title: str) -> Source:
+    typed = target.typed
+
+    def answers() -> Iterator[Answer]:
+        for seq, result in store.results.each(run.id, raw=False):
+            key, reply = result.key, result.reply
+            if key.model != typed:
+                continue
+            # Nobody was asked, or it was no writing: then no time of it is a reply's.
+            timed = reply if reply and not reply.cached and reply.call is None else None
+            yield Answer(
+                key.case,
+                result.case_id,
+                key.repeat,
+                result.outcome,
+                result.checks,
+                key.variant,
+                timed.total_s if timed else None,
+                timed.first_token_s if timed else None,
+                seq,
+                reply.fingerprint if reply else None,
+            )
+
+    def digests() -> frozenset[str]:
+        return frozenset(map(case_digest, store.cases.of(run.id)))
+
+    spoken = run.plan.variants != ("text",)
+    return Source(
+        run.id,
+        title,
+        run.id,
+        typed,
+        run.plan.suite_hash,
+        by_digest=True,
+        digests=digests,
+        answers=answers,
+        repeats=run.plan.repeats,
+        variants=frozenset(run.plan.variants),
+        voice=run.plan.voice if spoken else None,
+        stt=ear(run.plan) if spoken else None,
+        provider=target.provider,
+        system_prompt=run.plan.system_prompt or "",
+        parameters=run.plan.parameters,
+        all_parameters=True,
+        positions=lambda wanted: store.cases.positions(run, wanted),
+    )

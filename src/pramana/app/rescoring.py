@@ -1,0 +1,166 @@
+"""Re-scorings of a run: its stored scorings in, a list of them or what one of them changed out.
+
+A reply that gets no new verdict keeps the one it had; such replies are counted and listed apart. Nothing here judges.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
+
+from pramana.analyse.summary import Rate, why
+from pramana.app.views import OutcomesView, View
+from pramana.bench import scoring_label
+from pramana.model import Outcome, Result, Run
+from pramana.store.store import Store
+
+LISTED = 1_000
+"""Changed and kept verdicts that a view lists, at most."""
+
+
+class ScoredModelView(View, frozen=True, kw_only=True):
+    """How one model did by a scoring."""
+
+    model: str
+    outcomes: OutcomesView
+    pass_rate: Annotated[float | None, Meta(description="Of the results with a verdict; null without any")]
+
+
+class ScoringView(View, frozen=True, kw_only=True):
+    """A scoring of a run: number 0 came with the replies, each re-scoring adds one."""
+
+    number: int
+    reference: Annotated[str, Meta(description="Names the run by this scoring: `RUN@1`")]
+    label: Annotated[str, Meta(description="The judge, the embedder and the scorers")]
+    created_at: str
+    current: Annotated[bool, Meta(description="Whether it is the newest, which is read unless another is named")]
+    models: tuple[ScoredModelView, ...]
+
+
+class ChangedVerdictView(View, frozen=True, kw_only=True):
+    """A result that a re-scoring changed."""
+
+    case_id: str
+    model: str
+    variant: str
+    repeat: int
+    before: Outcome
+    after: Outcome
+    reason: Annotated[str, Meta(description="Of the new verdict")]
+
+
+class KeptVerdictView(View, frozen=True, kw_only=True):
+    """A result that got no new verdict, and keeps the one it had."""
+
+    case_id: str
+    model: str
+    variant: str
+    repeat: int
+    verdict: Outcome
+    attempt: Annotated[Outcome, Meta(description="How judging it again ended: errored, unscored or skipped")]
+    reason: Annotated[str, Meta(description="Why there is no new verdict")]
+
+
+class ChangeCountView(View, frozen=True, kw_only=True):
+    """How many results changed from one outcome to another."""
+
+    before: Outcome
+    after: Outcome
+    count: int
+
+
+class RescoringView(View, frozen=True, kw_only=True):
+    """What a re-scoring changed."""
+
+    scoring: int
+    judged: Annotated[int, Meta(description="Replies that were judged again")]
+    changed: int
+    counts: Annotated[tuple[ChangeCountView, ...], Meta(description="The most frequent change first")]
+    changes: Annotated[
+        tuple[ChangedVerdictView, ...], Meta(description=f"In the order of the cases; the first {LISTED:,}")
+    ]
+    kept: Annotated[int, Meta(description="Replies without a new verdict, which keep the one they had")]
+    kept_verdicts: Annotated[
+        tuple[KeptVerdictView, ...], Meta(description=f"In the order of the cases; the first {LISTED:,}")
+    ]
+    errored: Annotated[int, Meta(description="Of the kept ones, those whose judging failed with an error")]
+
+
+def rescoring_view(store: Store, run: Run, scoring: int) -> RescoringView:
+    """Return what a re-scoring changed, case by case."""
+    judged = errored = kept_count = 0
+    counts = Counter[tuple[Outcome, Outcome]]()
+    changes: list[ChangedVerdictView] = []
+    kept: list[KeptVerdictView] = []
+    for before, after, attempt in store.results.rescored(run, scoring):
+        judged += 1
+        if attempt is not None:
+            kept_count += 1
+            errored += attempt.outcome is Outcome.ERRORED
+            if len(kept) < LISTED:
+                kept.append(_kept(after, attempt))
+        elif before.outcome is not after.outcome:
+            counts[before.outcome, after.outcome] += 1
+            if len(changes) < LISTED:
+                changes.append(_changed(before, after))
+    return RescoringView(
+        scoring=scoring,
+        judged=judged,
+        changed=counts.total(),
+        counts=tuple(ChangeCountView(before=old, after=new, count=count) for (old, new), count in counts.most_common()),
+        changes=tuple(changes),
+        kept=kept_count,
+        kept_verdicts=tuple(kept),
+        errored=errored,
+    )
+
+
+def _changed(before: Result, after: Result) -> ChangedVerdictView:
+    key = after.key
+    return ChangedVerdictView(
+        case_id=after.case_id,
+        model=key.model,
+        variant=key.variant,
+        repeat=key.repeat,
+        before=before.outcome,
+        after=after.outcome,
+        reason=why(after),
+    )
+
+
+def _kept(result: Result, attempt: Result) -> KeptVerdictView:
+    key = result.key
+    return KeptVerdictView(
+        case_id=result.case_id,
+        model=key.model,
+        variant=key.variant,
+        repeat=key.repeat,
+        verdict=result.outcome,
+        attempt=attempt.outcome,
+        reason=why(attempt),
+    )
+
+
+def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
+    """Return the scorings of a run, the first one first."""
+    found = store.scorings.describe(run)
+    plan = run.plan
+    return [
+        ScoringView(
+            number=each.number,
+            reference=f"{run.id}@{each.number}",
+            label=each.label if each.number else scoring_label(plan.judge, plan.embedder, plan.scorers),
+            created_at=each.created,
+            current=each is found[-1],
+            models=tuple(
+                ScoredModelView(
+                    model=model,
+                    outcomes=OutcomesView(**{outcome.value: counts[outcome] for outcome in Outcome}),
+                    pass_rate=Rate(passed=counts[Outcome.PASSED], failed=counts[Outcome.FAILED]).value,
+                )
+                for model, counts in store.results.counts_by_model(run, each.number).items()
+            ),
+        )
+        for each in found
+    ]

@@ -1,0 +1,39 @@
+"""A dictionary by model, in which a model is found by the name it was given or, if only one has it, its short name."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pramana.app.model_names import ModelNames, find_model
+from pramana.errors import did_you_mean
+
+_Value = TypeVar("_Value")
+
+
+class ByModel(dict[str, _Value]):
+    """A value for each model of a run.
+
+    >>> rates = ByModel([ModelNames("python:shop:before", "shop:before")], {"python:shop:before": 0.5})
+    >>> rates["before"], "before" in rates, rates.get("after"), list(rates)
+    (0.5, True, None, ['python:shop:before'])
+    """
+
+    def __init__(self, models: Sequence[ModelNames], values: Mapping[str, _Value]) -> None:
+        super().__init__(values)
+        self._models = models
+
+    def __missing__(self, name: str) -> _Value:
+        place = find_model(self._models, name)
+        if place is None:
+            named = [each.typed for each in self._models]
+            raise KeyError(f"no model {name!r}; there are {', '.join(named)}{did_you_mean(str(name), named)}")
+        return self[self._models[place].typed]
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or find_model(self._models, str(name)) is not None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a model, or the default where there is no such model."""
+        try:
+            return self[name]
+        except KeyError:
+            return default

@@ -1,0 +1,29 @@
+"""What `pramana.compare` returns: a comparison as data, as a sentence, and as a notebook shows it."""
+
+from pramana.app.comparisons import WholeComparisonView, whole_view
+from pramana.app.sides import Compared, asked_sentence
+
+
+class Comparison(WholeComparisonView, frozen=True, kw_only=True):
+    """What came of comparing, with every case.
+
+    As text, the answer in a sentence, and another one where the two were asked differently.
+    """
+
+    def __str__(self) -> str:
+        differences = asked_sentence(each.detail for each in self.asked_differently)
+        return f"{self.sentence} {differences}" if differences else self.sentence
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        from pramana.report.notebook import render_comparison
+
+        return render_comparison(self)
+
+
+def make_comparison(compared: Compared) -> Comparison:
+    """Return what came of a comparison, for Python."""
+    view = whole_view(compared)
+    return Comparison(**{name: getattr(view, name) for name in view.__struct_fields__})

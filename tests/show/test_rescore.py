@@ -1,0 +1,179 @@
+"""`pramana rescore`, `show --scorings` and RUN@0: what a re-scoring changed, and what earlier scorings said."""
+
+import html
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pramana.show.cli import pramana
+
+JUDGES = """\
+def lenient(prompt):
+    return "YES"
+
+def strict(prompt):
+    if "line 1" in prompt:
+        raise ValueError("the judge broke")
+    return "It is short.\\nNO" if "line 2" in prompt or "line 3" in prompt else "YES"
+
+def broken(prompt):
+    raise ValueError("the judge broke")
+"""
+
+
+def invoke(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(pramana, [*map(str, arguments)], standalone_mode=False)
+
+
+def said(*arguments: str | Path, code: int = 0) -> str:
+    result = invoke(*arguments)
+    assert (result.return_value or 0, result.exception) == (code, None), result.output
+    return result.stdout
+
+
+@pytest.fixture(name="run_id")
+def _run_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A finished run of four cases, all passed by a lenient judge, and one without a verdict."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "judges_of_lines", raising=False)
+    (tmp_path / "judges_of_lines.py").write_text(JUDGES, encoding="utf-8")
+    suite = tmp_path / "lines.jsonl"
+    criterion = {"type": "llm_judge", "judge_prompt": "Is it a line?"}
+    cases: list[dict[str, Any]] = [
+        {
+            "id": f"line-{number}",
+            "category": "creative",
+            "input": f"Write line {number}.",
+            "assertion": criterion,
+            "metadata": {"difficulty": "easy", "tokens_est": 8},
+        }
+        for number in range(4)
+    ]
+    suite.write_text("\n".join(map(json.dumps, cases)), encoding="utf-8")
+    said("run", suite, "--model", "fake:echo", "--judge", "python:judges_of_lines:lenient", "--quiet")
+    (run,) = json.loads(said("runs", "--json"))
+    return str(run["id"])
+
+
+def rate(run: str) -> tuple[int, int]:
+    overall = json.loads(said("show", run, "--json"))["overall"]
+    return overall["passed"], overall["failed"]
+
+
+STRICT = ("--judge", "python:judges_of_lines:strict", "--quiet")
+
+
+def test_a_judge_that_cannot_be_loaded_is_refused_and_no_verdict_is_touched(run_id: str) -> None:
+    refused = invoke("rescore", run_id, "--judge", "python:judges_of_lines:nosuch")
+    assert "module 'judges_of_lines' has no attribute 'nosuch'" in str(refused.exception)
+    assert getattr(refused.exception, "exit_code", None) == 2
+    assert [each["number"] for each in json.loads(said("show", run_id, "--scorings", "--json"))] == [0]
+    assert rate(run_id) == (4, 0)
+
+
+def test_rescore_ends_with_the_verdicts_that_changed_and_those_it_could_not_judge(run_id: str) -> None:
+    text = said("rescore", run_id, *STRICT)
+    changed = text[text.index("2 of 4 verdicts changed") :].splitlines()
+    judge = "python:judges_of_lines:strict"
+    assert changed[0] == "2 of 4 verdicts changed: 2 passed -> failed"
+    assert [line.split(": ")[0] for line in changed if line.startswith("  line-")] == [
+        "  line-2", "  line-3", "  line-1",
+    ]  # fmt: skip
+    assert f" line-2: passed -> failed: {judge} says NO: It is short. NO " in " ".join(" ".join(changed).split())
+    assert "1 reply has no new verdict and keeps the earlier one:" in changed
+    assert changed[-1] == f"Earlier scorings: pramana show {run_id} --scorings"
+    assert max(map(len, changed)) <= 80
+    assert rate(run_id) == (2, 2), "line-1 keeps the verdict of the first judge"
+
+
+def test_rescore_prints_what_changed_as_json_too(run_id: str) -> None:
+    found = json.loads(said("rescore", run_id, *STRICT, "--json"))
+    rescoring = found["rescoring"]
+    assert (found["exit_code"], found["overall"]["passed"]) == (0, 2)
+    assert (rescoring["scoring"], rescoring["judged"], rescoring["changed"], rescoring["kept"]) == (1, 4, 2, 1)
+    assert rescoring["counts"] == [{"before": "passed", "after": "failed", "count": 2}]
+    assert [(each["case_id"], each["before"], each["after"]) for each in rescoring["changes"]] == [
+        ("line-2", "passed", "failed"),
+        ("line-3", "passed", "failed"),
+    ]
+    (kept,) = rescoring["kept_verdicts"]
+    assert (kept["case_id"], kept["verdict"], kept["attempt"]) == ("line-1", "passed", "unscored")
+    assert "the judge broke" in kept["reason"]
+
+
+def test_the_same_verdicts_again_are_said_to_be_unchanged(run_id: str) -> None:
+    text = said("rescore", run_id, "--quiet")
+    assert "None of 4 verdicts changed." in text
+    assert "->" not in text
+
+
+def test_a_judge_that_always_breaks_changes_nothing_and_leaves_no_scoring(run_id: str) -> None:
+    text = said("rescore", run_id, "--judge", "python:judges_of_lines:broken", "--quiet")
+    assert "None of 4 verdicts changed." in text
+    assert "4 replies have no new verdict and keep the earlier one:" in text
+    assert rate(run_id) == (4, 0)
+    assert [each["number"] for each in json.loads(said("show", run_id, "--scorings", "--json"))] == [0]
+
+
+def test_a_scorer_that_breaks_keeps_every_verdict_and_exits_with_3(run_id: str) -> None:
+    text = said("rescore", run_id, "--scorer", "python:judges_of_lines:broken", "--quiet", code=3)
+    assert "4 replies have no new verdict and keep the earlier one:" in text
+    assert "the judge broke" in text
+    assert rate(run_id) == (4, 0)
+
+
+def test_a_rescoring_that_ends_early_shows_what_it_changed(run_id: str) -> None:
+    ended = invoke("rescore", run_id, *STRICT, "--concurrency", "1", "--max-total-tokens", "1")
+    assert getattr(ended.exception, "exit_code", None) == 3
+    assert "Ended early: replies that were not judged again keep the verdict they had." in ended.stderr
+
+
+def test_scorings_lists_each_with_its_judge_its_date_and_its_pass_rate(run_id: str) -> None:
+    said("rescore", run_id, *STRICT)
+    lines = " ".join(said("show", run_id, "--scorings").split())
+    assert f"{run_id}@0 · " in lines
+    assert " UTC · judged by python:judges_of_lines:lenient 4/4 passed (100 %)" in lines
+    assert " UTC · judged by python:judges_of_lines:strict · current 2/4 passed (50.0 %)" in lines
+    first, second = json.loads(said("show", run_id, "--scorings", "--json"))
+    assert (first["reference"], first["current"], second["current"]) == (f"{run_id}@0", False, True)
+    assert [each["pass_rate"] for each in (*first["models"], *second["models"])] == [1.0, 0.5]
+    refused = invoke("show", run_id, "--scorings", "--id", "line-1")
+    assert "leave the filters out" in str(refused.exception)
+
+
+def test_an_earlier_scoring_is_shown_and_exported_under_its_number(run_id: str) -> None:
+    said("rescore", run_id, *STRICT)
+    assert (rate(f"{run_id}@0"), rate("latest@0"), rate(f"{run_id}@1")) == ((4, 0), (4, 0), (2, 2))
+    assert f"run {run_id}@0" in said("show", f"{run_id}@0")
+    assert json.loads(said("show", f"{run_id}@0", "--json"))["scoring"] == 0
+    for name, passed in ((f"{run_id}@0", 4), (run_id, 2)):
+        (block,) = json.loads(said("export", name))
+        assert block["summary"]["passed"] == passed
+    markdown = html.unescape(said("export", f"{run_id}@0", "--format", "md"))
+    assert f"<sub>Run <code>{run_id}@0</code>, " in markdown
+    assert f"{run_id}@0" in said("export", f"{run_id}@0", "--format", "html")
+    selected = json.loads(said("show", f"{run_id}@0", "--category", "creative", "--json"))
+    assert selected["overall"]["passed"] == 4
+
+
+@pytest.mark.parametrize(
+    ("suffix", "message"),
+    [
+        ("@7", "the run has no scoring 7; it has 0"),
+        ("@first", "names no scoring; write RUN@1"),
+        ("@", "names no scoring"),
+    ],
+)
+def test_a_scoring_that_does_not_exist_is_refused(run_id: str, suffix: str, message: str) -> None:
+    refused = invoke("show", f"{run_id}{suffix}")
+    assert message in str(refused.exception)
+
+
+def test_only_what_reads_takes_an_earlier_scoring(run_id: str) -> None:
+    for command in (("rescore", f"{run_id}@0"), ("run", "--resume", f"{run_id}@0")):
+        assert "there is no run" in str(invoke(*command).exception)
