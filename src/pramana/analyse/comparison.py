@@ -298,10 +298,8 @@ def compare(
     asking too (`parted`). The sentences call the two sides by `labels`.
 
     >>> from pramana.model import Outcome
-    >>> passed, failed = [Outcome.PASSED], [Outcome.FAILED]
-    >>> before = {str(number): passed for number in range(100)}
-    >>> after = before | {str(number): failed for number in range(12)}
-    >>> found = compare(before, after)
+    >>> before = {str(number): [Outcome.PASSED] for number in range(100)}
+    >>> found = compare(before, before | {str(number): [Outcome.FAILED] for number in range(12)})
     >>> found.verdict, found.exit_code
     ('regression', 1)
     >>> found.sentence
@@ -320,21 +318,17 @@ def compare(
     evidence = _weigh(pairs, alpha)
     verdict = evidence.verdict(margin)
     overturned = EXIT_CODES[verdict] == 0 and EXIT_CODES[_weigh(made.worst, alpha).verdict(margin)] != 0
-    if overturned:
-        verdict = "inconclusive"
+    verdict = "inconclusive" if overturned else verdict
     lost = [each for each in pairs if each.difference < 0]
     gained = [each for each in pairs if each.difference > 0]
-    flipping = (len(lost) + len(gained)) / len(pairs) if pairs else 0.0
-    base_rate = _mean([each.base_passed / each.repeats for each in pairs])
-    new_rate = _mean([each.new_passed / each.repeats for each in pairs])
+    base_rate, new_rate = _mean_rates(pairs)
     over = sum(each.base_over.answers for each in pairs), sum(each.new_over.answers for each in pairs)
-    repeated = evidence.repeated or any(over)  # who passed once of three times is not one "that failed"
-    if overturned:
-        sentence = _overturned(made, labels)
-    elif verdict == "no_change" and pairs and not evidence.interval.within(margin):
-        sentence = _nothing_seen(_Told.of(pairs), labels)
-    else:
-        sentence = _sentence(made, verdict, _Changed(len(lost), len(gained), repeated), labels)
+    # A case that passed once of three times is not one "that failed".
+    changed = _Changed(len(lost), len(gained), repeated=evidence.repeated or any(over))
+    is_proven = evidence.interval.within(margin)
+    sentence = (
+        _overturned(made, labels) if overturned else _sentence(made, verdict, changed, labels, is_proven=is_proven)
+    )
     if apart and pairs and not (overturned and made.lost_sight_of):
         sentence = _with_judges(sentence, apart, labels, any_judge=any_judge)
     return Comparison(
@@ -358,9 +352,17 @@ def compare(
         only_new=tuple(case for case in new if case not in base),
         alpha=alpha,
         margin=margin,
-        needed=cases_needed(margin, flipping, alpha=alpha) if verdict == "inconclusive" else None,
+        needed=cases_needed(margin, (len(lost) + len(gained)) / max(len(pairs), 1), alpha=alpha)
+        if verdict == "inconclusive"
+        else None,
         labels=labels,
     )
+
+
+def _mean_rates(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
+    """Return the mean of the cases' pass rates on both sides."""
+    base = _mean([each.base_passed / each.repeats for each in pairs])
+    return base, _mean([each.new_passed / each.repeats for each in pairs])
 
 
 def _overturned(made: Pairing, labels: SideLabels) -> str:
@@ -486,12 +488,15 @@ def _nothing_seen(pairs: _Told, labels: SideLabels) -> str:
     return f"No difference seen{between}: {pairs.all_of_them} ended {labels.ended_alike}, but {little}."
 
 
-def _sentence(made: Pairing, verdict: Verdict, changed: _Changed, labels: SideLabels) -> str:
+def _sentence(made: Pairing, verdict: Verdict, changed: _Changed, labels: SideLabels, *, is_proven: bool) -> str:
+    """Return the answer; `is_proven` says that the interval rules out a change as large as the margin."""
     pairs = _Told.of(made.pairs)
     if made.apart and not made.pairs:
         return _nothing_but_apart(made, labels)
     if not made.pairs:
         return "Not enough evidence: no case has a verdict on both sides."
+    if verdict == "no_change" and not is_proven:
+        return _nothing_seen(pairs, labels)
     if labels.models:
         return _sentence_of_models(pairs, verdict, changed, labels)
     if verdict == "no_change" and not changed.lost and not changed.gained:
