@@ -4,8 +4,8 @@ Bars: without latency, everything durable, at least 57 % of the bare loop's rate
 least 50 % in each of them; with 50 ms of latency at least 92 %; without latency also at least 60 times the rate of
 Inspect AI and 25 times that of promptfoo. A loopback OpenAI-compatible server in a process of its own answers at once
 (or after 50 ms); `contains_any` cases, 10,000 for the loop and Pramana, 500 for the others; concurrency 64; rates taken
-at the server from first to last request, in turns, and a round's share is of the loop in the same round; whole-command
-times beside them. A wide range says that the machine was busy with other work: measure again. The cases are synthetic.
+at the server from first to last request. A round runs the loop, Pramana twice and the loop again, then the others, and
+its share is of the loop in the same round; whole-command times beside them. A wide range says that the machine was busy with other work: measure again. The cases are synthetic.
 Each other tool is installed on first use (see `benchmarks.rivals`); `--without-rivals` leaves them all out.
 """
 
@@ -161,12 +161,29 @@ def rival_entry(rival: Rival, place: Path, url: str) -> Entry:
     )
 
 
+def in_balance(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the commands of a round: the loop, ours twice, the loop, then the others.
+
+    A machine that grows faster or slower within the round then favours neither of the first two.
+    """
+    loop, ours, *others = entries
+    return [loop, ours, ours, loop, *others]
+
+
+def pooled(taken: Sequence[Taken]) -> Taken:
+    """Return what several commands of one round took together: the rate of all their calls, and seconds a command."""
+    return Taken(len(taken) / sum(1 / each.rate for each in taken), sum(each.seconds for each in taken) / len(taken))
+
+
 def compared(latency: float, entries: Sequence[Entry], url: str, folder: Path) -> bool:
     """Measure all entries in turn, print a row for each; tell whether every bar is met."""
     taken: dict[str, list[Taken]] = {entry.name: [] for entry in entries}
     for number in range(ROUNDS):
-        for place, entry in enumerate(entries):
-            taken[entry.name].append(measured(url, entry, folder / f"{latency}-{number}-{place}"))
+        found: dict[str, list[Taken]] = {entry.name: [] for entry in entries}
+        for place, entry in enumerate(in_balance(entries)):
+            found[entry.name].append(measured(url, entry, folder / f"{latency}-{number}-{place}"))
+        for name, each in found.items():
+            taken[name].append(pooled(each))
     rates = {name: statistics.median(each.rate for each in found) for name, found in taken.items()}
     shares = [ours.rate / loop.rate for ours, loop in zip(taken[OURS], taken[LOOP], strict=True)]
     met = True

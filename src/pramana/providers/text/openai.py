@@ -39,6 +39,7 @@ class OpenAI(Vendor):
         self._headers = headers_of(account)
         self._posting = {**self._headers, "Content-Type": "application/json"}
         self._renamed = {} if compatible else {"max_tokens": "max_completion_tokens"}
+        self._reading = self._http.failures.reading("does not fit the format of chat completions", self._renamed)
         self._encoding = "float" if compatible else "base64"
 
     @classmethod
@@ -49,7 +50,7 @@ class OpenAI(Vendor):
     async def ask(self, request: Request) -> Reply:
         """Put the conversation to the model and return its reply."""
         completion = _Completion(self._http.failures)
-        with self._http.failures.reading("does not fit the format of chat completions", self._renamed):
+        with self._reading:
             await self._http.post(
                 "/chat/completions", headers=self._posting, body=self._body(request), reading=completion
             )
