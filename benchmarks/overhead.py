@@ -5,8 +5,9 @@ least 50 % in each of them; with 50 ms of latency at least 92 %; without latency
 Inspect AI and 25 times that of promptfoo. A loopback OpenAI-compatible server in a process of its own answers at once
 (or after 50 ms); `contains_any` cases, 10,000 for the loop and Pramana, 500 for the others; concurrency 64; rates taken
 at the server from first to last request. A round runs the loop, Pramana twice and the loop again, then the others, and
-its share is of the loop in the same round; whole-command times beside them. A wide range says that the machine was busy with other work: measure again. The cases are synthetic.
-Each other tool is installed on first use (see `benchmarks.rivals`); `--without-rivals` leaves them all out.
+its share is of the loop in the same round; whole-command times beside them. A wide range says that the machine was busy
+with other work: measure again. The cases are synthetic. Each other tool is installed on first use (see
+`benchmarks.rivals`); `--without-rivals` leaves them all out.
 """
 
 import argparse
