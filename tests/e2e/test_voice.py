@@ -36,8 +36,8 @@ from pramana.providers.voice.vocabulary import Dial
 from pramana.request import Limits, RunRequest
 from pramana.run import asking
 from pramana.run.call import Patience
-from pramana.score.judge import SCORES
 from pramana.score.speech import CallScoring
+from pramana.score.verdicts import SCORES
 from pramana.show.cli import pramana as program
 from pramana.store import open_store
 from pramana.store.store import Store

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from pramana.errors import AuthenticationFailed, ProviderError, Unavailable
 from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, Turn, Usage
-from pramana.score.judge import SCORES, Judge, mark_for, read_ratings, score_by_judge, score_by_rubric, verdict
+from pramana.score.judge import Judge, mark_for, score_by_judge, score_by_rubric
 from pramana.score.scoring import NO_JUDGE, Scoring
+from pramana.score.verdicts import SCORES, read_ratings, verdict
 
 JUDGED = Case(
     "creative-001",
@@ -216,9 +217,9 @@ def test_a_scenario_is_judged_by_the_rubric_of_its_type() -> None:
 
 
 def test_a_judge_that_gives_no_evidence_ends_in_no_colon() -> None:
-    assert scored(Scripted(RATINGS), "x", SCENARIO).reason == "openai:judge holds the task for completed"
+    assert scored(Scripted(RATINGS), "x", SCENARIO).reason == "openai:judge: task completed"
     stated = scored(Scripted(f"It asks.\n{RATINGS}"), "x", SCENARIO).reason
-    assert stated == "openai:judge holds the task for completed: It asks."
+    assert stated == "openai:judge: task completed: It asks."
 
 
 def test_low_scores_decide_nothing() -> None:

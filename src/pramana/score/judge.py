@@ -1,24 +1,23 @@
 """Judging by a model: a reply and a question in, YES or NO out, with the judge's evidence.
 
 The judged text is data: it stands between marks that it cannot hold, since they are made of its own hash, and the
-verdict is read from the last line alone. A judge that gives neither YES nor NO, or whose answer was cut off before its
-end, is asked once more, then the check is `unscored`: an unreadable verdict is never a wrong answer. What no test
-without a real judge can show is how well a judge resists a text that argues with it.
+verdict is read from the end of the answer alone (`verdicts.py`). A judge that gives neither YES nor NO, or whose answer
+was cut off before its end, is asked once more, then the check is `unscored`: an unreadable verdict is never a wrong
+answer. What no test without a real judge can show is how well a judge resists a text that argues with it.
 
-Each type of scenario has a rubric of its own. `passed` means the judge holds the task for completed; accuracy,
+Each type of scenario has a rubric of its own. `passed` means that the judge finds the task completed; accuracy,
 helpfulness, naturalness and efficiency are values from 1 to 10 with reasons, and never decide an outcome.
 """
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct, field
 
 from pramana.errors import ProviderError, quote
-from pramana.jsonl import BadLine, parse
 from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, total
+from pramana.score.verdicts import RATINGS, SCORES, evidence_before, read_ratings, verdict
 
 VERSION: Final = "1"
 
@@ -75,22 +74,6 @@ def mark_for(*texts: str) -> str:
     """Return a line that none of the texts can hold, since it is made of their hash."""
     digest = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
     return f"=====[{digest[:32]}]====="
-
-
-_VERDICT = re.compile(r"(?P<mark>\*{0,3}|_{0,3})(?P<word>YES|NO)(?:\.?(?P=mark)|(?P=mark)\.)", re.ASCII | re.IGNORECASE)
-
-
-def verdict(answer: str) -> bool | None:
-    """Read the last line: True for YES, False for NO, None for anything else.
-
-    It may be emphasised and end in a full stop. In quotation marks it is no verdict but somebody's words.
-
-    >>> verdict("It says so.\\n**YES**"), verdict("no."), verdict("YES, because"), verdict('It says:\\n"YES"')
-    (True, False, None, None)
-    """
-    lines = [line for line in re.split(r"[\r\n]", answer) if line.strip()]
-    found = _VERDICT.fullmatch(lines[-1].strip()) if lines else None
-    return found["word"].upper() == "YES" if found else None
 
 
 T = TypeVar("T")
@@ -173,7 +156,6 @@ def shortened(text: str, limit: int = 160) -> str:
 # ── Scenarios, by a rubric ──
 
 RUBRIC_VERSION: Final = "1"
-SCORES: Final = ("accuracy", "helpfulness", "naturalness", "efficiency")
 
 RUBRICS: Final[Mapping[str, str]] = {
     "task-completion": (
@@ -224,30 +206,6 @@ RUBRIC_AGAIN: Final = (
 )
 
 
-RATINGS: Final = (
-    'a last line {"completed": "yes" or "no", "accuracy": 1-10, "helpfulness": 1-10, "naturalness": 1-10, '
-    '"efficiency": 1-10}'
-)
-"""What can be read, in words."""
-
-
-def read_ratings(answer: str) -> dict[str, Any] | None:
-    """Read the last line as ratings; None when it is anything else, also what JSON has no number for or a key twice.
-
-    >>> read_ratings('{"completed": "yes", "accuracy": 11}') is None
-    True
-    """
-    lines = [line for line in re.split(r"[\r\n]", answer) if line.strip().strip("`")]
-    try:
-        value = parse(lines[-1].strip()) if lines else None
-    except BadLine:
-        return None
-    if not isinstance(value, dict) or value.get("completed") not in ("yes", "no"):
-        return None
-    whole = all(type(value.get(name)) is int and 1 <= value[name] <= 10 for name in SCORES)
-    return value if whole else None
-
-
 def _numbered(texts: Sequence[str]) -> str:
     return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
 
@@ -275,6 +233,6 @@ async def score_by_rubric(judge: Judge, case: Case, reply: Reply) -> Check:
     given = stated if isinstance(stated, dict) else {}
     reasons = {name: given[name] for name in SCORES if isinstance(given.get(name), str)}
     evidence = {**inquiry.evidence, "scores": scores, "reasons": reasons}
-    said = shortened(inquiry.evidence["answers"][-1].rpartition("\n")[0])
-    reason = f"{judge.name} holds the task for {'completed' if done else 'not completed'}{f': {said}' if said else ''}"
+    said = shortened(evidence_before(inquiry.evidence["answers"][-1]))
+    reason = f"{judge.name}: task {'completed' if done else 'not completed'}{f': {said}' if said else ''}"
     return Check("rubric", version, Outcome.PASSED if done else Outcome.FAILED, reason, evidence=evidence)

@@ -1,0 +1,136 @@
+"""Reading a judge's answer: its text in, YES or NO or ratings out, or None where it does not say one thing.
+
+The verdict is at the very end: a last line `YES`, a last line with a label (`Verdict: YES`, `Answer: no.`), or a JSON
+object, on one line or pretty-printed, in a Markdown fence or not. An answer that claims both verdicts is unreadable:
+it is asked for once more, and is never guessed. Nothing is asked here.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from pramana.jsonl import BadLine, parse
+
+SCORES: Final = ("accuracy", "helpfulness", "naturalness", "efficiency")
+RATINGS: Final = (
+    'a last line {"completed": "yes" or "no", "accuracy": 1-10, "helpfulness": 1-10, "naturalness": 1-10, '
+    '"efficiency": 1-10}'
+)
+"""What can be read, in words."""
+
+_VERDICT = re.compile(r"(?P<mark>\*{0,3}|_{0,3})(?P<word>YES|NO)(?:\.?(?P=mark)|(?P=mark)\.)", re.ASCII | re.IGNORECASE)
+_JUDGES_OWN = r"verdict|judge?ment|decision|final answer"
+"""Labels that introduce a judge's verdict; other labels may be quoted from the judged output."""
+_ANY_LABEL = rf"{_JUDGES_OWN}|answer|result|conclusion|criterion met"
+_ADJECTIVES = r"(?:(?:my|the|final|overall) ){0,2}"
+_FLAGS = re.ASCII | re.IGNORECASE
+_LABELLED = re.compile(rf"{_ADJECTIVES}(?:{_ANY_LABEL}) ?: ?(?P<word>YES|NO)[.!]?", _FLAGS)
+_CLAIM = re.compile(rf"{_ADJECTIVES}(?:{_JUDGES_OWN}) ?: ?(?P<word>YES|NO)(?:[.,;:!]|$)", _FLAGS)
+_BULLET = re.compile(r"(?:[-*+]|#{1,6}) +")
+_EMPHASIS = re.compile(r"\*+|_+")
+_OPENING_FENCE = re.compile(r"```[a-zA-Z]{0,20}\Z")
+_CLAIM_IN_JSON = re.compile(
+    r'"(?P<key>[a-z_]{1,20})"\s{0,9}:\s{0,9}"?(?P<word>yes|no|true|false)"?\s{0,9}[,}]', re.ASCII | re.IGNORECASE
+)
+_VERDICT_KEYS = ("verdict", "answer", "passed", "completed", "criterion_met")
+_COMPLETED_KEYS = ("completed", "passed")
+_MOST_BRACES = 32
+"""Opening braces at which an object is looked for, from the end: no answer of a judge needs more."""
+
+
+def verdict(answer: str) -> bool | None:
+    """Read the end of an answer: True for YES, False for NO, None for anything else.
+
+    The word may be emphasised and end in a full stop. In quotation marks it is no verdict but somebody's words.
+
+    >>> verdict("It says so.\\n**YES**"), verdict("Verdict: no."), verdict("YES, because"), verdict('It says:\\n"YES"')
+    (True, False, None, None)
+    """
+    lines = [line.strip() for line in re.split(r"[\r\n]", answer) if line.strip()]
+    if not lines:
+        return None
+    found = _VERDICT.fullmatch(lines[-1]) or _LABELLED.fullmatch(_without_marks(lines[-1]))
+    if found:
+        decided: bool | None = _is_yes(found["word"])
+    elif closing := _closing_object(answer):
+        decided = _decision(closing.value, _VERDICT_KEYS, closing.before)
+    else:
+        return None
+    claims = {_is_yes(claim["word"]) for line in lines if (claim := _CLAIM.match(_without_marks(line)))}
+    return None if decided is None or claims - {decided} else decided
+
+
+def read_ratings(answer: str) -> dict[str, Any] | None:
+    """Read the object at the end of an answer as ratings, with `completed` as "yes" or "no"; None for anything else.
+
+    What JSON has no number for, a key twice, and `completed` beside a different `passed` cannot be read.
+
+    >>> read_ratings('{"completed": "yes", "accuracy": 11}') is None
+    True
+    """
+    closing = _closing_object(answer)
+    if closing is None:
+        return None
+    value = closing.value
+    done = _decision(value, _COMPLETED_KEYS, closing.before)
+    whole = all(type(value.get(name)) is int and 1 <= value[name] <= 10 for name in SCORES)
+    return {**value, "completed": "yes" if done else "no"} if whole and done is not None else None
+
+
+def evidence_before(answer: str) -> str:
+    """Return what an answer says before the JSON object at its end; all of it where there is none.
+
+    >>> evidence_before('It asks.\\n```json\\n{"completed": true}\\n```')
+    'It asks.'
+    """
+    closing = _closing_object(answer)
+    return closing.before if closing else answer
+
+
+class _Closing(NamedTuple):
+    """The object at the end of an answer."""
+
+    value: dict[str, Any]
+    before: str
+
+
+def _closing_object(answer: str) -> _Closing | None:
+    """Return the outermost JSON object that the answer ends in."""
+    text = answer.rstrip().removesuffix("```").rstrip()
+    if not text.endswith("}"):
+        return None
+    for start in [found.start() for found in re.finditer(r"\{", text)][-_MOST_BRACES:]:
+        try:
+            value = parse(text[start:])
+        except BadLine:
+            continue
+        before = _OPENING_FENCE.sub("", text[:start].rstrip()).rstrip()
+        return _Closing(value, before) if isinstance(value, dict) else None
+    return None
+
+
+def _decision(value: Mapping[str, Any], keys: tuple[str, ...], before: str) -> bool | None:
+    """Return the one verdict that an object gives under some keys; None where it, or one before it, gives another."""
+    claims = {_yes_or_no(value[key]) for key in keys if key in value}
+    if len(claims) != 1 or None in claims:
+        return None
+    earlier = {_is_yes(found["word"]) for found in _CLAIM_IN_JSON.finditer(before) if found["key"].lower() in keys}
+    return None if earlier - claims else claims.pop()
+
+
+def _yes_or_no(value: object) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    return _is_yes(value) if isinstance(value, str) and value.strip().lower() in ("yes", "no") else None
+
+
+def _is_yes(word: str) -> bool:
+    return word.strip().lower() in ("yes", "true")
+
+
+def _without_marks(line: str) -> str:
+    """Return a line of Markdown without its bullet and its emphasis; marks without a partner stay."""
+    text = _BULLET.sub("", line, count=1) if _BULLET.match(line) else line
+    marks = Counter(_EMPHASIS.findall(text))
+    return text if any(count % 2 for count in marks.values()) else _EMPHASIS.sub("", text)
