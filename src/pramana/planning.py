@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pramana import settings
-from pramana.analyse.estimate import Estimate
+from pramana.analyse.estimate import Estimate, JudgeUse, judge_use
 from pramana.analyse.estimate import estimate as add_up
 from pramana.analyse.judges import NEVER_A_JUDGE
 from pramana.audio import conditions
@@ -77,6 +77,14 @@ def estimate(store: Store, request: RunRequest, reach: Reach | None = None) -> E
     if not found.cases:
         raise chosen.none_left()
     return found
+
+
+def find_judges(store: Store, run: Run) -> JudgeUse:
+    """Return who will judge the replies of a run that was created."""
+    called = {
+        each.typed: is_called(each) for each in (*run.plan.targets, *([run.plan.judge] if run.plan.judge else ()))
+    }
+    return judge_use(run.plan, store.cases.of(run.id), lambda target: called[target.typed])
 
 
 def _planned(store: Store, request: RunRequest, reach: Reach) -> "tuple[ChosenCases, Plan]":

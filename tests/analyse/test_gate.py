@@ -218,7 +218,8 @@ def skipped(reason: str, count: int = 3, variant: str = "voice") -> Summary:
         ),
         (summary(), "No case was asked."),
         (summary(passed=1, skipped=2), "All 3 results ended, none errored."),
-        (summary(unscored=2), "All 2 results ended, none errored."),
+        (summary(unscored=2), "No verdicts: 0 of 2 results passed or failed (2 unscored)."),
+        (summary(unscored=1, skipped=2), "No verdicts: 0 of 3 results passed or failed (1 unscored, 2 skipped)."),
     ],
 )
 def test_where_nobody_was_asked_the_sentence_says_so_and_what_to_do(found: Summary, sentence: str) -> None:

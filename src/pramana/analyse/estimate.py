@@ -7,11 +7,12 @@ A price that is not known makes the sum unknown, and is named; it is never 0.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 from typing import Literal, NamedTuple, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pramana.analyse.judges import NEVER_A_JUDGE
 from pramana.model import Case, Plan, Target, Usage
@@ -60,6 +61,8 @@ class Estimate(Struct):
     """With answers much shorter, and much longer, than assumed; None when a price is not known."""
     unjudged: dict[str, int] = field(default_factory=dict)
     """By model, the cases that need a judge and have none: they will end without a verdict."""
+    self_judged: tuple[str, ...] = ()
+    """Models that judge their own replies."""
     judge_named: bool = False
     scorers: tuple[str, ...] = ()
     """What they ask of models, nobody knows beforehand."""
@@ -72,13 +75,7 @@ class Estimate(Struct):
         ['2 cases will have no verdict: name a judge']
         """
         models = sum(each.purpose == "model" for each in self.shares)
-        remedy = f"name {'another' if self.judge_named else 'a'} judge"
-        alike = len(self.unjudged) == models and len(set(self.unjudged.values())) == 1
-        rows = list(self.unjudged.items())[: 1 if alike else None]
-        missing = [
-            f"{count:,} case{'' if count == 1 else 's'}{'' if alike else f' of {model}'} will have no verdict: {remedy}"
-            for model, count in rows
-        ]
+        missing = _no_judge_warnings(self.unjudged, models, judge_named=self.judge_named)
         return missing + ([f"not counted: what scorers ask ({', '.join(self.scorers)})"] if self.scorers else [])
 
     @property
@@ -104,6 +101,27 @@ class Estimate(Struct):
     def cost_usd(self) -> float | None:
         """Of all together; None when any part is unknown."""
         return _sum(each.cost_usd for each in self.shares if each.calls)
+
+
+class JudgeUse(Struct, frozen=True):
+    """Who will judge the replies of a run."""
+
+    unjudged: dict[str, int]
+    """By model, the cases that need a judge and have none."""
+    self_judged: tuple[str, ...]
+    """Models that judge their own replies."""
+    warnings: tuple[str, ...]
+    """What will have no verdict, in sentences."""
+
+
+def _no_judge_warnings(unjudged: Mapping[str, int], models: int, *, judge_named: bool) -> list[str]:
+    """Return a sentence on the cases of each model, or of all alike, that need a judge and have none."""
+    remedy = f"name {'another' if judge_named else 'a'} judge"
+    alike = len(unjudged) == models and len(set(unjudged.values())) == 1
+    return [
+        f"{count:,} case{'' if count == 1 else 's'}{'' if alike else f' of {model}'} will have no verdict: {remedy}"
+        for model, count in list(unjudged.items())[: 1 if alike else None]
+    ]
 
 
 _Number = TypeVar("_Number", int, float)
@@ -149,18 +167,11 @@ class _Tally:
                 spoken = self._spoken_to(target)
                 _add(self._models[target.typed], target, times, asked, answer, self._cost, spoken=spoken)
             judge = plan.judge or target
-            if case.judged and self._can_judge(judge):
+            if case.judged and _can_judge(judge, self._spoken_to):
                 read = AROUND_A_VERDICT + calls[-1] + answer
                 _add(self._judges[target.typed], judge, case.judged * times, read, VERDICT, self._cost)
             if self._embedder and plan.embedder and case.embedded:
                 _add(self._embedder, plan.embedder, case.embedded * times, 2 * answer, 0, self._cost)
-
-    def _can_judge(self, judge: Target) -> bool:
-        return judge.provider not in NEVER_A_JUDGE and not self._spoken_to(judge)
-
-    def targets_without_judge(self) -> list[str]:
-        """Return the models whose replies nobody can judge."""
-        return [each.typed for each in self._plan.targets if not self._can_judge(self._plan.judge or each)]
 
     def shares(self) -> list[Share]:
         """Return what each takes: models, judges, embedder."""
@@ -176,13 +187,15 @@ def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[
     """Return what a plan with these cases would take."""
     found = Estimate(judge_named=plan.judge is not None, scorers=tuple(each.name for each in plan.scorers))
     assumed, shortest, longest = (_Tally(plan, cost, spoken_to, scale) for scale in (1.0, SHORTEST, LONGEST))
-    without_judge = assumed.targets_without_judge()
+    without_judge, self_judging = _without_judge(plan, spoken_to), _self_judging(plan, spoken_to)
     for case in cases:
         found.cases += 1
         found.results += len(plan.targets) * len(plan.variants) * plan.repeats
         counted = _count_tokens(plan, case)
         for tally in (assumed, shortest, longest):
             tally.add(counted)
+        if counted.judged and self_judging:
+            found.self_judged, self_judging = self_judging, ()
         if _needs_a_judge(case, scored=bool(plan.scorers)):
             for name in without_judge:
                 found.unjudged[name] = found.unjudged.get(name, 0) + 1
@@ -190,6 +203,38 @@ def estimate(plan: Plan, cases: Iterable[Case], cost: Cost, spoken_to: Callable[
     low, high = shortest.cost_usd(), longest.cost_usd()
     found.cost_range_usd = None if low is None or high is None else (low, high)
     return found
+
+
+def judge_use(plan: Plan, cases: Iterable[Case], spoken_to: Callable[[Target], bool]) -> JudgeUse:
+    """Return who will judge these cases; they are only read as far as that decides it."""
+    without_judge, self_judging = _without_judge(plan, spoken_to), _self_judging(plan, spoken_to)
+    scored, missing, judged = bool(plan.scorers), 0, False
+    for case in cases if without_judge or self_judging else ():
+        judged = judged or _judged(case, scored=scored)[0] > 0
+        missing += _needs_a_judge(case, scored=scored)
+        if judged and not without_judge:
+            break
+    unjudged = dict.fromkeys(without_judge, missing) if missing else {}
+    warnings = _no_judge_warnings(unjudged, len(plan.targets), judge_named=plan.judge is not None)
+    return JudgeUse(unjudged, self_judging if judged else (), tuple(warnings))
+
+
+def _can_judge(judge: Target, spoken_to: Callable[[Target], bool]) -> bool:
+    return judge.provider not in NEVER_A_JUDGE and not spoken_to(judge)
+
+
+def _without_judge(plan: Plan, spoken_to: Callable[[Target], bool]) -> tuple[str, ...]:
+    """Return the models whose replies no model can judge."""
+    return tuple(each.typed for each in plan.targets if not _can_judge(plan.judge or each, spoken_to))
+
+
+def _self_judging(plan: Plan, spoken_to: Callable[[Target], bool]) -> tuple[str, ...]:
+    """Return the models that would judge their own replies."""
+    return tuple(
+        each.typed
+        for each in plan.targets
+        if replace(plan.judge or each, typed=each.typed) == each and _can_judge(each, spoken_to)
+    )
 
 
 def _count_tokens(plan: Plan, case: Case) -> _CaseTokens:

@@ -11,7 +11,7 @@ for each model by itself, so that a good one does not hide a bad one:
 
 Results that a run which was stopped still owes are without a verdict too. Of several models the worst decides: 1 if any
 missed the bar, else 4 if of any it cannot be told, else 0. Without a bar: 0 if all cases ended and none errored, else
-3; unscored and skipped results alone never change it, though where nobody was asked at all the sentence says so.
+3; unscored and skipped results alone never change it, though where nothing has a verdict the sentence says so.
 """
 
 import math
@@ -102,7 +102,22 @@ def _without_a_bar(summary: Summary, owed: int) -> Decision:
         return Decision(UNFINISHED, f"{counted(rate.errored, 'result')} errored: {_errored(summary)}.")
     if rate.total == rate.skipped:
         return Decision(GOOD, _nobody_asked(summary))
+    if not rate.scored:
+        return Decision(GOOD, no_verdicts_sentence(rate))
     return Decision(GOOD, f"All {counted(rate.total, 'result')} ended, none errored.")
+
+
+def no_verdicts_sentence(rate: Rate) -> str:
+    """Say that no result has a verdict; empty where one has, and where there is no result.
+
+    >>> no_verdicts_sentence(Rate(unscored=2, skipped=1)), no_verdicts_sentence(Rate(passed=1))
+    ('No verdicts: 0 of 3 results passed or failed (2 unscored, 1 skipped).', '')
+    """
+    if rate.scored or not rate.total:
+        return ""
+    counts = ((each.value, getattr(rate, each.value)) for each in (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED))
+    apart = ", ".join(f"{count:,} {name}" for name, count in counts if count)
+    return f"No verdicts: 0 of {counted(rate.total, 'result')} passed or failed ({apart})."
 
 
 def _nobody_asked(summary: Summary) -> str:

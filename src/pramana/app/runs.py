@@ -300,6 +300,7 @@ def estimate_view(store: Store, request: RunRequest, reach: Reach | None = None)
         cost_range_usd=found.cost_range_usd,
         unknown_prices=tuple(found.unpriced),
         unjudged=tuple(UnjudgedView(model=model, cases=cases) for model, cases in found.unjudged.items()),
+        self_judged=found.self_judged,
         missing_keys=tuple(missing_keys),
         warnings=(*found.warnings, *missing_keys.values()),
         shares=tuple(

@@ -196,6 +196,7 @@ class EstimateView(View, frozen=True, kw_only=True):
     unjudged: Annotated[
         tuple[UnjudgedView, ...], Meta(description="Cases that will have no verdict unless a judge is named")
     ]
+    self_judged: Annotated[tuple[str, ...], Meta(description="Models that would judge their own replies")]
     missing_keys: Annotated[tuple[str, ...], Meta(description="Providers that need a key and have none here")]
     warnings: Annotated[tuple[str, ...], Meta(description="Both in sentences; the run can be started all the same")]
     shares: tuple[ShareView, ...]

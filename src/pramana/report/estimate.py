@@ -1,6 +1,6 @@
 """An estimate of a run as text: the view comes in, lines for a terminal or a notebook go out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pramana.analyse.numbers import counted
 from pramana.analyse.summary import Total
@@ -28,7 +28,22 @@ def _lines(found: EstimateView) -> Iterator[str]:
         yield f"Warning: {warning}"
     for name in found.unknown_prices:
         yield f"Warning: no price is known for {name}, so the cost is unknown"
+    if found.self_judged:
+        yield self_judging_sentence(found.self_judged, sum(each.purpose == "model" for each in found.shares))
     yield f"Nothing was sent or stored. {found.note}"
+
+
+def self_judging_sentence(models: Sequence[str], of: int) -> str:
+    """Say which models of a run judge their own replies; `of` is how many models the run has.
+
+    >>> self_judging_sentence(["gpt-5"], 1)
+    'gpt-5 judges its own replies; --judge MODEL names another judge.'
+    """
+    if 1 < of == len(models):
+        return "Each model judges its own replies; --judge MODEL names one judge for all."
+    names = " and ".join([", ".join(models[:-1]), models[-1]] if len(models) > 1 else models)
+    whose = "judges its own replies" if len(models) == 1 else "judge their own replies"
+    return f"{names} {whose}; --judge MODEL names another judge."
 
 
 def _tokens(found: EstimateView | ShareView) -> str:

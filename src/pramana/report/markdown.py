@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
+from pramana.analyse.gate import no_verdicts_sentence
 from pramana.analyse.judgements import Judgement, judgements
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, Tally, why
 from pramana.model import Case, Outcome, Result, Run
@@ -109,7 +110,8 @@ def write_markdown(run: Run, results: Results, out: TextIO) -> None:
     summary = tally.summary()
     end = _end(run, summary)
     page = _Page(LIMIT - _length(end) - len(_CUT))
-    page.add(f"### {_inline(title_of(run, summary))}\n\n{_unfinished(run)}{_judges(summary)}{_counted(run)}")
+    page.add(f"### {_inline(title_of(run, summary))}\n\n{_no_verdicts(summary)}")
+    page.add(f"{_unfinished(run)}{_judges(summary)}{_counted(run)}")
     _add_table(page, summary.by["model"])
     page.cut = len(failures.lines) < failures.count
     page.block(f"\n**{failures.count:,} failed**\n\n", failures.lines, failures.count, "- and {:,} more\n")
@@ -141,6 +143,11 @@ def _add_table(page: _Page, rates: Mapping[str, Rate], before: str = "", after: 
 def _counted(run: Run) -> str:
     said = units(run)
     return f"{said}\n\n" if said else ""
+
+
+def _no_verdicts(summary: Summary) -> str:
+    sentence = no_verdicts_sentence(summary.overall)
+    return f"**{sentence}**\n\n" if sentence else ""
 
 
 def _judges(summary: Summary) -> str:

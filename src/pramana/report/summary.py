@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pramana.analyse.gate import Decision, exit_code
+from pramana.analyse.gate import Decision, exit_code, no_verdicts_sentence
 from pramana.analyse.summary import Rate, Summary, Tally
 from pramana.model import Run
 from pramana.report import figures
@@ -56,6 +56,7 @@ def print_summary(run: Run, summary: Summary, sentence: str, *, with_plan: bool 
     """Print it within 80 columns; `with_plan` also what was sent with every case."""
     click.echo()
     click.echo(click.style(_title(run), bold=True))
+    no_verdicts = _print_no_verdicts(run, summary)
     if run.plan.selection:
         _wrapped(f"a selection, not the whole suite: {figures.selection(run.plan.selection)}")
     if with_plan:
@@ -103,8 +104,21 @@ def print_summary(run: Run, summary: Summary, sentence: str, *, with_plan: bool 
         _wrapped(f"not reproducible: {note}")
     if run.reason and run.status != "finished":
         _wrapped(f"{run.status}: {run.reason}")
-    click.echo()
-    click.echo(wrapped(sentence, COLUMNS))
+    if sentence != no_verdicts:  # which already stands at the top
+        click.echo()
+        click.echo(wrapped(sentence, COLUMNS))
+
+
+def _print_no_verdicts(run: Run, summary: Summary) -> str:
+    """Print that no result has a verdict, and how to get verdicts; return the sentence, empty where one has."""
+    from pramana.score.scoring import NO_JUDGE, NOT_WRITTEN_TO
+
+    sentence = no_verdicts_sentence(summary.overall)
+    if sentence:
+        click.echo(click.style(wrapped(sentence, COLUMNS), fg="yellow", bold=True))
+        if any(text in reason.text for reason in summary.reasons for text in (NO_JUDGE, NOT_WRITTEN_TO)):
+            click.echo(wrapped(f"Judge the stored replies: pramana rescore {run.id} --judge MODEL", COLUMNS))
+    return sentence
 
 
 def _plan(run: Run) -> None:

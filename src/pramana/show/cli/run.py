@@ -176,6 +176,8 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         cache = ReplyCache(settings.home() / "cache") if request.cache else None
         if cache and not given["quiet"]:
             _note_never_cached(begun)
+        if given["resume"] is None and not given["quiet"]:
+            _note_judges(store, begun)
         quiet = given["quiet"] or given["as_json"]
         suite = terminal.fitted(begun.plan.suite, 40)
         heading = f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask"
@@ -206,6 +208,19 @@ def _note_never_cached(begun: Run) -> None:
     if names := models_never_cached(begun.plan):
         models = ", ".join(terminal.fitted(each, 60) for each in names)
         click.echo(f"Note: --cache has no effect on {models}: functions and commands are never cached.", err=True)
+
+
+def _note_judges(store: "Store", begun: Run) -> None:
+    """Print which cases no model can judge, and which models judge their own replies."""
+    from pramana.planning import find_judges
+    from pramana.report.estimate import self_judging_sentence
+
+    judges = find_judges(store, begun)
+    lines = [f"Warning: {each} (--judge MODEL)." for each in judges.warnings]
+    if judges.self_judged:
+        lines.append(f"Note: {self_judging_sentence(judges.self_judged, len(begun.plan.targets))}")
+    for line in lines:
+        click.echo(terminal.told(visible(line)), err=True)
 
 
 def _print_estimate(context: click.Context, request: "RunRequest", *, as_json: bool) -> int:
