@@ -74,7 +74,9 @@ def described(connection: Connection) -> dict[str, Any]:
             # A column that was added stands on the line of the last one before it.
             name: sorted(
                 re.split(
-                    r",?\s*\n\s*|, (?=(?:conversation|limits|cancelled|creator|suite|selection|expires) TEXT)", sql
+                    r",?\s*\n\s*|, (?=(?:conversation|limits|cancelled|creator|suite|selection|expires) TEXT"
+                    r"|(?:base|chosen) INTEGER)",
+                    sql,
                 )
             )
             for name, sql in connection.execute(text(query))

@@ -1,4 +1,4 @@
-"""Re-scorings of a run: its stored scorings in, a list of them or what one of them changed out.
+"""Re-scorings of a run: its stored scorings in, a list of them, what one of them changed or the current one out.
 
 A reply that gets no new verdict keeps the one it had; such replies are counted and listed apart. Nothing here judges.
 """
@@ -34,7 +34,9 @@ class ScoringView(View, frozen=True, kw_only=True):
     reference: Annotated[str, Meta(description="Names the run by this scoring: `RUN@1`")]
     label: Annotated[str, Meta(description="The judge, the embedder and the scorers")]
     created_at: str
-    current: Annotated[bool, Meta(description="Whether it is the newest, which is read unless another is named")]
+    current: Annotated[
+        bool, Meta(description="Whether the run is read by it: the newest, unless an earlier one was chosen")
+    ]
     models: tuple[ScoredModelView, ...]
 
 
@@ -142,6 +144,12 @@ def _kept(result: Result, attempt: Result) -> KeptVerdictView:
     )
 
 
+def use_scoring(store: Store, run: Run, number: int) -> Sequence[ScoringView]:
+    """Make a scoring current, until the run is scored again; return all scorings of the run."""
+    store.scorings.use(run, number)
+    return scoring_views(store, run)
+
+
 def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
     """Return the scorings of a run, the first one first."""
     found = store.scorings.describe(run)
@@ -152,7 +160,7 @@ def scoring_views(store: Store, run: Run) -> Sequence[ScoringView]:
             reference=f"{run.id}@{each.number}",
             label=each.label if each.number else scoring_label(plan.judge, plan.embedder, plan.scorers),
             created_at=each.created,
-            current=each is found[-1],
+            current=each.current,
             models=tuple(
                 ScoredModelView(
                     model=model,

@@ -230,9 +230,12 @@ def estimate(
 
 @_without_our_frames
 def load_report(run: str = "latest") -> Report:
-    """Return the report of a stored run: its id, the beginning of one, or `latest`."""
+    """Return the report of a stored run: its id, the beginning of one, or `latest`.
+
+    `RUN@0` is the run by its first scoring; `report.scorings` lists all of them.
+    """
     with closing(open_store(settings.database_url())) as store:
-        return make_report(store, store.runs.find(run))
+        return make_report(store, store.runs.find_scored(run))
 
 
 # ── What was asked for ──

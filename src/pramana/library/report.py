@@ -4,7 +4,7 @@ A `Report` is made once the run has ended. It holds the sums; results stay in th
 for them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
+    from pramana.app.rescoring import ScoringView
     from pramana.app.views import ResultDetailView
     from pramana.report.exporters import Exporter
     from pramana.store.store import Store
@@ -161,6 +162,17 @@ class Report:
             places = store.cases.positions(self.run, {each.case_digest for each in found})
         models = {name: number for number, name in enumerate(self.models)}
         return sorted(found, key=lambda each: (models[each.model], places[each.case_digest], each.variant, each.repeat))
+
+    @property
+    def scorings(self) -> "Sequence[ScoringView]":
+        """The scorings of the run, oldest first: number 0 came with the replies, each re-scoring adds one.
+
+        `pramana.load_report("RUN@0")` is the report by the first one.
+        """
+        from pramana.app.rescoring import scoring_views
+
+        with closing(open_store(self._store_url)) as store:
+            return scoring_views(store, self.run)
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one flat dictionary a result: the columns of the CSV export."""

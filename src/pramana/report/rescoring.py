@@ -1,13 +1,16 @@
 """Re-scorings as text: the views come in, lines for a terminal or a notebook go out."""
 
 from collections.abc import Iterator, Sequence
+from shutil import get_terminal_size
+
+import click
 
 from pramana.analyse.numbers import counted
 from pramana.app.rescoring import ChangedVerdictView, KeptVerdictView, RescoringView, ScoringView
 from pramana.errors import visible
 from pramana.model import Key, Outcome, Run
 from pramana.report import figures
-from pramana.report.terminal import fitted
+from pramana.report.terminal import fitted, wrapped
 
 SHOWN_CHANGES = 20
 SHOWN_REASON = 160
@@ -54,6 +57,13 @@ def _rest(count: int) -> Iterator[str]:
 def render_scorings(found: Sequence[ScoringView]) -> str:
     """Return the scorings of a run, two lines or more each: its name, its date, what it used, and the pass rates."""
     return "\n".join(line for each in found for line in _scoring(each))
+
+
+def print_scorings(found: Sequence[ScoringView]) -> None:
+    """Print the scorings of a run as wide as the terminal."""
+    columns = max(get_terminal_size().columns, 60)
+    for line in render_scorings(found).split("\n"):
+        click.echo(wrapped(line.lstrip(), columns, "  " if line.startswith(" ") else "", "    "))
 
 
 def _scoring(each: ScoringView) -> Iterator[str]:

@@ -20,7 +20,7 @@ from pramana.model import Outcome, Run
 from pramana.store.engine import CHUNK, Database, Part
 from pramana.store.records import restored, stored
 from pramana.store.schema import cases, results, run_cases, runs, scorings
-from pramana.store.scoring import count_outcomes
+from pramana.store.scoring import LINK_COLUMNS, Link, count_outcomes, read_by
 
 _Of = TypeVar("_Of")
 _Sums = TypeVar("_Sums")
@@ -150,16 +150,22 @@ class History(Part):
         return [found.get(run.id) for run in of]
 
     def judged_again(self, of: Sequence[Run]) -> list[tuple[str, ...]]:
-        """Return how each of some runs was judged again, in turn: the labels of its finished scorings but the first.
+        """Return how each of some runs was judged again, in turn: the labels of the scorings it is read by.
+
+        Without the first, which came with the replies.
 
         Empty where the verdicts are those that the run itself made.
         """
-        later = (scorings.c.scoring > 0, scorings.c.finished.is_not(None))
-        query = select(runs.c.id, scorings.c.label).join_from(scorings, runs, scorings.c.run_no == runs.c.run_no)
-        query = query.where(runs.c.id.in_([stored(run.id) for run in of]), *later).order_by(scorings.c.scoring)
+        query = select(runs.c.id, scorings.c.label, *LINK_COLUMNS)
+        query = query.join_from(scorings, runs, scorings.c.run_no == runs.c.run_no)
+        query = query.where(runs.c.id.in_([stored(run.id) for run in of]), scorings.c.finished.is_not(None))
+        every: dict[str, dict[Link, str]] = {}
+        for run_id, label, *link in self._rows(query.order_by(scorings.c.scoring)):
+            every.setdefault(run_id, {})[Link(*link)] = restored(label)
         found: dict[str, list[str]] = {}
-        for run_id, label in self._rows(query):
-            found.setdefault(run_id, []).append(restored(label))
+        for run_id, labels in every.items():
+            used = set(read_by(list(labels))) - {0}
+            found[run_id] = [label for link, label in labels.items() if link.number in used]
         # Twice in a row by the same judge is as once.
         return [tuple(label for label, _ in groupby(found.get(run.id, ()))) for run in of]
 
@@ -192,13 +198,13 @@ def _rows(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple[_Ju
     """Return by what the sums of some runs are kept, and how many results each has; without those that are gone."""
     query = select(runs.c.id, runs.c.run_no, runs.c.stored).where(runs.c.id.in_([stored(each) for each in run_ids]))
     rows = connection.execute(query).all()
-    finished = select(scorings.c.run_no, scorings.c.scoring).where(
+    finished = select(scorings.c.run_no, *LINK_COLUMNS).where(
         scorings.c.run_no.in_([row.run_no for row in rows]), scorings.c.finished.is_not(None)
     )
-    among: dict[int, list[int]] = {}
-    for run_no, scoring in connection.execute(finished.order_by(scorings.c.scoring)):
-        among.setdefault(run_no, []).append(scoring)
-    return {row.id: ((row.run_no, tuple(among.get(row.run_no, ()))), row.stored) for row in rows}
+    links: dict[int, list[Link]] = {}
+    for run_no, *link in connection.execute(finished.order_by(scorings.c.scoring)):
+        links.setdefault(run_no, []).append(Link(*link))
+    return {row.id: ((row.run_no, tuple(read_by(links.get(row.run_no, ())))), row.stored) for row in rows}
 
 
 def _count(

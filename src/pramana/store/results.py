@@ -45,6 +45,7 @@ from pramana.store.scoring import (
     levels,
     newest_checks,
     rescored_seqs,
+    scorings_before,
     spent_on_checks,
 )
 
@@ -162,7 +163,7 @@ class Results(Part):
     def rescored(self, run: Run, scoring: int) -> Iterator["Rescored"]:
         """Yield each result that a scoring judged again, as it was before and as it is by it, in the order of cases."""
         with self._database.reading() as connection:
-            earlier = [number for number in finished_scorings(connection, run.number) if number < scoring]
+            earlier = scorings_before(connection, run.number, scoring)
         for some in chunks(self._ordered_seqs(run)):
             with self._database.reading() as connection:
                 new, failed = (rescored_seqs(connection, some, each) for each in (scoring, -scoring))

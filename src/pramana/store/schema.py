@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0007"
+HEAD = "0008"
 """The migration that makes the tables below; a store that has it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -146,6 +146,8 @@ scorings = Table(
     Column("label", Text, nullable=False),
     Column("created", Text, nullable=False),
     Column("finished", Text),  # null while checks are still being added: nobody reads them yet
+    Column("base", Integer),  # the scoring it was added to, where that was not the newest then
+    Column("chosen", Integer),  # the newest scoring when this one was made current; a newer one ends the choice
     PrimaryKeyConstraint("run_no", "scoring"),
     sqlite_with_rowid=False,
 )

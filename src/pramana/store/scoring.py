@@ -1,7 +1,8 @@
 """Checks by scoring: those that came with the replies are number 0, each judging again is one more beside them.
 
-A scoring is seen only when it is finished. What a result is judged by is its newest checks: those of the highest
-finished scoring that has any for it, so that judging some results again leaves the others as they were. New checks that
+A scoring is seen only when it is finished. The newest one is current, unless an earlier one was made current by choice.
+What a result is judged by is its newest checks: those of the current scoring or, for a result that it did not judge, of
+the scoring that it was added to, so that judging some results again leaves the others as they were. New checks that
 give no verdict, for a result that has one, are kept under the scoring's negative number, where they hide nothing. What
 its other checks have cost was paid all the same; the newest check says how much.
 """
@@ -34,17 +35,66 @@ INSERT_CHECKS = f"INSERT INTO checks ({', '.join(_COLUMNS)}) VALUES ({', '.join(
 Judged = tuple[Key, tuple[Check, ...]]
 
 
+class Link(NamedTuple):
+    """A finished scoring, as far as it decides which scorings a run is read by."""
+
+    number: int
+    base: int | None
+    """The scoring that it was added to; None for the one before it."""
+    chosen: int | None
+    """The newest scoring when this one was made current; None where it was not."""
+
+
+def current_scoring(links: Sequence[Link]) -> int:
+    """Return the scoring that was made current by choice, else the newest.
+
+    >>> current_scoring([Link(0, None, 1), Link(1, None, None)])
+    0
+    >>> current_scoring([Link(0, None, 1), Link(1, None, None), Link(2, 0, None)])
+    2
+    """
+    newest = max(each.number for each in links)
+    return next((each.number for each in links if each.chosen == newest), newest)
+
+
+def read_by(links: Sequence[Link], scoring: int | None = None) -> list[int]:
+    """Return the scorings that a run is read by, in ascending order: one, by default the current, and what it extends.
+
+    >>> read_by([Link(0, None, None), Link(1, None, None), Link(2, 0, None)])
+    [0, 2]
+    """
+    if not links:
+        return []
+    bases = {each.number: each.base for each in links}
+    found = [current_scoring(links) if scoring is None else scoring]
+    while earlier := [number for number in bases if number < found[-1]]:
+        base = bases[found[-1]]
+        found.append(max(earlier) if base is None else base)
+    return found[::-1]
+
+
+LINK_COLUMNS = (scorings.c.scoring, scorings.c.base, scorings.c.chosen)
+
+
 def finished_scorings(connection: Connection, run_no: int, scoring: int | None = None) -> dict[int, str]:
-    """Return number and label of each finished scoring of a run, up to the one named."""
-    query = select(scorings.c.scoring, scorings.c.label).where(
-        scorings.c.run_no == run_no, scorings.c.finished.is_not(None)
-    )
-    found = {number: restored(label) for number, label in connection.execute(query.order_by(scorings.c.scoring))}
-    if scoring is None:
-        return found
-    if scoring not in found:
-        raise NotFound(f"the run has no scoring {scoring}; it has {', '.join(map(str, found))}")
-    return {number: label for number, label in found.items() if number <= scoring}
+    """Return number and label of the finished scorings that a run is read by: as of one, by default the current."""
+    labels, links = _finished(connection, run_no)
+    if scoring is not None and scoring not in labels:
+        raise NotFound(f"the run has no scoring {scoring}; it has {', '.join(map(str, labels))}")
+    return {number: labels[number] for number in read_by(links, scoring)}
+
+
+def scorings_before(connection: Connection, run_no: int, scoring: int) -> list[int]:
+    """Return the scorings that a run was read by before a re-scoring, which need not be finished."""
+    labels, links = _finished(connection, run_no)
+    return [number for number in read_by(links, scoring if scoring in labels else None) if number != scoring]
+
+
+def _finished(connection: Connection, run_no: int) -> tuple[dict[int, str], list[Link]]:
+    """Return the labels of all finished scorings of a run, and how they are linked."""
+    query = select(scorings.c.label, *LINK_COLUMNS).where(scorings.c.run_no == run_no, scorings.c.finished.is_not(None))
+    rows = connection.execute(query.order_by(scorings.c.scoring)).all()
+    return {row.scoring: restored(row.label) for row in rows}, [Link(row.scoring, row.base, row.chosen) for row in rows]
 
 
 def newest_checks(connection: Connection, seqs: Sequence[int], among: Iterable[int]) -> dict[int, list[Check]]:
@@ -133,6 +183,8 @@ class Scored(NamedTuple):
     number: int
     label: str
     created: str
+    current: bool
+    """Whether the run is read by it unless another is named."""
 
 
 class Scorings(Part):
@@ -142,13 +194,26 @@ class Scorings(Part):
         """Return the finished scorings of a run, with their labels and the times they began."""
         with self._database.reading() as connection:
             run_no = read_run(connection, run).number
-            labels = finished_scorings(connection, run_no)
+            labels, links = _finished(connection, run_no)
+            current = current_scoring(links) if links else None
             times = select(scorings.c.scoring, scorings.c.created).where(scorings.c.run_no == run_no)
             created = {row.scoring: row.created for row in connection.execute(times)}
-        return [Scored(number, label, created[number]) for number, label in labels.items()]
+        return [Scored(number, label, created[number], number == current) for number, label in labels.items()]
+
+    def use(self, run: RunRef, number: int) -> None:
+        """Make a finished scoring current: the run is read by it until the next re-scoring, or the next choice."""
+        with self._database.writing() as connection:
+            run_no = read_run(connection, run).number
+            connection.execute(select(runs.c.run_no).where(runs.c.run_no == run_no).with_for_update())
+            finished_scorings(connection, run_no, number)
+            newest = max(_finished(connection, run_no)[0])
+            mine = scorings.c.run_no == run_no
+            connection.execute(update(scorings).where(mine), {"chosen": None})
+            if number != newest:
+                connection.execute(update(scorings).where(mine, scorings.c.scoring == number), {"chosen": newest})
 
     def list(self, run: RunRef) -> Mapping[int, str]:
-        """Return the labels of the finished scorings by number; the first, number 0, came with the replies."""
+        """Return the labels, by number, of the scorings that the run is read by; number 0 came with the replies."""
         with self._database.reading() as connection:
             return finished_scorings(connection, read_run(connection, run).number)
 
@@ -178,8 +243,18 @@ class Rescoring:
             connection.execute(select(runs.c.run_no).where(runs.c.run_no == self._run_no).with_for_update())
             highest = select(func.max(scorings.c.scoring)).where(scorings.c.run_no == self._run_no)
             self.number = int(connection.execute(highest).scalar_one()) + 1
-            row = {"run_no": self._run_no, "scoring": self.number, "label": stored(self.label), "created": timestamp()}
-            connection.execute(insert(scorings), row)
+            labels, links = _finished(connection, self._run_no)
+            current = current_scoring(links) if links else None
+            connection.execute(
+                insert(scorings),
+                {
+                    "run_no": self._run_no,
+                    "scoring": self.number,
+                    "label": stored(self.label),
+                    "created": timestamp(),
+                    "base": None if current == max(labels, default=None) else current,
+                },
+            )
         return self
 
     def add(self, judged: Sequence[Judged]) -> None:

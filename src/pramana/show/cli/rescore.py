@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from pramana.errors import PramanaError
 from pramana.model import Run
@@ -47,6 +48,14 @@ _ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict
     metavar="N",
     help="Ask nothing more once this has used so many tokens.",
 )
+@click.option(
+    "--use",
+    "number",
+    type=click.IntRange(0),
+    default=None,
+    metavar="N",
+    help="Judge nothing: make scoring N current again.",
+)
 @click.option("--quiet", is_flag=True, help="No progress, only the summary.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new summary as JSON.")
 def rescore(
@@ -59,14 +68,16 @@ def rescore(
     concurrency: int,
     max_cost: float | None,
     max_total_tokens: int | None,
+    number: int | None,
     quiet: bool,
     as_json: bool,
 ) -> int:
     """Check the stored replies of RUN, or of a selection, again: with another judge, embedder or scorer.
 
-    The verdicts that changed are listed at the end. `show`, `export` and `compare` use the new verdicts from then on;
-    RUN@0 names the run by its first scoring, and `show RUN --scorings` lists all of them. A reply that gets no new
-    verdict keeps the one it had: after Ctrl-C or a spent budget, and where judging failed. Exit code: as of `run`
+    The verdicts that changed are listed at the end. `show`, `export` and `compare` use the new verdicts from then on.
+    `show RUN --scorings` lists all scorings, RUN@0 names the run by its first one, and --use makes an earlier one
+    current again, until the next `rescore`. A reply that gets no new verdict keeps the one it had: after Ctrl-C or a
+    spent budget, and where judging failed. Exit code: as of `run`
     without a bar, and 3 where judging a reply failed with an error; 130 on Ctrl-C, SIGTERM and SIGHUP.
     """
     import asyncio
@@ -80,6 +91,10 @@ def rescore(
     from pramana.run.engine import Stop
     from pramana.show.cli.signals import Interruptible
 
+    if number is not None:
+        _refuse_beside_use(click.get_current_context())
+        _use_scoring(run, number, as_json=as_json)
+        return 0
     with local_store() as store:
         selected = select(store, store.runs.find(run), selection)
         found = selected.run
@@ -100,14 +115,14 @@ def rescore(
             )
             try:
                 with named_by_options(click.get_current_context()):
-                    number = asyncio.run(work)
+                    made = asyncio.run(work)
             except (PramanaError, KeyboardInterrupt):
                 if stop:
                     _print_ended_early(store, found, earlier, as_json=as_json)
                 raise
         summary = summary_of_results(found, selected.results())
         decision = decide(found, summary)
-        changed = rescoring_view(store, found, number)
+        changed = rescoring_view(store, found, made)
         code = 130 if stop else 3 if changed.errored else decision.code
         if as_json:
             said = {"run": found.id, "sentence": decision.sentence, "exit_code": code}
@@ -118,6 +133,31 @@ def rescore(
         if stop:
             click.echo(_ENDED_EARLY, err=True)
         return code
+
+
+def _refuse_beside_use(context: click.Context) -> None:
+    """Refuse options that say how to judge beside one that judges nothing."""
+    may_stand = {"run", "number", "quiet", "as_json"}
+    typed = [
+        each.opts[0]
+        for each in context.command.params
+        if each.name not in may_stand and context.get_parameter_source(each.name or "") is ParameterSource.COMMANDLINE
+    ]
+    if typed:
+        raise click.UsageError(f"{', '.join(typed)} cannot go with --use, which judges nothing")
+
+
+def _use_scoring(run: str, number: int, *, as_json: bool) -> None:
+    """Make a scoring of a run current, and list all of them."""
+    from pramana.app.rescoring import use_scoring
+    from pramana.report.rescoring import print_scorings
+
+    with local_store() as store:
+        found = use_scoring(store, store.runs.find(run), number)
+    if as_json:
+        terminal.print_json(terminal.plain(found))
+    else:
+        print_scorings(found)
 
 
 def _print_changes(run: Run, changed: "RescoringView", *, err: bool = False) -> None:

@@ -129,12 +129,10 @@ def _conversations(store: "Store", selected: "Selected") -> list[dict[str, Any]]
 
 def _print_scorings(store: "Store", run: Run, *, as_json: bool) -> None:
     from pramana.app.rescoring import scoring_views
-    from pramana.report.rescoring import render_scorings
+    from pramana.report.rescoring import print_scorings
 
     found = scoring_views(store, run)
     if as_json:
         terminal.print_json(terminal.plain(found))
         return
-    for line in render_scorings(found).split("\n"):
-        columns = max(get_terminal_size().columns, 60)
-        click.echo(terminal.wrapped(line.lstrip(), columns, "  " if line.startswith(" ") else "", "    "))
+    print_scorings(found)

@@ -1,0 +1,13 @@
+"""Which scoring of a run is current, and which one a re-scoring was added to: the newest, in every run there is."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision = "0007"
+
+
+def upgrade() -> None:
+    """Add the columns."""
+    op.add_column("scorings", sa.Column("base", sa.Integer))
+    op.add_column("scorings", sa.Column("chosen", sa.Integer))
