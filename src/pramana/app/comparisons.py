@@ -11,8 +11,10 @@ from msgspec import Meta, Struct
 
 from pramana.analyse.changes import Change, Range
 from pramana.analyse.comparison import Over, Pair, Test, Verdict
+from pramana.analyse.replies import LISTED
 from pramana.app import App, User, use_case
 from pramana.app.references import ModelUnclear, of_run, two_sides
+from pramana.app.replies import ReplyPairView, read_reply_pairs
 from pramana.app.sides import Compared, OtherCases, Source, compared, tally
 from pramana.app.views import View
 from pramana.embedded.engines import EngineInfo
@@ -160,6 +162,40 @@ class OverView(View, frozen=True, kw_only=True):
     sentence: Annotated[str, Meta(description="The same in plain words; empty where there are none")]
 
 
+class ChangedReplyView(View, frozen=True, kw_only=True):
+    """Two replies to a case that have the same verdict and different texts."""
+
+    case: str
+    base_result: Annotated[
+        int | None,
+        Meta(description="The number of its result, as GET /api/runs/RUN/results/SEQ has it; null in a file"),
+    ]
+    new_result: int | None
+
+    @property
+    def case_id(self) -> str:
+        """The id of the case, as results call it; files and the API call it `case`."""
+        return self.case
+
+
+class ReplyChangesView(View, frozen=True, kw_only=True):
+    """Replies that changed while their verdict stayed the same."""
+
+    compared: Annotated[int, Meta(description="Replies with the same verdict on both sides, and with a recorded text")]
+    changed: int
+    sentence: Annotated[str, Meta(description="The same in plain words; empty where none changed")]
+    cases: Annotated[tuple[ChangedReplyView, ...], Meta(description=f"In the order of the cases; the first {LISTED}")]
+
+
+class HashMismatchView(View, frozen=True, kw_only=True):
+    """Results of a file whose `result_hash` does not match their output."""
+
+    file: str
+    count: int
+    first_case: str
+    sentence: Annotated[str, Meta(description="The same in plain words")]
+
+
 class WeighedView(View, frozen=True, kw_only=True):
     """What came of comparing, but for the cases."""
 
@@ -180,6 +216,7 @@ class WeighedView(View, frozen=True, kw_only=True):
     p_value: Annotated[float | None, Meta(description="Null where nothing is compared, and so the test")]
     test: Test | None
     over: OverView
+    reply_changes: ReplyChangesView
     asked_differently: tuple[AskedView, ...]
     engine_changes: tuple[EngineChangeView, ...]
 
@@ -196,6 +233,11 @@ class WholeComparisonView(WeighedView, frozen=True, kw_only=True):
     only_base: tuple[str, ...]
     only_new: tuple[str, ...]
     measured: tuple[TimeView | WordsView, ...]
+    hash_mismatches: tuple[HashMismatchView, ...]
+    examples: Annotated[
+        tuple[ReplyPairView, ...],
+        Meta(description="The first cases that flipped with both replies, then replies with the same verdict"),
+    ]
 
 
 class ComparisonView(WeighedView, frozen=True, kw_only=True):
@@ -299,8 +341,8 @@ def _named(cases: tuple[str, ...]) -> NamedView:
 # ── Making them ──
 
 
-def whole_view(compared: Compared) -> WholeComparisonView:
-    """Return a comparison with every case; where nothing was paired, what would be weighed is None."""
+def whole_view(compared: Compared, examples: int = 0) -> WholeComparisonView:
+    """Return a comparison with every case, and so many examples; where nothing was paired, what is weighed is None."""
     found, name = compared.found, compared.name
     before, after = compared.sides
     weighed = found.pairs > 0
@@ -316,8 +358,8 @@ def whole_view(compared: Compared) -> WholeComparisonView:
                 base_in_all=_in_all(pair.base_passed, pair.repeats, pair.base_over),
                 new_in_all=_in_all(pair.new_passed, pair.repeats, pair.new_over),
                 detail=tally(pair, found.labels),
-                base_results=tuple(before.seqs.get(pair.case, ())),
-                new_results=tuple(after.seqs.get(pair.case, ())),
+                base_results=before.result_numbers(pair.case),
+                new_results=after.result_numbers(pair.case),
             )
             for pair in pairs
         )
@@ -357,6 +399,30 @@ def whole_view(compared: Compared) -> WholeComparisonView:
         only_base=tuple(map(name, found.only_base)),
         only_new=tuple(map(name, found.only_new)),
         measured=tuple(map(change_view, compared.changed)),
+        reply_changes=_reply_changes(compared),
+        hash_mismatches=tuple(
+            HashMismatchView(file=each.file, count=each.results, first_case=each.first_case, sentence=each.sentence)
+            for each in compared.hash_mismatches
+        ),
+        examples=read_reply_pairs(compared, examples),
+    )
+
+
+def _reply_changes(compared: Compared) -> ReplyChangesView:
+    found = compared.reply_changes
+    before, after = compared.sides
+    return ReplyChangesView(
+        compared=found.compared,
+        changed=found.changed,
+        sentence=found.sentence(compared.found.labels),
+        cases=tuple(
+            ChangedReplyView(
+                case=compared.name(each.case),
+                base_result=each.base if before.stored else None,
+                new_result=each.new if after.stored else None,
+            )
+            for each in found.first
+        ),
     )
 
 

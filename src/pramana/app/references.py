@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pramana.analyse.summary import why
 from pramana.analyse.voice import ear
 from pramana.app.model_names import ModelNames, find_model, names_of
-from pramana.app.sides import Answer, Source
+from pramana.app.sides import Answer, HashMismatch, RecordedReply, Source
 from pramana.errors import InvalidInput, did_you_mean, quote
 from pramana.hash import case_digest
 from pramana.model import Run, Target
@@ -136,7 +137,22 @@ def of_file(path: Path) -> Reference:
 
 
 def _side_of(path: Path, block: "Block") -> Source:
+    from pramana.load.results import mismatched_hashes
+
     digests = frozenset(each.case_digest for each in block.results if each.case_digest)
+    has_outputs = any(each.output for each in block.results)
+
+    def read(places: Sequence[int]) -> dict[int, RecordedReply]:
+        chosen = ((place, block.results[place]) for place in places)
+        return {
+            place: RecordedReply(None, each.output if has_outputs else None, each.outcome, each.reason)
+            for place, each in chosen
+        }
+
+    def hash_mismatch() -> HashMismatch | None:
+        found = mismatched_hashes(block)
+        return HashMismatch(str(path), len(found), found[0]) if found else None
+
     return Source(
         str(path),
         _dated(str(path), block.timestamp),
@@ -154,9 +170,12 @@ def _side_of(path: Path, block: "Block") -> Source:
                 each.checks,
                 each.variant,
                 each.latency_ms / 1000 if each.latency_ms else None,  # 0 is written where there was no reply
+                place=place,
+                reply=each.output if has_outputs else None,
             )
-            for each in block.results
+            for place, each in enumerate(block.results)
         ),
+        read,
         variants=frozenset(each.variant for each in block.results) or frozenset({"text"}),
         provider=block.provider,
         engines=block.engines,
@@ -167,6 +186,7 @@ def _side_of(path: Path, block: "Block") -> Source:
             for name, value in (("temperature", block.temperature), ("seed", block.seed))
             if value is not None or block.system_prompt is not None
         },
+        hash_mismatch=hash_mismatch,
     )
 
 
@@ -202,7 +222,17 @@ def _model_of(store: Store, run: Run, target: Target, title: str) -> Source:
                 timed.first_token_s if timed else None,
                 seq,
                 reply.fingerprint if reply else None,
+                reply.text if reply else None,
             )
+
+    def read(places: Sequence[int]) -> dict[int, RecordedReply]:
+        found = {}
+        for seq in places:
+            case, result = store.results.read(run, seq)
+            lines = [line.text for line in case.script] or [turn.text for turn in case.turns]
+            text = result.reply.text if result.reply else None
+            found[seq] = RecordedReply("\n\n".join(lines), text, result.outcome, why(result))
+        return found
 
     def digests() -> frozenset[str]:
         return frozenset(map(case_digest, store.cases.of(run.id)))
@@ -217,6 +247,7 @@ def _model_of(store: Store, run: Run, target: Target, title: str) -> Source:
         by_digest=True,
         digests=digests,
         answers=answers,
+        read=read,
         repeats=run.plan.repeats,
         variants=frozenset(run.plan.variants),
         voice=run.plan.voice if spoken else None,
@@ -226,4 +257,5 @@ def _model_of(store: Store, run: Run, target: Target, title: str) -> Source:
         parameters=run.plan.parameters,
         all_parameters=True,
         positions=lambda wanted: store.cases.positions(run, wanted),
+        stored=True,
     )

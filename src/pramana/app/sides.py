@@ -19,6 +19,7 @@ from pramana.analyse.engines import EMBEDDED_PROVIDERS, EngineChange, engine_cha
 from pramana.analyse.judges import judge_name, judged_by
 from pramana.analyse.labels import TWO_RUNS, SideLabels, model_labels
 from pramana.analyse.numbers import parameter_text, shortened
+from pramana.analyse.replies import Answered, ReplyChanges, compare_replies
 from pramana.app.model_names import ModelNames
 from pramana.embedded.engines import EngineInfo
 from pramana.errors import InvalidInput, quote
@@ -37,10 +38,41 @@ class Answer(NamedTuple):
     total_s: float | None = None
     """How long it took in all, where it was written and timed; so `first_token_s`."""
     first_token_s: float | None = None
-    seq: int | None = None
-    """The number of the result in its run."""
+    place: int = 0
+    """The number of the result in its run, or its place in a file."""
     fingerprint: str | None = None
     """What the provider, or the embedded engine, says of itself."""
+    reply: str | None = None
+    """Its text, of a call the transcript; None where there is none, or it is not recorded."""
+
+
+class RecordedReply(NamedTuple):
+    """A reply as it is shown."""
+
+    prompt: str | None
+    """None where it is not recorded; so `text`."""
+    text: str | None
+    outcome: Outcome
+    reason: str | None
+
+
+class HashMismatch(NamedTuple):
+    """Results of a file whose `result_hash` does not match their output."""
+
+    file: str
+    results: int
+    first_case: str
+
+    @property
+    def sentence(self) -> str:
+        """Say so in words.
+
+        >>> print(HashMismatch("old.json", 2, "capital-peru").sentence)
+        old.json: the result_hash of 2 results does not match their output (first: capital-peru); check its origin.
+        """
+        those = "1 result does not match its" if self.results == 1 else f"{self.results:,} results does not match their"
+        first = self.first_case if self.results == 1 else f"first: {self.first_case}"
+        return f"{self.file}: the result_hash of {those} output ({first}); check its origin."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +93,8 @@ class Source:
     digests: Callable[[], frozenset[str] | None]
     """Of all cases that were to be asked; None when that is not known."""
     answers: Callable[[], Iterable[Answer]]
+    read: Callable[[Sequence[int]], Mapping[int, RecordedReply]]
+    """Return the replies at some places."""
     repeats: int | None = None
     """How often each case was to be asked; None when that is not known."""
     variants: frozenset[str] = frozenset({"text"})
@@ -79,6 +113,10 @@ class Source:
     """Whether `parameters` holds every parameter that was sent."""
     positions: Callable[[Iterable[str]], Mapping[str, int]] | None = None
     """Return the places of cases by their digests; None where the answers come in the order of the cases."""
+    stored: bool = False
+    """Whether the places of answers are the numbers of results in a run."""
+    hash_mismatch: Callable[[], HashMismatch | None] = lambda: None
+    """Return the results whose hash does not match their output; None where all match."""
 
     @property
     def short_model(self) -> str:
@@ -98,12 +136,18 @@ class Side:
     outcomes: Mapping[str, Sequence[Outcome]]
     judges: Mapping[str, frozenset[Judged]]
     taken: Mapping[str, Taken]
-    seqs: Mapping[str, list[int]]
-    """The results of each case, in the order of repeats."""
+    answers: Mapping[str, Sequence[Answered]]
+    """The answers to each case, in the order of repeats."""
     names: Mapping[str, str]
     """What to call a case."""
     engines: tuple[EngineInfo, ...] = ()
     """Of its embedded models."""
+    stored: bool = False
+    """Whether the places of answers are the numbers of results in a run."""
+
+    def result_numbers(self, case: str) -> tuple[int, ...]:
+        """Return the numbers of the results of a case; none of a file."""
+        return tuple(each.place for each in self.answers.get(case, ())) if self.stored else ()
 
     @property
     def rate(self) -> float | None:
@@ -159,6 +203,11 @@ class Compared:
     """Times and misheard words, as far as both sides have them."""
     asked_differently: Sequence[Asked]
     sides: tuple[Side, Side]
+    sources: tuple[Source, Source]
+    reply_changes: ReplyChanges
+    """Replies that changed while their verdict stayed the same."""
+    hash_mismatches: Sequence[HashMismatch] = ()
+    """Files with results whose hash does not match their output."""
     engine_changes: Sequence[EngineChange] = ()
     """Embedded models that the two computed on other engines or processors."""
     heading: str = ""
@@ -207,11 +256,15 @@ def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool)
     ]
     embedded = all(each.provider in EMBEDDED_PROVIDERS for each in (before, after))
     engines = engine_changes(old.engines, now.engines, both_embedded=embedded and found.pairs > 0 and not one_run)
+    left_out = frozenset[str]() if any_judge else frozenset(each.case for each in found.apart)
     return Compared(
         found,
         changed,
         [each._replace(labels=labels) for each in _asked_differently(before, after)],
         (old, now),
+        (before, after),
+        compare_replies(old.answers, now.answers, left_out),
+        [mismatch for source in (before, after) if (mismatch := source.hash_mismatch())],
         [replace(each, labels=labels) for each in engines],
         _heading(before, after, one_run=one_run),
     )
@@ -285,7 +338,7 @@ def _parameters(base: Source, new: Source) -> Iterator[Asked]:
 def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
     """Read one side; where cases go by their ids, two of the same id cannot be told apart, and are refused."""
     engines = set(source.engines)
-    answers: dict[str, list[tuple[int, Outcome, Taken, int | None]]] = {}
+    answers: dict[str, list[tuple[int, Outcome, Taken, Answered]]] = {}
     judges: dict[str, frozenset[Judged]] = {}
     ids: dict[str, str] = {}
     digests: dict[str, str] = {}
@@ -301,7 +354,9 @@ def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
             )
         ids[case] = each.case_id + spoken
         engines.update(engine_lines(each.fingerprint, each.checks))
-        answers.setdefault(case, []).append((each.repeat, each.outcome, _taken(each), each.seq))
+        text_hash = None if each.reply is None else hash(each.reply)  # 8 bytes of each: no text is kept
+        answered = Answered(each.outcome, text_hash, each.place)
+        answers.setdefault(case, []).append((each.repeat, each.outcome, _taken(each), answered))
         if each.outcome in (Outcome.PASSED, Outcome.FAILED):
             judges[case] = judges.get(case, frozenset()) | _judges(each.checks)
     if source.positions:
@@ -314,9 +369,10 @@ def _side(source: Source, *, by_id: bool, by_variant: bool) -> Side:
         outcomes={case: [outcome for _, outcome, _, _ in given] for case, given in answers.items()},
         judges=judges,
         taken={case: together(taken for _, _, taken, _ in given) for case, given in answers.items()},
-        seqs={case: [seq for *_, seq in given if seq is not None] for case, given in answers.items()},
+        answers={case: [answered for *_, answered in given] for case, given in answers.items()},
         names={case: f"{name} ({parted(case)[0][-8:]})" if shared[name] > 1 else name for case, name in ids.items()},
         engines=engines_in(engines),
+        stored=source.stored,
     )
 
 

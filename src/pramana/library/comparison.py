@@ -3,11 +3,15 @@
 from pramana.app.comparisons import WholeComparisonView, whole_view
 from pramana.app.sides import Compared, asked_sentence
 
+EXAMPLES = 100
+"""Cases with both replies that a comparison has at hand."""
+
 
 class Comparison(WholeComparisonView, frozen=True, kw_only=True):
     """What came of comparing, with every case.
 
-    As text, the answer in a sentence, and another one where the two were asked differently.
+    As text, the answer in a sentence, and another one where the two were asked differently. `examples` has the first
+    100 cases that flipped with both replies, then replies that changed while their verdict stayed the same.
     """
 
     def __str__(self) -> str:
@@ -25,5 +29,5 @@ class Comparison(WholeComparisonView, frozen=True, kw_only=True):
 
 def make_comparison(compared: Compared) -> Comparison:
     """Return what came of a comparison, for Python."""
-    view = whole_view(compared)
+    view = whole_view(compared, EXAMPLES)
     return Comparison(**{name: getattr(view, name) for name in view.__struct_fields__})

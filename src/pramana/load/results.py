@@ -3,7 +3,8 @@
 Files of other and older programs are welcome: a single block instead of a list, no `repeat`, no `result_hash`, no
 `score`, none of the fields of our own, unknown keys beside the known. What a comparison needs must be there and must
 make sense; what does not is reported with file, line, column and path. A case is known by its `case_digest` where every
-result of a block has one, else by its `test_id`. Nothing is written, and no output is judged again.
+result of a block has one, else by its `test_id`. A `result_hash` that does not match its output is found, not refused.
+Nothing is written, and no output is judged again.
 """
 
 import stat
@@ -16,6 +17,7 @@ from typing import Any
 
 from pramana import jsonl
 from pramana.errors import InvalidInput, NotFound, Problem
+from pramana.hash import hash_result
 from pramana.load.problems import found, one_of, spelled
 from pramana.model import Check, Outcome
 
@@ -71,6 +73,17 @@ class Block:
     def by_digest(self) -> bool:
         """Whether every result says of which case it is, beyond doubt."""
         return all(each.case_digest for each in self.results)
+
+
+def mismatched_hashes(block: Block) -> list[str]:
+    """Return the ids of the results whose `result_hash` does not match their output."""
+    if not block.model_id:
+        return []
+    return [
+        each.test_id
+        for each in block.results
+        if each.result_hash and each.result_hash != hash_result(block.model_id, each.test_id, each.output)
+    ]
 
 
 def read_results(path: str | PathLike[str]) -> list[Block]:

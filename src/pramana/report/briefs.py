@@ -78,6 +78,7 @@ def render_results(results: Sequence[ResultDetailView]) -> str:
 def render_comparison(found: ComparisonView) -> str:
     """Return the answer in a sentence, then the cases that changed."""
     lines = [found.sentence, asked_sentence(each.detail for each in found.asked_differently), found.detail]
+    lines += [found.reply_changes.sentence]
     lines += [each.sentence for each in (*found.times, *found.words) if each.sentence]
     for each in found.flips:
         lines.append(f"{'passes less often now' if each.direction == 'lost' else 'passes more often now'}: "

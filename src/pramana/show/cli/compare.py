@@ -4,8 +4,10 @@ Either side is a stored run or a `results.json`. Beside the verdicts stand the t
 far as both have them, in what the two were asked differently, and where embedded models ran on different engines.
 """
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,8 +21,12 @@ if TYPE_CHECKING:
     from pramana.analyse.comparison import Pair
     from pramana.analyse.labels import SideLabels
     from pramana.app.references import Reference
+    from pramana.app.replies import ReplyPairView
+    from pramana.app.sides import Compared
 
 SHOWN = 20
+SHOWN_REPLIES, SHOWN_REPLIES_JSON = 3, 100
+"""Cases whose replies are shown unless --show says how many."""
 _WORST_FIRST = (1, 4, 0)
 
 
@@ -49,6 +55,14 @@ def _limit(context: click.Context, option: click.Parameter, value: str | None) -
     metavar="LIMIT",
     help="Exit 1 when proven slower by more than 200ms, or 20%; 4 when that is not decided.",
 )
+@click.option(
+    "--show",
+    "examples",
+    type=click.IntRange(0, 1_000_000),
+    default=None,
+    metavar="N",
+    help="Show so many changed cases with both replies [default: 3; with --json 100]",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(
     base: str,
@@ -59,12 +73,14 @@ def compare(
     any_suite: bool,
     any_judge: bool,
     max_slower: "Limit | None",
+    examples: int | None,
     as_json: bool,
 ) -> int:
     """Compare two runs, or two models of one run, case by case.
 
     BASE and NEW are runs or results.json files. Without NEW, two models of BASE are compared; if it has more than two,
-    name them with --model and --new-model.
+    name them with --model and --new-model. Cases that flipped are shown with both replies and the reasons; after them,
+    replies that changed while the verdict stayed the same.
 
     Verdicts that different judges gave, or different versions of a check, are left out; where a model judges itself,
     two models are two judges. Exit code: 1 a regression, 0 none, 4 not enough evidence; of two models of one run, 1
@@ -72,26 +88,30 @@ def compare(
     then 0).
     """
     from pramana.analyse.changes import GATED, slower
+    from pramana.app.comparisons import whole_view
     from pramana.app.references import two_sides
     from pramana.app.sides import asked_sentence, compared
 
+    if examples is None:
+        examples = SHOWN_REPLIES_JSON if as_json else SHOWN_REPLIES
     with ExitStack() as stack:
         references = [_reference(each, stack) for each in (base, new) if each is not None]
         sides = two_sides(references[0], references[1] if new is not None else None, model, new_model)
         made = compared(*sides, any_suite=any_suite, any_judge=any_judge)
+        view = whole_view(made, examples)
     found, changed = made.found, made.changed
     decision = slower(changed, max_slower) if max_slower else None
     code = min((found.exit_code, decision.code if decision else 0), key=_WORST_FIRST.index)
     if as_json:
-        from pramana.app.comparisons import whole_view
-
         beside: dict[str, Any] = {"changed": [each.sentence for each in changed if each.sentence], "exit_code": code}
         if max_slower and decision:
             beside["slower"] = {"limit": max_slower.text, "exit_code": decision.code, "sentence": decision.sentence}
-        terminal.print_json({**terminal.plain(whole_view(made)), **beside})
+        terminal.print_json({**terminal.plain(view), **beside})
         return code
     for line in made.heading.split("\n"):
         click.echo(terminal.wrapped(line, rest="  "))
+    for mismatch in view.hash_mismatches:
+        click.echo(terminal.wrapped(f"Warning: {mismatch.sentence}"), err=True)
     click.echo()
     click.echo(terminal.wrapped(found.sentence))
     if decision:
@@ -112,16 +132,48 @@ def compare(
         click.echo(terminal.wrapped(f"{left} no verdict on one side or both: all this is about the others alone."))
     if found.over_sentence:
         click.echo(terminal.wrapped(found.over_sentence))
-    for title, pairs in ((found.labels.less_often, found.lost), (found.labels.more_often, found.gained)):
-        if pairs:
-            click.echo(f"\n{len(pairs):,} {'passes' if len(pairs) == 1 else 'pass'} {title}:")
-            for pair in pairs[:SHOWN]:
-                click.echo(_flip(made.name(pair.case), pair, found.labels))
-            if len(pairs) > SHOWN:
-                click.echo(f"  … and {len(pairs) - SHOWN:,} more")
+    if view.reply_changes.sentence:
+        click.echo(terminal.wrapped(view.reply_changes.sentence))
+    _print_cases(made, view.examples)
     if found.apart and not any_judge:
         click.echo("\nJudge both by one: pramana rescore RUN --judge MODEL. Or compare as they are: --any-judge")
     return code
+
+
+def _print_cases(made: "Compared", examples: "Sequence[ReplyPairView]") -> None:
+    """Print the cases that flipped, the first of them with both replies, and then replies with the same verdict."""
+    found = made.found
+    for title, change, pairs in (
+        (found.labels.less_often, "lost", found.lost),
+        (found.labels.more_often, "gained", found.gained),
+    ):
+        if not pairs:
+            continue
+        replies = {each.case: each for each in examples if each.change == change}
+        shown = max(SHOWN, len(replies))
+        click.echo(f"\n{len(pairs):,} {'passes' if len(pairs) == 1 else 'pass'} {title}:")
+        for pair in pairs[:shown]:
+            name = made.name(pair.case)
+            click.echo(_flip(name, pair, found.labels))
+            if name in replies:
+                _print_replies(replies[name], found.labels)
+        if len(pairs) > shown:
+            click.echo(f"  … and {len(pairs) - shown:,} more")
+    if alike := [each for each in examples if each.change == "same verdict"]:
+        differ = "differ while the verdict is" if found.labels.models else "changed while the verdict stayed"
+        click.echo(f"\nReplies that {differ} the same:")
+        for each in alike:
+            click.echo(f"  {terminal.fitted(each.case, 78)}")
+            _print_replies(each, found.labels)
+        if (more := made.reply_changes.changed - len(alike)) > 0:
+            click.echo(f"  … and {more:,} more")
+
+
+def _print_replies(pair: "ReplyPairView", labels: "SideLabels") -> None:
+    from pramana.report.reply_pairs import render_reply_pair
+
+    for line in render_reply_pair(pair, labels, max(get_terminal_size().columns, 40)):
+        click.echo(line)
 
 
 def _flip(name: str, pair: "Pair", labels: "SideLabels") -> str:

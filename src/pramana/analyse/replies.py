@@ -1,0 +1,89 @@
+"""Replies that changed while their verdict did not: the answers of two sides by case in, counts and places out.
+
+A text is known by its hash alone, so that no reply is kept. As in a comparison of verdicts, answers are paired in their
+order, as many as both sides have with a verdict. Of a call the transcript is compared. Pure functions.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from pramana.analyse.comparison import SCORED
+from pramana.analyse.labels import SideLabels
+from pramana.model import Outcome
+
+LISTED = 100
+"""Changed replies whose places are kept, at most."""
+
+
+class Answered(NamedTuple):
+    """One answer to a case, without its text."""
+
+    outcome: Outcome
+    text_hash: int | None
+    """Equal for equal texts, in this process only; None where the reply is not known."""
+    place: int
+    """Where its text is: the number of a result, or its place in a file."""
+
+
+class ChangedReply(NamedTuple):
+    """A case, and the places of two replies with the same verdict and different texts."""
+
+    case: str
+    base: int
+    new: int
+
+
+class ReplyChanges(Struct, frozen=True):
+    """How many replies with the same verdict on both sides changed."""
+
+    compared: int = 0
+    changed: int = 0
+    first: tuple[ChangedReply, ...] = ()
+    """The first of them, in the order of the base."""
+
+    def sentence(self, labels: SideLabels) -> str:
+        """Say how many changed; empty where none did.
+
+        >>> ReplyChanges(20, 12).sentence(SideLabels())
+        '12 of 20 replies changed while the verdict stayed the same.'
+        """
+        if not self.changed:
+            return ""
+        counts = f"{self.changed:,} of {self.compared:,} {'reply' if self.compared == 1 else 'replies'}"
+        if labels.models:
+            differs = "differs" if self.changed == 1 else "differ"
+            return f"{counts} {differs} between the models while the verdict is the same."
+        return f"{counts} changed while the verdict stayed the same."
+
+
+def compare_replies(
+    base: Mapping[str, Sequence[Answered]], new: Mapping[str, Sequence[Answered]], left_out: Collection[str] = ()
+) -> ReplyChanges:
+    """Compare the replies of two sides wherever their verdict is the same, but for the cases that are left out.
+
+    >>> passed = Outcome.PASSED
+    >>> before, now = {"a": [Answered(passed, 1, 7)]}, {"a": [Answered(passed, 2, 9)]}
+    >>> compare_replies(before, now).first
+    (ChangedReply(case='a', base=7, new=9),)
+    """
+    compared = changed = 0
+    first: list[ChangedReply] = []
+    for case, given in base.items():
+        if case in left_out:
+            continue
+        for before, now in zip(scored(given), scored(new.get(case, ())), strict=False):
+            if before.outcome is not now.outcome or before.text_hash is None or now.text_hash is None:
+                continue
+            compared += 1
+            if before.text_hash != now.text_hash:
+                changed += 1
+                if len(first) < LISTED:
+                    first.append(ChangedReply(case, before.place, now.place))
+    return ReplyChanges(compared, changed, tuple(first))
+
+
+def scored(given: Sequence[Answered]) -> Iterator[Answered]:
+    """Yield the answers that have a verdict."""
+    return (each for each in given if each.outcome in SCORED)

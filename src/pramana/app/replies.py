@@ -1,0 +1,104 @@
+"""Replies of a comparison in full: what was compared in, the first cases that flipped with the texts of both sides out.
+
+Only the replies that are shown are read. After the cases that flipped come replies that changed while their verdict
+stayed the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Annotated, Literal, NamedTuple
+
+from msgspec import Meta
+
+from pramana.analyse.comparison import Pair
+from pramana.analyse.replies import Answered, scored
+from pramana.app.sides import Compared, RecordedReply, Side, Source
+from pramana.app.views import View
+from pramana.model import Outcome
+
+Change = Literal["lost", "gained", "same verdict"]
+
+
+class SideReplyView(View, frozen=True, kw_only=True):
+    """One side's reply to a case."""
+
+    outcome: Outcome
+    reason: str | None
+    reply: Annotated[str | None, Meta(description="null: not recorded")]
+    result: Annotated[int | None, Meta(description="The number of the result in its run; null in a file")]
+
+
+class ReplyPairView(View, frozen=True, kw_only=True):
+    """A case with the reply of each side."""
+
+    case: str
+    change: Change
+    prompt: Annotated[str | None, Meta(description="null: not recorded")]
+    base: SideReplyView
+    new: SideReplyView
+
+    @property
+    def case_id(self) -> str:
+        """The id of the case, as results call it."""
+        return self.case
+
+
+class _Wanted(NamedTuple):
+    """Two answers whose texts are read."""
+
+    case: str
+    change: Change
+    base: int
+    new: int
+
+
+def read_reply_pairs(compared: Compared, limit: int) -> tuple[ReplyPairView, ...]:
+    """Return the first cases that flipped with both replies: lost, gained, then those with the same verdict."""
+    wanted = list(islice(_wanted(compared), limit))
+    before, after = compared.sources
+    base = before.read([each.base for each in wanted])
+    new = after.read([each.new for each in wanted])
+    return tuple(
+        ReplyPairView(
+            case=compared.name(each.case),
+            change=each.change,
+            prompt=base[each.base].prompt or new[each.new].prompt,
+            base=_side_reply(before, each.base, base[each.base]),
+            new=_side_reply(after, each.new, new[each.new]),
+        )
+        for each in wanted
+        if each.base in base and each.new in new
+    )
+
+
+def _side_reply(source: Source, place: int, found: RecordedReply) -> SideReplyView:
+    return SideReplyView(
+        outcome=found.outcome,
+        reason=found.reason,
+        reply=found.text,
+        result=place if source.stored else None,
+    )
+
+
+def _wanted(compared: Compared) -> Iterator[_Wanted]:
+    base, new = compared.sides
+    for pair in compared.found.lost:
+        yield _flipped(pair, "lost", base, new)
+    for pair in compared.found.gained:
+        yield _flipped(pair, "gained", base, new)
+    for each in compared.reply_changes.first:
+        yield _Wanted(each.case, "same verdict", each.base, each.new)
+
+
+def _flipped(pair: Pair, change: Change, base: Side, new: Side) -> _Wanted:
+    """Return the first answers of a case that flipped which ended differently, as the case did."""
+    ends = (Outcome.PASSED, Outcome.FAILED) if change == "lost" else (Outcome.FAILED, Outcome.PASSED)
+    places = [
+        _first(list(islice(scored(side.answers[pair.case]), pair.repeats)), outcome)
+        for side, outcome in zip((base, new), ends, strict=True)
+    ]
+    return _Wanted(pair.case, change, *places)
+
+
+def _first(answers: Sequence[Answered], outcome: Outcome) -> int:
+    return next(each.place for each in answers if each.outcome is outcome)

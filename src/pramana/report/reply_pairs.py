@@ -1,0 +1,53 @@
+"""Both replies of a case that changed, as text: a pair in, the lines of a terminal out, each text shortened to it."""
+
+from collections.abc import Iterator
+
+from pramana.analyse.labels import SideLabels
+from pramana.app.replies import ReplyPairView, SideReplyView
+from pramana.report.terminal import fitted, wrapped
+
+SHOWN_LINES = 3
+"""Lines of a prompt, a reply or a reason."""
+_INDENT = "    "
+_REST = "      "
+
+
+def render_reply_pair(pair: ReplyPairView, labels: SideLabels, columns: int) -> Iterator[str]:
+    """Yield the prompt, then each side's reply with its outcome and reason."""
+    room = SHOWN_LINES * (columns - len(_REST))
+    if pair.prompt is not None:
+        yield _wrapped("prompt", pair.prompt, columns, room)
+    names = labels.models or (labels.base, labels.new)
+    base, new = (" ".join((each.reply or "").split()) for each in (pair.base, pair.new))
+    replies = shorten_alike(base, new, room // 2)
+    for name, side, reply in zip(names, (pair.base, pair.new), replies, strict=True):
+        yield _wrapped(f"{name}, {side.outcome.value}", _reply(side, reply), columns, room)
+        if side.reason:
+            yield _wrapped("  reason", side.reason, columns, room)
+
+
+def _reply(side: SideReplyView, shown: str) -> str:
+    if side.reply is None:
+        return "(reply not recorded)"
+    return shown or "(empty)"
+
+
+def shorten_alike(base: str, new: str, limit: int) -> tuple[str, str]:
+    """Return two texts from where they begin to differ, if that would not be seen in as many characters of each.
+
+    >>> shorten_alike("a" * 30 + "b", "a" * 30 + "c", 12)
+    ('…aaab', '…aaac')
+    >>> shorten_alike("Paris", "Lima", 12)
+    ('Paris', 'Lima')
+    """
+    pairs = enumerate(zip(base, new, strict=False))
+    alike = next((place for place, (one, other) in pairs if one != other), min(len(base), len(new)))
+    if max(len(base), len(new)) <= limit or alike < limit // 2:
+        return base, new
+    start = alike - limit // 4
+    return f"…{base[start:]}", f"…{new[start:]}"
+
+
+def _wrapped(label: str, text: str, columns: int, room: int) -> str:
+    shown = fitted(" ".join(text.split()), max(20, room - len(label)))
+    return wrapped(f"{label.strip()}: {shown}", columns, _INDENT + (label[: len(label) - len(label.lstrip())]), _REST)
