@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+import pramana as library
 from pramana.show.cli import pramana
 
 JUDGES = """\
@@ -177,3 +178,41 @@ def test_a_scoring_that_does_not_exist_is_refused(run_id: str, suffix: str, mess
 def test_only_what_reads_takes_an_earlier_scoring(run_id: str) -> None:
     for command in (("rescore", f"{run_id}@0"), ("run", "--resume", f"{run_id}@0")):
         assert "there is no run" in str(invoke(*command).exception)
+
+
+# ── The current scoring ──
+
+
+def test_an_earlier_scoring_is_made_current_again_and_nothing_is_judged(run_id: str) -> None:
+    said("rescore", run_id, *STRICT)
+    assert rate(run_id) == (2, 2)
+    lines = said("rescore", run_id, "--use", "0").splitlines()
+    assert lines[0].startswith(f"{run_id}@0 · ")
+    marked = [" ".join(lines).partition(f"{run_id}@1")[0], " ".join(lines).partition(f"{run_id}@1")[2]]
+    assert [" current" in each for each in marked] == [True, False]
+    assert rate(run_id) == (4, 0)
+    assert library.load_report(run_id).pass_rate == 1
+    assert library.load_report(f"{run_id}@1").pass_rate == 0.5
+    assert [each.current for each in library.load_report(run_id).scorings] == [True, False]
+    found = json.loads(said("rescore", run_id, "--use", "1", "--json"))
+    assert [(each["number"], each["current"]) for each in found] == [(0, False), (1, True)]
+    assert rate(run_id) == (2, 2)
+
+
+def test_a_rescoring_after_a_choice_is_beside_the_chosen_one(run_id: str) -> None:
+    said("rescore", run_id, *STRICT)
+    said("rescore", run_id, "--use", "0")
+    text = said("rescore", run_id, *STRICT, "--id", "line-2")
+    assert "1 of 1 verdict changed: 1 passed -> failed" in text
+    assert rate(run_id) == (3, 1), "the verdict on line-3 of scoring 1 is not used"
+
+
+def test_a_scoring_that_is_not_there_cannot_be_made_current(run_id: str) -> None:
+    refused = invoke("rescore", run_id, "--use", "7")
+    assert "the run has no scoring 7; it has 0" in str(refused.exception)
+    assert rate(run_id) == (4, 0)
+
+
+def test_use_goes_with_nothing_that_says_how_to_judge(run_id: str) -> None:
+    refused = invoke("rescore", run_id, "--use", "0", *STRICT[:2], "--type", "creative")
+    assert "--judge, --type cannot go with --use" in str(refused.exception)

@@ -150,3 +150,65 @@ def test_a_run_that_is_found_with_a_scoring_is_read_as_that_left_it(store: Store
     for wrong in ("3", "-1", "", "1.0", "x"):
         with pytest.raises(NotFound):
             store.runs.find_scored(f"{run_id}@{wrong}")
+
+
+# ── The current scoring ──
+
+
+def failures(store: Store, run_id: str) -> list[bool]:
+    """Return of each result whether it failed, and check that every way of reading a run agrees."""
+    run = store.runs.read(run_id)
+    found = [each.outcome is Outcome.FAILED for _, each in store.results.each(run)]
+    assert store.results.counts(run)[Outcome.FAILED] == sum(found)
+    assert store.results.page(run, outcome=Outcome.FAILED)[1] == sum(found)
+    (ended,) = store.history.ended([run])
+    assert ended is not None
+    assert ended.outcomes.get(Outcome.FAILED, 0) == sum(found)
+    return found
+
+
+def current(store: Store, run_id: str) -> list[int]:
+    return [each.number for each in store.scorings.describe(run_id) if each.current]
+
+
+def test_an_earlier_scoring_is_made_current_and_the_newest_again(store: Store) -> None:
+    run_id, keys = begun(store, 2, (check(),))
+    rescore(store, run_id, "again", [(keys[0], (check(Outcome.FAILED),))])
+    assert (current(store, run_id), failures(store, run_id)) == ([1], [True, False])
+    store.scorings.use(run_id, 0)
+    assert (current(store, run_id), failures(store, run_id)) == ([0], [False, False])
+    assert list(store.scorings.list(run_id)) == [0]
+    assert store.history.judged_again([store.runs.read(run_id)]) == [()]
+    assert store.results.counts(run_id, scoring=1)[Outcome.FAILED] == 1, "RUN@1 is what it was"
+    store.scorings.use(run_id, 1)
+    assert (current(store, run_id), failures(store, run_id)) == ([1], [True, False])
+    assert store.history.judged_again([store.runs.read(run_id)]) == [("again",)]
+    with pytest.raises(NotFound, match="the run has no scoring 2; it has 0, 1"):
+        store.scorings.use(run_id, 2)
+    assert current(store, run_id) == [1]
+
+
+def test_a_scoring_is_added_to_the_one_that_was_chosen_and_is_then_current(store: Store) -> None:
+    run_id, keys = begun(store, 3, (check(),))
+    rescore(store, run_id, "worse", [(each, (check(Outcome.FAILED),)) for each in keys[:2]])
+    store.scorings.use(run_id, 0)
+    rescore(store, run_id, "better", [(keys[2], (check(Outcome.FAILED),))])
+    assert (current(store, run_id), failures(store, run_id)) == ([2], [False, False, True])
+    assert list(store.scorings.list(run_id)) == [0, 2]
+    (changed,) = store.results.rescored(store.runs.read(run_id), 2)
+    assert (changed.before.outcome, changed.after.outcome) == (Outcome.PASSED, Outcome.FAILED)
+    store.scorings.use(run_id, 1)
+    assert failures(store, run_id) == [True, True, False]
+    rescore(store, run_id, "last", [(keys[2], (check(Outcome.FAILED),))])
+    assert (current(store, run_id), failures(store, run_id)) == ([3], [True, True, True])
+
+
+def test_a_rescoring_that_fails_leaves_the_chosen_scoring_current(store: Store) -> None:
+    run_id, keys = begun(store, 1, (check(),))
+    rescore(store, run_id, "worse", [(keys[0], (check(Outcome.FAILED),))])
+    store.scorings.use(run_id, 0)
+    with store.scorings.begin(run_id, "broken") as scoring:
+        scoring.add_failed([(keys[0], (check(Outcome.UNSCORED),))])
+    assert (current(store, run_id), failures(store, run_id)) == ([0], [False])
+    (kept,) = store.results.rescored(store.runs.read(run_id), scoring.number)
+    assert kept.before.outcome is kept.after.outcome is Outcome.PASSED

@@ -49,6 +49,8 @@ def render_comparison(found: WholeComparisonView) -> Safe:
     """Return a comparison as a fragment of HTML: the answer, the numbers behind it, and the cases that changed."""
     parts = [tag("p", foreign(line)) for line in found.heading.split("\n")]
     parts += [tag("p", tag("b", foreign(found.sentence))), tag("p", foreign(found.detail))]
+    parts += [tag("p", found.reply_changes.sentence)] if found.reply_changes.sentence else []
+    parts += [tag("p", foreign(each.sentence)) for each in found.hash_mismatches]
     if differences := asked_sentence(each.detail for each in found.asked_differently):
         parts.append(tag("p", foreign(differences)))
     parts += [tag("p", foreign(each.sentence)) for each in found.measured if each.sentence]

@@ -105,7 +105,7 @@ def test_a_regression_is_the_first_thing_that_is_said(bench: Bench, runs: Runs) 
 
 def test_what_flipped_is_opened_with_both_replies(bench: Bench, runs: Runs) -> None:
     page = bench.open(comparing(runs))
-    expect(page.locator("details > summary")).to_have_count(20)
+    expect(page.locator("details > summary")).to_have_count(22)  # 20 flips of 28, and 2 replies with the same verdict
     first = page.locator("details").first
     expect(first.locator("summary")).to_contain_text(re.compile(r"✗\s*failed now: metal-\d\d"))
     expect(first.get_by_role("region", name="Reply before")).to_have_count(0)
@@ -126,10 +126,22 @@ def test_what_flipped_is_opened_with_both_replies(bench: Bench, runs: Runs) -> N
     expect(first.get_by_role("region", name="Reply now")).to_have_count(1)  # what was fetched is not fetched again
     page.get_by_role("link", name="Next page").click()
     expect(page.get_by_text("21 to 28 of 28 cases that changed")).to_be_visible()
-    expect(page.locator("details > summary").last).to_contain_text(re.compile(r"✓\s*passed now: metal-2[67]"))
+    passed_now = page.locator("details > summary", has_text="passed now")
+    expect(passed_now.last).to_contain_text(re.compile(r"✓\s*passed now: metal-2[67]"))
     assert "page=2" in page.url
     page.go_back()
     expect(page.get_by_text("1 to 20 of 28 cases that changed")).to_be_visible()
+
+
+def test_replies_that_changed_with_the_same_verdict_are_listed_and_opened(bench: Bench, runs: Runs) -> None:
+    page = bench.open(comparing(runs))
+    expect(page.get_by_role("heading", name="Same verdict, different reply")).to_be_visible()
+    expect(page.get_by_text("2 of 2 replies changed while the verdict stayed the same.")).to_be_visible()
+    changed = page.locator("details").nth(20)
+    expect(changed.locator("summary")).to_have_text(re.compile("metal-2[89]"))
+    changed.locator("summary").click()
+    expect(changed.get_by_role("region", name="Reply before")).to_have_text("tungsten")
+    expect(changed.get_by_role("region", name="Reply now")).to_have_text("SIGKILL")
 
 
 def test_an_address_shows_anyone_the_same(bench: Bench, runs: Runs) -> None:

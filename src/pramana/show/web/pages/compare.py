@@ -6,6 +6,7 @@ What is not chosen is suggested: the newest run, and against it the run before o
 own models. Where only the run before is named, it is the newest other run of the same cases, never one of others.
 """
 
+from collections.abc import Sequence
 from itertools import islice, zip_longest
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from pramana.app.comparisons import CompareRequest, ComparisonView, FlipView, co
 from pramana.app.runs import RunFilter, list_runs, read_progress, read_result
 from pramana.app.views import RunView
 from pramana.report.figures import percent, printable
-from pramana.report.markup import foreign, pager, tag
+from pramana.report.markup import Safe, foreign, pager, tag
 from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import Desk, Refused, address, frame, parts
 from pramana.show.web.pages.contrast import (
@@ -114,6 +115,7 @@ async def _answer(desk: Desk, wanted: CompareRequest, base: RunView, new: RunVie
             parts.show(engine_changes(data))
     parts.show(measured(data, noun))
     _flips(data, wanted.page, noun, desk)
+    _changed_replies(data, desk)
     any_judge = None if wanted.any_judge else desk.here(anyJudge=True, page=None)
     parts.show(left_out(data, any_judge, noun_of(base.variants, new.variants, left_out=True)))
 
@@ -143,10 +145,33 @@ def _flips(data: ComparisonView, page: int, noun: Noun, desk: Desk) -> None:
 
 
 def _flip(flip: FlipView, data: ComparisonView, desk: Desk) -> None:
-    """Put one case that changed; what was said is fetched when it is opened."""
+    """Put one case that changed."""
+    _openable(flip_line(flip), flip.base_results, flip.new_results, data, desk)
+
+
+def _changed_replies(data: ComparisonView, desk: Desk) -> None:
+    """Put the replies that changed while their verdict stayed the same; nothing where none did."""
+    changes = data.reply_changes
+    if not changes.changed:
+        return
+    parts.heading("Same verdict, different reply")
+    with parts.box("stack"):
+        parts.paragraph(f"{changes.sentence} Open one to see both replies.", quiet=True)
+        with ui.element("div"):
+            for each in changes.cases[:FLIPS]:
+                numbers = [() if seq is None else (seq,) for seq in (each.base_result, each.new_result)]
+                _openable(foreign(each.case, 200), *numbers, data, desk)
+        if (more := changes.changed - FLIPS) > 0:
+            parts.paragraph(f"and {more:,} more", quiet=True)
+
+
+def _openable(
+    line: Safe, base_results: Sequence[int], new_results: Sequence[int], data: ComparisonView, desk: Desk
+) -> None:
+    """Put one case as a line; what was said is fetched when it is opened."""
     with ui.element("details") as made:
         with ui.element("summary"):
-            parts.show(flip_line(flip), classes="inline")
+            parts.show(line, classes="inline")
         within = ui.element("div").classes("stack")
 
     async def load() -> None:
@@ -160,13 +185,13 @@ def _flip(flip: FlipView, data: ComparisonView, desk: Desk) -> None:
                     (await desk.call(read_result, run, seq)).result if seq is not None else None
                     for run, seq in ((data.base, old), (data.new, now))
                 ]
-                for old, now in islice(zip_longest(flip.base_results, flip.new_results), SHOWN)
+                for old, now in islice(zip_longest(base_results, new_results), SHOWN)
             ]
         finally:  # what was refused is fetched anew when it is opened again
             waiting.delete()
         with within:
             parts.show(opened(pairs, data))
-            if (more := max(len(flip.base_results), len(flip.new_results)) - SHOWN) > 0:
+            if (more := max(len(base_results), len(new_results)) - SHOWN) > 0:
                 parts.paragraph(f"{more:,} more repeats stand on the pages of the runs.", quiet=True)
 
     made.on("toggle", parts.guarded(load), js_handler="(event) => event.target.open && emit()")
