@@ -30,7 +30,7 @@ def of_models(*models: Target, failed: dict[str, int] | None = None, count: int 
 def test_the_two_models_of_a_run_are_compared_by_their_names(as_file: bool, tmp_path: Path) -> None:
     made = of_models(A, B, failed={A.typed: 8})
     side = exported(made, tmp_path / "two.json") if as_file else made
-    heading, answer = printed(side)
+    heading, answer = printed(side, "--show", "0")
     assert heading.replace(" ", "").startswith(
         f"python:shop:before and python:shop:after, {'' if as_file else 'run '}{side} of 20".replace(" ", "")
     )

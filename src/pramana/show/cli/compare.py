@@ -61,7 +61,7 @@ def _limit(context: click.Context, option: click.Parameter, value: str | None) -
     type=click.IntRange(0, 1_000_000),
     default=None,
     metavar="N",
-    help="Show so many changed cases with both replies [default: 3; with --json 100]",
+    help="Number of changed cases to show with both replies [default: 3; with --json 100]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(

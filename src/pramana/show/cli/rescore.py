@@ -54,7 +54,7 @@ _ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict
     type=click.IntRange(0),
     default=None,
     metavar="N",
-    help="Judge nothing: make scoring N current again.",
+    help="Make scoring N current again; nothing is judged.",
 )
 @click.option("--quiet", is_flag=True, help="No progress, only the summary.")
 @click.option("--json", "as_json", is_flag=True, help="Print the new summary as JSON.")
