@@ -52,6 +52,22 @@ def test_two_runs_are_compared_with_the_interval_of_the_difference(either: Clien
             assert (result["outcome"] == "passed") == bool(flip[f"{side}Passed"])
 
 
+def test_replies_that_changed_with_the_same_verdict_are_counted_and_can_be_opened(client: Client) -> None:
+    base, new = (started(client, models=[f"fake:fixed={each}"], judge="fake:fixed=YES") for each in ("Ada", "Eve"))
+    for each in (base, new):
+        ended(client, each)
+    changes = client.get(f"/api/compare?base={base}&new={new}").data["replyChanges"]
+    assert changes["changed"] == changes["compared"] == len(changes["cases"]) > 0
+    count = changes["changed"]
+    assert changes["sentence"] == f"{count} of {count} replies changed while the verdict stayed the same."
+    for each in changes["cases"]:
+        sides = ((base, each["baseResult"]), (new, each["newResult"]))
+        before, now = (client.get(f"/api/runs/{run}/results/{seq}").data for run, seq in sides)
+        assert before["caseId"] == now["caseId"] == each["case"]
+        assert before["outcome"] == now["outcome"]
+        assert (before["reply"]["text"], now["reply"]["text"]) == ("Ada", "Eve")
+
+
 def test_what_was_not_asked_the_same_is_compared_only_when_that_is_wanted(client: Client) -> None:
     client.post("/api/scenarios/import", {"yaml": SCENARIOS, "mode": "skip"})
     base = started(client)

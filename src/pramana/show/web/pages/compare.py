@@ -159,8 +159,8 @@ def _changed_replies(data: ComparisonView, desk: Desk) -> None:
         parts.paragraph(f"{changes.sentence} Open one to see both replies.", quiet=True)
         with ui.element("div"):
             for each in changes.cases[:FLIPS]:
-                numbers = [() if seq is None else (seq,) for seq in (each.base_result, each.new_result)]
-                _openable(foreign(each.case, 200), *numbers, data, desk)
+                base, new = (() if seq is None else (seq,) for seq in (each.base_result, each.new_result))
+                _openable(foreign(each.case, 200), base, new, data, desk)
         if (more := changes.changed - FLIPS) > 0:
             parts.paragraph(f"and {more:,} more", quiet=True)
 
