@@ -78,7 +78,7 @@ def test_a_run_warns_of_cases_that_no_model_can_judge_before_it_calls_one() -> N
         (("--model", ANSWER), f"{ANSWER} judges its own replies; --judge MODEL names another judge."),
         (
             ("--model", ANSWER, "--model", MUMBLE),
-            "Each model judges its own replies; --judge MODEL names one judge for all.",
+            "Each model judges its own replies; --judge MODEL names another judge.",
         ),
         (
             ("--model", ANSWER, "--model", MUMBLE, "--judge", ANSWER),

@@ -33,17 +33,16 @@ def _lines(found: EstimateView) -> Iterator[str]:
     yield f"Nothing was sent or stored. {found.note}"
 
 
-def self_judging_sentence(models: Sequence[str], of: int) -> str:
+def self_judging_sentence(models: Sequence[str], of: int, remedy: str = "--judge MODEL names another judge") -> str:
     """Say which models of a run judge their own replies; `of` is how many models the run has.
 
     >>> self_judging_sentence(["gpt-5"], 1)
     'gpt-5 judges its own replies; --judge MODEL names another judge.'
     """
     if 1 < of == len(models):
-        return "Each model judges its own replies; --judge MODEL names one judge for all."
+        return f"Each model judges its own replies; {remedy}."
     names = " and ".join([", ".join(models[:-1]), models[-1]] if len(models) > 1 else models)
-    whose = "judges its own replies" if len(models) == 1 else "judge their own replies"
-    return f"{names} {whose}; --judge MODEL names another judge."
+    return f"{names} {'judges its' if len(models) == 1 else 'judge their'} own replies; {remedy}."
 
 
 def _tokens(found: EstimateView | ShareView) -> str:

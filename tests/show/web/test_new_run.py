@@ -156,6 +156,14 @@ def test_cases_without_a_judge_and_providers_without_a_key_are_told_before_the_s
     expect(start(page)).to_be_enabled()
 
 
+def test_a_model_that_judges_itself_is_named_before_the_start(bench: Bench) -> None:
+    page = bench.open("/runs/new?suite=v1.0&tier=cheap&model=fake:echo")
+    expect(page.get_by_text("fake:echo judges its own replies; you can name another judge under More.")).to_be_visible()
+    page = bench.open("/runs/new?suite=v1.0&tier=cheap&model=fake:echo&judge=fake:fixed%3DYES")
+    expect(tile(page, "Calls")).to_contain_text("12")
+    expect(page.get_by_text("judges its own replies")).to_have_count(0)
+
+
 def test_what_is_refused_is_said_where_it_belongs(bench: Bench) -> None:
     page = bench.open("/runs/new?model=fake")
     expect(start(page)).to_be_enabled()

@@ -22,6 +22,7 @@ from pramana.app.runs import create_run, estimate_run
 from pramana.app.scenarios import ScenarioPage, list_facets, list_scenarios
 from pramana.app.suites import ListedView, list_suites
 from pramana.app.views import EstimateView, ShareView
+from pramana.report.estimate import self_judging_sentence
 from pramana.report.figures import money, printable, tokens
 from pramana.report.markup import Safe, foreign, join, link, tag, tiles
 from pramana.request import SAMPLING, Limits, RunRequest, is_number, metadata
@@ -379,6 +380,7 @@ def _estimate(found: EstimateView, *, capped: bool) -> Safe:
         "div",
         tiles(numbers),
         _warnings(found, capped=capped),
+        _self_judged(found),
         None if known else tag("p", _UNCOUNTED, class_="small quiet"),
         tag("details", tag("summary", "Who takes what"), listed) if len(shares) > 1 else None,
         tag("p", found.note, class_="small quiet"),
@@ -405,6 +407,15 @@ def _cost_range(found: EstimateView) -> str | None:
         return None
     low, high = found.cost_range_usd
     return f"{money(Total(low))} to {money(Total(high))}"
+
+
+def _self_judged(found: EstimateView) -> Safe | None:
+    """Return which models judge their own replies; nothing where none does."""
+    if not found.self_judged:
+        return None
+    models = sum(each.purpose == "model" for each in found.shares)
+    sentence = self_judging_sentence(found.self_judged, models, "you can name another judge under More")
+    return tag("p", foreign(sentence, 400), class_="small quiet")
 
 
 def _warnings(found: EstimateView, *, capped: bool) -> Safe | None:
