@@ -194,8 +194,11 @@ def test_an_earlier_scoring_is_made_current_again_and_nothing_is_judged(run_id: 
     assert library.load_report(run_id).pass_rate == 1
     assert library.load_report(f"{run_id}@1").pass_rate == 0.5
     assert [each.current for each in library.load_report(run_id).scorings] == [True, False]
+    note = f"Scoring 0 is current by choice; the newest is 1: pramana show {run_id} --scorings"
+    assert note in " ".join(said("show", run_id).split())
     found = json.loads(said("rescore", run_id, "--use", "1", "--json"))
     assert [(each["number"], each["current"]) for each in found] == [(0, False), (1, True)]
+    assert "current by choice" not in said("show", run_id)
     assert rate(run_id) == (2, 2)
 
 

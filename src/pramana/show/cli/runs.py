@@ -100,8 +100,20 @@ def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> 
             terminal.print_json({**data, "conversations": _conversations(store, selected)} if selection.ids else data)
             return
         print_summary(found, summary, sentence, with_plan=True)
+        if note := _chosen_scoring(store, found):
+            click.echo(terminal.wrapped(note))
         if found.stored < found.expected and not selection and not found.holder:
             click.echo(f"Go on with: {resume_advice(found)}", err=True)
+
+
+def _chosen_scoring(store: "Store", run: Run) -> str:
+    """Say that a run is read by an earlier scoring which was chosen; empty where it is the newest, or was named."""
+    scorings = store.scorings.describe(run)
+    chosen = next((each.number for each in scorings[:-1] if each.current), None)
+    if chosen is None or run.scoring is not None:
+        return ""
+    newest = scorings[-1].number
+    return f"Scoring {chosen} is current by choice; the newest is {newest}: pramana show {run.id} --scorings"
 
 
 def _print_in_full(store: "Store", selected: "Selected") -> None:
