@@ -159,7 +159,7 @@ class PramanaError(Exception):
         'there is no run yet; start one: pramana run'
         """
         message = super().__str__()
-        return f"{message}; {hints[self.hint.key].format(self.hint.about)}" if self.hint else message
+        return f"{message}; {hints[self.hint.key].format(self.hint.about).rstrip()}" if self.hint else message
 
     def __str__(self) -> str:
         return self.explain(COMMAND_HINTS)

@@ -134,7 +134,7 @@ class Failures:
         return Rejected(f"{who} rejected the request ({status}){says}", status=status, parameter=error.parameter)
 
     def _how_to_list_models(self) -> Hint:
-        listed = self._account.listed_as or self.vendor
+        listed = self._account.listed_as
         return Hint("list_server_models" if "://" in listed else "list_models", self.quoted(listed))
 
     def redirected(self, status: int, to: str = "") -> Rejected:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from pramana.app.scenarios import ScenarioView
+from pramana.errors import visible
 from pramana.report.terminal import fitted, padded, width
 
 LONGEST = {"id": 60, "name": 40, "tags": 40}
@@ -16,12 +17,12 @@ def render_scenarios(found: Sequence[ScenarioView], columns: int) -> str:
     """Return a table with a header; where its lines are too long, names and tags are on lines of their own."""
     rows = [
         {
-            "id": each.id,
-            "name": each.name,
+            "id": visible(each.id),
+            "name": visible(each.name),
             "type": each.type,
-            "language": each.language,
+            "language": visible(each.language),
             "difficulty": each.difficulty,
-            "tags": " ".join(each.tags),
+            "tags": visible(" ".join(each.tags)),
         }
         for each in found
     ]
@@ -37,9 +38,11 @@ def _lines(rows: Sequence[dict[str, str]], columns: int) -> Iterator[str]:
     if sum(widths.values()) + len(GAP) * (len(_ONE_LINE) - 1) <= columns:
         yield from (_line(row, _ONE_LINE, widths) for row in (header, *rows))
         return
+    beside = sum(widths[name] + len(GAP) for name in _TWO_LINES[1:])
+    widths["id"] = min(widths["id"], columns - beside)
     yield _line(header, _TWO_LINES, widths)
     for row in rows:
-        yield fitted(_line(row, _TWO_LINES, widths), columns)
+        yield _line(row, _TWO_LINES, widths)
         about = GAP.join(filter(None, (row["name"], row["tags"])))
         yield f"{GAP}{fitted(about, columns - len(GAP))}"
 

@@ -360,6 +360,7 @@ API_HINTS: Mapping[HintKey, str] = {
     "start_run": "start one: POST /api/runs",
     "list_scenarios": "see GET /api/scenarios",
     "import_scenarios": "import some: POST /api/scenarios/import",
+    "run_stored": "name it in scenarios: {}",
     "list_library": "see GET /api/library",
     "list_models": "see GET /api/models",
     "list_server_models": "see what that server offers: GET {}/models",

@@ -37,6 +37,7 @@ PAGE_HINTS: Mapping[HintKey, str] = {
     "start_run": "start one: New run",
     "list_scenarios": "see Scenarios",
     "import_scenarios": "import some under Scenarios",
+    "run_stored": "choose it under New run: {}",
     "list_library": "see the library under Scenarios",
     "list_models": "New run suggests models",
     "list_server_models": "see what that server offers: GET {}/models",
