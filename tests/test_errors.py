@@ -2,11 +2,22 @@
 
 import pickle
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import get_args
 
 import pytest
 
-from pramana.errors import COMMAND_HINTS, Hint, HintKey, NotFound, PramanaError, UnknownModel
+from pramana.errors import (
+    COMMAND_HINTS,
+    Hint,
+    HintKey,
+    InvalidInput,
+    NotFound,
+    PramanaError,
+    Problem,
+    UnknownModel,
+    fold_repeats,
+)
 from pramana.show.api.envelope import API_HINTS
 from pramana.show.web.kit.desk import PAGE_HINTS
 
@@ -36,3 +47,22 @@ def test_an_error_without_a_hint_is_its_message_and_both_survive_a_copy() -> Non
 def test_an_error_that_states_what_no_error_has_is_refused() -> None:
     with pytest.raises(TypeError, match="not http_staus"):
         type("Wrong", (PramanaError,), {}, http_staus=404)
+
+
+def test_equal_problems_fold_into_the_first_with_their_count() -> None:
+    same = [Problem("Invalid category", f"[{n}].category", n + 1, 8, "a.jsonl") for n in range(3)]
+    other = Problem("Invalid category", "[3].metadata", 4, 8, "a.jsonl")
+    assert [(each.first.line, each.count) for each in fold_repeats([*same, other])] == [(1, 3), (4, 1)]
+    quoting = [Problem(f'id "{name}" is vague', "[0].id", severity="warning") for name in ("a", "b")]
+    assert [(each.first.message, each.times) for each in fold_repeats(quoting)] == [('id "a" is vague', " (2 times)")]
+    errors = [replace(each, severity="error") for each in quoting]
+    assert len(fold_repeats(errors)) == 2, "what an error quotes has to be corrected"
+
+
+def test_a_message_names_repeated_problems_once_and_keeps_every_one_of_them() -> None:
+    wrong = [Problem(f"wrong in way {n % 4}", f"[{n}].id", n + 1, 1, "a.jsonl") for n in range(40)]
+    error = InvalidInput.of(wrong, 50)
+    ways = "; ".join(f"a.jsonl:{n + 1}:1: [{n}].id: wrong in way {n} (10 times)" for n in range(3))
+    assert str(error) == f"{ways} (and 20 more)"
+    assert len(error.problems) == 40
+    assert str(InvalidInput.of(wrong[:4])) == "a.jsonl:1:1: [0].id: wrong in way 0 (and 3 more)"

@@ -30,6 +30,7 @@ PramanaError                    something Pramana can explain; never a stack tra
 Problems are values (`Problem`): loaders collect them, and only a stage's border turns them into an exception.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypedDict, Unpack
@@ -58,17 +59,51 @@ class Problem:
         return ": ".join(part for part in (place, self.path, self.message) if part)
 
 
+@dataclass(frozen=True, slots=True)
+class RepeatedProblem:
+    """Problems that say the same of several places."""
+
+    first: Problem
+    count: int
+
+    @property
+    def times(self) -> str:
+        """How often, as the end of a line; nothing for a single one."""
+        return f" ({self.count:,} times)" if self.count > 1 else ""
+
+
+def fold_repeats(problems: Iterable[Problem]) -> list[RepeatedProblem]:
+    """Return problems with equal ones folded into the first: the same message, at other cases, turns or files.
+
+    Warnings are equal too when only the texts that they quote differ.
+
+    >>> [f"{each.first}{each.times}" for each in fold_repeats([Problem("blank", "[0].id"), Problem("blank", "[7].id")])]
+    ['[0].id: blank (2 times)']
+    """
+    found: dict[tuple[str, ...], RepeatedProblem] = {}
+    for each in problems:
+        message = each.message if each.severity == "error" else _QUOTED.sub('""', each.message)
+        key = (each.severity, _NUMBER.sub("", each.path), message)
+        before = found.get(key)
+        found[key] = RepeatedProblem(before.first, before.count + 1) if before else RepeatedProblem(each, 1)
+    return list(found.values())
+
+
+_NUMBER, _QUOTED = re.compile(r"\d+"), re.compile(r'"[^"]*"')
 HintKey = Literal[
-    "list_runs", "start_run", "resume_run", "list_scenarios", "list_library", "list_models", "list_tokens",
-    "name_model", "create_token", "pull_weights", "publish_suite",
+    "list_runs", "start_run", "resume_run", "list_scenarios", "import_scenarios", "run_stored", "list_library",
+    "list_models", "list_server_models", "list_tokens", "name_model", "create_token", "pull_weights", "publish_suite",
 ]  # fmt: skip
 COMMAND_HINTS: Mapping[HintKey, str] = {
     "list_runs": "see: pramana runs",
     "start_run": "start one: pramana run",
     "resume_run": "resume it there: pramana run --resume {}",
-    "list_scenarios": "see: pramana scenarios export",
-    "list_library": "see: pramana validate library",
-    "list_models": "see what it offers: pramana models",
+    "list_scenarios": "see: pramana scenarios list",
+    "import_scenarios": "import some: pramana scenarios import FILE",
+    "run_stored": "run: pramana run store:{}",
+    "list_library": "library: stands for all of its files, and library:task-completion for one folder",
+    "list_models": "see what it offers: pramana models {}",
+    "list_server_models": "see what it offers: pramana models {}",
     "name_model": "a function of yours is python:module:function; see also: pramana models",
     "list_tokens": "see: pramana token list",
     "create_token": "make one on its machine: pramana token create NAME --role admin",
@@ -124,7 +159,7 @@ class PramanaError(Exception):
         'there is no run yet; start one: pramana run'
         """
         message = super().__str__()
-        return f"{message}; {hints[self.hint.key].format(self.hint.about)}" if self.hint else message
+        return f"{message}; {hints[self.hint.key].format(self.hint.about).rstrip()}" if self.hint else message
 
     def __str__(self) -> str:
         return self.explain(COMMAND_HINTS)
@@ -132,6 +167,8 @@ class PramanaError(Exception):
 
 NOTED = 20
 """Problems that a traceback shows at most."""
+FOLDED = 3
+"""Repeated problems that a message names at most."""
 
 
 class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_code=2):
@@ -143,11 +180,16 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
 
     @classmethod
     def of(cls, problems: Sequence[Problem], total: int = 0) -> "InvalidInput":
-        """Make one exception of the problems found, led by the first; `total` counts those that were not kept too."""
+        """Make one exception of the problems found, led by the first; `total` counts those that were not kept too.
+
+        Of problems that repeat, the message has each of the first few once, with its count.
+        """
         ordered = sorted(problems, key=lambda each: (each.file, each.line, each.column))
-        others = max(total, len(ordered)) - 1
+        folded = fold_repeats(ordered)
+        shown = folded[: 1 if len(folded) == len(ordered) else FOLDED]
+        others = max(total, len(ordered)) - sum(each.count for each in shown)
         more = f" (and {others:,} more)" if others else ""
-        error = cls(f"{ordered[0]}{more}", ordered)
+        error = cls("; ".join(f"{each.first}{each.times}" for each in shown) + more, ordered)
         for each in ordered[1:NOTED]:  # a traceback prints them; commands and the API list the problems themselves
             error.add_note(str(each))
         return error

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from importlib.metadata import version
-from itertools import chain, combinations
+from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,10 @@ from pramana.errors import (
     Problem,
     did_you_mean,
     quote,
+    visible,
 )
 from pramana.hash import case_digest
-from pramana.load import Sources
+from pramana.load import Sources, names_library
 from pramana.load.scenario import check_scenario
 from pramana.model import Case, Plan, PlannedScorer, Run, Target, Usage
 from pramana.providers.kinds import RUNS_CODE, VARIABLES
@@ -50,10 +51,22 @@ DEFAULT_SUITE, DEFAULT_TIER = "v1.0", "cheap"
 MODALITIES = ("text", "voice", "noisy")
 
 
-def create_run(store: Store, request: RunRequest, reach: Reach | None = None, creator: str | None = None) -> Run:
-    """Check a request and write its run down. `bench.execute` carries it out; for others, a server does."""
+def create_run(
+    store: Store,
+    request: RunRequest,
+    reach: Reach | None = None,
+    creator: str | None = None,
+    *,
+    warn: Callable[[Sequence[Problem]], object] | None = None,
+) -> Run:
+    """Check a request and write its run down. `bench.execute` carries it out; for others, a server does.
+
+    `warn` is called with what is valid in the files, and doubtful.
+    """
     reach = reach or Reach()
     chosen, plan = _planned(store, request, reach)
+    if warn and chosen.files and chosen.files.warnings:
+        warn(chosen.files.warnings)
     cases = chosen.cases()
     first = next(cases, None)
     if first is None:
@@ -133,6 +146,10 @@ def _refuse_local_only(request: RunRequest) -> None:
 # ── Cases ──
 
 
+STORE_NAME = "store:"
+"""What is typed for the scenarios of the store; `store:hours-1` for one of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChosenCases:
     """The cases of a run: files or a tier of a suite, scenarios of the store, or both."""
@@ -144,6 +161,8 @@ class ChosenCases:
     """By a Python caller."""
     selection: Selection = field(default_factory=Selection)
     """Of `built`."""
+    limit: int | None = None
+    """Of all of them together."""
 
     @property
     def name(self) -> str:
@@ -162,22 +181,25 @@ class ChosenCases:
 
     def filters(self) -> dict[str, Any]:
         """Return the filters that were given, as plain data for the plan."""
-        of_files = (self.files.selection if self.files else self.selection).recorded()
+        of_files = self.files.selection.recorded() if self.files else self.selection.recorded() if self.built else {}
         of_scenarios = self.scenarios.recorded() if self.scenarios else {}
         return {**of_files, "scenarios": of_scenarios} if of_files and of_scenarios else of_files or of_scenarios
 
     def cases(self) -> Iterator[Case]:
         """Yield them, read as they are needed."""
         of_files = self.files.cases() if self.files else self.selection.pick(self.built)
-        return of_files if self.scenarios is None else chain(of_files, self._stored(self.scenarios))
+        if self.scenarios is None:
+            return of_files
+        return islice(chain(of_files, self._stored(self.scenarios)), self.limit)
 
     def none_left(self) -> InvalidInput:
         """Return the error that says why there are none."""
         if self.scenarios is None:
             name, filters = (self.files.name, self.files.selection) if self.files else ("the list", self.selection)
             return InvalidInput(f"no case of {name} passes the filters {filters}; check how they are spelt")
-        why = "no scenario passes these filters" if self.filters() else "none is kept here yet; import some first"
-        return InvalidInput(f"no case of {self.name} is wanted: {why}")
+        if self.filters():
+            return InvalidInput(f"no case of {self.name} passes the filters; check how they are spelt")
+        return InvalidInput("the store has no scenarios yet", hint=Hint("import_scenarios"))
 
     def _stored(self, selection: Selection) -> Iterator[Case]:
         for chunk in self.store.scenarios.chunks(selection):
@@ -193,20 +215,59 @@ def _choose_cases(store: Store, request: RunRequest) -> ChosenCases:
     files = None
     if request.cases and (request.paths or request.suite or request.tier):
         raise InvalidInput("give cases, or files, or a tier of a suite, not several; pramana.cases_of reads a file")
-    if request.paths:
-        files = Sources.files(request.paths, request.selection)
+    paths, ids = _split_paths(request.paths)
+    scenarios = request.scenarios if ids is None else _stored_selection(store, ids, request)
+    if paths:
+        _refuse_bare_ids(store, paths)
+        files = Sources.files(paths, request.selection)
     elif request.suite is not None or request.tier is not None:
         suite, tier = request.suite or DEFAULT_SUITE, request.tier or DEFAULT_TIER
         files = Sources.tier(suite, tier, request.selection, store.suites)
-    elif request.scenarios is None and not request.cases:
+    elif scenarios is None and not request.cases:
         raise InvalidInput("nothing is asked: name a suite and its tier, or scenarios")
-    if request.scenarios and request.scenarios.ids:
-        known = store.scenarios.which([stored(each) for each in request.scenarios.ids])
-        unknown = [each for each in request.scenarios.ids if each not in known]
-        if unknown:
-            some = ", ".join(map(quote, unknown[:5])) + (" …" if len(unknown) > 5 else "")
-            raise NotFound(f"there is no scenario {some}", hint=Hint("list_scenarios"))
-    return ChosenCases(store, files, request.scenarios, request.cases, request.selection)
+    if request.scenarios:
+        store.scenarios.require(request.scenarios.ids)
+    limit = None if ids is None else request.selection.limit
+    return ChosenCases(store, files, scenarios, request.cases, request.selection, limit)
+
+
+def choose_stored_cases(store: Store, paths: Sequence[Path], selection: Selection) -> Iterator[Case]:
+    """Yield the cases of files and of `store:` names that pass the filters."""
+    return _choose_cases(store, RunRequest(models=(), paths=tuple(paths), selection=selection)).cases()
+
+
+def _split_paths(given: Sequence[Path]) -> tuple[tuple[Path, ...], tuple[str, ...] | None]:
+    """Return the files, and the ids that `store:` names; no ids where it names the whole store, None without it."""
+    named = [each for each in given if names_store(each)]
+    ids = tuple(dict.fromkeys(str(each).removeprefix(STORE_NAME) for each in named))
+    return tuple(each for each in given if each not in named), (() if "" in ids else ids) if named else None
+
+
+def names_store(path: str | Path) -> bool:
+    """Return whether a path is a name for scenarios of the store: `store:` or `store:hours-1`."""
+    return str(path).startswith(STORE_NAME)
+
+
+def _stored_selection(store: Store, ids: tuple[str, ...], request: RunRequest) -> Selection:
+    """Return the filters on the scenarios of the store: those of the request, within the ids that were named."""
+    if request.scenarios is not None:
+        raise InvalidInput(f"name scenarios of the store by {STORE_NAME} or by the filters `scenarios`, not by both")
+    store.scenarios.require(ids)
+    wanted = request.selection
+    if ids and wanted.ids:
+        ids = tuple(each for each in ids if each in wanted.ids)
+        if not ids:
+            raise InvalidInput(f"no scenario that {STORE_NAME} names passes the filters {wanted}")
+    return replace(wanted, ids=ids or wanted.ids)
+
+
+def _refuse_bare_ids(store: Store, paths: Sequence[Path]) -> None:
+    """Refuse a path that leads nowhere and is the id of a scenario of the store, with what to type instead."""
+    missing = [str(each) for each in paths if not names_library(each) and not each.exists()]
+    known = store.scenarios.which([stored(each) for each in missing]) if missing else set()
+    for each in missing:
+        if each in known:
+            raise NotFound(f"{visible(each)} is not a file; it is in the store", hint=Hint("run_stored", each))
 
 
 def _without_duplicates(cases: Iterator[Case]) -> Iterator[Case]:

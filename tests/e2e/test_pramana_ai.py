@@ -136,7 +136,7 @@ def server(tmp_path: Path) -> Iterator[Client]:
         yield found
 
 
-def test_results_of_its_own_suite_arrive_unverified_and_its_file_is_drained(
+def test_results_of_its_own_suite_are_of_an_unknown_suite_and_its_file_is_drained(
     community: Community, server: Client
 ) -> None:
     written = community.own_results()
@@ -162,7 +162,7 @@ def test_results_of_its_own_suite_arrive_unverified_and_its_file_is_drained(
     assert len(rows(server)) == 10
 
 
-def test_results_of_our_suite_arrive_verified(community: Community, server: Client) -> None:
+def test_results_of_our_suite_are_of_a_known_suite(community: Community, server: Client) -> None:
     run = CliRunner().invoke(pramana, ["run", "--tier", "cheap", "--model", "fake", "--json"])
     assert run.exit_code in (0, 1), run.output
     exported = CliRunner().invoke(pramana, ["export", "--format", "json", "--output", str(community.results)])
@@ -174,7 +174,7 @@ def test_results_of_our_suite_arrive_verified(community: Community, server: Clie
     assert (point["submissions"], point["prompts"], point["consistency"]) == (10, 10, 1.0)
 
 
-def test_results_of_its_own_suite_are_verified_once_that_suite_was_uploaded(
+def test_results_of_its_own_suite_are_of_a_known_suite_once_it_was_uploaded(
     community: Community, server: Client
 ) -> None:
     community.own_results()

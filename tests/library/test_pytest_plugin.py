@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 import pramana
+from pramana import settings
 from pramana.analyse.gate import check_pass_rate
 from pramana.analyse.summary import Rate
+from pramana.app import documents
 from pramana.errors import InvalidInput, NotFound
 from pramana.library.pytest_integration import RunCount, make_evaluate, parametrize
+from pramana.load.problems import Problems
 from pramana.model import Run
 from pramana.store import open_store
 
@@ -217,7 +220,7 @@ def test_a_missing_or_invalid_file_is_one_clear_error_of_collection(tmp_path: Pa
     wrong = r'broken.jsonl:{0}:\d+: \[{1}\].assertion.type: Invalid assertion type "contians": [^\n]*'
     lines = "".join(rf"E   {wrong.format(number + 1, number)}\n" for number in (1, 2))
     assert re.fullmatch(
-        rf"{head.format('broken')}E   pramana.errors.InvalidInput: {wrong.format(1, 0)} \(and 2 more\)\n{lines}", broken
+        rf"{head.format('broken')}E   pramana.errors.InvalidInput: {wrong.format(1, 0)} \(3 times\)\n{lines}", broken
     ), broken
     assert re.fullmatch(
         rf"{head.format('missing')}E   pramana.errors.NotFound: missing.jsonl does not exist[^\n]*\n", missing
@@ -399,6 +402,19 @@ def test_parametrize_takes_what_evaluate_takes(given: Any, selection: pramana.Se
     assert [(test_id, case.id) for (case,), _, test_id in tests] == [(each, each) for each in ids]
 
 
+def test_scenarios_of_the_store_are_tests_and_evaluated_by_name() -> None:
+    found = documents.read((EXAMPLES / "refunds.yaml").read_bytes(), Problems())
+    with closing(open_store(settings.database_url())) as store:
+        store.scenarios.import_([each.scenario.plain() for each in found], "skip")
+    first = min(each.id for each in found)
+    _, tests = parametrize("store:").args
+    assert sorted(case.id for (case,), _, _ in tests) == sorted(each.id for each in found)
+    _, tests = parametrize([f"store:{first}", EXAMPLES / "warehouse.jsonl"], selection=FIRST).args
+    assert [case.id for (case,), _, _ in tests] == ["reasoning-001"]
+    report = pramana.evaluate(f"store:{first}", model="fake:echo", progress=False)
+    assert [each.case_id for each in report.results()] == [first]
+
+
 @pytest.mark.parametrize(
     ("given", "selection", "error", "why"),
     [
@@ -407,6 +423,7 @@ def test_parametrize_takes_what_evaluate_takes(given: Any, selection: pramana.Se
         ({"input": "a"}, pramana.Selection(tags=("b",)), InvalidInput, "no case passes the filters --tag b"),
         ({"input": "a"}, pramana.Selection(tags="b"), InvalidInput, "tags: expected a list"),  # type: ignore[arg-type]
         ("library:nothing", None, NotFound, 'the library has no "nothing"'),
+        ("store:nothing", None, NotFound, 'there is no scenario "nothing"'),
     ],
 )
 def test_parametrize_refuses_what_would_make_no_test(

@@ -66,6 +66,14 @@ def test_failures_come_as_they_happen_and_stay_bounded(capsys: pytest.CaptureFix
     assert live.stored == 60
 
 
+def test_without_failures_these_are_only_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    with Live(9, failures=False, clock=clock) as live:
+        clock.now += 6
+        live.update([result(0, Outcome.FAILED), result(1, Outcome.ERRORED)], 0.0, unknown_cost=False)
+    assert capsys.readouterr().err == "2 of 9  1 failed, 1 errored  0.3/s  21 s left\n"
+
+
 @pytest.mark.parametrize(
     ("cost", "unknown", "shown"),
     [

@@ -174,6 +174,22 @@ def test_lint_warns_and_exits_zero(tmp_path: Path) -> None:
     assert result.stdout.endswith("0 errors, 2 warnings\n")
 
 
+def test_equal_warnings_are_one_line_with_their_count_or_all_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    checked = {**CASE, "assertion": {"type": "contains", "threshold": 0.5}}
+    path.write_text("".join(json.dumps({**checked, "id": f"c-{n:03}"}) + "\n" for n in range(40)), encoding="utf-8")
+    folded, every = pramana("validate", path, columns=200), pramana("validate", "--all", path, columns=200)
+    places = [line for line in folded.stdout.splitlines() if line.startswith(str(path))]
+    assert [line.endswith(" (40 times)") for line in places] == [True, True]
+    assert all(f"{path}:1:" in line for line in places), "the first place"
+    assert every.stdout.count("threshold has no effect") == 40
+    assert folded.stdout.splitlines()[-1] == every.stdout.splitlines()[-1]
+    assert pramana("validate", "--github", path).stdout.count("::warning ") == 80
+    ran = pramana("run", path, "--model", "fake:echo", columns=200)
+    assert ran.stderr.splitlines()[:2] == places, "without the source, before anything is sent"
+    assert "warning" not in pramana("run", path, "--model", "fake:echo", "--quiet").stderr
+
+
 def test_the_list_is_capped_with_the_total(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("{}\n" * 100, encoding="utf-8")

@@ -6,16 +6,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from pramana import clock, settings
 from pramana.app import models as command
+from pramana.providers.names import checked
 from pramana.show.cli import pramana
+from pramana.store import open_store
 
 from ..virtual_time import VirtualClock
 
@@ -148,3 +150,47 @@ def test_a_cache_that_holds_anything_is_as_good_as_none(kept: str) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(kept, encoding="utf-8")
     assert offers()["local"]["models"] == ["SmolLM2-135M-Instruct"]
+
+
+def typed(*arguments: str) -> Result:
+    return CliRunner().invoke(pramana, ["models", *arguments], standalone_mode=False)
+
+
+def test_a_server_is_asked_by_its_address_and_a_provider_by_its_name(port: int) -> None:
+    url = f"http://127.0.0.1:{port}/v1"
+    with serving(port):
+        listed = typed(url)
+        assert (listed.return_value, listed.stdout) == (0, f"{url}\n  loopback-large\n  loopback-small\n")
+        assert listed.stderr == "", "it is about this server alone"
+        assert offers(f"{url}/#nope", "fake") == {  # a model of it is as good a name
+            url: {"models": ["loopback-large", "loopback-small"], "problem": None},
+            "fake": {"models": ["echo", "fixed", "words"], "problem": None},
+        }
+        assert list(offers("list", url)) == [url]
+    assert typed(url).return_value == 0, "kept for a day"
+    refreshed = typed(url, "--refresh")
+    assert refreshed.return_value == 3
+    assert f"127.0.0.1:{port}" in refreshed.stdout
+
+
+def test_a_registered_provider_is_listed_by_its_name(port: int) -> None:
+    with closing(open_store(settings.database_url())) as store:
+        store.providers.create(checked("my-vllm", "compatible", base_url=f"http://127.0.0.1:{port}/v1"))
+    with serving(port):
+        assert offers("my-vllm")["my-vllm"]["models"] == ["loopback-large", "loopback-small"]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("openai", 3, "needs a key, and none is set; set OPENAI_API_KEY"),
+        ("openai-realtime", 3, "has no list of its models"),
+        ("antropic", 2, 'no provider is called "antropic"; did you mean "anthropic"?'),
+        ("pul", 2, 'did you mean "pull"?'),
+        ("ftp://x", 3, ""),
+    ],
+)
+def test_a_provider_that_cannot_be_listed_says_why(name: str, code: int, said: str) -> None:
+    done = typed(name)
+    assert said in done.output + str(done.exception or "")
+    assert (done.return_value or getattr(done.exception, "exit_code", None)) == code

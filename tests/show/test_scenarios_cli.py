@@ -1,6 +1,9 @@
-"""`pramana scenarios import` and `export`: on the local store and on a server."""
+"""`pramana scenarios` on the local store and on a server, and `pramana run store:`."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +18,16 @@ from pramana.store import open_store
 
 from .api.served import Client, serve
 
+CASE = json.dumps(
+    {
+        "id": "factual-001",
+        "category": "factual",
+        "input": "x",
+        "ideal": "y",
+        "assertion": {"type": "contains"},
+        "metadata": {"difficulty": "easy", "tokens_est": 2},
+    }
+)
 ENTRY = "  - id: {id}\n    name: {name}\n    type: task-completion\n    prompt: p\n    expected_outcome: o\n"
 
 
@@ -193,3 +206,141 @@ def test_what_a_stranger_answers_does_not_replace_a_file(tmp_path: Path) -> None
     assert isinstance(found.exception, PramanaError)
     assert (found.exception.exit_code, str(found.exception)) == (3, "what answers there is no Pramana")
     assert mine.read_text(encoding="utf-8") == "kept"
+
+
+# ── List, delete, restore ──
+
+
+def ids(*arguments: object) -> list[str]:
+    return [each["id"] for each in json.loads(invoke("list", "--json", *arguments).stdout)]
+
+
+def test_scenarios_are_listed_with_filters_here_and_on_a_server(files: Path, server: Client) -> None:
+    assert "No scenarios yet: import some with pramana scenarios import FILE" in invoke("list").stderr
+    for target, at in (([], []), (["--to", server.url], ["--from", server.url])):
+        invoke("import", files, *target)
+        assert ids(*at) == ["a", "b", "c"]
+        assert ids("--id", "c", "--id", "a", "--type", "task-completion", *at) == ["a", "c"]
+        assert ids("--language", "de", *at) == []
+        assert invoke("list", "--tag", "none", *at).stderr == "No scenario passes these filters.\n"
+        listed = invoke("list", "--limit", 2, *at)
+        assert [line.split()[0] for line in listed.stdout.splitlines()] == ["id", "a", "b"]
+        assert listed.stderr == "… and 1 more\n"
+    here, there = (
+        json.loads(invoke("list", "--json", "--id", "a", *at).stdout)[0] for at in ([], ["--from", server.url])
+    )
+    assert here.keys() == there.keys()
+    assert (here["expected_outcome"], here["assert"]) == ("o", None)
+
+
+def test_every_page_of_a_server_is_listed(server: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("pramana.show.cli.scenarios.PAGE_SIZE", 2)
+    (tmp_path / "many.yaml").write_text(document(*"abcde"), encoding="utf-8")
+    invoke("import", tmp_path / "many.yaml", "--to", server.url)
+    assert ids("--from", server.url) == [*"abcde"]
+    assert ids("--from", server.url, "--limit", 3) == [*"abc"]
+
+
+def test_scenarios_are_deleted_all_or_none_and_can_be_restored(files: Path, server: Client) -> None:
+    for target, at in (([], []), (["--to", server.url], ["--from", server.url])):
+        invoke("import", files, *target)
+        unknown = invoke("delete", "a", "gone", *at).exception
+        assert isinstance(unknown, PramanaError)
+        assert (unknown.exit_code, 'there is no scenario "gone"' in str(unknown)) == (2, True)
+        assert ids(*at) == ["a", "b", "c"]
+        deleted = invoke("delete", "a", "c", "a", *at)
+        assert deleted.stdout == "Deleted a, c\n"
+        advice = " ".join(["pramana scenarios restore a c", *at])
+        assert deleted.stderr == f"Restore within a day with: {advice}\n"
+        assert ids(*at) == ["b"]
+        assert invoke("restore", "a", "c", *at).stdout == "Restored a, c\n"
+        assert ids(*at) == ["a", "b", "c"]
+        (gone,) = json.loads(invoke("delete", "b", "--json", *at).stdout)
+        assert gone.keys() == {"id", "restorable_until"}
+        assert json.loads(invoke("restore", "b", "--json", *at).stdout) == ["b"]
+        assert "no deleted scenario" in str(invoke("restore", "b", *at).exception)
+
+
+@pytest.mark.parametrize(
+    ("typed", "options", "left"), [("n\n", [], ["a", "b"]), ("y\n", [], ["b"]), ("", ["--yes"], ["b"])]
+)
+def test_at_a_terminal_deleting_is_confirmed(files: Path, typed: str, options: list[str], left: list[str]) -> None:
+    invoke("import", files / "a.yaml")
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "pramana", "scenarios", "delete", "a", *options]
+    with subprocess.Popen(command, stdin=theirs, stderr=subprocess.PIPE, text=True) as process:
+        os.write(ours, typed.encode())
+        said = process.communicate(timeout=60)[1]
+    assert ("Delete 1 scenario of the local store?" in said) is bool(typed)
+    assert ids() == left
+    os.close(ours)
+    os.close(theirs)
+
+
+# ── Run ──
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(
+        pramana, ["run", *map(str, arguments), "--model", "fake:echo", "--json"], standalone_mode=False
+    )
+
+
+def cases_of_latest() -> list[str]:
+    store = open_store(settings.database_url())
+    try:
+        return [case.id for case, _ in store.results.pairs(store.runs.find("latest").id)]
+    finally:
+        store.close()
+
+
+def test_scenarios_of_the_store_run_by_name_and_with_filters(files: Path) -> None:
+    invoke("import", files)
+    suite = files / "one.jsonl"
+    suite.write_text(CASE, encoding="utf-8")
+    for given, cases in (
+        (["store:"], ["a", "b", "c"]),
+        (["store:b"], ["b"]),
+        (["store:c", "store:a"], ["a", "c"]),
+        (["store:c", "store:"], ["a", "b", "c"]),
+        (["store:", "--id", "b"], ["b"]),
+        (["store:", "--limit", 2], ["a", "b"]),
+        (["store:b", suite], ["factual-001", "b"]),
+        (["store:", suite, "--limit", 2], ["factual-001", "a"]),
+    ):
+        assert run(*given).exception is None
+        assert sorted(cases_of_latest()) == sorted(cases), given
+
+
+def test_a_selection_of_the_store_is_recorded_once(files: Path) -> None:
+    invoke("import", files)
+    run("store:", "--difficulty", "medium")
+    store = open_store(settings.database_url())
+    plan = store.runs.find("latest").plan
+    store.close()
+    assert (plan.suite, dict(plan.selection)) == ("scenarios (selection)", {"difficulties": ["medium"]})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["a"], "a is not a file; it is in the store; run: pramana run store:a"),
+        (["store:gone"], 'there is no scenario "gone"; see: pramana scenarios list'),
+        (["store:a", "--id", "b"], "no scenario that store: names passes the filters --id b"),
+        (
+            ["store:", "--language", "de"],
+            "no case of scenarios (selection) passes the filters; check how they are spelt",
+        ),
+    ],
+)
+def test_a_name_that_is_not_in_the_store_is_an_error_with_what_to_type(
+    files: Path, given: list[str], said: str
+) -> None:
+    invoke("import", files)
+    assert str(run(*given).exception) == said
+
+
+def test_an_empty_store_says_how_to_import() -> None:
+    assert str(run("store:").exception) == (
+        "the store has no scenarios yet; import some: pramana scenarios import FILE"
+    )

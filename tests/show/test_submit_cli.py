@@ -97,7 +97,7 @@ def refused(status: int, **headers: str) -> tuple[int, dict[str, str], dict[str,
 # ── What arrives ──
 
 
-def test_a_run_of_a_known_suite_arrives_verified_and_is_not_sent_twice(server: Client) -> None:
+def test_a_run_of_a_known_suite_is_marked_so_and_is_not_sent_twice(server: Client) -> None:
     mine = run()
     code, said = submitted(mine, "--to", server.url)
     assert (code, said["remaining"], said["failure"]) == (0, 0, None)
@@ -186,7 +186,7 @@ def test_no_key_no_raw_response_and_no_system_prompt_leaves(tmp_path: Path) -> N
         code, said = invoke("submit", mine, "--to", server.url, OPENAI_API_KEY=secret, ANTHROPIC_API_KEY=secret)
         assert code == 0
         assert "never keys, raw responses or system prompts" in said
-        assert "unverified, for it was asked with a system prompt of your own" in said
+        assert "sent as of an unknown suite, because the run had a system prompt of its own" in said
         (body,), (headers,) = server.bodies, server.headers
     assert secret not in body.decode() + str(headers)
     assert b"SECRET-PROMPT" not in body
@@ -201,14 +201,14 @@ def test_no_key_no_raw_response_and_no_system_prompt_leaves(tmp_path: Path) -> N
     }
 
 
-def test_a_file_with_a_system_prompt_is_sent_without_it_and_unverified(tmp_path: Path) -> None:
+def test_a_file_with_a_system_prompt_is_sent_without_it_as_of_an_unknown_suite(tmp_path: Path) -> None:
     prompt, file = tmp_path / "system.txt", tmp_path / "mine.json"
     prompt.write_text("You are the SECRET-PROMPT of this house.")
     run("--system", str(prompt), "--output", str(file))
     with Recorder(taken()) as server:
         code, said = invoke("submit", str(file), "--to", server.url)
         assert code == 0
-        assert "unverified, for it was asked with a system prompt of your own" in said
+        assert "sent as of an unknown suite, because the run had a system prompt of its own" in said
         (body,) = server.bodies
     assert b"SECRET-PROMPT" not in body
     assert json.loads(body)["suite_hash"] is None

@@ -103,7 +103,7 @@ def test_the_same_content_on_another_day_is_a_duplicate_that_counts_there(store:
     assert_the_chart_is_right(store)
 
 
-def test_what_was_unverified_may_be_sent_again_once_its_suite_is_known(store: Store) -> None:
+def test_a_result_may_be_sent_again_once_its_suite_is_known(store: Store) -> None:
     assert add(store, result(), verified=False) == ["accepted"]
     assert add(store, result(), verified=True) == ["accepted"]
     assert add(store, result(), verified=True) == ["duplicate"]
@@ -200,7 +200,7 @@ def test_consistency_is_the_share_of_prompts_with_one_output(store: Store) -> No
     assert (point.submissions, point.prompts, point.outputs, point.consistency) == (4, 2, 3, 0.5)
 
 
-def test_unverified_results_never_meet_verified_ones(store: Store) -> None:
+def test_results_of_known_and_unknown_suites_never_share_a_series(store: Store) -> None:
     add(store, result(output="a"), timestamp=on(0))
     add(store, result(output="b"), timestamp=on(1), verified=False)
     add(store, result(output="a"), timestamp=on(2))
@@ -288,7 +288,7 @@ def test_a_batch_that_fails_leaves_nothing_behind_and_its_series_are_not_believe
     assert_the_chart_is_right(store)
 
 
-def test_only_recent_verified_results_make_a_badge(store: Store) -> None:
+def test_only_recent_results_of_known_suites_make_a_badge(store: Store) -> None:
     today = date.today().isoformat()  # noqa: DTZ011 - the same day in the worst case one off, and then both are
     add(store, result("a", score=1.0), result("b", score=0.2), result("c", score=None), timestamp=on(0))
     add(store, result("d", score=0.4, assertion_result=Verdict(passed=True)), timestamp=on(1))

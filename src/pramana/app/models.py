@@ -22,7 +22,7 @@ from pramana.analyse.voice import ear
 from pramana.app import App, User, use_case
 from pramana.app.providers import reach_of
 from pramana.app.views import OutcomesView, View
-from pramana.errors import PramanaError, visible
+from pramana.errors import InvalidInput, NotFound, PramanaError, did_you_mean, quote, visible
 from pramana.jsonl import canonical
 from pramana.model import Outcome, Plan, Run, RunStatus, Target
 from pramana.run.accounts import Reach, accounts_of
@@ -236,15 +236,20 @@ _Cache = dict[str, _Said]
 """By provider and base URL."""
 
 
-def offers(reach: Reach, registered: Iterable[str], *, refresh: bool) -> list[OfferView]:
-    """Return what each configured provider offers, those registered in the store first."""
+def offers(reach: Reach, registered: Iterable[str], *, refresh: bool, only: Sequence[str] = ()) -> list[OfferView]:
+    """Return what each configured provider offers, those registered in the store first.
+
+    `only` names providers, configured or not, or addresses of servers: `openai`, `http://localhost:8000/v1`.
+    """
+    registered = list(registered)
+    named = [_provider_name(each, registered) for each in only]
     path = settings.home() / "cache" / "models.json"
     try:
         said = msgspec.json.decode(path.read_bytes(), type=_Cache)
     except (OSError, msgspec.MsgspecError, RecursionError):
         said = {}  # whatever it holds, it is only a cache
     said = {where: each for where, each in said.items() if 0 <= clock.timestamp() - each.at < DAY_S}
-    found, heard = asyncio.run(_ask_all(reach, list(registered), {} if refresh else said))
+    found, heard = asyncio.run(_ask_all(reach, registered, named, {} if refresh else said))
     kept = {where: each for where, each in said.items() if where not in heard}
     kept |= {where: each for where, each in heard.items() if each is not None}
     if kept != said:
@@ -253,8 +258,25 @@ def offers(reach: Reach, registered: Iterable[str], *, refresh: bool) -> list[Of
     return found
 
 
+def _provider_name(typed: str, registered: Sequence[str]) -> str:
+    """Return the provider or the address that a user typed, with or without a model; refuse what is neither."""
+    from pramana.providers.kinds import providers
+    from pramana.providers.names import NEAR
+
+    if "://" in typed:
+        return typed.partition("#")[0].rstrip("/")
+    name = typed.partition(":")[0]
+    if name not in registered and name not in providers:
+        near = did_you_mean(name, ["pull", *registered, *providers.names()], NEAR)
+        raise NotFound(
+            f"no provider is called {quote(name)}{near}; name a server by its address, http://HOST:PORT/v1, or a "
+            "provider that is configured: pramana models"
+        )
+    return name
+
+
 async def _ask_all(
-    reach: Reach, registered: list[str], said: Mapping[str, _Said]
+    reach: Reach, registered: list[str], only: list[str], said: Mapping[str, _Said]
 ) -> tuple[list[OfferView], dict[str, _Said | None]]:
     """Return the offers, and of those asked now what each said, by provider and base URL; None: nothing."""
     from pramana.providers.kinds import CALLED, WITHOUT_ACCOUNT, providers
@@ -273,6 +295,12 @@ async def _ask_all(
             model = "" if theirs.model or theirs.kind in WITHOUT_ACCOUNT else ":any"
             typed = f"{name}{model}" if name != theirs.kind else f"{name}:any"
             target = resolve(typed, registered=reach.registered)
+        elif "://" in name:
+            target = resolve(f"{name}#any")
+        elif name == "command":  # a file names them: there is nobody to ask
+            return sorted(accounts.commands)
+        elif name in CALLED or name == "python":
+            raise InvalidInput(f"{name} has no list of its models; see its documentation")
         else:
             target = Target(name, name, "local" if name == "local" else "any")
         if account := accounts.account(target):
@@ -301,7 +329,5 @@ async def _ask_all(
         return OfferView(provider=name, models=tuple(models), problem=problem)
 
     own = [name for name in accounts.configured() if not (reach.for_others and name not in providers.builtin)]
-    found = list(await asyncio.gather(*map(ask, dict.fromkeys([*registered, *own]))))
-    if accounts.commands:  # a file names them: there is nobody to ask
-        found.append(OfferView(provider="command", models=tuple(sorted(accounts.commands)), problem=None))
-    return found, heard
+    own += ["command"] if accounts.commands else []
+    return list(await asyncio.gather(*map(ask, dict.fromkeys(only or [*registered, *own])))), heard

@@ -17,6 +17,7 @@ from pramana.load.scenario import CAMEL_CASE, Located, ScenarioType, collector_p
 from pramana.model import Difficulty, Scenario, StatedAssertion
 from pramana.request import PageNumber, PageSize, Selection
 from pramana.store.scenarios import Deleted, Imported, Mode, StoredScenario
+from pramana.store.store import Store
 
 MAX_NAMED = 100
 """Values of one filter."""
@@ -173,8 +174,7 @@ class Validated(NamedTuple):
 @use_case("viewer")
 def list_scenarios(app: App, _: User, wanted: ScenarioPage) -> Listed[ScenarioView]:
     """Return a page of the scenarios that match, by id."""
-    found, total = app.store.scenarios.page(wanted.selection(), (wanted.page - 1) * wanted.page_size, wanted.page_size)
-    return Listed(msgspec.convert(found, list[ScenarioView], from_attributes=True), total)
+    return scenario_views(app.store, wanted.selection(), (wanted.page - 1) * wanted.page_size, wanted.page_size)
 
 
 @use_case("viewer")
@@ -311,6 +311,26 @@ def import_library(
 ) -> ImportedView:
     """Import files of the built-in library, all when none is named, as documents are imported."""
     return _keep(app, documents.from_library(files), mode, dry_run)
+
+
+# ── The same for the command line ──
+
+
+def scenario_views(store: Store, wanted: Selection, offset: int, limit: int) -> Listed[ScenarioView]:
+    """Return a page of the scenarios of a store that match, by id."""
+    found, total = store.scenarios.page(wanted, offset, limit)
+    return Listed(msgspec.convert(found, list[ScenarioView], from_attributes=True), total)
+
+
+def delete_scenarios(store: Store, ids: Sequence[str]) -> list[DeletedView]:
+    """Delete scenarios, none if one of the ids is unknown; for a day they can be restored."""
+    store.scenarios.require(ids)
+    return [_deleted_view(store.scenarios.delete(each)) for each in dict.fromkeys(ids)]
+
+
+def restore_scenarios(store: Store, ids: Sequence[str]) -> list[ScenarioView]:
+    """Bring back scenarios that were deleted within the last day."""
+    return [_view(store.scenarios.restore(each)) for each in dict.fromkeys(ids)]
 
 
 # ── Parts of these ──

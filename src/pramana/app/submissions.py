@@ -23,6 +23,11 @@ HINTED = 1_000
 """Prompts of a suite among which the one that was meant is looked for."""
 _HASH = re.compile("sha256:[0-9a-f]{64}")
 Verification = Literal["verified", "unverified"]
+"""Whether the server knows the suite of a result; what was answered and how it was scored is not checked."""
+KNOWN_SUITE = (
+    "`verified`: of a known suite, which this server has by its hash; `unverified`: of an unknown suite. Outputs and "
+    "scores are as they were sent"
+)
 
 
 class ChartRequest(Struct, frozen=True, kw_only=True):
@@ -43,7 +48,7 @@ class SubmittedView(View, frozen=True, kw_only=True):
 
     id: Annotated[str, Meta(description="Of what is stored; a duplicate of the same day has the id of the first")]
     status: Status
-    verification: Verification
+    verification: Annotated[Verification, Meta(description=KNOWN_SUITE)]
     time: str
     batch: str
 
@@ -53,7 +58,7 @@ class ToldView(View, frozen=True, kw_only=True):
 
     id: str | None
     status: Literal["accepted", "duplicate", "refused"]
-    verification: Verification | None
+    verification: Annotated[Verification | None, Meta(description=KNOWN_SUITE)]
     reason: Annotated[str | None, Meta(description="Why it was refused")]
 
 
@@ -98,9 +103,9 @@ def _takes_anonymous(decided: Preferences) -> bool:
 
 @use_case("viewer", open_when=_takes_anonymous)
 def submit(app: App, user: User, result: Submission) -> SubmittedView:
-    """Store one result. Of a suite that is known here it is verified; a prompt which that suite has not is refused."""
+    """Store one result, marked by whether its suite is known here; a prompt that a known suite lacks is refused."""
     batch = Batch([result])
-    (found,) = _verified(app, batch)
+    (found,) = _known_suites(app, batch)
     if isinstance(found, str):
         raise InvalidInput(found, [Problem(found, "prompt_id" if result.suite_hash else "suite_hash")])
     try:
@@ -124,7 +129,7 @@ def submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
     A result that is refused (its suite has no such prompt) stands alone: the others are stored. When all are refused,
     nothing is, and `InvalidInput` says why.
     """
-    found = _verified(app, batch)
+    found = _known_suites(app, batch)
     taken = [each for each in found if not isinstance(each, str)]
     if not taken:
         problems = [Problem(str(why), f"results[{index}]") for index, why in enumerate(found)]
@@ -185,17 +190,17 @@ def chart(app: App, _: User, wanted: ChartRequest) -> Chart:
 
 @use_case("viewer", open_when=_takes_anonymous)
 def badge(app: App, _: User, model: str) -> Passed:
-    """Return how many scored, verified results of the last 30 days have passed, and how many there were."""
+    """Return how many scored results of known suites have passed in the last 30 days, and how many there were."""
     since = clock.now().date() - timedelta(days=BADGE_DAYS - 1)
     return app.store.submissions.passed(model, since.isoformat())
 
 
-def _word(verified: bool) -> Verification:
-    return "verified" if verified else "unverified"
+def _word(is_known: bool) -> Verification:
+    return "verified" if is_known else "unverified"
 
 
-def _verified(app: App, batch: Batch) -> list[bool | str]:
-    """Return of each result whether its suite is known here; or why it cannot be taken."""
+def _known_suites(app: App, batch: Batch) -> list[bool | str]:
+    """Return for each result whether its suite is known here, or why it cannot be accepted."""
     suites = app.known_suites.facts_of(suite for suite in map(batch.suite_of, batch.results) if _HASH.fullmatch(suite))
     strict = app.preferences().refuse_unverified
     found: list[bool | str] = []

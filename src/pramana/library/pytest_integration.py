@@ -6,15 +6,19 @@ shows is the line of the test.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from inspect import currentframe
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pramana import settings
 from pramana.errors import InvalidInput, NotFound, PramanaError
 from pramana.library import Cases, Report, evaluate, request_fields
-from pramana.load import LIBRARY_NAME, Sources
+from pramana.load import Sources, names_library
+from pramana.planning import choose_stored_cases, names_store
 from pramana.request import Selection, check_values
+from pramana.store import open_store
 
 if TYPE_CHECKING:
     import pytest
@@ -97,7 +101,7 @@ def _read(cases: Cases, selection: Selection) -> list[Any]:
     check_values(selection)
     fields = request_fields(cases)
     if "paths" in fields:
-        found = list(Sources.files(fields["paths"], selection).cases())
+        found = _read_paths(fields["paths"], selection)
     else:
         found = list(selection.pick(fields.get("cases", ())))
     if not found:
@@ -106,6 +110,13 @@ def _read(cases: Cases, selection: Selection) -> list[Any]:
         )
         raise InvalidInput(why)
     return found
+
+
+def _read_paths(paths: Sequence[Path], selection: Selection) -> list[Any]:
+    if not any(map(names_store, paths)):
+        return list(Sources.files(paths, selection).cases())
+    with closing(open_store(settings.database_url())) as store:
+        return list(choose_stored_cases(store, paths, selection))
 
 
 # ── Paths ──
@@ -126,7 +137,8 @@ def _find_paths(cases: Cases, folder: Path | None) -> Cases:
 
 def _say_where_it_was_looked_for(error: PramanaError, cases: Cases, folder: Path | None) -> None:
     given = cases if isinstance(cases, list | tuple) else [cases]
-    paths = [Path(each) for each in given if isinstance(each, str | Path) and not str(each).startswith(LIBRARY_NAME)]
+    named = [each for each in given if isinstance(each, str | Path)]
+    paths = [Path(each) for each in named if not names_library(each) and not names_store(each)]
     here = Path.cwd()
     if isinstance(error, NotFound) and folder not in (None, here) and not all(each.exists() for each in paths):
         error.add_note(f"looked for in {here}, then in {folder}")

@@ -131,12 +131,19 @@ def _meant(path: Path) -> Path:
     return found
 
 
+def names_library(path: str | Path) -> bool:
+    """Return whether a path is a name for built-in scenarios: `library:` or `library:multilingual`."""
+    return str(path).startswith(LIBRARY_NAME)
+
+
 def _instead_of(path: Path) -> str:
     """Return what to do about a path that leads nowhere: a bare name may be meant for one of the built-in scenarios.
 
     >>> _instead_of(Path("gone.jsonl")), _instead_of(Path("task-completion"))
     ('; check the path', '; check the path; the built-in scenarios are called library:')
     """
+    if str(path).startswith("store:"):
+        return "; only pramana run reads the store, and pramana scenarios export writes its scenarios to a file"
     bare = path.parent == Path() and not path.suffix
     return f"; check the path{f'; the built-in scenarios are called {LIBRARY_NAME}' if bare else ''}"
 
@@ -203,6 +210,8 @@ class Sources:
     selection: Selection = field(default_factory=Selection)
     content: bytes | None = field(default=None, repr=False)
     """Of a tier that is kept elsewhere than in a file."""
+    warnings: tuple[Problem, ...] = field(default=(), repr=False)
+    """Of files: what is valid in them, and doubtful."""
 
     @classmethod
     def tier(cls, suite: str, tier: str, selection: Selection, uploads: Uploads | None = None) -> "Sources":
@@ -234,7 +243,8 @@ class Sources:
         report.problems.raise_errors()
         hashes = [*report.hashes.values()]
         name = "+".join(dict.fromkeys(path.stem for path in found[:5])) + ("+…" if len(found) > 5 else "")
-        return cls(found, name, hashes[0] if len(found) == 1 and hashes else None, selection)
+        pinned = hashes[0] if len(found) == 1 and hashes else None
+        return cls(found, name, pinned, selection, warnings=tuple(report.problems))
 
     def cases(self) -> Iterator[Case]:
         """Yield the cases that are wanted, streaming."""

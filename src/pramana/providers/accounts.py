@@ -40,6 +40,8 @@ class Account:
     """Whether what somebody else named may be at a private address."""
     elsewhere: str | None = field(default=None, repr=False)
     """The key for servers that a part of an agent names by itself; never the account's own."""
+    listed_as: str = ""
+    """What `pramana models` takes to list the models here: the provider's name, or the URL that was typed."""
 
     @property
     def guarded(self) -> bool:
@@ -225,6 +227,7 @@ class Accounts:
             ours=ours,
             allow_private=self.allow_private,
             elsewhere=None if self.for_others else self.lookup("COMPATIBLE_API_KEY"),
+            listed_as=typed or name,
         )
 
     def _registered(self, target: Target, account_id: str) -> Account:
@@ -256,6 +259,7 @@ class Accounts:
             proxy=self.proxy_for(base_url),
             ours=not (found.base_url or found.kind in (*AT_THE_MODEL, "websocket")),
             allow_private=self.allow_private,
+            listed_as=account_id,
         )
 
     def configured(self) -> list[str]:

@@ -110,7 +110,7 @@ class Failures:
         says = f": {said}" if said else ""
         who = self.who
         if error.code == "model_not_found" or (status == 404 and "model" in error.message.lower()):
-            return UnknownModel(f"{who} knows no such model{says}", status=status, hint=Hint("list_models"))
+            return UnknownModel(f"{who} knows no such model{says}", status=status, hint=self._how_to_list_models())
         if status == 402 or error.unpaid:
             return OutOfCredit(
                 f"the account at {who} has no money left, or may spend no more ({status}){says}; top it up or raise "
@@ -132,6 +132,10 @@ class Failures:
         if error.code == "content_filter":
             return Rejected(f"{who} refused the prompt by its content filter{says}", status=status)
         return Rejected(f"{who} rejected the request ({status}){says}", status=status, parameter=error.parameter)
+
+    def _how_to_list_models(self) -> Hint:
+        listed = self._account.listed_as
+        return Hint("list_server_models" if "://" in listed else "list_models", self.quoted(listed))
 
     def redirected(self, status: int, to: str = "") -> Rejected:
         """Return the error for an answer that sends us elsewhere; a host that holds a secret is not shown."""
@@ -161,7 +165,8 @@ class Failures:
     def address_refused(self, why: str) -> AddressRefused:
         """Return the error for an address that may not be connected to."""
         return AddressRefused(
-            f"{self.who} is not asked: {why}; an administrator of the server can allow it by allowPrivateAddresses"
+            f"{self.who} is not asked: {why}; an administrator of the server can allow it in the workbench under "
+            "Settings, Server, or by allowPrivateAddresses of PATCH /api/settings"
         )
 
     def unreached(self, error: Exception, guard: Guard | None, *, answered: bool = False) -> ProviderError:

@@ -142,7 +142,7 @@ def _of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
     if not colon or name not in providers:
         raise _unknown(typed)
     if not model:
-        raise InvalidInput(f"{quote(typed)} names no model; write {name}:MODEL", hint=Hint("list_models"))
+        raise InvalidInput(f"{quote(typed)} names no model; write {name}:MODEL", hint=Hint("list_models", name))
     return Target(typed, name, model)
 
 

@@ -40,17 +40,18 @@ class Live:
         *,
         quiet: bool = False,
         heading: str = "",
+        failures: bool = True,
         clock: Callable[[], float] = clock.monotonic,
     ) -> None:
         """Watch a run of which results are stored already, `counts` of each outcome.
 
         The heading is said at the first update, a second after the run has begun at the latest: one that cannot begin
-        is none.
+        is none. Without `failures`, these are only counted: a summary that follows has them.
         """
         self.counts: dict[Outcome, int] = dict(counts or {})
         stored = sum(self.counts.values())
         self.expected, self.stored, self.quiet, self._heading = expected, stored, quiet, heading
-        self._clock = clock
+        self._clock, self._shows_failures = clock, failures
         self.begun_with, self.start = stored, clock()
         self._plan: Plan | None = None
         self.failures = 0
@@ -132,7 +133,7 @@ class Live:
 
     def _failure(self, result: Result) -> None:
         self.failures += 1
-        if self.quiet or self.failures > FAILURES_SHOWN:
+        if self.quiet or not self._shows_failures or self.failures > FAILURES_SHOWN:
             return
         why = (
             result.failure.message

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from shutil import get_terminal_size
 from typing import Any
 
@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 
 from pramana.analyse.numbers import counted as counted  # noqa: PLC0414 - what a terminal shows, too
-from pramana.errors import Problem, visible
+from pramana.errors import Problem, fold_repeats, visible
 
 DEEPEST = 200
 """Levels of nesting that are written; no program of ours makes as many."""
@@ -59,18 +59,28 @@ def as_data(problem: Problem) -> dict[str, Any]:
     return {key: getattr(problem, key) for key in ("file", "path", "message", "line", "column", "severity")}
 
 
-def print_problem(problem: Problem, *, err: bool = False) -> None:
-    """Print a problem as compilers do: place, path and message, then the line and a caret."""
+def print_problem(problem: Problem, *, err: bool = False, end: str = "") -> None:
+    """Print a problem as compilers do: place, path and message, then the line and a caret; `end` ends the message."""
     place = ":".join(visible(str(part)) for part in (problem.file, problem.line, problem.column) if part) or "pramana"
     label = click.style(f"{problem.severity}: ", fg=_COLOURS[problem.severity]) if problem.severity == "warning" else ""
     path = f"{visible(problem.path)}: " if problem.path else ""
     message = "\n".join(visible(line) for line in problem.message.split("\n"))
-    said = told(f"{place}: {path}{click.unstyle(label)}{message}", err=err)
+    said = told(f"{place}: {path}{click.unstyle(label)}{message}{end}", err=err)
     for plain, styled in ((place, click.style(place, bold=True)), (click.unstyle(label), label)):
         said = said.replace(plain, styled, 1) if plain else said
     click.echo(said, err=err)
     if problem.source.strip():
         click.echo(_pointed(problem), err=err)
+
+
+def print_problems(problems: Iterable[Problem], *, fold_warnings: bool, err: bool = False) -> None:
+    """Print problems in their order, equal warnings once with their count where these are folded."""
+    folds = {id(each.first): each for each in fold_repeats(problems)} if fold_warnings else {}
+    for problem in problems:
+        if not fold_warnings or problem.severity == "error":
+            print_problem(problem, err=err)
+        elif fold := folds.get(id(problem)):
+            print_problem(problem, err=err, end=fold.times)
 
 
 def _pointed(problem: Problem) -> str:

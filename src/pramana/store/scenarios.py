@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 from sqlalchemy import Connection, delete, func, insert, select
 
 from pramana import clock
-from pramana.errors import AlreadyExists, Conflict, NotFound, Problem, StoreFailed, quote
+from pramana.errors import AlreadyExists, Conflict, Hint, NotFound, Problem, StoreFailed, quote
 from pramana.model import Scenario
 from pramana.request import Selection, is_branch
 from pramana.store.engine import CHUNK, Database, Lock, Part, chunks, record, timestamp
@@ -154,6 +154,13 @@ class Scenarios(Part):
         """Return those of the ids that are there."""
         with self._database.reading() as connection:
             return set(self._existing(connection, ids))
+
+    def require(self, ids: Sequence[str]) -> None:
+        """Raise `NotFound` with the ids that are not there, if any."""
+        known = self.which([stored(each) for each in ids]) if ids else set()
+        if unknown := [each for each in ids if each not in known]:
+            some = ", ".join(map(quote, unknown[:5])) + (" …" if len(unknown) > 5 else "")
+            raise NotFound(f"there is no scenario {some}", hint=Hint("list_scenarios"))
 
     def facets(self) -> dict[str, dict[str, int]]:
         """Return what there is to choose by: how many scenarios have each type, difficulty, language and tag."""

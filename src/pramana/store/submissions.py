@@ -2,11 +2,12 @@
 
 Content is one contributor's: model, suite hash, prompt, output and parameters. Sent again it is a `duplicate`. On one
 day it is one row, however often it is sent; on another day it is a row of that day, for that a model still says the
-same is what a chart is for. What was sent before its suite was known here may be sent again, and is verified then.
+same is what a chart is for. What was sent before its suite was known here may be sent again, and is then marked as of a
+known suite, by the column `verified`.
 
 A *series* is one model's answers to one prompt of one suite; a *cell* is a series on one day. Each keeps what its
 neighbours need: a result that arrives late changes its own day and the next that has any, and no other, so that a chart
-costs the same however much was submitted. Verified and unverified results never share a series.
+costs the same however much was submitted. Results of known and of unknown suites never share a series.
 """
 
 import hashlib
@@ -172,7 +173,7 @@ class _Prepared(Struct):
     """A result before it is known whether it is new."""
 
     kind: tuple[bool, str, str]
-    """Verified, model, suite hash."""
+    """Whether the suite is known, model, suite hash."""
     prompt: str
     day: str
     digest: bytes
@@ -422,7 +423,7 @@ class Submissions(Part):
         return points, there if model is None else int(bool(points))
 
     def passed(self, model: str, since: str) -> Passed:
-        """Return how many of a model's verified results have passed, from a day on."""
+        """Return how many of a model's results of known suites have passed, from a day on."""
         table = submission_days.c
         sums = [func.coalesce(func.sum(column), 0) for column in (table.passed, table.scored)]
         mine = and_(table.verified.is_(True), table.model == stored(model), table.day >= since)

@@ -69,7 +69,7 @@ def test_a_result_gets_its_id_and_time_and_a_status_where_the_client_looks_for_i
         ({"suite_hash": "sha256:" + "0" * 64, "suite_version": "v1.0-cheap"}, "unverified"),
     ],
 )
-def test_the_hash_says_whether_a_result_is_verified_and_the_version_does_not(
+def test_the_hash_says_whether_the_suite_is_known_and_the_version_does_not(
     either: Client, given: dict[str, Any], verification: str
 ) -> None:
     assert either.post("/api/submit", one(**given)).data["verification"] == verification
@@ -89,7 +89,7 @@ def test_a_suite_that_was_uploaded_is_known(either: Client) -> None:
     assert either.post("/api/submit", {**given, "prompt_id": "factual-003"}).status == 400
 
 
-def test_an_administrator_may_refuse_what_is_unverified(client: Client) -> None:
+def test_an_administrator_may_refuse_results_of_unknown_suites(client: Client) -> None:
     client.patch("/api/settings", {"refuseUnverified": True})
     other = one(suite_hash="sha256:" + "0" * 64)
     assert "only results of known suites are taken" in client.post("/api/submit", other).error

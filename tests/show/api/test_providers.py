@@ -318,7 +318,7 @@ def test_a_server_for_others_asks_no_private_address_until_it_may(sqlite_url: st
         admin.post("/api/providers", {**MINE, "baseUrl": openai.url})
         refused = admin.post("/api/providers/my-vllm/test")
         assert (refused.status, refused.json["code"]) == (503, "address_refused")
-        assert "allow it by allowPrivateAddresses" in refused.error
+        assert "allow it in the workbench under Settings, Server, or by allowPrivateAddresses" in refused.error
         assert openai.count == 0
         admin.patch("/api/settings", {"allowPrivateAddresses": True})
         assert admin.post("/api/providers/my-vllm/test").status == 200

@@ -100,6 +100,14 @@ def test_every_problem_is_told_with_its_tier_line_and_column(client: Client) -> 
     assert client.get("/api/suites/team-1").status == 404
 
 
+def test_repeated_mistakes_are_named_once_and_detailed_each(client: Client) -> None:
+    wrong = "\n".join(line(number, category="factal", metadata={"difficulty": "easy"}) for number in range(60))
+    found = client.post("/api/suites", {"version": "team-1", "tiers": {"smoke": wrong}})
+    assert found.error.count("(60 times)") == 2
+    assert found.error.startswith("smoke.jsonl:1:")
+    assert len(found.json["details"]) == 100
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -113,6 +113,17 @@ def test_every_mistake_of_an_upload_has_its_place_and_the_files_stay(bench: Benc
     page.wait_for_url("**/suites/team-2")
 
 
+def test_repeated_mistakes_of_an_upload_are_listed_once(bench: Bench, tmp_path: Path) -> None:
+    wrong = tmp_path / "smoke.jsonl"
+    wrong.write_text("".join(case(number, category="factal") for number in range(50)), encoding="utf-8")
+    page = bench.open("/suites")
+    upload(page, "team-3", wrong)
+    refused = page.get_by_role("alert").filter(has_text="Not uploaded: 50 errors.")
+    expect(refused.locator("li")).to_have_count(1)
+    expect(refused.locator("li")).to_contain_text("(50 times)")
+    expect(refused.locator("li")).to_contain_text("smoke.jsonl:1:")
+
+
 def test_a_version_or_tier_that_is_not_there_says_so(bench: Bench) -> None:
     expect(bench.open("/suites/v9").get_by_role("alert")).to_contain_text('o suite version "v9"')
     expect(bench.open("/suites/v1.0?tier=none").get_by_role("alert")).to_contain_text('has no tier "none"')

@@ -21,6 +21,7 @@ from pramana import jsonl
 from pramana.app import Credential, submissions
 from pramana.app.submissions import (
     BADGE_DAYS,
+    KNOWN_SUITE,
     BatchSubmittedView,
     ChartPointView,
     ChartRequest,
@@ -84,7 +85,10 @@ _Bytes = Annotated[bytes, Depends(_body)]
     **_with_status(SubmittedView, "SubmittedAnswer"),
 )
 async def submit(here: Here, caller: Annotated[Credential, caller_of(submissions.submit)], body: _Bytes) -> Response:
-    """Store one result. Of a suite that is known here it is verified; a prompt which that suite has not is refused."""
+    """Store one result, marked by whether its suite is known here; a prompt that a known suite lacks is refused.
+
+    `verified` means only that: the output and the score are as they were sent, and are not checked.
+    """
     found = await submissions.submit(here, caller, await here.work(lambda: _read(body, Submission)))
     return _answer(found.status, found)
 
@@ -112,7 +116,7 @@ async def submit_batch(
 async def chart(
     here: Here,
     caller: Annotated[Credential, caller_of(submissions.chart)],
-    verification: Annotated[Verification, Query(description="Never both: they are kept apart")] = "verified",
+    verification: Annotated[Verification, Query(description=f"{KNOWN_SUITE}; a chart never mixes them")] = "verified",
     model: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
     first: Annotated[
         date | None, Query(alias="from", description="A day, in UTC; by default 89 days before to")
@@ -231,9 +235,10 @@ def _misfits(value: Any, kind: type[msgspec.Struct], place: str) -> Iterator[Pro
 async def badge(
     model: str, request: Request, here: Here, caller: Annotated[Credential, caller_of(submissions.badge)]
 ) -> Response:
-    """Return the share of scored, verified results of the last 30 days that have passed, and how many there were.
+    """Return the share of scored results of known suites that passed in the last 30 days, and how many there were.
 
-    A server that takes results from anybody shows it to anybody: a badge stands on pages that have no token.
+    Scores are as they were submitted. A server that takes results from anybody shows it to anybody: a badge stands on
+    pages that have no token.
     """
     public = here.preferences().anonymous_submission
     picture = draw(model, await submissions.badge(here, caller, model)).encode()
@@ -260,9 +265,9 @@ def draw(model: str, found: Passed) -> str:
         share = found.passed / found.scored
         # Rounded down: only what has no failure at all is 100 %.
         said, colour = f"{int(share * 100)} % of {found.scored:,}", next(each for bar, each in _COLOURS if share >= bar)
-        title = f"{name}: {found.passed:,} of {found.scored:,} verified results passed in {BADGE_DAYS} days"
+        title = f"{name}: {found.passed:,} of {found.scored:,} results of known suites passed in {BADGE_DAYS} days"
     else:
-        said, colour, title = "unknown", _UNKNOWN, f"{name}: no verified results in {BADGE_DAYS} days"
+        said, colour, title = "unknown", _UNKNOWN, f"{name}: no results of known suites in {BADGE_DAYS} days"
     left_text, right_text = _width(name), _width(said)
     left, right = left_text + 12, right_text + 12
     return _PICTURE.format(

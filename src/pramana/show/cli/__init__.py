@@ -29,7 +29,7 @@ COMMANDS = {
     "serve": ("pramana.show.cli.serve:serve", "Serve the workbench and the API, and run what is asked for."),
     "mcp": ("pramana.show.cli.mcp:mcp", "Serve the bench to a coding agent, as MCP tools."),
     "token": ("pramana.show.cli.token:token", "Make, list and revoke the server's tokens."),
-    "scenarios": ("pramana.show.cli.scenarios:scenarios", "Import and export the scenarios of a store or a server."),
+    "scenarios": ("pramana.show.cli.scenarios:scenarios", "List, import, export and delete stored scenarios."),
     "submit": ("pramana.show.cli.submit:submit", "Submit results to a server, run by run."),
     "suite": ("pramana.show.cli.suite:suite", "List, hash, verify and publish suites."),
     "schema": ("pramana.show.cli.formats:schema", "Print the JSON Schema of a file format, for editors."),

@@ -20,9 +20,12 @@ from pramana.report import terminal
     help="Show at most so many.",
 )
 @click.option("--lint", is_flag=True, help="Also warn of vague ids, one-word outcomes and mixed tag styles.")
+@click.option("--all", "print_all", is_flag=True, help="Print every warning; otherwise equal ones once, with a count.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--github", is_flag=True, help="Print annotations that GitHub shows beside the line.")
-def validate(paths: tuple[Path, ...], *, max_errors: int, lint: bool, as_json: bool, github: bool) -> int:
+def validate(
+    paths: tuple[Path, ...], *, max_errors: int, lint: bool, print_all: bool, as_json: bool, github: bool
+) -> int:
     """Check suites (.jsonl), scenarios and described agents (.yaml, .yml); folders are searched to the bottom.
 
     Without PATHS, the built-in suites and scenarios are checked. Exit code: 0 when all files are valid (warnings do not
@@ -47,11 +50,11 @@ def validate(paths: tuple[Path, ...], *, max_errors: int, lint: bool, as_json: b
             }
         )
         return 0 if report.ok else 2
-    for each in problems:
-        if github:
+    if github:
+        for each in problems:
             click.echo(terminal.github_annotation(each))
-        else:
-            terminal.print_problem(each)
+    else:
+        terminal.print_problems(list(problems), fold_warnings=not print_all)
     if problems.not_shown:
         click.echo(f"… and {problems.not_shown:,} more; --max-errors shows more of them")
     counts = [terminal.counted(report.files, "file")]

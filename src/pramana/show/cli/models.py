@@ -1,4 +1,4 @@
-"""`pramana models`: whom one may ask, and the weights of the embedded ones."""
+"""`pramana models`: the models that providers offer, and the weights of the embedded ones."""
 
 import sys
 from typing import Any
@@ -11,28 +11,70 @@ from pramana.report import terminal
 from pramana.show.cli.options import local_store
 
 
-@click.group(invoke_without_command=True)
-@click.option("--refresh", is_flag=True, help="Ask the providers again; otherwise what they said is kept for a day.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def models(context: click.Context, *, refresh: bool, as_json: bool) -> None:
-    """List the models that each configured provider offers."""
-    if context.invoked_subcommand is None:
-        from pramana.app.models import offers as asked
-        from pramana.run.accounts import Reach
+class ModelsGroup(click.Group):
+    """A group whose first argument may name a provider in the place of a command: it is listed then."""
 
-        with local_store() as store:
-            registered = [each.id for each in store.providers.list()]
-            offers = asked(Reach(store.providers.registered), registered, refresh=refresh)
-        if as_json:
-            terminal.print_json({each.provider: {"models": each.models, "problem": each.problem} for each in offers})
-            return
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0].startswith("-") or args[0] in self.commands:
+            return super().resolve_command(ctx, args)
+        return "list", self.commands["list"], args
+
+
+_refresh = click.option(
+    "--refresh", is_flag=True, help="Ask the providers again; otherwise their answers are kept for a day."
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group(cls=ModelsGroup, invoke_without_command=True, subcommand_metavar="[PROVIDER|URL]... | pull [NAME]...")
+@_refresh
+@_json
+@click.pass_context
+def models(context: click.Context, *, refresh: bool, as_json: bool) -> int:
+    """List the models that each configured provider offers, or the PROVIDERS named and the servers at a URL.
+
+    \b
+    pramana models                             every configured provider
+    pramana models openai                      one provider
+    pramana models http://localhost:8000/v1    a server that speaks OpenAI's chat completions
+    """
+    return _list((), refresh=refresh, as_json=as_json) if context.invoked_subcommand is None else 0
+
+
+@models.command("list", short_help="List the models of some providers.")
+@click.argument("providers", nargs=-1, metavar="[PROVIDER|URL]...")
+@_refresh
+@_json
+@click.pass_context
+def list_(context: click.Context, providers: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
+    """List the models that these providers offer, or the servers at these URLs; by default all that are configured.
+
+    Exit code: 0 when all of them answered, 3 when one that was named did not.
+    """
+    before = context.parent.params if context.parent else {}
+    return _list(providers, refresh=refresh or before["refresh"], as_json=as_json or before["as_json"])
+
+
+def _list(named: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
+    from pramana.app.models import offers as find_offers
+    from pramana.run.accounts import Reach
+
+    with local_store() as store:
+        registered = [each.id for each in store.providers.list()]
+        offers = find_offers(Reach(store.providers.registered), registered, refresh=refresh, only=named)
+    if as_json:
+        terminal.print_json({each.provider: {"models": each.models, "problem": each.problem} for each in offers})
+    else:
         for each in offers:
-            click.echo(click.style(each.provider, bold=True) + (f"  {each.problem}" if each.problem else ""))
+            click.echo(click.style(visible(each.provider), bold=True) + (f"  {each.problem}" if each.problem else ""))
             for name in each.models:
                 click.echo(f"  {visible(name)}")
-        always = "Always there: local-voice (an embedded voice agent), fake:… and fake-voice:… (stand-ins)."
-        click.echo(always, err=True)
+        if not named:
+            always = "Always there: local-voice (an embedded voice agent), fake:… and fake-voice:… (stand-ins)."
+            click.echo(always, err=True)
+    return 3 if named and any(each.problem for each in offers) else 0
 
 
 @models.command(short_help="Download the weights of the embedded models.")

@@ -1,6 +1,7 @@
 """`pramana run`: ask models, check every reply, lose nothing."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import get_terminal_size
@@ -163,11 +164,12 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     request = _request(paths, given, selection)
     if given["dry_run"]:
         return _print_estimate(context, request, as_json=given["as_json"])
+    quiet = given["quiet"] or given["as_json"]
     store, begun = open_store(settings.database_url()), None
     try:
         if given["resume"] is None:
             with named_by_options(context):
-                begun = create_run(store, request)
+                begun = create_run(store, request, warn=None if quiet else _print_warnings)
         else:
             begun = store.runs.find(given["resume"])
         if given["id_file"]:
@@ -178,12 +180,11 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             _note_never_cached(begun)
         if given["resume"] is None and not given["quiet"]:
             _note_judges(store, begun)
-        quiet = given["quiet"] or given["as_json"]
         suite = terminal.fitted(begun.plan.suite, 40)
         heading = f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask"
         stop, counts = Stop(), store.results.counts(begun.id) if begun.stored else None
         with (
-            Live(begun.expected, counts, quiet=quiet, heading=heading) as live,
+            Live(begun.expected, counts, quiet=quiet, heading=heading, failures=_at_a_terminal()) as live,
             Interruptible(stop),
             rare_collections(),
         ):
@@ -200,6 +201,17 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         raise
     finally:
         store.close()
+
+
+def _at_a_terminal() -> bool:
+    """Return whether failures are shown as they come; in a log, the summary at the end has them."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _print_warnings(warnings: Sequence[Problem]) -> None:
+    from dataclasses import replace
+
+    terminal.print_problems([replace(each, source="") for each in warnings], fold_warnings=True, err=True)
 
 
 def _note_never_cached(begun: Run) -> None:
@@ -400,7 +412,7 @@ def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> 
         terminal.print_json({**said, "exit_code": code, **summary.as_data()})
     else:
         print_summary(ended, summary, decision.sentence)
-    if stop.error is not None and not given["as_json"]:
+    if stop.error is not None and not given["as_json"] and str(stop.error) != ended.reason:  # which the summary has
         click.echo(f"pramana: {stop.error}", err=True)
     if ended.stored < ended.expected:
         click.echo(f"Go on with: {resume_advice(ended)}", err=True)

@@ -1,31 +1,38 @@
-"""`pramana scenarios`: YAML files into a store or a server, and back."""
+"""`pramana scenarios`: what a store or a server holds, YAML files into it and back, and what is deleted from it."""
 
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote as quoted
 
 import click
 
 from pramana import clock
-from pramana.errors import InvalidInput, NotFound, Problem
+from pramana.errors import InvalidInput, NotFound, Problem, visible
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
 from pramana.show.cli.options import SERVER_TOKEN, Output, local_store
 
 if TYPE_CHECKING:
-    from pramana.app.scenarios import ScenarioFilter
+    from pramana.app.scenarios import ScenarioFilter, ScenarioView
+    from pramana.app.views import Listed
     from pramana.load.scenario import Located
     from pramana.show.remote import Remote
     from pramana.store.scenarios import Imported, Mode
 
 SPEAKS_AFTER_S = 2.0
 """Work that is done sooner is not worth a word on the way."""
+PAGE_SIZE = 500
+"""Scenarios that a server is asked for at once."""
+MOST_LISTED = 10_000_000
 
 
 @click.group(cls=HelpfulGroup)
 def scenarios() -> None:
-    """Import and export the scenarios of a store or a server."""
+    """List, import, export and delete the scenarios of a store or a server."""
 
 
 # ── Import ──
@@ -158,29 +165,190 @@ def _say_done(done: "Imported", files: int, *, dry_run: bool, as_json: bool) -> 
     click.echo(f"{would}{said} ({terminal.counted(files, 'file')})")
 
 
-# ── Export ──
+# ── Filters ──
 
 _many: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
 _TYPES = ("task-completion", "information-retrieval", "conversation-flow")
 _DIFFICULTIES = ("easy", "medium", "hard")
+_FILTERS = (
+    click.option("--type", type=click.Choice(_TYPES), multiple=True, help="Only these types."),
+    click.option("--difficulty", type=click.Choice(_DIFFICULTIES), multiple=True, help="Only these difficulties."),
+    click.option("--language", **_many, help="Only these languages."),
+    click.option("--tag", **_many, help="Only with one of these tags; `domain:` matches every tag that starts so."),
+    click.option("--all-tags", **_many, help="Only with all of these tags."),
+    click.option("--text", default="", help="Only with this text in id, name, prompt or expected outcome."),
+    click.option("--id", **_many, help="Only these ids."),
+)
+_FROM = click.option("--from", "url", metavar="URL", help="A server [default: the local store]")
+_IDS = click.argument("ids", nargs=-1, required=True, metavar="ID...")
+
+
+def _filtered(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the filters; it gets them as one `filters`."""
+
+    @functools.wraps(command)
+    def with_filters(*arguments: Any, **given: Any) -> Any:
+        from pramana.app.scenarios import ScenarioFilter
+
+        filters = ScenarioFilter(**{name: given.pop(name) for name in ScenarioFilter.__struct_fields__})
+        return command(*arguments, filters=filters, **given)
+
+    for option in reversed(_FILTERS):
+        with_filters = option(with_filters)
+    return with_filters
+
+
+# ── List ──
+
+
+@scenarios.command("list")
+@_filtered
+@click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="At most this many.")
+@_FROM
+@SERVER_TOKEN
+@click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
+def list_(*, filters: "ScenarioFilter", limit: int | None, url: str | None, token: str | None, as_json: bool) -> None:
+    """List the scenarios of the local store or a server, by id."""
+    from pramana.report.scenarios import render_scenarios
+
+    found, total = _found_on(_remote(url, token), filters, limit) if url else _found_here(filters, limit)
+    if as_json:
+        terminal.print_json([_as_data(each) for each in found])
+        return
+    if not found:
+        any_filter = filters != type(filters)()
+        advice = "No scenario passes these filters." if any_filter else f"No scenarios yet: {_HOW_TO_IMPORT}"
+        click.echo(advice, err=True)
+        return
+    click.echo(render_scenarios(found, max(get_terminal_size().columns, 60)))
+    if total > len(found):
+        click.echo(f"… and {total - len(found):,} more", err=True)
+
+
+_HOW_TO_IMPORT = "import some with pramana scenarios import FILE"
+
+
+def _found_here(filters: "ScenarioFilter", limit: int | None) -> "Listed[ScenarioView]":
+    from pramana.app.scenarios import scenario_views
+
+    with local_store() as store:
+        return scenario_views(store, filters.selection(), 0, limit or MOST_LISTED)
+
+
+def _found_on(remote: "Remote", filters: "ScenarioFilter", limit: int | None) -> "Listed[ScenarioView]":
+    from msgspec import convert, to_builtins
+
+    from pramana.app.scenarios import ScenarioView
+    from pramana.app.views import Listed
+
+    query = {name: value for name, value in to_builtins(filters).items() if value}
+    found, total, size = list[ScenarioView](), 1, min(limit or PAGE_SIZE, PAGE_SIZE)
+    while len(found) < min(total, limit or total):
+        page = {"page": len(found) // size + 1, "pageSize": size}
+        answer = _answered(remote, "GET", "/api/scenarios", {**query, **page})
+        total = answer["meta"]["total"]
+        if not answer["data"]:
+            break
+        found += convert(answer["data"], list[ScenarioView])
+    return Listed(found[:limit], total)
+
+
+def _as_data(scenario: "ScenarioView") -> dict[str, Any]:
+    """Return a scenario in the names of files."""
+    from msgspec import convert, to_builtins
+
+    from pramana.store.scenarios import StoredScenario
+
+    data: dict[str, Any] = to_builtins(convert(scenario, StoredScenario, from_attributes=True))
+    return data
+
+
+# ── Delete and restore ──
+
+
+@scenarios.command()
+@_IDS
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@_FROM
+@SERVER_TOKEN
+@click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects.")
+def delete(ids: tuple[str, ...], *, yes: bool, url: str | None, token: str | None, as_json: bool) -> None:
+    """Delete scenarios by their ids, or none if one of them is unknown.
+
+    For a day they can be restored: pramana scenarios restore ID. At a terminal, asks for confirmation.
+    """
+    from pramana.app.scenarios import delete_scenarios
+
+    ids = tuple(dict.fromkeys(ids))
+    what = f"{terminal.counted(len(ids), 'scenario')} of {url or 'the local store'}"
+    if not yes and sys.stdin is not None and sys.stdin.isatty():
+        click.confirm(f"Delete {visible(what)}?", abort=True, err=True)
+    if url:
+        deleted = _delete_on(_remote(url, token), ids)
+    else:
+        with local_store() as store:
+            deleted = [(each.scenario.id, each.restorable_until) for each in delete_scenarios(store, ids)]
+    if as_json:
+        terminal.print_json([{"id": each, "restorable_until": until} for each, until in deleted])
+        return
+    click.echo(f"Deleted {', '.join(visible(each) for each, _ in deleted)}")
+    at = f" --from {url}" if url else ""
+    click.echo(f"Restore within a day with: pramana scenarios restore {' '.join(ids)}{visible(at)}", err=True)
+
+
+def _delete_on(remote: "Remote", ids: Sequence[str]) -> list[tuple[str, str]]:
+    for each in ids:  # so that nothing is deleted when one is unknown
+        _answered(remote, "GET", _address_of(each))
+    answers = [_answered(remote, "DELETE", _address_of(each))["data"] for each in ids]
+    return [(each["scenario"]["id"], each["restorableUntil"]) for each in answers]
+
+
+@scenarios.command()
+@_IDS
+@_FROM
+@SERVER_TOKEN
+@click.option("--json", "as_json", is_flag=True, help="Print a list of ids.")
+def restore(ids: tuple[str, ...], *, url: str | None, token: str | None, as_json: bool) -> None:
+    """Restore scenarios that were deleted within the last day."""
+    from pramana.app.scenarios import restore_scenarios
+
+    ids = tuple(dict.fromkeys(ids))
+    if url:
+        remote = _remote(url, token)
+        restored = [_answered(remote, "POST", f"{_address_of(each)}/restore")["data"]["id"] for each in ids]
+    else:
+        with local_store() as store:
+            restored = [each.id for each in restore_scenarios(store, ids)]
+    if as_json:
+        terminal.print_json(restored)
+    else:
+        click.echo(f"Restored {', '.join(map(visible, restored))}")
+
+
+def _address_of(scenario_id: str) -> str:
+    return f"/api/scenarios/{quoted(scenario_id, safe='')}"
+
+
+def _answered(remote: "Remote", method: str, path: str, query: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the envelope of a server's answer; a refusal is raised."""
+    said = remote.ask(method, path, query)
+    if said.status == 404:
+        raise NotFound(f"{remote.url}: {said.json.get('error')}")
+    if not said.ok:
+        raise InvalidInput(f"{remote.url}: {said.json.get('error')}")
+    return said.json
+
+
+# ── Export ──
 
 
 @scenarios.command("export")
 @click.argument("path", required=False, type=Output())
-@click.option("--type", type=click.Choice(_TYPES), multiple=True, help="Only these types.")
-@click.option("--difficulty", type=click.Choice(_DIFFICULTIES), multiple=True, help="Only these.")
-@click.option("--language", **_many, help="Only in these languages.")
-@click.option("--tag", **_many, help="Only with one of these tags; `domain:` stands for its branch.")
-@click.option("--all-tags", **_many, help="Only with all of these tags.")
-@click.option("--text", default="", help="Only with this text in id, name, prompt or expected outcome.")
-@click.option("--id", **_many, help="Only these.")
-@click.option("--from", "url", metavar="URL", help="A server [default: the local store]")
+@_filtered
+@_FROM
 @SERVER_TOKEN
-def export(path: Path | None, *, url: str | None, token: str | None, **wanted: Any) -> None:
+def export(path: Path | None, *, filters: "ScenarioFilter", url: str | None, token: str | None) -> None:
     """Write scenarios as one YAML document to PATH, or to standard output; importing it gives the same."""
-    from pramana.app.scenarios import ScenarioFilter
-
-    filters = ScenarioFilter(**wanted)
     text = _fetched(_remote(url, token), filters) if url else _written(filters)
     count = text.count("\n- id: ")  # nothing else begins a line so
     if path is None:

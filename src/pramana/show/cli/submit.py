@@ -194,7 +194,7 @@ def _of_run(store: "Store", run: Run) -> _Parcel:
     return parcel
 
 
-_OWN_PROMPT = "unverified, for it was asked with a system prompt of your own"
+_OWN_PROMPT = "sent as of an unknown suite, because the run had a system prompt of its own"
 _PASSED = {Outcome.PASSED: True, Outcome.FAILED: False}
 
 

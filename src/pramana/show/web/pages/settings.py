@@ -139,7 +139,7 @@ _DATABASES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 PRIVATE_ADDRESSES = "Models and recordings may be at private addresses, such as 192.168.0.5 or localhost"
 _TICKS = {
     "anonymous_submission": "Take results, and show badges, without a token",
-    "refuse_unverified": "Refuse results of suites that nobody here knows, instead of keeping them apart",
+    "refuse_unverified": "Refuse results of unknown suites instead of storing them apart",
     "allow_private_addresses": PRIVATE_ADDRESSES,
 }
 _NUMBERS = {

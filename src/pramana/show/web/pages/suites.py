@@ -9,7 +9,7 @@ from nicegui import ui
 
 from pramana.analyse.numbers import counted
 from pramana.app.suites import CaseFilter, ListedView, TierView, list_cases, list_suites, read_suite, upload_suite
-from pramana.errors import Problem
+from pramana.errors import Problem, fold_repeats
 from pramana.report.markup import Column, Safe, facts, foreign, join, link, pager, table, tag, when
 from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import Desk, Refused, address, frame, part, parts
@@ -200,13 +200,15 @@ class _Uploading:
 
 
 def _refused(error: Refused) -> Safe:
-    """Return why an upload was refused, with every place."""
-    words = join(["Not uploaded: ", foreign(str(error))])
+    """Return why an upload was refused: each mistake once, with its count and its first place."""
+    found = f"{counted(len(error.problems), 'error')}." if error.problems else foreign(str(error))
+    words = join(["Not uploaded: ", found])
     if error.status == 409:
         why = "Runs are compared by the version and hash of their suite, so what is under a name must never change."
         return tag("div", tag("p", words), tag("p", why), class_="warn trouble")
     places = [
-        tag("li", tag("span", _place(each), class_="mono"), " ", foreign(each.message)) for each in error.problems
+        tag("li", tag("span", _place(each.first), class_="mono"), " ", foreign(each.first.message), each.times)
+        for each in fold_repeats(error.problems)
     ]
     return tag(
         "div", tag("p", words), tag("ul", places, class_="small plain-list") if places else None, class_="warn trouble"
