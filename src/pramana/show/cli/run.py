@@ -144,6 +144,9 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
 def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selection", **given: Any) -> int:
     """Ask models the cases of PATHS (suites and scenarios), or of a built-in tier.
 
+    Beside files and folders, PATHS may be `library:` (built-in scenarios), `store:` (all scenarios of the store) and
+    `store:ID` (one of them).
+
     Without any argument: the cheap tier on the embedded model. Exit code: 0 if all cases ended and none errored, 3
     otherwise. With --fail-under, for each model: 0 if it holds with whatever has no verdict counted as failed, 1 if it
     is missed with all of that counted as passed, else 4; what a stopped run did not ask has no verdict either, and the
@@ -401,6 +404,8 @@ def _value(name: str, text: str) -> Any:
 
 
 def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> int:
+    from msgspec.structs import replace
+
     from pramana.report.resuming import resume_advice
     from pramana.report.summary import decide, print_summary, summary_of
 
@@ -411,9 +416,10 @@ def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> 
         said = {"run": ended.id, "status": ended.status, "reason": ended.reason, "sentence": decision.sentence}
         terminal.print_json({**said, "exit_code": code, **summary.as_data()})
     else:
-        print_summary(ended, summary, decision.sentence)
-    if stop.error is not None and not given["as_json"] and str(stop.error) != ended.reason:  # which the summary has
-        click.echo(f"pramana: {stop.error}", err=True)
+        # What stopped the run is an error, printed below and not twice.
+        print_summary(ended if stop.error is None else replace(ended, reason=None), summary, decision.sentence)
+        if stop.error is not None:
+            click.echo(f"pramana: {stop.error}", err=True)
     if ended.stored < ended.expected:
         click.echo(f"Go on with: {resume_advice(ended)}", err=True)
     if given["output"]:  # last: what was paid for is said first, whatever becomes of the file
