@@ -281,6 +281,23 @@ class Call(Struct, frozen=True):
     """The digest of what was played for each line of the script."""
 
 
+class ToolCall(Struct, frozen=True):
+    """A tool that the model asks its caller to run, as it stands in a reply.
+
+    >>> str(ToolCall("get_weather", '{"city":"Paris"}'))
+    'get_weather({"city":"Paris"})'
+    """
+
+    name: str
+    arguments: str = "{}"
+    """JSON as the model wrote it, which need not be valid; of a custom tool, any text."""
+    id: str | None = None
+    """The provider's own, to answer the call with; None where it gives none."""
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.arguments})"
+
+
 class Reply(Struct, frozen=True):
     """What came back, and how long it took."""
 
@@ -308,12 +325,34 @@ class Reply(Struct, frozen=True):
     """What was said to each line of a script; `text` is all of it. Empty where there was but one question."""
     call: Call | None = None
     """Where it was spoken; `text` is what the agent said, as it was written down."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """The tools that the model calls, in its order; `text` is empty where it says nothing besides."""
 
     def response(self) -> Any:
         """Return the raw response as plain data; a number that JSON does not have is None."""
         if self.raw is None:
             return None
         return json.loads(self.raw.decode("utf-8", "surrogatepass"), parse_constant=lambda _: None)
+
+
+class NamedCall(Protocol):
+    """A tool call, or a view of one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def arguments(self) -> str: ...
+
+
+def describe_calls(calls: Iterable[NamedCall], longest: int = 160) -> str:
+    """Return tool calls on one line, each no longer than so many characters.
+
+    >>> describe_calls([ToolCall("get_weather", '{"city": "Paris"}'), ToolCall("get_time")])
+    'called get_weather({"city": "Paris"}), get_time({})'
+    """
+    lines = (" ".join(f"{each.name}({each.arguments})".split()) for each in calls)
+    return f"called {', '.join(line if len(line) <= longest else f'{line[: longest - 1]}…' for line in lines)}"
 
 
 def raw_json(response: Any) -> bytes:
@@ -341,6 +380,13 @@ def _is_text_or_none(value: object) -> bool:
     return value is None or isinstance(value, str)
 
 
+def _is_tool_call(value: object) -> bool:
+    if not isinstance(value, ToolCall):
+        return False
+    name, arguments = astuple(value)[:2]
+    return isinstance(name, str) and isinstance(arguments, str) and _is_text_or_none(value.id)
+
+
 def _is_duration(value: Any) -> bool:
     return isinstance(value, (int, float)) and 0 <= value <= 10**9
 
@@ -355,6 +401,7 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "dropped": lambda it: isinstance(it, (tuple, list)) and all(isinstance(each, str) for each in it),
     "cached": lambda it: isinstance(it, bool),
     "vectors": lambda it: isinstance(it, (tuple, list)),
+    "tool_calls": lambda it: not it or (isinstance(it, (tuple, list)) and all(map(_is_tool_call, it))),
     "total_s": _is_duration,
     "first_token_s": lambda it: it is None or _is_duration(it),
 }

@@ -59,7 +59,9 @@ exporters = Registry(
         "html": "pramana.report.html:html_export",
         "markdown": "pramana.report.markdown:markdown_export",
         "json": "pramana.report.exports:json_export",
-        "csv": "pramana.report.exports:csv_export",
+        "jsonl": "pramana.report.tables:jsonl_export",
+        "csv": "pramana.report.tables:csv_export",
+        "parquet": "pramana.report.tables:parquet_export",
         "junit": "pramana.report.exports:junit_export",
     },
 )

@@ -263,7 +263,7 @@ def test_the_scorer_shown_is_that_of_the_examples() -> None:
 
 
 def test_every_column_of_a_table_is_documented_with_its_type() -> None:
-    from pramana.report.exports import COLUMN_TYPES
+    from pramana.report.tables import COLUMN_TYPES
 
     section = (DOCS / "running.md").read_text(encoding="utf-8").partition("### Columns of a table\n")[2]
     rows = re.findall(r"(?m)^\| `(\w+)` \| (\w+) \|", section.partition("\n## ")[0])

@@ -1,18 +1,20 @@
-"""What scorers measured: numbers and labels of checks in one at a time; means with intervals and counts out.
+"""What scorers and judges measured: checks in one at a time; means with intervals and counts of labels out.
 
-A number that has a bar to pass counts in the pass rate too; here it stands as it was measured. The memory it takes does
-not grow with the number of results. Versions of a scorer are never pooled.
+A number that has a bar to pass counts in the pass rate too; here it stands as it was measured. A judge's rubric scores,
+which never decide an outcome, are averaged in the same way. The memory it takes does not grow with the number of
+results. Versions of a scorer or a rubric are never pooled.
 """
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from pramana.analyse.intervals import CONFIDENCE, FEWEST_CLUSTERS, Interval, t_of
-from pramana.model import Check
+from pramana.analyse.judgements import RUBRIC
+from pramana.model import Check, Facets
 
 MAX_KINDS = 1_000
 """Scores that are kept apart, by name, version and model; further ones are left out."""
@@ -92,16 +94,20 @@ class Scores:
 
     def add(self, model: str, check: Check) -> None:
         """Count a check, if it has a number or a label."""
+        if check.value is not None:
+            self.add_number(model, check.name, check.version, check.value)
+            return
         kind = (check.name, check.version, model)
         label = check.evidence.get("label")
-        found: dict[_Kind, Any] = self._numbers if check.value is not None else self._labels
-        if (check.value is None and not isinstance(label, str)) or (kind not in found and len(found) >= MAX_KINDS):
-            return
-        if check.value is not None:
-            self._numbers.setdefault(kind, _Numbers()).add(check.value)
-        else:
+        if isinstance(label, str) and (kind in self._labels or len(self._labels) < MAX_KINDS):
             counts = self._labels.setdefault(kind, Counter())
-            counts[str(label) if label in counts or len(counts) < MAX_LABELS else OTHER_LABELS] += 1
+            counts[label if label in counts or len(counts) < MAX_LABELS else OTHER_LABELS] += 1
+
+    def add_number(self, model: str, name: str, version: str, value: float) -> None:
+        """Count a number by the name and the version of what measured it."""
+        kind = (name, version, model)
+        if kind in self._numbers or len(self._numbers) < MAX_KINDS:
+            self._numbers.setdefault(kind, _Numbers()).add(value)
 
     def measured(self, per_case: int) -> tuple[Measured, ...]:
         """Return what was counted so far, by name; `per_case`: results there are of one case and model, at most."""
@@ -110,3 +116,93 @@ class Scores:
         ]
         labels = [Measured(*kind, each.total(), labels=dict(each.most_common())) for kind, each in self._labels.items()]
         return tuple(sorted([*numbers, *labels], key=lambda each: (each.check, each.model, each.version)))
+
+
+# ── Rubrics ──
+
+LOWEST_RATING, HIGHEST_RATING = 1, 10
+RUBRIC_DIMENSIONS = ("category", "language")
+"""What rubric scores are averaged by, beside all of a model together."""
+
+
+class RubricAverages(Struct, frozen=True):
+    """What a judge's rubric scores amount to; `check` of each is the name of the score."""
+
+    overall: tuple[Measured, ...]
+    by: Mapping[str, Mapping[str, tuple[Measured, ...]]]
+    """By the type of scenario (`category`) and by language."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "overall": [each.as_data() for each in self.overall],
+            "by": {
+                name: {value: [each.as_data() for each in found] for value, found in rows.items()}
+                for name, rows in self.by.items()
+            },
+        }
+
+
+class RubricTally:
+    """Adds up rubric scores.
+
+    >>> from pramana.model import Outcome
+    >>> check = Check("rubric", "1", Outcome.PASSED, "", evidence={"scores": {"accuracy": 8, "helpfulness": 6}})
+    >>> tally = RubricTally()
+    >>> tally.add("gpt-5", Facets("task-completion", "easy", "en"), [check])
+    >>> [(each.check, each.mean) for each in tally.averages(per_case=1).overall]
+    [('accuracy', 8.0), ('helpfulness', 6.0)]
+    """
+
+    def __init__(self) -> None:
+        self._overall = Scores()
+        self._by: dict[str, dict[str, Scores]] = {name: {} for name in RUBRIC_DIMENSIONS}
+
+    def add(self, model: str, facets: Facets, checks: Iterable[Check]) -> None:
+        """Count the rubric scores of a result, if it has any."""
+        rated = [check for check in checks if check.name == RUBRIC and rubric_ratings(check)]
+        if not rated:
+            return
+        rows = [("category", facets.category), *([("language", facets.language)] if facets.language else [])]
+        places = [self._overall, *(self._by[name].setdefault(value, Scores()) for name, value in rows)]
+        for name, value in rubric_scores(rated).items():
+            for each in places:
+                each.add_number(model, name, rated[0].version, value)
+
+    def averages(self, per_case: int) -> RubricAverages | None:
+        """Return what was counted so far, None of nothing; `per_case`: results there are of one case and model."""
+        overall = self._overall.measured(per_case)
+        if not overall:
+            return None
+        by = {
+            name: {value: found.measured(per_case) for value, found in sorted(rows.items())}
+            for name, rows in self._by.items()
+        }
+        return RubricAverages(overall, by)
+
+
+def rubric_scores(checks: Iterable[Check]) -> dict[str, float]:
+    """Return the rubric scores of a result by name: of one that was judged at several lines, the means."""
+    found: dict[str, list[float]] = {}
+    for check in checks:
+        if check.name == RUBRIC:
+            for name, value in rubric_ratings(check).items():
+                found.setdefault(name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in found.items()}
+
+
+def rubric_ratings(check: Check) -> dict[str, int]:
+    """Return the scores that a judge gave by a rubric, from 1 to 10; empty without any.
+
+    >>> from pramana.model import Outcome
+    >>> rubric_ratings(Check("rubric", "1", Outcome.PASSED, "", evidence={"scores": {"accuracy": 8, "tone": 99}}))
+    {'accuracy': 8}
+    """
+    given = check.evidence.get("scores") if check.name == RUBRIC else None
+    if not isinstance(given, Mapping):
+        return {}
+    return {
+        str(name): value
+        for name, value in given.items()
+        if type(value) is int and LOWEST_RATING <= value <= HIGHEST_RATING
+    }

@@ -22,7 +22,7 @@ from pramana.analyse.comparison import SCORED
 from pramana.analyse.engines import engines_in, lines_of
 from pramana.analyse.intervals import Interval, percentile, wilson
 from pramana.analyse.judges import Judges, Verdicts, as_typed, judge_name
-from pramana.analyse.scores import Measured, Scores
+from pramana.analyse.scores import Measured, RubricAverages, RubricTally, Scores
 from pramana.analyse.voice import CallTally, Voice
 from pramana.embedded.engines import EngineInfo
 from pramana.model import Case, Check, Outcome, Result, Run
@@ -206,6 +206,8 @@ class Summary(Struct, frozen=True):
     """Of embedded models: what computed them, and on which processor features."""
     scores: tuple[Measured, ...] = ()
     """What scorers measured: means of numbers, counts of labels."""
+    rubric: RubricAverages | None = None
+    """Where a judge rated replies by a rubric: the means, with their intervals."""
 
     @property
     def judge_names(self) -> list[str]:
@@ -245,6 +247,7 @@ class Summary(Struct, frozen=True):
             "not_reproducible": list(self.not_reproducible),
             "engines": [each.as_data() for each in self.engines],
             **({"scores": [each.as_data() for each in self.scores]} if self.scores else {}),
+            **({"rubric": self.rubric.as_data()} if self.rubric else {}),
             **({} if self.voice is None else {"voice": self.voice.as_data()}),
         }
 
@@ -344,7 +347,8 @@ class Tally:
         self._cached = 0
         self._engines: set[str] = set()
         self._calls = CallTally() if spoken else None
-        self._scores, self._per_model = Scores(), self._repeats * max(1, variants)
+        self._scores, self._rubric = Scores(), RubricTally()
+        self._per_model = self._repeats * max(1, variants)
 
     def add(self, case: Case, result: Result) -> None:
         """Count one result."""
@@ -366,6 +370,7 @@ class Tally:
                 self._pay(check)
             if not check.decides or "pass_at" in check.evidence:
                 self._scores.add(result.key.model, check)
+        self._rubric.add(result.key.model, case.facets, result.checks)
         if self._of is not None:
             self._note_ways(self._of, rows, result)
         if outcome not in (Outcome.PASSED, Outcome.FAILED):
@@ -467,6 +472,7 @@ class Tally:
             voice=self._calls.voice() if self._calls else None,
             engines=engines_in(self._engines),
             scores=self._scores.measured(self._per_model),
+            rubric=self._rubric.averages(self._per_model),
         )
 
 

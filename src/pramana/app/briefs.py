@@ -19,6 +19,7 @@ from pramana.app.views import (
     ResultDetailView,
     RunDetailView,
     RunView,
+    ToolCallView,
     View,
     result_view,
 )
@@ -97,6 +98,7 @@ class FailedResultView(View, frozen=True, kw_only=True):
     expected: Annotated[tuple[str, ...], Meta(description="The expected texts or outcome")]
     assertion: Annotated[str | None, Meta(description="How the reply was compared with them")]
     reply: Annotated[str | None, Meta(description=f"At most {LONGEST:,} characters; null without one")]
+    tool_calls: Annotated[tuple[ToolCallView, ...], Meta(description="Tools that the model called")]
     reason: str | None
     failure_code: Annotated[str | None, Meta(description="Why there is no reply")]
 

@@ -145,12 +145,14 @@ def _typed(case: Case, reply: Reply | None) -> list[SaidView]:
     if reply is None:
         return asked
     took = "" if reply.cached else f"after {duration(reply.total_s)}"
+    called = [SaidView("called", str(each)) for each in reply.tool_calls]
     if len(case.script) < 2 or not reply.answers:
-        return [*asked, SaidView("answer", reply.text, note=took)]
+        text = reply.text if reply.text.strip() or not called else "(no text)"
+        return [*asked, SaidView("answer", text, note=took), *called]
     answers = [SaidView("answer", each) for each in reply.answers]
     answers[-1] = replace(answers[-1], note=f"{took} in all" if took else "")
     both = [each for pair in zip(asked, answers, strict=False) for each in pair]
-    return [*both, *asked[len(answers) :]]  # whose answers never came
+    return [*both, *asked[len(answers) :], *called]  # also lines whose answers never came
 
 
 def _measured(result: Result) -> Mapping[int, Line]:

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import asdict, fields, force_setattr
 
 from pramana import planning
+from pramana.analyse.scores import rubric_ratings
 from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Rate, Summary
 from pramana.app import App, User, use_case
@@ -39,6 +40,7 @@ from pramana.app.views import (
     TurnView,
     UnjudgedView,
     result_view,
+    tool_call_views,
 )
 from pramana.model import Assertion, Case, Outcome, Reply, Result, Run, RunStatus, Target
 from pramana.request import Limits, RunRequest, Searched, published_name
@@ -337,6 +339,7 @@ def result_detail_view(seq: int, case: Case, result: Result, system_prompt: str 
                 value=each.value,
                 evidence=each.evidence,
                 decides=each.decides,
+                rubric_scores=rubric_ratings(each),
             )
             for each in result.checks
         ),
@@ -353,6 +356,7 @@ def result_detail_view(seq: int, case: Case, result: Result, system_prompt: str 
 def _reply_view(reply: Reply) -> ReplyView:
     return ReplyView(
         text=reply.text,
+        tool_calls=tool_call_views(reply.tool_calls),
         answers=reply.answers,
         served_model=reply.served_model,
         fingerprint=reply.fingerprint,

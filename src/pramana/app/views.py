@@ -4,7 +4,7 @@ Names are snake_case here and camelCase in JSON, which the serialiser makes at t
 said of a field is its description in the documentation of the API.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from pramana.analyse.estimate import Purpose
 from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Summary, why
-from pramana.model import Outcome, Result, RunStatus
+from pramana.model import Outcome, Result, RunStatus, ToolCall
 from pramana.request import PageNumber, PageSize
 
 _Item = TypeVar("_Item")
@@ -206,6 +206,19 @@ class EstimateView(View, frozen=True, kw_only=True):
 # ── Results ──
 
 
+class ToolCallView(View, frozen=True, kw_only=True):
+    """A tool that the model asks its caller to run."""
+
+    id: Annotated[str | None, Meta(description="The provider's own, to answer the call with")]
+    name: str
+    arguments: Annotated[str, Meta(description="JSON as the model wrote it, which need not be valid")]
+
+
+def tool_call_views(calls: Iterable[ToolCall]) -> tuple[ToolCallView, ...]:
+    """Return the tool calls of a reply as views."""
+    return tuple(ToolCallView(id=each.id, name=each.name, arguments=each.arguments) for each in calls)
+
+
 class ResultView(View, frozen=True, kw_only=True):
     """A result in a list."""
 
@@ -225,6 +238,7 @@ class ResultView(View, frozen=True, kw_only=True):
     cost_usd: float | None
     cached: bool
     failure_code: str | None
+    tool_calls: Annotated[tuple[ToolCallView, ...], Meta(description="Tools that the model called")]
 
 
 def result_view(seq: int, result: Result) -> ResultView:
@@ -247,6 +261,7 @@ def result_view(seq: int, result: Result) -> ResultView:
         cost_usd=reply.cost_usd if reply else None,
         cached=bool(reply and reply.cached),
         failure_code=result.failure.code if result.failure else None,
+        tool_calls=tool_call_views(reply.tool_calls) if reply else (),
     )
 
 
@@ -309,7 +324,8 @@ class CaseView(View, frozen=True, kw_only=True, dict=True):
 class ReplyView(View, frozen=True, kw_only=True):
     """What came back."""
 
-    text: str
+    text: Annotated[str, Meta(description="Empty where the model only calls tools")]
+    tool_calls: tuple[ToolCallView, ...]
     answers: tuple[str, ...]
     served_model: str | None
     fingerprint: str | None
@@ -337,6 +353,10 @@ class CheckView(View, frozen=True, kw_only=True):
     evidence: Mapping[str, Any]
     decides: bool
     """False for what a scorer only measured: the result does not depend on it."""
+    rubric_scores: Annotated[
+        Mapping[str, float],
+        Meta(description="accuracy, helpfulness, naturalness and efficiency from 1 to 10, where a judge gave them"),
+    ]
 
 
 class AudioView(View, frozen=True, kw_only=True):

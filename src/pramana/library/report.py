@@ -176,7 +176,7 @@ class Report:
 
     def to_records(self) -> list[dict[str, Any]]:
         """Return one flat dictionary a result: the columns of the CSV export."""
-        from pramana.report.exports import records
+        from pramana.report.tables import records
 
         with closing(open_store(self._store_url)) as store:
             return list(records(self.run, store.results.pairs(self.run)))
@@ -187,7 +187,7 @@ class Report:
             import pandas as pd
         except ImportError as error:
             raise InvalidInput("to_pandas needs pandas; install it: pip install pandas") from error
-        from pramana.report.exports import COLUMN_TYPES
+        from pramana.report.tables import COLUMN_TYPES
 
         frame = pd.DataFrame(self.to_records(), columns=list(COLUMN_TYPES))
         numbers = [name for name, kind in COLUMN_TYPES.items() if kind in (int, float)]
@@ -199,15 +199,15 @@ class Report:
             import polars as pl
         except ImportError as error:
             raise InvalidInput("to_polars needs polars; install it: pip install polars") from error
-        from pramana.report.exports import COLUMN_TYPES
+        from pramana.report.tables import COLUMN_TYPES
 
         return pl.DataFrame(self.to_records(), schema=dict(COLUMN_TYPES))
 
     def save(self, path: str | Path, format: "str | Exporter | None" = None) -> Path:  # noqa: A002
         """Write the report to a file and return its path.
 
-        The ending says which format: `.html`, `.md`, `.json`, `.csv`, `.xml` (JUnit), or that of an installed exporter;
-        `format`, a name or an exporter, overrides it.
+        The ending says which format: `.html`, `.md`, `.json`, `.jsonl`, `.csv`, `.parquet`, `.xml` (JUnit), or that of
+        an installed exporter; `format`, a name or an exporter, overrides it.
         """
         from pramana.report.exporters import exporter_of, find_exporter, write_file
 
@@ -261,7 +261,7 @@ class Report:
             yield f"\n{each.outcome.value}: {each.case_id}{suffix}"
             yield f"  prompt: {_shortened(each.case.turns[-1].text)}"
             if each.reply:
-                yield f"  reply:  {_shortened(each.reply.text)}"
+                yield f"  reply:  {_shortened(figures.reply_text(each.reply))}"
             yield f"  reason: {_shortened(each.reason or '')}"
         if len(wanted) > SHOWN_FAILURES:
             yield f"\n… and {len(wanted) - SHOWN_FAILURES:,} more"

@@ -1,16 +1,28 @@
 """An answer as it is read: events in, understood by their wire format; a reply with times and raw bytes out."""
 
+import json
+from dataclasses import dataclass
 from typing import Any
 
 from pramana import clock
-from pramana.model import Reply, Usage
+from pramana.model import Reply, ToolCall, Usage
 from pramana.providers.failures import Failures
+
+
+@dataclass(slots=True)
+class _CallPieces:
+    """A tool call as far as it was read."""
+
+    id: str
+    name: str
+    arguments: str
+    default: str
 
 
 class Reading:
     """One answer as it is read. Each wire format adds what an event of it means; its `take` is called for every one."""
 
-    __slots__ = ("_beside", "_parts", "_raw", "_start", "at", "failures", "first", "whole")
+    __slots__ = ("_beside", "_calls", "_open_calls", "_parts", "_raw", "_start", "at", "failures", "first", "whole")
 
     def __init__(self, failures: Failures) -> None:
         self.failures = failures
@@ -18,6 +30,9 @@ class Reading:
         self._parts: list[str] = []
         self._beside: dict[str, list[str]] = {}
         self._raw: list[bytes] = []
+        self._calls: list[_CallPieces] = []
+        self._open_calls: dict[object, _CallPieces] = {}
+        """By place: where the next piece of a call goes."""
         self.at = 0.0
         """`clock.monotonic()` when the bytes of the event at hand arrived; 0 until one has."""
         self.first: float | None = None
@@ -50,6 +65,28 @@ class Reading:
             for place, value in enumerate(said):
                 self.aside(value, f"{where}.{place}")
 
+    def call_tool(self, place: object, call_id: Any, name: Any, arguments: Any, default: str = "") -> None:
+        """Note a tool call, or the next piece of one: pieces at one place are one call, unless another id is given.
+
+        `default` stands for arguments of which no piece comes.
+        """
+        call_id, name = (each if isinstance(each, str) else "" for each in (call_id, name))
+        call = self._open_calls.get(place)
+        if call is None or (call_id and call.id and call_id != call.id):
+            call = self._open_calls[place] = _CallPieces("", "", "", default)
+            self._calls.append(call)
+        call.id = call.id or call_id
+        call.name += name
+        call.arguments += arguments_text(arguments)
+
+    def is_calling(self, place: object) -> bool:
+        """Return whether a tool call was begun at a place."""
+        return place in self._open_calls
+
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """Return the tool calls until now."""
+        return tuple(ToolCall(each.name, each.arguments or each.default, each.id or None) for each in self._calls)
+
     def text(self) -> str:
         """Return what was said until now."""
         return "".join(self._parts)
@@ -64,14 +101,19 @@ class Reading:
         fingerprint: Any = None,
         dropped: tuple[str, ...] = (),
     ) -> Reply:
-        """Return the reply, with its times and its raw response. What the server says of it is unknown if no text."""
+        """Return the reply, with its times, tool calls and raw response.
+
+        What the server says of it is unknown if no text.
+        """
         raw = self._raw
         whole = raw[0] if self.whole and len(raw) == 1 else b"[" + b",".join(raw) + b"]"
         served_model = served_model if isinstance(served_model, str) else None
         finish_reason = finish_reason if isinstance(finish_reason, str) else None
         fingerprint = fingerprint if isinstance(fingerprint, str) else None
+        calls = self.tool_calls() if self._calls else ()
         if (secrets := self.failures.secrets).long:
-            if secrets.held_in(text) or any(secrets.held_in("".join(parts)) for parts in self._beside.values()):
+            texts = [text, *(f"{each.id} {each}" for each in calls), *map("".join, self._beside.values())]
+            if any(map(secrets.held_in, texts)):
                 raise self.failures.key_in_answer()
             whole = self.failures.storable(whole)
             if secrets.held_in(f"{served_model} {finish_reason} {fingerprint}"):
@@ -79,8 +121,9 @@ class Reading:
                     each and secrets.blank(each) for each in (served_model, finish_reason, fingerprint)
                 )
         first = None if self.whole or self.first is None else self.first - self._start
+        total = self.at - self._start
         return Reply(
-            text, usage, served_model, fingerprint, finish_reason, first, self.at - self._start, whole, dropped
+            text, usage, served_model, fingerprint, finish_reason, first, total, whole, dropped, tool_calls=calls
         )
 
     def received(self, event: str | None, data: bytes, parsed: Any, at: float) -> None:
@@ -88,6 +131,17 @@ class Reading:
         self.at = at
         self._raw.append(data)
         self.take(event, parsed)
+
+
+def arguments_text(given: Any) -> str:
+    """Return the arguments of a tool call as JSON; what is text already is that of the model.
+
+    >>> arguments_text({"city": "Paris"}), arguments_text('{"city":'), arguments_text(None)
+    ('{"city": "Paris"}', '{"city":', '')
+    """
+    if given is None:
+        return ""
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
 
 
 class Whole(Reading):

@@ -8,7 +8,7 @@ from pramana.app.comparisons import ComparisonView
 from pramana.app.local import ProblemView, ValidationView
 from pramana.app.sides import asked_sentence
 from pramana.app.views import Listed, ResultDetailView, RunView
-from pramana.model import Outcome
+from pramana.model import Outcome, describe_calls
 from pramana.report import figures
 
 SHOWN_TEXT = 500
@@ -65,7 +65,9 @@ def render_failures(found: Listed[FailedResultView], first: int, outcome: str) -
         if each.assertion or expected:
             lines.append(f"  expected: {' '.join(filter(None, (each.assertion, expected)))}")
         if each.reply is not None:
-            lines.append(f"  reply: {_line(each.reply)}")
+            only_calls = each.tool_calls and not each.reply.strip()
+            said = f"(no text; {describe_calls(each.tool_calls)})" if only_calls else each.reply
+            lines.append(f"  reply: {_line(said)}")
         lines.append(f"  reason: {_line(each.reason or '')}")
     return "\n".join(lines)
 
@@ -126,7 +128,7 @@ def _result(result: ResultDetailView) -> Iterator[str]:
     for turn in result.case.turns:
         yield f"  {turn.role}: {_line(turn.text)}"
     if result.reply:
-        yield f"  reply: {_line(result.reply.text)}"
+        yield f"  reply: {_line(figures.reply_text(result.reply))}"
     if result.failure:
         yield f"  no reply: {_line(result.failure.message)}"
     for check in result.checks:

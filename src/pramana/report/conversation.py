@@ -12,8 +12,11 @@ from typing import Any
 import click
 
 from pramana.analyse.judgements import judgements
+from pramana.analyse.scores import rubric_ratings
 from pramana.app.calls import SaidView, transcript
 from pramana.model import Case, Result, Run
+from pramana.report.exports import tool_calls_data
+from pramana.report.figures import rubric_scores
 from pramana.report.terminal import fitted, plain, width, wrapped
 
 COLUMNS = 80
@@ -30,6 +33,7 @@ def as_data(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) 
         "repeat": key.repeat,
         "outcome": result.outcome.value,
         "conversation": plain(list(_conversation(run, case, result, blob))),
+        "tool_calls": tool_calls_data(result.reply.tool_calls) if result.reply else [],
         "failure": result.failure.message if result.failure else None,
         "checks": [
             {
@@ -39,6 +43,7 @@ def as_data(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) 
                 "decides": check.decides,
                 "judge_question": question,
                 "judge_answers": list(answers),
+                "rubric_scores": rubric_ratings(check),
             }
             for check, question, answers in judgements(case, result.checks)
         ],
@@ -79,6 +84,8 @@ def _lines(run: Run, case: Case, result: Result, blob: Callable[[str], bytes]) -
         check = judgement.check
         ended = check.outcome.value if check.decides else "measured"
         yield wrapped(" ".join(check.reason.split()), COLUMNS, f"  {ended} {fitted(check.name, 30)}: ", "    ")
+        if rated := rubric_scores(rubric_ratings(check)):
+            yield wrapped(rated, COLUMNS, "    rubric scores: ", "      ")
         if judgement.question:
             yield from _text(judgement.question, "    judge's question: ", "      ")
         for answer in judgement.unquoted_answers:

@@ -41,6 +41,8 @@ class Exporter(Struct, frozen=True):
     """Whether the file is open for bytes instead of text."""
     links_recordings: bool = False
     """Whether it is called with the places of recordings too."""
+    write_several: Callable[..., None] | None = None
+    """Called with pairs of a run and its results, and an open file; None where a file holds one run."""
 
 
 def exporter(name: str, *, ending: str, binary: bool = False) -> Callable[[ExportFunction], Exporter]:
@@ -126,10 +128,34 @@ def write_file(
     recordings: Callable[[Case, Result], str | None] | None = None,
 ) -> None:
     """Write a run to a file. One that is there already is replaced only once the new one is complete."""
+    with _opened(found, path) as out:
+        write_run(found, run, results, out, recordings)
+
+
+def write_runs_file(found: Exporter, path: Path, runs: Iterable[tuple[Run, Pairs]]) -> None:
+    """Write several runs to one file, as `write_file` does; raises `InvalidInput` where a file holds one run."""
+    write = writer_of_several(found)
+    with _opened(found, path) as out:
+        write(runs, out)
+
+
+def writer_of_several(found: Exporter) -> Callable[[Iterable[tuple[Run, Pairs]], IO[Any]], None]:
+    """Return what writes several runs in a format; raises `InvalidInput` where a file holds one run."""
+    if found.write_several is None:
+        able = [name for name in exporters.builtin if find_exporter(name).write_several]
+        raise InvalidInput(
+            f"a {found.name} file holds one run; export each run to its own file, or use "
+            f"{', '.join(able[:-1])} or {able[-1]}"
+        )
+    return found.write_several
+
+
+@contextmanager
+def _opened(found: Exporter, path: Path) -> Iterator[IO[Any]]:
     with _replacing(path) as unfinished:
-        opened = unfinished.open("wb") if found.binary else unfinished.open("w", encoding="utf-8", newline="")
+        opened: IO[Any] = unfinished.open("wb") if found.binary else unfinished.open("w", encoding="utf-8", newline="")
         with opened as out:
-            write_run(found, run, results, out, recordings)
+            yield out
 
 
 @contextmanager

@@ -1,11 +1,11 @@
-"""A run as a file: its plan and its results, one by one, in; JSON, CSV, JUnit XML, Markdown or HTML out.
+"""A run as a file: its plan and its results, one by one, in; `results.json` or JUnit XML out.
 
-Results are taken as they come and never held together: what a format wants in another
-order waits in temporary files. Model text is data and stays data: no cell becomes a formula, no output a tag, a link or
-a mention, and what XML cannot hold is written as an escape. Nothing here asks, scores or decides.
+Tables are in `tables`, Markdown and HTML in modules of their own. Results are taken as they come and never held
+together: what a format wants in another order waits in temporary files. Model text is data and stays data: no output
+becomes a tag, a link or a mention, and what XML cannot hold is written as an escape. Nothing here asks, scores or
+decides.
 """
 
-import csv
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,15 +15,15 @@ from tempfile import SpooledTemporaryFile
 from typing import Any, Literal, TextIO, cast, get_args
 
 from pramana.analyse.engines import engines_in, lines_of
-from pramana.analyse.judges import Judges, judge_name, judged_by
+from pramana.analyse.judges import Judges, judge_name
 from pramana.analyse.summary import why
 from pramana.hash import hash_result
-from pramana.model import Case, Outcome, Result, Run, RunStatus
+from pramana.model import Case, Outcome, Result, Run, RunStatus, ToolCall
 from pramana.report.exporters import Exporter
 from pramana.report.figures import printable
 from pramana.report.terminal import as_json
 
-Format = Literal["json", "csv", "junit", "markdown", "html"]
+Format = Literal["json", "jsonl", "csv", "parquet", "junit", "markdown", "html"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 Results = Iterable[tuple[Case, Result]]
 Recordings = Callable[[Case, Result], str | None]
@@ -69,6 +69,21 @@ def recording_name(case: Case, result: Result) -> str | None:
     return f"{name}__{result.reply.call.log.removeprefix('sha256:')[:8]}"
 
 
+def prompt_of(case: Case) -> str:
+    """Return what is sent of a case, as one text."""
+    return "\n\n".join(turn.text for turn in case.turns)
+
+
+def expected_of(case: Case) -> str | None:
+    """Return what is expected of the answer, as one text; None where an assertion needs none."""
+    return "\n".join(case.ideals) or case.expected_outcome
+
+
+def tool_calls_data(calls: Iterable[ToolCall]) -> list[dict[str, str | None]]:
+    """Return tool calls as plain data."""
+    return [{"id": each.id, "name": each.name, "arguments": each.arguments} for each in calls]
+
+
 def models_of(run: Run) -> list[str]:
     """Return the models as the user typed them, in order."""
     return [target.typed for target in run.plan.targets]
@@ -83,7 +98,12 @@ def model_ids(run: Run) -> dict[str, str]:
 
 
 def write_json(run: Run, results: Results, out: TextIO) -> None:
-    """Write a list with one block a model, one result a line.
+    """Write a list with one block a model, one result a line; see `write_json_of_several`."""
+    write_json_of_several([(run, results)], out)
+
+
+def write_json_of_several(runs: Iterable[tuple[Run, Results]], out: TextIO) -> None:
+    """Write a list with one block a run and model, one result a line.
 
     Beside the published fields stand those that make the file safe to compare: `case_digest`, by which cases of the
     same id are told apart; `model`, as it was typed, and `provider`; `status`, and `complete`, which is false when
@@ -95,6 +115,14 @@ def write_json(run: Run, results: Results, out: TextIO) -> None:
     published shape wants a value that does not exist it gets the one its own runner writes: no reply is the output ""
     with latency 0, and a block without any verdict has the pass rate 0.0 (its `skipped` equals its `total`).
     """
+    written = 0
+    for run, results in runs:
+        written += _write_blocks(run, results, out, follow=written > 0)
+    out.write("\n]\n" if written else "[]\n")
+
+
+def _write_blocks(run: Run, results: Results, out: TextIO, *, follow: bool) -> int:
+    """Write one block a model and return how many; `follow` says that others stand before them."""
     plan, names, ids = run.plan, models_of(run), model_ids(run)
     rates = {name: dict.fromkeys(Outcome, 0) for name in names}
     judges = {name: Judges(judge_name) for name in names}
@@ -125,16 +153,17 @@ def write_json(run: Run, results: Results, out: TextIO) -> None:
                     "status": run.status,
                     "complete": sum(rates[name].values()) >= each,
                     "system_prompt": plan.system_prompt,
+                    "run_id": run.reference,
                     **({"engines": list(map(str, used))} if (used := engines_in(engines[name])) else {}),
                 },
             }
-            out.write(f'{"," if number else "["}\n{as_json(head)[:-1]}, "results": [')
+            out.write(f'{"," if number or follow else "["}\n{as_json(head)[:-1]}, "results": [')
             pour(blocks[name], out)
             summary = _block_summary(rates[name])
             if mixed := judges[name].mixed():
                 summary["mixed_judges"] = list(mixed)
             out.write(f'\n], "summary": {as_json(summary)}}}')
-    out.write("\n]\n" if names else "[]\n")
+    return len(names)
 
 
 def _block_summary(counts: Mapping[Outcome, int]) -> dict[str, Any]:
@@ -167,11 +196,16 @@ def as_entry(case: Case, result: Result, model_id: str) -> dict[str, Any]:
         "test_id": case.id,
         "output": output,
         "assertion_result": {"passed": outcome is Outcome.PASSED, "details": details},
-        "latency_ms": _milliseconds(result.reply.total_s if result.reply else 0.0),
+        "latency_ms": milliseconds(result.reply.total_s if result.reply else 0.0),
         "result_hash": hash_result(model_id, case.id, output),
         "score": score_of(case, result),
         "repeat": result.key.repeat,
         "case_digest": result.key.case,
+        "prompt": prompt_of(case),
+        "expected": expected_of(case),
+        **(
+            {"tool_calls": tool_calls_data(calls)} if (calls := result.reply.tool_calls if result.reply else ()) else {}
+        ),
         **({} if result.key.variant == "text" else {"variant": result.key.variant}),
     }
 
@@ -187,16 +221,6 @@ def score_of(case: Case, result: Result) -> float | None:
     if deciding.outcome is outcome and deciding.value is not None and 0 <= deciding.value <= 1:
         return deciding.value
     return 1.0 if outcome is Outcome.PASSED else 0.0
-
-
-def scores_of(result: Result) -> dict[str, float | str]:
-    """Return the numbers and labels that scorers gave a result, by name."""
-    given = (
-        (each.name, each.evidence.get("label") if each.value is None else each.value)
-        for each in result.checks
-        if not each.decides or "pass_at" in each.evidence
-    )
-    return {name: value for name, value in given if isinstance(value, float | str)}
 
 
 def results_schema() -> dict[str, Any]:
@@ -223,6 +247,14 @@ def results_schema() -> dict[str, Any]:
         }
     }
     skipped = {"details": {"properties": {"skipped": {"const": True}}, "required": ["skipped"]}}
+    tool_call = record(
+        "A tool that the model asks its caller to run",
+        {
+            "id": {"type": ["string", "null"], "description": "The provider's own"},
+            "name": text,
+            "arguments": {**text, "description": "JSON as the model wrote it, which need not be valid"},
+        },
+    )
     result = record(
         "One case asked once",
         {
@@ -248,9 +280,19 @@ def results_schema() -> dict[str, Any]:
             },
             "repeat": {**count, "description": "Counted from 0"},
             "case_digest": {**digest, "description": "SHA-256 of the whole case: tells cases of the same id apart"},
+            "prompt": {**text, "description": "The messages sent, without the system prompt of the run"},
+            "expected": {
+                "type": ["string", "null"],
+                "description": "The ideals, one a line, or the expected outcome; null where an assertion needs none",
+            },
+            "tool_calls": {
+                "type": "array",
+                "items": tool_call,
+                "description": "There when the model called tools, in its order",
+            },
             "variant": {"type": "string", "description": "How it was asked, where not in writing: voice+noise=10dB"},
         },
-        ("case_digest", "variant"),
+        ("case_digest", "prompt", "expected", "tool_calls", "variant"),
     )
     result |= {
         "if": {"properties": {"assertion_result": {"properties": skipped}}},
@@ -284,13 +326,14 @@ def results_schema() -> dict[str, Any]:
                         "type": ["string", "null"],
                         "description": "Sent with every case; null when there was none",
                     },
+                    "run_id": {**text, "description": "The run, as `pramana show` takes it"},
                     "engines": {
                         "type": "array",
                         "items": text,
                         "description": "Of embedded models: engine, version, weights, processor features and threads",
                     },
                 },
-                ("model", "provider", "status", "complete", "system_prompt", "engines"),
+                ("model", "provider", "status", "complete", "system_prompt", "run_id", "engines"),
             ),
             "results": {"type": "array", "items": {"$ref": "#/$defs/Result"}},
             "summary": record(
@@ -324,96 +367,6 @@ def results_schema() -> dict[str, Any]:
     }
 
 
-# ── Tables ──
-
-COLUMN_TYPES: Mapping[str, type] = {
-    "test_id": str,
-    "model": str,
-    "variant": str,
-    "repeat": int,
-    "outcome": str,
-    "score": float,
-    "reason": str,
-    "category": str,
-    "difficulty": str,
-    "language": str,
-    "tags": str,
-    "output": str,
-    "latency_ms": int,
-    "first_token_ms": int,
-    "input_tokens": int,
-    "output_tokens": int,
-    "cost_usd": float,
-    "finish_reason": str,
-    "served_model": str,
-    "cached": bool,
-    "result_hash": str,
-    "case_digest": str,
-    "judge": str,
-    "run_id": str,
-    "prompt": str,
-    "expected": str,
-    "scores": str,
-}
-"""The columns of a record, and what each holds besides None."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-Record = dict[str, str | float | bool | None]
-
-
-def records(run: Run, results: Results) -> Iterator[Record]:
-    """Yield one flat record a result, for tables: text, numbers and None."""
-    ids = model_ids(run)
-    for case, result in results:
-        reply, facets, key = result.reply, case.facets, result.key
-        judges = (judged_by(each, judge_name).by for each in result.checks)
-        yield {
-            "test_id": case.id,
-            "model": key.model,
-            "variant": key.variant,
-            "repeat": key.repeat,
-            "outcome": result.outcome.value,
-            "score": score_of(case, result),
-            "reason": why(result),
-            "category": facets.category,
-            "difficulty": facets.difficulty,
-            "language": facets.language,
-            "tags": " ".join(facets.tags),
-            "output": reply.text if reply else None,
-            "latency_ms": _milliseconds(reply.total_s) if reply else None,
-            "first_token_ms": _milliseconds(reply.first_token_s) if reply and reply.first_token_s is not None else None,
-            "input_tokens": reply.usage.input_tokens if reply else None,
-            "output_tokens": reply.usage.output_tokens if reply else None,
-            "cost_usd": reply.cost_usd if reply else None,
-            "finish_reason": reply.finish_reason if reply else None,
-            "served_model": reply.served_model if reply else None,
-            "cached": reply.cached if reply else None,
-            "result_hash": hash_result(ids[key.model], case.id, reply.text) if reply else None,
-            "case_digest": key.case,
-            "judge": ", ".join(dict.fromkeys(each for each in judges if each)),
-            "run_id": run.id,
-            "prompt": "\n\n".join(turn.text for turn in case.turns),
-            "expected": "\n".join(case.ideals) or case.expected_outcome,
-            "scores": as_json(scores) if (scores := scores_of(result)) else None,
-        }
-
-
-def write_csv(run: Run, results: Results, out: TextIO) -> None:
-    """Write one row a result. A text that a spreadsheet would run as a formula gets an apostrophe in front."""
-    rows = csv.writer(out)
-    rows.writerow(COLUMN_TYPES)
-    for each in records(run, results):
-        rows.writerow(map(_cell, each.values()))
-
-
-def _cell(value: str | float | bool | None) -> str | float | None:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if not isinstance(value, str):
-        return value if value is None or math.isfinite(value) else None
-    text = printable(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
 # ── JUnit XML ──
 
 
@@ -438,9 +391,10 @@ def write_junit(run: Run, results: Results, out: TextIO) -> None:
             when = f" timestamp={_xml(run.created)}"
             title = _xml(f"{run.plan.suite} on {name}")
             out.write(f"  <testsuite name={title}{_counted(counts[name], seconds[name])}{when}>\n")
+            said = f'<property name="run_id" value={_xml(run.reference)}/>'
             if mixed := judges[name].mixed():
-                said = f'<property name="mixed_judges" value={_xml("; ".join(mixed))}/>'
-                out.write(f"    <properties>{said}</properties>\n")
+                said += f'<property name="mixed_judges" value={_xml("; ".join(mixed))}/>'
+            out.write(f"    <properties>{said}</properties>\n")
             pour(suites[name], out)
             out.write("  </testsuite>\n")
         out.write("</testsuites>\n")
@@ -486,10 +440,10 @@ def _xml(text: str) -> str:
     return f'"{value}"'
 
 
-json_export = Exporter("json", ".json", write_json)
-csv_export = Exporter("csv", ".csv", write_csv)
+json_export = Exporter("json", ".json", write_json, write_several=write_json_of_several)
 junit_export = Exporter("junit", ".xml", write_junit)
 
 
-def _milliseconds(seconds: float) -> int:
+def milliseconds(seconds: float) -> int:
+    """Return a time in whole milliseconds."""
     return max(0, round(seconds * 1000)) if math.isfinite(seconds) else 0

@@ -7,19 +7,19 @@ called unknown, and nothing is rounded up to all or down to none.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pramana.analyse.numbers import duration as duration  # noqa: PLC0414 - a figure like those below
 from pramana.analyse.numbers import in_points, parameter_text, points, rate
 from pramana.analyse.numbers import percent as percent  # noqa: PLC0414
-from pramana.analyse.scores import Measured
+from pramana.analyse.scores import HIGHEST_RATING, LOWEST_RATING, Measured, RubricAverages
 from pramana.analyse.summary import Failed, Rate, Summary, Total, parameters_left_out
 from pramana.analyse.voice import TEXT, Latency, Pooled, Seconds, TurnTaking, Voice, ear
 from pramana.embedded.engines import EngineInfo
-from pramana.model import Key, Plan, Run, Target
+from pramana.model import Key, Plan, Reply, Run, Target, describe_calls
 
 if TYPE_CHECKING:
-    from pramana.app.views import ResultView, TargetView
+    from pramana.app.views import ReplyView, ResultView, TargetView
 
 SHOWN_LABELS = 8
 """Of one score."""
@@ -238,6 +238,78 @@ def scores(found: Sequence[Measured]) -> Iterator[tuple[str, str, str]]:
             interval = f"95 % interval {sure.low:.4g} to {sure.high:.4g}, " if sure else ""
             replies = "1 reply" if each.count == 1 else f"{each.count:,} replies"
             yield name, each.model, f"mean {each.mean:.4g}, {interval}{replies}"
+
+
+RUBRIC_TITLE = f"Rubric scores, {LOWEST_RATING} to {HIGHEST_RATING}"
+
+
+class RubricRow(NamedTuple):
+    """The rubric scores of one model: of all its replies, or of one type of scenario or language."""
+
+    group: str
+    """`all`, or such as `language hi`."""
+    model: str
+    means: Mapping[str, str]
+    """By the name of the score: the mean, with its interval."""
+    replies: int
+
+    @property
+    def sentence(self) -> str:
+        """The scores in words."""
+        said = [f"{name} {mean}" for name, mean in self.means.items()]
+        return f"{', '.join(said)}; {self.replies:,} repl{'y' if self.replies == 1 else 'ies'}"
+
+
+def rubric_rows(found: RubricAverages | None) -> list[RubricRow]:
+    """Return the means of a judge's rubric scores: all, then by type and language where there are several.
+
+    >>> from pramana.analyse.intervals import Interval
+    >>> measured = (Measured("accuracy", "1", "gpt-5", 30, 7.5, Interval(7.1, 7.9)),)
+    >>> row = rubric_rows(RubricAverages(measured, {"language": {"en": measured}}))[0]
+    >>> row.group, row.sentence
+    ('all', 'accuracy 7.50 (7.10–7.90); 30 replies')
+    """
+    if found is None:
+        return []
+    groups = [("all", found.overall)]
+    groups += [(f"{name} {value}", rows) for name, by in found.by.items() if len(by) > 1 for value, rows in by.items()]
+    made = []
+    for group, measured in groups:
+        versions = {(each.model, each.version) for each in measured}
+        several = Counter(model for model, _ in versions)
+        for model, version in sorted(versions):
+            mine = [each for each in measured if (each.model, each.version) == (model, version)]
+            title = f"{group} (rubric {version})" if several[model] > 1 else group
+            means = {each.check: _mean(each) for each in mine}
+            made.append(RubricRow(title, model, means, max(each.count for each in mine)))
+    return made
+
+
+def _mean(measured: Measured) -> str:
+    sure = measured.interval
+    return f"{measured.mean:.2f}{f' ({sure.low:.2f}–{sure.high:.2f})' if sure else ''}"
+
+
+def rubric_scores(given: Mapping[str, float]) -> str:
+    """Return the rubric scores of one reply in words; nothing without any.
+
+    >>> rubric_scores({"accuracy": 8, "naturalness": 7.5}), rubric_scores({})
+    ('accuracy 8, naturalness 7.5 (of 10)', '')
+    """
+    said = ", ".join(f"{name} {value:.3g}" for name, value in given.items())
+    return f"{said} (of {HIGHEST_RATING})" if said else ""
+
+
+def reply_text(reply: "Reply | ReplyView | None") -> str:
+    """Return what a model said, or called instead; nothing where it did neither.
+
+    >>> from pramana.model import ToolCall
+    >>> reply_text(Reply("", tool_calls=(ToolCall("get_time"),))), reply_text(Reply("Noon.")), reply_text(None)
+    ('(no text; called get_time({}))', 'Noon.', '')
+    """
+    if reply is None or reply.text.strip() or not reply.tool_calls:
+        return reply.text if reply else ""
+    return f"(no text; {describe_calls(reply.tool_calls)})"
 
 
 def voice(found: Voice) -> Iterator[tuple[str, str, str]]:

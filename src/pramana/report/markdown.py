@@ -10,16 +10,21 @@ from typing import TextIO
 
 from pramana.analyse.gate import no_verdicts_sentence
 from pramana.analyse.judgements import Judgement, judgements
+from pramana.analyse.scores import rubric_ratings
 from pramana.analyse.summary import DIMENSIONS, Rate, Summary, Tally, why
 from pramana.model import Case, Outcome, Result, Run
 from pramana.report.exporters import Exporter
 from pramana.report.exports import Results
 from pramana.report.figures import (
+    RUBRIC_TITLE,
     asked_aloud,
     by_ear,
     engines,
     percent,
     printable,
+    reply_text,
+    rubric_rows,
+    rubric_scores,
     scores,
     span,
     spent,
@@ -131,6 +136,7 @@ def write_markdown(run: Run, results: Results, out: TextIO) -> None:
     lines = [_line((_inline(name), _inline(model), _inline(said, 600))) for name, model, said in measured]
     heads = _line(("Score", "Model", "Mean, or labels")) + _line([":--"] * 3)
     page.block(f"\n{heads}", lines[:SHOWN_ROWS], len(lines), "\nand {:,} more\n")
+    _add_rubric(page, summary)
     out.write(page.text + (_CUT if page.cut else "") + end)
 
 
@@ -138,6 +144,25 @@ def _add_table(page: _Page, rates: Mapping[str, Rate], before: str = "", after: 
     rows = [_line(_rate_row(name, rate)) for name, rate in list(rates.items())[:SHOWN_ROWS]]
     heads = _line(_HEADS) + _line([":--"] + ["--:"] * (len(_HEADS) - 1))
     page.block(before + heads, rows, len(rates), "\nand {:,} more\n", after)
+
+
+def _add_rubric(page: _Page, summary: Summary) -> None:
+    rows = rubric_rows(summary.rubric)
+    names = list(dict.fromkeys(name for each in rows for name in each.means))
+    heads = ("", "Model", *(name.capitalize() for name in names), "Replies")
+    lines = [
+        _line(
+            (
+                _inline(each.group),
+                _inline(each.model),
+                *(each.means.get(name, "–") for name in names),
+                f"{each.replies:,}",
+            )
+        )
+        for each in rows[:SHOWN_ROWS]
+    ]
+    table = _line(heads) + _line([":--", ":--"] + ["--:"] * (len(names) + 1))
+    page.block(f"\n**{RUBRIC_TITLE}**\n\n{table}", lines, len(rows), "\nand {:,} more\n")
 
 
 def _counted(run: Run) -> str:
@@ -184,19 +209,28 @@ def _failure_line(run: Run, case: Case, result: Result, length: int) -> str:
     where = f" on {_code(result.key.model, 60)}" if len(run.plan.targets) > 1 else ""
     where += f", {result.key.variant}" if result.key.variant != "text" else ""
     where += f", repeat {result.key.repeat + 1}" if run.plan.repeats > 1 else ""
-    reply = result.reply.text if result.reply else ""
     judged = "".join(_judgement_lines(each, length) for each in judgements(case, result.checks))
     return (
         f"- {_code(case.id, 60)}{where}: {_shortened(why(result), length)}\n"
         f"  - Prompt: {_shortened(case.turns[-1].text, length)}\n"
-        f"  - Reply: {_shortened(reply, length)}\n"
+        f"  - Reply: {_shortened(reply_text(result.reply), length)}\n"
+        f"{_called(result, length)}"
         f"{judged}"
     )
 
 
+def _called(result: Result, length: int) -> str:
+    """Return the tools that a model called; of a reply without text, the line before has them."""
+    if result.reply is None or not result.reply.tool_calls or not result.reply.text.strip():
+        return ""
+    return f"  - Tool calls: {_shortened(', '.join(map(str, result.reply.tool_calls)), length)}\n"
+
+
 def _judgement_lines(judgement: Judgement, length: int) -> str:
-    """Return what a judge was asked and answered, as far as the reason does not quote it."""
+    """Return what a judge was asked, answered and rated, as far as the reason does not quote it."""
     asked = f"  - Judge's question: {_shortened(judgement.question, length)}\n" if judgement.question else ""
+    rated = rubric_scores(rubric_ratings(judgement.check))
+    asked += f"  - Rubric scores: {rated}\n" if rated else ""
     return asked + "".join(f"  - Judge's reply: {_shortened(each, length)}\n" for each in judgement.unquoted_answers)
 
 

@@ -33,8 +33,8 @@ def render_report(run: Run, summary: Summary, failures: Sequence[ResultDetailVie
         parts.insert(1, tag("p", f"The run is {run.status}: {run.stored:,} of {run.expected:,} results."))
     if failures:
         shown = [
-            (foreign(each.case_id, 80), foreign(each.model), *map(_text, (each.case.turns[-1].text, each.output)),
-             _text(each.reason))
+            (foreign(each.case_id, 80), foreign(each.model), _text(each.case.turns[-1].text),
+             _text(figures.reply_text(each.reply)), _text(each.reason))
             for each in failures[:SHOWN_FAILURES]
         ]  # fmt: skip
         more = f", the first {SHOWN_FAILURES}" if len(failures) > SHOWN_FAILURES else ""

@@ -1,12 +1,14 @@
 """One result as markup: what was sent, the reply, what was expected, and each check; for its page and HTML reports."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
+from pramana.analyse.scores import HIGHEST_RATING
 from pramana.analyse.voice import CALL
 from pramana.app.views import AssertionView, CaseView, CheckView, ReplyView, ResultDetailView, TurnView
 from pramana.report import figures
-from pramana.report.markup import Safe, block, foreign, join, outcome, pretty, tag
+from pramana.report.markup import Child, Safe, block, foreign, join, outcome, pretty, tag
 
 
 def said_to(case: CaseView) -> Sequence[TurnView]:
@@ -23,13 +25,31 @@ def render_exchange(data: ResultDetailView) -> Safe:
         join([tag("h3", each.role.capitalize()), block(each.text, f"Said by the {each.role}")])
         for each in said_to(case)
     ]
-    answered = block(reply.text, "Answer") if reply else _NO_ANSWER
+    answered = _answer(reply) if reply else _NO_ANSWER
     return tag(
         "div",
         tag("section", tag("h2", "Asked"), render_system_prompt(data.system_prompt), asked),
         tag("section", tag("h2", "Answered"), answered, render_expected(case)),
         class_="halves",
     )
+
+
+def _answer(reply: ReplyView) -> Safe:
+    """Return what a model said and which tools it called."""
+    only_calls = reply.tool_calls and not reply.text.strip()
+    said = tag("p", "No text.", class_="quiet") if only_calls else block(reply.text, "Answer")
+    return join([said, *_tool_calls(reply)])
+
+
+def _tool_calls(reply: ReplyView) -> Iterator[Safe]:
+    """Yield each tool call with its arguments, laid out where they are JSON."""
+    for number, each in enumerate(reply.tool_calls, 1):
+        yield tag("h3", "Tool call: ", foreign(each.name, 200))
+        label = f"Arguments of tool call {number}"
+        try:
+            yield pretty(json.loads(each.arguments), label)
+        except (ValueError, RecursionError):  # a model wrote it
+            yield block(each.arguments, label)
 
 
 _NO_ANSWER = tag("p", "There is no answer.", class_="quiet")
@@ -61,6 +81,7 @@ def _in_turn(data: ResultDetailView, reply: ReplyView) -> Safe:
         render_system_prompt(data.system_prompt),
         rows,
         whole if unheard else None,
+        _tool_calls(reply),
         _in_all(case),
     )
 
@@ -129,12 +150,30 @@ def render_check(check: CheckView, *, evidence: bool = True) -> Safe:
         "div",
         tag("div", _outcome(check), tag("b", foreign(check.name, 80)), class_="row"),
         tag("p", foreign(check.reason)),
+        _ratings(check),
         tag("p", " · ".join([*value, f"version {check.version}"]), class_="quiet small"),
         tag("details", tag("summary", "Evidence"), pretty(check.evidence, f"Evidence of {check.name[:80]}"))
         if evidence and check.evidence
         else None,
         class_="card",
     )
+
+
+def _ratings(check: CheckView) -> Safe | None:
+    """Return a judge's rubric scores with its reasons."""
+    if not check.rubric_scores:
+        return None
+    stated = check.evidence.get("reasons")
+    reasons = stated if isinstance(stated, Mapping) else {}
+    rows = (
+        tag("li", foreign(name, 80), f" {score:.3g} of {HIGHEST_RATING}", *_because(reasons.get(name)))
+        for name, score in check.rubric_scores.items()
+    )
+    return tag("ul", rows, class_="notes")
+
+
+def _because(reason: object) -> list[Child]:
+    return [": ", foreign(reason)] if isinstance(reason, str) and reason.strip() else []
 
 
 def _outcome(check: CheckView) -> Safe:

@@ -63,6 +63,7 @@ def render_summary(run: RunDetailView, where: str = "", rows: int = pictures.SHO
             _undecided(run, summary),
             _breakdowns(run, summary, rows),
             _scores(run, summary),
+            _rubric(run, summary, rows),
             _times(run.aggregates, summary, run.models),
             _voice(run, summary),
         ]
@@ -194,6 +195,36 @@ def _scores(run: RunDetailView, summary: Summary) -> Safe | None:
         "section",
         tag("h3", "Scores"),
         table("What scorers measured", columns, rows, hidden=True),
+    )
+
+
+def _rubric(run: RunDetailView, summary: Summary, most: int) -> Safe | None:
+    rated = figures.rubric_rows(summary.rubric)
+    if not rated:
+        return None
+    names = list(dict.fromkeys(name for each in rated for name in each.means))
+    several = len(run.models) > 1
+    columns = (
+        Column("Replies of", head=True),
+        *([Column("Model")] if several else []),
+        *(Column(name.capitalize(), number=True) for name in names),
+        Column("Replies", number=True),
+    )
+    rows = (
+        (
+            foreign(each.group, 80),
+            *([foreign(each.model, 80)] if several else []),
+            *(each.means.get(name, "–") for name in names),
+            f"{each.replies:,}",
+        )
+        for each in rated[:most]
+    )
+    left_out = tag("p", f"and {len(rated) - most:,} more", class_="quiet small") if len(rated) > most else None
+    return tag(
+        "section",
+        tag("h3", figures.RUBRIC_TITLE),
+        table("Means of the judge's rubric scores, with 95 % intervals", columns, rows, hidden=True),
+        left_out,
     )
 
 

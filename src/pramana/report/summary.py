@@ -79,6 +79,7 @@ def print_summary(run: Run, summary: Summary, sentence: str, *, with_plan: bool 
     for name, model, measured in figures.scores(summary.scores):
         on = f" on {fitted(model, LONGEST_NAME)}" if len(run.plan.targets) > 1 else ""
         click.echo(wrapped(f"{fitted(name, LONGEST_NAME)}{on}: {measured}", COLUMNS - 2, "    ", "      "))
+    _rubric(run, summary)
     click.echo()
     if spent := figures.spent(run, summary):
         _wrapped(spent)
@@ -119,6 +120,18 @@ def _print_no_verdicts(run: Run, summary: Summary) -> str:
         if any(text in reason.text for reason in summary.reasons for text in (NO_JUDGE, NOT_WRITTEN_TO)):
             click.echo(wrapped(f"Judge the stored replies: pramana rescore {run.id} --judge MODEL", COLUMNS))
     return sentence
+
+
+def _rubric(run: Run, summary: Summary) -> None:
+    """Print the means of a judge's rubric scores."""
+    rows = figures.rubric_rows(summary.rubric)
+    if rows:
+        click.echo(f"\n  {figures.RUBRIC_TITLE[:1].lower()}{figures.RUBRIC_TITLE[1:]}")
+    for each in rows[:SHOWN_ROWS]:
+        on = f" on {fitted(each.model, LONGEST_NAME)}" if len(run.plan.targets) > 1 else ""
+        click.echo(wrapped(f"{fitted(each.group, LONGEST_NAME)}{on}: {each.sentence}", COLUMNS - 2, "    ", "      "))
+    if len(rows) > SHOWN_ROWS:
+        click.echo(f"    … and {len(rows) - SHOWN_ROWS} more; --json shows all")
 
 
 def _plan(run: Run) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict, astuple, replace
 
 from pramana import clock
 from pramana.errors import (
@@ -50,6 +50,7 @@ from pramana.model import (
     Speech,
     Spent,
     Target,
+    ToolCall,
     Turn,
     Usage,
     Utterance,
@@ -185,7 +186,8 @@ class ReplyCache:
         try:
             kept = json.loads(self._path(target, where, request).read_text(encoding="utf-8"))
             usage, raw = Usage(**kept.pop("usage")), kept.pop("raw")
-            several = {"dropped": tuple(kept["dropped"]), "vectors": (), "answers": ()}
+            calls = tuple(ToolCall(*each) for each in kept.get("tool_calls", ()))
+            several = {"dropped": tuple(kept["dropped"]), "vectors": (), "answers": (), "tool_calls": calls}
             known = Reply(**{**kept, **several, "usage": counted(usage)})
             raw = None if raw is None else raw.encode("utf-8", "surrogatepass")
             known = replace(known, raw=raw, cached=True, cost_usd=0.0)
@@ -198,7 +200,9 @@ class ReplyCache:
         with suppress(*_UNUSABLE):
             path = self._path(target, where, request)
             raw = None if reply.raw is None else reply.raw.decode("utf-8", "surrogatepass")
-            content = json.dumps({**asdict(reply), "usage": asdict(reply.usage), "raw": raw, "call": None})
+            calls = [astuple(each) for each in reply.tool_calls]
+            plain = {**asdict(reply), "usage": asdict(reply.usage), "raw": raw, "call": None, "tool_calls": calls}
+            content = json.dumps(plain)
             make_private(path.parent)
             handle, name = tempfile.mkstemp(dir=path.parent)
             try:
@@ -439,4 +443,5 @@ async def in_turn(ask: Ask, request: Request, script: Sequence[Line]) -> Reply:
         cost_usd=None if None in costs else sum(costs),
         cached=all(each.cached for each in replies),
         answers=tuple(each.text for each in replies),
+        tool_calls=tuple(call for each in replies for call in each.tool_calls),
     )

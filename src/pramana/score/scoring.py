@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pramana.assertions import decide
 from pramana.errors import PramanaError
-from pramana.model import Case, Check, Outcome, Reply, Turn
+from pramana.model import Case, Check, Outcome, Reply, Turn, describe_calls
 from pramana.score.judge import Judge, score_by_judge, score_by_rubric
 from pramana.score.scorers import Scorers, ends_run
 
@@ -44,6 +44,13 @@ def _unwritten(name: str, call: Check) -> Check:
     words = call.evidence.get("words")
     unheard = words.get("why_not") if isinstance(words, Mapping) else None
     return Check(name, "1", Outcome.UNSCORED, str(unheard or "no words could be made out in the answer"))
+
+
+def _explained(check: Check, reply: Reply) -> Check:
+    """Return the check of a reply; where it has tool calls instead of text, the reason says so."""
+    if not reply.tool_calls or reply.text.strip():
+        return check
+    return replace(check, reason=f"{check.reason} (no text; {describe_calls(reply.tool_calls)})")
 
 
 class Scores(Protocol):
@@ -78,7 +85,7 @@ class Scoring:
     def decided(self, case: Case, reply: Reply) -> tuple[Check, ...]:
         """Return the checks of a reply that needs no waiting."""
         assert case.assertion is not None  # noqa: S101 - or it would need a judge
-        return (decide(case.assertion, reply.text, case.ideals),)
+        return (_explained(decide(case.assertion, reply.text, case.ideals), reply),)
 
     async def checks(self, case: Case, reply: Reply) -> tuple[Check, ...]:
         """Return the checks of one reply; only what ends a run raises."""
@@ -104,7 +111,8 @@ class Scoring:
                 if call and not said.strip():
                     check = _unwritten(_name(asked), call)
                 else:
-                    check = await self._one(asked, replace(reply, text=said))
+                    calls = reply.tool_calls if len(case.script) == 1 else ()  # of several lines, any may have them
+                    check = await self._one(asked, replace(reply, text=said, tool_calls=calls))
                 found.append(replace(check, evidence={**check.evidence, "line": number}))
         if self._is_judged(case):
             found.append(await self._one(case, reply))
@@ -136,7 +144,8 @@ class Scoring:
         reason, stated = f"not judged: {error}; judge it later: pramana rescore", case.assertion
         if self._scorers and stated and stated.type not in NEED_A_MODEL and not case.script and not reply.call:
             first = self._scorers.names[0]
-            return decide(stated, reply.text, case.ideals), Check(first, "1", Outcome.UNSCORED, reason)
+            decided = _explained(decide(stated, reply.text, case.ideals), reply)
+            return decided, Check(first, "1", Outcome.UNSCORED, reason)
         return (Check(_name(case), "1", Outcome.UNSCORED, reason),)
 
     async def _check(self, name: str, case: Case, reply: Reply) -> Check:
@@ -147,8 +156,8 @@ class Scoring:
                 return Check(name, "1", Outcome.UNSCORED, self._no_judge)
             return await (score_by_rubric if name == "rubric" else score_by_judge)(self.judge, case, reply)
         if name == "semantic_similarity":
-            return await self.similarity.score(case, reply)
+            return _explained(await self.similarity.score(case, reply), reply)
         assert case.assertion is not None  # noqa: S101 - only scenarios have none, and they are judged by rubric
         if len(reply.text) < LONG_OUTPUT:
-            return decide(case.assertion, reply.text, case.ideals)
+            return _explained(decide(case.assertion, reply.text, case.ideals), reply)
         return await asyncio.to_thread(decide, case.assertion, reply.text, case.ideals)

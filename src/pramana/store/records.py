@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 from sqlalchemy import Connection, RowMapping, select
 
 from pramana.errors import Hint, NotFound, StoreFailed, quote
@@ -32,6 +32,7 @@ from pramana.model import (
     Result,
     Run,
     Source,
+    ToolCall,
     Usage,
 )
 from pramana.store.schema import runs
@@ -207,7 +208,7 @@ def result_to_row(result: Result) -> tuple[Any, ...]:
             None if failure is None else failure.message,
             result.result_hash,
             result.digest,
-            None if reply is None or not (reply.answers or reply.call) else _conversation(reply),
+            None if reply is None or not (reply.answers or reply.call or reply.tool_calls) else _conversation(reply),
         )
     )
 
@@ -237,9 +238,12 @@ def result_from_row(case: str, row: Sequence[Any], checks: tuple[Check, ...]) ->
 
 def _conversation(reply: Reply) -> str:
     call = reply.call
-    return _encode(
-        {"answers": reply.answers} | ({} if call is None else {"call": [call.recording, call.log, list(call.caller)]})
-    )
+    said: dict[str, Any] = {"answers": reply.answers}
+    if call is not None:
+        said["call"] = [call.recording, call.log, list(call.caller)]
+    if reply.tool_calls:
+        said["tool_calls"] = [astuple(each) for each in reply.tool_calls]
+    return _encode(said)
 
 
 def _reply_from(row: Sequence[Any], conversation: str | None) -> Reply:
@@ -260,6 +264,7 @@ def _reply_from(row: Sequence[Any], conversation: str | None) -> Reply:
         cached=bool(hit),
         answers=tuple(said.get("answers", ())),
         call=None if recording is None else Call(recording, log, tuple(caller)),
+        tool_calls=tuple(ToolCall(*each) for each in said.get("tool_calls", ())),
     )
 
 

@@ -13,7 +13,7 @@ from urllib.parse import quote as quoted
 from pramana.model import Reply, Request, Usage, count
 from pramana.providers.accounts import Account
 from pramana.providers.http import Vendor
-from pramana.providers.reading import Reading
+from pramana.providers.reading import Reading, arguments_text
 
 BASE_URL = "https://api.anthropic.com"
 VERSION = "2026-10-21"
@@ -78,17 +78,23 @@ class _Message(Reading):
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the data says its type as well
         kind = data["type"]
         if kind == "content_block_delta":
-            if text := data["delta"].get("text"):  # thoughts, signatures and tools have no text
+            delta = data["delta"]
+            if text := delta.get("text"):  # thoughts, signatures and tools have no text
                 self.say(text)
             else:
-                self.aside(data["delta"], str(data.get("index")))
+                self.aside(delta, str(data.get("index")))
+                if delta.get("type") == "input_json_delta" and self.is_calling(data.get("index")):
+                    self.call_tool(data["index"], None, None, delta.get("partial_json"))
+        elif kind == "content_block_start":
+            self._take_call(data.get("index"), data.get("content_block"))
         elif kind in ("message_start", "message"):
             message = data if self.whole else data["message"]
             self._served, self._finish = message["model"], message["stop_reason"]
             self._count(message["usage"])
-            for each in message["content"]:
+            for place, each in enumerate(message["content"]):
                 if each["type"] == "text" and each["text"]:
                     self.say(each["text"])
+                self._take_call(place, each)
             self._complete = self.whole
         elif kind == "message_delta":
             self._finish = data["delta"].get("stop_reason") or self._finish
@@ -97,6 +103,11 @@ class _Message(Reading):
             raise self.failures.refusal(_STATUS.get(data["error"]["type"], 500), data)
         elif kind == "message_stop":
             self._complete = True
+
+    def _take_call(self, place: Any, block: Any) -> None:
+        """Begin a tool call; tools of Anthropic's own (`server_tool_use`) run there and are none."""
+        if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(place, int):
+            self.call_tool(place, block.get("id"), block.get("name"), None, arguments_text(block.get("input") or {}))
 
     def _count(self, usage: Any) -> None:
         if isinstance(usage, dict):

@@ -84,7 +84,7 @@ class Function:
         if ended.error is not None:
             self._raise(ended.error)
         reply = self._reply(ended.value)
-        if self._keys.held_in(reply.text):
+        if self._keys.held_in("\n".join([reply.text, *(f"{each.id} {each}" for each in reply.tool_calls)])):
             raise KeyInAnswer(redaction.held(f"the answer of {self._path}"))
         not_taken = self._accepted.not_taken(request.parameters)
         return replace(

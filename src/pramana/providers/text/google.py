@@ -17,7 +17,7 @@ from pramana.model import Reply, Request, Usage, count
 from pramana.providers.accounts import Account
 from pramana.providers.failures import Failures
 from pramana.providers.http import Http, Vendor
-from pramana.providers.reading import Reading
+from pramana.providers.reading import Reading, arguments_text
 from pramana.providers.text.openai import refused_midway
 
 BASE_URL = "https://generativelanguage.googleapis.com"
@@ -98,6 +98,7 @@ class _Content(Reading):
     _token: str | None = None
     _asked_with: str | None = None
     _counted: Any = None
+    _calls_seen = 0
     _used = Usage()
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
@@ -116,6 +117,10 @@ class _Content(Reading):
                     self.say(text)
                 else:
                     self.aside(part)
+                    if isinstance(call := part.get("functionCall"), dict):
+                        self._calls_seen += 1
+                        arguments = arguments_text(call.get("args") or {})
+                        self.call_tool(self._calls_seen, call.get("id"), call.get("name"), arguments)
             self._finish = candidate.get("finishReason") or self._finish
             self._token = candidate.get("continuationToken") or self._token
 

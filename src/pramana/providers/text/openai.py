@@ -95,6 +95,7 @@ class _Completion(Reading):
     _finish: Any = None
     _usage: Any = None
     _choices = False
+    _unnumbered = 0
 
     def take(self, event: str | None, data: Any) -> None:  # noqa: ARG002 - the format names no events
         get = data.get
@@ -113,7 +114,21 @@ class _Completion(Reading):
                 self.say(text)
             if (not text or len(said) > 1) and (more := said.keys() - _TEXT):
                 self.aside({name: said[name] for name in more})
+                self._take_calls(said)
             self._finish = choice.get("finish_reason") or self._finish
+
+    def _take_calls(self, said: Any) -> None:
+        """Take the tool calls of a message, or their pieces; of what stands elsewhere than documented, none."""
+        calls = said.get("tool_calls")
+        for number, each in enumerate(calls if isinstance(calls, list) else ()):
+            if isinstance(each, dict) and isinstance(tool := each.get("function") or each.get("custom"), dict):
+                place, name = number if self.whole else each.get("index"), tool.get("name")
+                if type(place) is not int:  # from a server that numbers none: what has a name begins a call
+                    self._unnumbered += bool(name)
+                    place = f"unnumbered {self._unnumbered}"
+                self.call_tool(place, each.get("id"), name, tool.get("arguments", tool.get("input")))
+        if isinstance(old := said.get("function_call"), dict):  # as older servers say it
+            self.call_tool("function_call", None, old.get("name"), old.get("arguments"))
 
     def done(self) -> Reply:
         if self._finish is None and not (self.whole and self._choices):
@@ -180,6 +195,8 @@ _RENAMED = {"max_tokens": "max_output_tokens"}
 _ABSENT = ("seed", "stop")
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 _DELTAS = ("response.output_text.delta", "response.refusal.delta")
+_TOOL_CALLS = ("function_call", "custom_tool_call")
+"""Items of the output that the caller is to act on; tools of OpenAI's own run there."""
 
 
 class Responses(Vendor):
@@ -243,8 +260,13 @@ class _Response(Reading):
         if answer is None:
             raise self.failures.broken()
         cause = (answer.get("incomplete_details") or {}).get("reason")
+        text = self.text() or _text(answer["output"])
+        output = answer.get("output")
+        for place, item in enumerate(output if isinstance(output, list) else ()):
+            if item.get("type") in _TOOL_CALLS:
+                self.call_tool(place, item.get("call_id"), item.get("name"), item.get("arguments", item.get("input")))
         return self.reply(
-            self.text() or _text(answer["output"]),
+            text,
             usage_of(answer.get("usage"), "input_tokens", "output_tokens"),
             served_model=answer.get("model"),
             finish_reason=cause or answer.get("status"),

@@ -24,6 +24,7 @@ from pramana.errors import InvalidInput
 from pramana.load.scenario import ScenarioType
 from pramana.model import Case, Difficulty, Outcome, Result, Run, RunStatus
 from pramana.report import export
+from pramana.report.exporters import find_exporter
 from pramana.report.exports import Format
 from pramana.request import MAX_NAME_CHARS, Limits, RunRequest, Selection
 from pramana.show.api.envelope import (
@@ -49,6 +50,8 @@ MOST_IDS = 1_000
 LONGEST_NAME = MAX_NAME_CHARS
 _EXPORTED: Mapping[Format, tuple[str, str]] = {
     "json": ("application/json", "json"),
+    "jsonl": ("application/x-ndjson", "jsonl"),
+    "parquet": ("application/vnd.apache.parquet", "parquet"),
     "csv": ("text/csv; charset=utf-8", "csv"),
     "junit": ("application/xml", "xml"),
     "markdown": ("text/markdown; charset=utf-8", "md"),
@@ -211,7 +214,8 @@ def _summary(summary: Summary) -> dict[str, Any]:
     """Return a summary in the names of the API; categories, tags and models keep their own."""
     data = summary.as_data()
     by = {name: {value: camel(rate) for value, rate in rows.items()} for name, rows in data.pop("by").items()}
-    return {**camel(data), "by": by}
+    rubric = {"rubric": data.pop("rubric")} if "rubric" in data else {}
+    return {**camel(data), **rubric, "by": by}
 
 
 @router.get("/api/runs/{run_id}/results", summary="List results", **documented(list[ResultView], 404))
@@ -294,6 +298,7 @@ async def delete_run(run_id: str, here: Here, caller: Annotated[Credential, call
             "description": "The file",
             "content": {
                 **{kind.partition(";")[0]: {"schema": {"type": "string"}} for kind, _ in _EXPORTED.values()},
+                "application/vnd.apache.parquet": {"schema": {"type": "string", "format": "binary"}},
                 "application/json": {"schema": {}},
             },
         },
@@ -305,7 +310,7 @@ async def export_run(
     caller: Annotated[Credential, caller_of(runs.render_run)],
     format_: Annotated[Format, Query(alias="format")] = "json",
 ) -> Response:
-    """Return its results as a file: `results.json` as others use it, CSV, JUnit, Markdown or one HTML page."""
+    """Return its results as a file: `results.json`, JSON Lines, CSV, Parquet, JUnit, Markdown or one HTML page."""
     kind, ending = _EXPORTED[format_]
     found, file = await runs.render_run(here, caller, run_id, lambda *given: _written(format_, *given))
     headers = {"content-disposition": f'attachment; filename="{found}.{ending}"'}
@@ -315,11 +320,14 @@ async def export_run(
 def _written(format_: Format, run: Run, results: Iterator[tuple[Case, Result]]) -> tuple[str, IO[bytes]]:
     """Write the whole file aside, so that what goes wrong can still be said; return the run's id and the file."""
     file = SpooledTemporaryFile(4 << 20)  # noqa: SIM115 - whoever sends it closes it
-    out = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     try:
-        export(format_, run, results, out)
-        out.flush()
-        out.detach()
+        if find_exporter(format_).binary:
+            export(format_, run, results, file)
+        else:
+            out = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+            export(format_, run, results, out)
+            out.flush()
+            out.detach()
         file.seek(0)
     except BaseException:
         file.close()

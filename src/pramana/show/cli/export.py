@@ -1,9 +1,10 @@
-"""`pramana export`: a run, and the recordings of its calls, as files."""
+"""`pramana export`: runs, and the recordings of their calls, as files."""
 
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
@@ -14,12 +15,13 @@ from pramana.errors import PramanaError, StoreFailed
 from pramana.model import Case, Result
 from pramana.plugins import exporters
 from pramana.report import terminal
-from pramana.report.exporters import ALIASES, write_file, write_run
+from pramana.report.exporters import ALIASES, write_file, write_run, write_runs_file, writer_of_several
 from pramana.report.exports import FORMATS, recording_name
-from pramana.report.selection import select
+from pramana.report.selection import Selected, select
 from pramana.show.cli.options import Output, exporter_for, local_store, selecting
 
 if TYPE_CHECKING:
+    from pramana.report.exporters import Exporter
     from pramana.request import Selection
     from pramana.store.store import Store
 
@@ -33,7 +35,7 @@ class ExportFormat(click.Choice[str]):
 
 
 @click.command()
-@click.argument("run", default="latest")
+@click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option(
     "--format",
     "format_",
@@ -51,11 +53,18 @@ class ExportFormat(click.Choice[str]):
     metavar="DIR",
     help="Write the recording and the event log of every call into this folder.",
 )
-def export(run: str, *, format_: str | None, selection: "Selection", output: Path | None, audio: Path | None) -> None:
-    """Write the results of RUN as JSON, CSV, JUnit, Markdown or one HTML page.
+def export(
+    runs: tuple[str, ...],
+    *,
+    format_: str | None,
+    selection: "Selection",
+    output: Path | None,
+    audio: Path | None,
+) -> None:
+    """Write the results of RUN as JSON, JSON Lines, CSV, Parquet, JUnit, Markdown or one HTML page.
 
     RUN is the id of a run or the beginning of one, and the latest run without it; RUN@0 is the run by its first
-    scoring. The filters select some of the results.
+    scoring. Several runs go into one file of JSON, JSON Lines, CSV or Parquet. The filters select some of the results.
     """
     if output is None and audio is None and sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed; name a file with --output")
@@ -63,17 +72,31 @@ def export(run: str, *, format_: str | None, selection: "Selection", output: Pat
     if found.binary and output is None and audio is None and sys.stdout.isatty():
         raise click.UsageError(f"{found.name} is not text for a terminal; name a file: --output RUN{found.ending}")
     with local_store() as store:
-        selected = select(store, store.runs.find_scored(run), selection)
-        damaged = _export_audio(store, selected.results(), audio) if audio else []
-        if output:
-            heard = _recordings(audio or output.parent, output.parent)
-            write_file(found, output, selected.run, selected.results(), heard)
-        elif not audio:
-            out = sys.stdout.buffer if found.binary else sys.stdout
-            write_run(found, selected.run, selected.results(), out)
+        chosen = {each.reference: each for each in map(store.runs.find_scored, runs or ("latest",))}
+        if len(chosen) > 1:
+            writer_of_several(found)  # refuses before anything is written
+        several = [select(store, each, selection) for each in chosen.values()]
+        results = chain.from_iterable(each.results() for each in several)
+        damaged = _export_audio(store, results, audio) if audio else []
+        _write(found, several, output, audio)
     if damaged:
         files = terminal.counted(len(damaged), "file")
         raise StoreFailed("\n  ".join([f"{files} could not be exported:", *damaged]))
+
+
+def _write(found: "Exporter", several: Sequence[Selected], output: Path | None, audio: Path | None) -> None:
+    """Write the runs to the file, or to standard output where nothing else was asked for."""
+    only = several[0] if len(several) == 1 else None
+    out = sys.stdout.buffer if found.binary else sys.stdout
+    if output and only:
+        heard = _recordings(audio or output.parent, output.parent)
+        write_file(found, output, only.run, only.results(), heard)
+    elif output:
+        write_runs_file(found, output, ((each.run, each.results()) for each in several))
+    elif only and not audio:
+        write_run(found, only.run, only.results(), out)
+    elif not audio:
+        writer_of_several(found)(((each.run, each.results()) for each in several), out)
 
 
 def _recordings(folder: Path, page: Path) -> "Callable[[Case, Result], str | None]":

@@ -19,7 +19,7 @@ from pramana.app.runs import read_progress, read_result
 from pramana.app.suites import ListedView
 from pramana.app.views import CheckView, LimitsView, PlanView, ResultDetailView, ResultView, RunDetailView, TargetView
 from pramana.errors import InvalidInput
-from pramana.model import Outcome
+from pramana.model import Outcome, describe_calls
 from pramana.report import figures
 from pramana.report.markup import (
     Child,
@@ -110,7 +110,7 @@ def rows(where: str, run: RunDetailView, found: Iterable[ResultView], wanted: st
 
 def _row(where: str, run: RunDetailView, each: ResultView, wanted: str | None, *, several: bool) -> tuple[Child, ...]:
     to = address(f"{where}/results/{each.seq}", outcome=wanted)
-    said = _excerpt(each.output) if each.output is not None else tag("i", "no answer", class_="quiet")
+    said = _answer(each)
     return (
         outcome(each.outcome),
         link(to, foreign(each.case_id, 120)),
@@ -125,6 +125,14 @@ def _row(where: str, run: RunDetailView, each: ResultView, wanted: str | None, *
 def which(run: RunDetailView, each: ResultView) -> str:
     """Return what tells a result from others of its case."""
     return figures.which(run.models, run.variants, run.repeats, each)
+
+
+def _answer(each: ResultView) -> Safe:
+    """Return the beginning of an answer, or the tools that were called instead."""
+    if each.output is None:
+        return tag("i", "no answer", class_="quiet")
+    only_calls = each.tool_calls and not each.output.strip()
+    return _excerpt(f"(no text; {describe_calls(each.tool_calls)})" if only_calls else each.output)
 
 
 def _excerpt(words: str) -> Safe:

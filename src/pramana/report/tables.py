@@ -1,0 +1,198 @@
+"""Runs as tables: results, one by one, in; one flat record each out, as CSV, JSON Lines or Parquet.
+
+The columns are those of `COLUMN_TYPES` in every format. In CSV a text that a spreadsheet would run as a formula gets an
+apostrophe in front; the other formats have types, and no text is changed but halves of surrogate pairs, which neither
+can hold. pyarrow, which writes Parquet, is imported only there. Nothing here asks, scores or decides.
+"""
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import IO, TextIO
+
+from pramana.analyse.judges import judge_name, judged_by
+from pramana.analyse.scores import rubric_scores
+from pramana.analyse.summary import why
+from pramana.errors import InvalidInput
+from pramana.hash import hash_result
+from pramana.model import Result, Run
+from pramana.report.exporters import Exporter
+from pramana.report.exports import (
+    Results,
+    expected_of,
+    milliseconds,
+    model_ids,
+    prompt_of,
+    score_of,
+    tool_calls_data,
+)
+from pramana.report.figures import printable
+from pramana.report.terminal import as_json
+from pramana.score.judge import SCORES as RUBRIC_SCORES
+
+COLUMN_TYPES: Mapping[str, type] = {
+    "test_id": str,
+    "model": str,
+    "variant": str,
+    "repeat": int,
+    "outcome": str,
+    "score": float,
+    "reason": str,
+    "category": str,
+    "difficulty": str,
+    "language": str,
+    "tags": str,
+    "output": str,
+    "latency_ms": int,
+    "first_token_ms": int,
+    "input_tokens": int,
+    "output_tokens": int,
+    "cost_usd": float,
+    "finish_reason": str,
+    "served_model": str,
+    "cached": bool,
+    "result_hash": str,
+    "case_digest": str,
+    "judge": str,
+    "run_id": str,
+    "prompt": str,
+    "expected": str,
+    "scores": str,
+    "tool_calls": str,
+    **{f"rubric_{name}": float for name in RUBRIC_SCORES},
+}
+"""The columns of a record, and what each holds besides None."""
+Record = dict[str, str | float | bool | None]
+Runs = Iterable[tuple[Run, Results]]
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
+_ROWS = 1_000
+"""Records that are written to a Parquet file at once."""
+
+
+def records(run: Run, results: Results) -> Iterator[Record]:
+    """Yield one flat record a result, for tables: text, numbers and None."""
+    ids = model_ids(run)
+    for case, result in results:
+        reply, facets, key = result.reply, case.facets, result.key
+        judges = (judged_by(each, judge_name).by for each in result.checks)
+        rated = rubric_scores(result.checks)
+        yield {
+            "test_id": case.id,
+            "model": key.model,
+            "variant": key.variant,
+            "repeat": key.repeat,
+            "outcome": result.outcome.value,
+            "score": score_of(case, result),
+            "reason": why(result),
+            "category": facets.category,
+            "difficulty": facets.difficulty,
+            "language": facets.language,
+            "tags": " ".join(facets.tags),
+            "output": reply.text if reply else None,
+            "latency_ms": milliseconds(reply.total_s) if reply else None,
+            "first_token_ms": milliseconds(reply.first_token_s) if reply and reply.first_token_s is not None else None,
+            "input_tokens": reply.usage.input_tokens if reply else None,
+            "output_tokens": reply.usage.output_tokens if reply else None,
+            "cost_usd": reply.cost_usd if reply else None,
+            "finish_reason": reply.finish_reason if reply else None,
+            "served_model": reply.served_model if reply else None,
+            "cached": reply.cached if reply else None,
+            "result_hash": hash_result(ids[key.model], case.id, reply.text) if reply else None,
+            "case_digest": key.case,
+            "judge": ", ".join(dict.fromkeys(each for each in judges if each)),
+            "run_id": run.reference,
+            "prompt": prompt_of(case),
+            "expected": expected_of(case),
+            "scores": as_json(scores) if (scores := scores_of(result)) else None,
+            "tool_calls": as_json(tool_calls_data(reply.tool_calls)) if reply and reply.tool_calls else None,
+            **{f"rubric_{name}": rated.get(name) for name in RUBRIC_SCORES},
+        }
+
+
+def scores_of(result: Result) -> dict[str, float | str]:
+    """Return the numbers and labels that scorers gave a result, by name."""
+    given = (
+        (each.name, each.evidence.get("label") if each.value is None else each.value)
+        for each in result.checks
+        if not each.decides or "pass_at" in each.evidence
+    )
+    return {name: value for name, value in given if isinstance(value, float | str)}
+
+
+# ── CSV ──
+
+
+def write_csv(run: Run, results: Results, out: TextIO) -> None:
+    """Write one row a result. A text that a spreadsheet would run as a formula gets an apostrophe in front."""
+    write_csv_of_several([(run, results)], out)
+
+
+def write_csv_of_several(runs: Runs, out: TextIO) -> None:
+    """Write one row a result, the results of one run after those of another."""
+    rows = csv.writer(out)
+    rows.writerow(COLUMN_TYPES)
+    for run, results in runs:
+        for each in records(run, results):
+            rows.writerow(map(_cell, each.values()))
+
+
+def _cell(value: str | float | bool | None) -> str | float | None:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if not isinstance(value, str):
+        return value if value is None or math.isfinite(value) else None
+    text = printable(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+# ── With types ──
+
+
+def write_jsonl(run: Run, results: Results, out: TextIO) -> None:
+    """Write one JSON object a result and line."""
+    write_jsonl_of_several([(run, results)], out)
+
+
+def write_jsonl_of_several(runs: Runs, out: TextIO) -> None:
+    """Write one JSON object a result and line, the results of one run after those of another."""
+    for run, results in runs:
+        out.writelines(f"{as_json(_typed(each))}\n" for each in records(run, results))
+
+
+def write_parquet(run: Run, results: Results, out: IO[bytes]) -> None:
+    """Write one row a result, with typed columns."""
+    write_parquet_of_several([(run, results)], out)
+
+
+def write_parquet_of_several(runs: Runs, out: IO[bytes]) -> None:
+    """Write one row a result, with typed columns, the results of one run after those of another."""
+    try:
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetWriter
+    except ImportError as error:
+        raise InvalidInput("Parquet needs pyarrow; install it: pip install 'pramana[parquet]'") from error
+    types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    schema = pa.schema([(name, types[kind]) for name, kind in COLUMN_TYPES.items()])
+    rows = (_typed(each) for run, results in runs for each in records(run, results))
+    with ParquetWriter(out, schema, compression="zstd") as writer:
+        while some := list(islice(rows, _ROWS)):
+            writer.write_table(pa.Table.from_pylist(some, schema=schema))
+
+
+def _typed(record: Record) -> Record:
+    """Return a record that formats with types can hold."""
+    return {name: _storable(value) for name, value in record.items()}
+
+
+def _storable(value: str | float | bool | None) -> str | float | bool | None:
+    if isinstance(value, str):
+        return value if value.isascii() else _HALF_OF_A_PAIR.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+    return value if value is None or math.isfinite(value) else None
+
+
+csv_export = Exporter("csv", ".csv", write_csv, write_several=write_csv_of_several)
+jsonl_export = Exporter("jsonl", ".jsonl", write_jsonl, write_several=write_jsonl_of_several)
+parquet_export = Exporter("parquet", ".parquet", write_parquet, binary=True, write_several=write_parquet_of_several)
