@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Request,
         Run,
         Target,
+        ToolCall,
         Turn,
         Usage,
     )
@@ -84,6 +85,7 @@ _WHERE = {
     "Selection": "pramana.request",
     "Stream": "pramana.library.session",
     "Target": "pramana.model",
+    "ToolCall": "pramana.model",
     "Turn": "pramana.model",
     "Usage": "pramana.model",
     "ValidationReport": "pramana.load",
@@ -139,6 +141,7 @@ __all__ = [
     "Selection",
     "Stream",
     "Target",
+    "ToolCall",
     "Turn",
     "Usage",
     "ValidationReport",

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from statsmodels.stats.weightstats import DescrStatsW  # type: ignore[import-untyped]
 
-from pramana.analyse.scores import MAX_KINDS, MAX_LABELS, OTHER_LABELS, Measured, Scores
+from pramana.analyse.scores import MAX_KINDS, MAX_LABELS, OTHER_LABELS, Measured, Scores, rubric_scores
 from pramana.analyse.summary import Tally, why
 from pramana.model import Case, Check, Facets, Key, Outcome, Reply, Result
+from pramana.report.figures import rubric_rows
 from pramana.report.figures import scores as in_words
 
 CASE = Case("a-1", "test_case", (), Facets("factual", "easy"))
@@ -96,3 +97,85 @@ def test_why_a_result_has_no_verdict_names_what_only_measured() -> None:
         "nothing decides whether it passes: words, tone only measured; set pass_at, or give the case a check"
     )
     assert why(result(number(3), Check("contains", "1", Outcome.UNSCORED, "not judged"))) == "not judged"
+
+
+# ── Rubrics ──
+
+
+def rated(accuracy: object, version: str = "1", **others: object) -> Check:
+    return Check("rubric", version, Outcome.PASSED, "", evidence={"scores": {"accuracy": accuracy, **others}})
+
+
+def a_scenario(name: str, kind: str = "task-completion", language: str = "en") -> Case:
+    return Case(name, "scenario", (), Facets(kind, "easy", language), expected_outcome="Books it")
+
+
+def rubric_tally(values: list[int], **of_run: int) -> Tally:
+    tally = Tally(**of_run)
+    for place, value in enumerate(values):
+        kind, language = ("task-completion", "en") if place % 2 else ("conversation-flow", "hi")
+        tally.add(a_scenario(f"s-{place}", kind, language), result(rated(value, helpfulness=5)))
+    return tally
+
+
+def test_rubric_scores_are_averaged_by_type_and_language_as_scorers_are() -> None:
+    values = [3, 9, 4, 8, 5, 10, 3, 9, 6, 7, 2, 9]
+    rubric = rubric_tally(values).summary().rubric
+    assert rubric is not None
+    accuracy, helpfulness = rubric.overall
+    (as_scorer,) = measured(*map(number, map(float, values)))
+    assert (accuracy.check, accuracy.mean, accuracy.interval) == ("accuracy", as_scorer.mean, as_scorer.interval)
+    assert (helpfulness.mean, helpfulness.interval) == (5.0, None)  # all are alike
+    assert {name: list(rows) for name, rows in rubric.by.items()} == {
+        "category": ["conversation-flow", "task-completion"],
+        "language": ["en", "hi"],
+    }
+    flow = rubric.by["category"]["conversation-flow"][0]
+    assert (flow.count, flow.mean) == (6, pytest.approx(np.mean(values[::2])))
+    assert rubric.by["language"]["hi"][0] == flow
+    groups = ["all", "category conversation-flow", "category task-completion", "language en", "language hi"]
+    assert [each.group for each in rubric_rows(rubric)] == groups
+    low, high = DescrStatsW(np.array(values)).tconfint_mean()
+    shown = f"accuracy 6.25 ({low:.2f}–{high:.2f}), helpfulness 5.00; 12 replies"
+    assert rubric_rows(rubric)[0].sentence == shown
+
+
+def test_repeats_and_variants_never_narrow_the_interval_of_a_rubric_score() -> None:
+    values = [3, 9, 4, 8, 5, 10, 3, 9]
+    once, thrice = (rubric_tally(values * times, repeats=times).summary().rubric for times in (1, 3))
+    intervals = [each.overall[0].interval for each in (once, thrice) if each]
+    first, second = ((each.low, each.high) for each in intervals if each)
+    assert first == pytest.approx(second)
+
+
+def test_versions_of_a_rubric_and_models_are_never_pooled() -> None:
+    tally = Tally()
+    tally.add(a_scenario("a"), result(rated(2)))
+    tally.add(a_scenario("b"), result(rated(8, version="2")))
+    tally.add(a_scenario("b"), result(rated(9), model="n"))
+    rows = rubric_rows(tally.summary().rubric)
+    assert [(each.group, each.model, each.means["accuracy"]) for each in rows] == [
+        ("all (rubric 1)", "m", "2.00"),
+        ("all (rubric 2)", "m", "8.00"),
+        ("all", "n", "9.00"),
+    ]
+
+
+@pytest.mark.parametrize("value", [0, 11, True, 7.5, "8", None, [8]])
+def test_what_is_no_rubric_score_is_left_out(value: object) -> None:
+    tally = Tally()
+    tally.add(a_scenario("a"), result(rated(value), Check("rubric", "1", Outcome.FAILED, "", evidence={"scores": [1]})))
+    tally.add(a_scenario("a"), result(Check("other", "1", Outcome.FAILED, "", evidence={"scores": {"accuracy": 3}})))
+    summary = tally.summary()
+    assert summary.rubric is None
+    assert "rubric" not in summary.as_data()
+
+
+def test_a_result_that_was_rated_at_several_lines_has_the_means() -> None:
+    assert rubric_scores([rated(4, efficiency=2), rated(8)]) == {"accuracy": 6.0, "efficiency": 2.0}
+    tally = Tally()
+    tally.add(a_scenario("a"), result(rated(4), rated(8)))
+    rubric = tally.summary().rubric
+    assert rubric is not None
+    assert [(each.count, each.mean) for each in rubric.overall] == [(1, 6.0)]
+    assert tally.summary().as_data()["rubric"]["by"]["language"]["en"][0]["mean"] == 6.0

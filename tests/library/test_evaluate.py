@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import html
 import json
 import os
 import re
@@ -632,6 +633,7 @@ def test_a_report_becomes_records_files_and_words(report: pramana.Report, tmp_pa
     assert (records[0]["prompt"], records[0]["expected"], records[0]["output"]) == ("What is 1 + 1?", "2", "It is 2.")
     for name, begins in {
         "a.html": "<!doctype html>", "a.md": "#", "a.json": "[", "a.csv": "test_id,", "a.xml": "<?xml",
+        "a.jsonl": '{"test_id": "sum-1"',
     }.items():  # fmt: skip
         assert report.save(tmp_path / name).read_text(encoding="utf-8").startswith(begins)
     with pytest.raises(InvalidInput, match=r'unknown file ending "\.docx"; use \.html, \.md'):
@@ -640,10 +642,26 @@ def test_a_report_becomes_records_files_and_words(report: pramana.Report, tmp_pa
     assert str(report) == "3 of 5 passed (60.0 %, 95 % interval 23.1–88.2 %)"
 
 
-def test_a_report_becomes_data_frames(report: pramana.Report) -> None:
+def test_tool_calls_of_a_function_are_in_the_results_of_a_report() -> None:
+    call = pramana.ToolCall("get_weather", '{"city": "Paris"}', "call_1")
+    report = pramana.evaluate(
+        [{"input": "Weather?", "ideal": "Paris"}], model=lambda _: pramana.Reply("", tool_calls=(call,))
+    )
+    (found,) = report.results()
+    assert found.reply is not None
+    assert [(each.id, each.name, each.arguments) for each in found.reply.tool_calls] == [
+        ("call_1", "get_weather", '{"city": "Paris"}')
+    ]
+    with pytest.raises(AssertionError, match=r"reply:  \(no text; called get_weather\("):
+        report.assert_passed()
+    assert "(no text; called get_weather(" in html.unescape(report._repr_html_())
+
+
+def test_a_report_becomes_data_frames(report: pramana.Report, tmp_path: Path) -> None:
     import pandas as pd
     import polars as pl
 
+    assert pd.read_parquet(report.save(tmp_path / "a.parquet"))["test_id"].tolist() == [each["id"] for each in SUMS]
     assert report.to_pandas().query("outcome == 'failed'")["test_id"].tolist() == ["sum-2", "sum-3"]
     assert report.to_polars().filter(pl.col("outcome") == "failed")["test_id"].to_list() == ["sum-2", "sum-3"]
     assert report.to_pandas()["latency_ms"].dtype == "int64"
@@ -664,7 +682,15 @@ def test_columns_of_numbers_are_numbers_where_every_value_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "pattern"), [("a.csv", r"(?m)^(sum-\d),"), ("a.xml", r' name="(sum-\d)"'), ("a.md", r"(?m)^- `(sum-\d)`")]
+    ("name", "pattern"),
+    [
+        ("a.csv", r"(?m)^(sum-\d),"),
+        ("a.xml", r' name="(sum-\d)"'),
+        ("a.md", r"(?m)^- `(sum-\d)`"),
+        ("a.json", r'"test_id": "(sum-\d)"'),
+        ("a.jsonl", r'"test_id": "(sum-\d)"'),
+        ("a.html", r'<span class="mono"><bdi dir="auto">(sum-\d)</bdi>'),
+    ],
 )
 def test_files_list_results_in_the_order_of_the_cases_not_of_their_ends(
     tmp_path: Path, name: str, pattern: str

@@ -4,6 +4,7 @@ A request is checked field by field against what Anthropic documents; what does 
 error. Tokens are counted as words, answers are prepared once and sent many times. It remembers nothing.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from pramana.loopback.voice import Got
 
 from .responses import pieces
-from .server import Answer, Fault, Vendor, frame
+from .server import Answer, Called, Fault, Vendor, frame
 
 VERSIONS = ("2023-06-01", "2026-10-21")
 CREATED = "2026-01-01T00:00:00Z"
@@ -94,7 +95,8 @@ class AnthropicWire(Vendor):
             return self._refuse(400, "Output blocked by content filtering policy")
         stream = bool(body.get("stream")) and kind != "plain"
         asked = _words(body.get("system") or "") + sum(_words(each["content"]) for each in body["messages"])
-        return _answer(body["model"], self.text(body["messages"], fault), asked, body["max_tokens"], stream, kind)
+        text = self.text(body["messages"], fault)
+        return _answer(body["model"], text, asked, body["max_tokens"], stream, kind, self.calls)
 
     def error(self, status: int, message: str, *, parameter: str | None = None) -> Any:
         """Return the body Anthropic sends with such a status."""
@@ -156,10 +158,16 @@ def _words(content: str | list[Any]) -> int:
     return sum(len(str(each.get("text", "")).split()) for each in content if isinstance(each, dict))
 
 
+def _tool_use(called: Called, given: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "tool_use", "id": called.id, "name": called.name, "input": given, "caller": {"type": "direct"}}
+
+
 @lru_cache(4096)
-def _answer(model: str, text: str, asked: int, limit: int, stream: bool, kind: str | None) -> Answer:
+def _answer(
+    model: str, text: str, asked: int, limit: int, stream: bool, kind: str | None, calls: tuple[Called, ...] = ()
+) -> Answer:
     words = text.split()
-    finish = "refusal" if kind in ("filtered", "refusal") else "end_turn"
+    finish = "refusal" if kind in ("filtered", "refusal") else "tool_use" if calls else "end_turn"
     if len(words) > limit:
         text, words, finish = " ".join(words[:limit]), words[:limit], "max_tokens"
     usage = {
@@ -174,7 +182,10 @@ def _answer(model: str, text: str, asked: int, limit: int, stream: bool, kind: s
         "type": "message",
         "role": "assistant",
         "model": model,
-        "content": [{"type": "text", "text": text}] if text else [],
+        "content": [
+            *([{"type": "text", "text": text}] if text else []),
+            *(_tool_use(each, json.loads(each.arguments)) for each in calls),
+        ],
         "stop_reason": finish,
         "stop_sequence": None,
         "usage": usage,
@@ -195,6 +206,12 @@ def _answer(model: str, text: str, asked: int, limit: int, stream: bool, kind: s
             broken = {"type": "overloaded_error", "message": "Overloaded"}
             return Answer((*frames[:-1], event("error", error=broken)), streamed=True)
         frames.append(event("content_block_stop", index=0))
+    for index, each in enumerate(calls, start=1 if text else 0):
+        frames.append(event("content_block_start", index=index, content_block=_tool_use(each, {})))
+        for piece in each.pieces() if each.arguments != "{}" else [""]:
+            delta = {"type": "input_json_delta", "partial_json": piece}
+            frames.append(event("content_block_delta", index=index, delta=delta))
+        frames.append(event("content_block_stop", index=index))
     ended = {"stop_reason": finish, "stop_sequence": None}
     frames.append(event("message_delta", delta=ended, usage={"output_tokens": len(words)}))
     return Answer((*frames, event("message_stop")), streamed=True)

@@ -4,6 +4,7 @@ A request is checked field by field against what Google documents; what does not
 error. Tokens are counted as words, answers are prepared once and sent many times. It remembers nothing.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -12,7 +13,7 @@ from typing import Any
 from pramana.loopback.voice import Got
 
 from .responses import pieces
-from .server import Answer, Fault, Vendor, frame
+from .server import Answer, Called, Fault, Vendor, frame
 
 FIELDS = (
     "contents",
@@ -104,7 +105,7 @@ class GoogleWire(Vendor):
         limit = (body.get("generationConfig") or {}).get("maxOutputTokens")
         if stream and got.query.get("alt") != "sse":
             return self._refuse(501, "Only server-sent events are served here: alt=sse")
-        return _answer(model, self.text(body["contents"], fault), words, limit, stream, kind)
+        return _answer(model, self.text(body["contents"], fault), words, limit, stream, kind, self.calls)
 
     def error(self, status: int, message: str, *, parameter: str | None = None) -> Any:
         """Return the body Google sends with such a status."""
@@ -168,8 +169,14 @@ def _words(parts: Sequence[Mapping[str, Any]]) -> int:
     return sum(len(str(each.get("text", "")).split()) for each in parts)
 
 
+def _function_call(called: Called) -> dict[str, Any]:
+    return {"functionCall": {"id": called.id, "name": called.name, "args": json.loads(called.arguments)}}
+
+
 @lru_cache(4096)
-def _answer(model: str, text: str, asked: int, limit: int | None, stream: bool, kind: str | None) -> Answer:
+def _answer(
+    model: str, text: str, asked: int, limit: int | None, stream: bool, kind: str | None, calls: tuple[Called, ...] = ()
+) -> Answer:
     words = text.split()
     finish = "SAFETY" if kind == "filtered" else "STOP"
     if limit is not None and len(words) > limit:
@@ -179,10 +186,10 @@ def _answer(model: str, text: str, asked: int, limit: int | None, stream: bool, 
         usage["candidatesTokenCount"] = len(words)
     head = {"usageMetadata": usage, "modelVersion": model, "responseId": "loopback"}
 
-    def chunk(piece: str | None, ended: str | None = None) -> dict[str, Any]:
+    def chunk(piece: str | None, ended: str | None = None, called: tuple[Called, ...] = ()) -> dict[str, Any]:
         content: dict[str, Any] = {"role": "model"}
-        if piece:
-            content["parts"] = [{"text": piece}]
+        if piece or called:
+            content["parts"] = [*([{"text": piece}] if piece else []), *map(_function_call, called)]
         candidate = {"content": content, "index": 0, **({"finishReason": ended} if ended else {})}
         return {"candidates": [candidate], **head}
 
@@ -191,11 +198,11 @@ def _answer(model: str, text: str, asked: int, limit: int | None, stream: bool, 
         blocked = {**head, "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": counted}
         return Answer((frame(blocked),), streamed=True) if stream else Answer.of(blocked)
     if not stream:
-        return Answer.of(chunk(text, finish))
+        return Answer.of(chunk(text, finish, calls))
     if kind == "long_line" or not text:
-        return Answer((frame(chunk(text, finish)),), streamed=True)
+        return Answer((frame(chunk(text, finish, calls)),), streamed=True)
     said = pieces(text)
-    frames = [frame(chunk(piece)) for piece in said]
+    frames = [*(frame(chunk(piece)) for piece in said), *(frame(chunk(None, None, (each,))) for each in calls)]
     if kind == "error_midway":
         broken = {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}
         return Answer((*frames[:-1], frame(broken)), streamed=True)

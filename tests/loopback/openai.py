@@ -11,7 +11,7 @@ from typing import Any
 from pramana.loopback.voice import Got
 
 from . import embeddings, responses
-from .server import Answer, Fault, Say, Vendor, frame
+from .server import Answer, Called, Fault, Say, Vendor, frame
 
 CREATED = 1_750_000_000
 FINGERPRINT = "fp_loopback"
@@ -194,7 +194,7 @@ class OpenAIWire(Vendor):
         kind = fault.kind if fault else None
         stream = bool(body.get("stream")) and kind != "plain"
         usage = bool((body.get("stream_options") or {}).get("include_usage"))
-        return _chat_answer(body["model"], text, _words(messages), limit, stream, usage, kind)
+        return _chat_answer(body["model"], text, _words(messages), limit, stream, usage, kind, self.calls)
 
     def _response(self, body: Mapping[str, Any], fault: Fault | None) -> Answer:
         items = body["input"] if isinstance(body["input"], list) else [{"role": "user", "content": body["input"]}]
@@ -203,7 +203,8 @@ class OpenAIWire(Vendor):
         text = self.text(items, fault)
         kind = fault.kind if fault else None
         stream = bool(body.get("stream")) and kind != "plain"
-        return responses.answer(body["model"], text, _words(items), body.get("max_output_tokens"), stream, kind)
+        limit = body.get("max_output_tokens")
+        return responses.answer(body["model"], text, _words(items), limit, stream, kind, self.calls)
 
 
 def misfit(body: Mapping[str, Any], fields: Mapping[str, Field], required: Sequence[str]) -> Any:
@@ -268,12 +269,23 @@ def _words(messages: Sequence[Mapping[str, Any]]) -> int:
     return sum(len(each["content"].split()) for each in messages if isinstance(each.get("content"), str))
 
 
+def _tool_call(called: Called, arguments: str) -> dict[str, Any]:
+    return {"id": called.id, "type": "function", "function": {"name": called.name, "arguments": arguments}}
+
+
 @lru_cache(4096)
 def _chat_answer(
-    model: str, text: str, asked: int, limit: int | None, stream: bool, with_usage: bool, kind: str | None
+    model: str,
+    text: str,
+    asked: int,
+    limit: int | None,
+    stream: bool,
+    with_usage: bool,
+    kind: str | None,
+    calls: tuple[Called, ...] = (),
 ) -> Answer:
     words = text.split()
-    finish = "content_filter" if kind == "filtered" else "stop"
+    finish = "content_filter" if kind == "filtered" else "tool_calls" if calls else "stop"
     if limit is not None and len(words) > limit:
         text, words, finish = " ".join(words[:limit]), words[:limit], "length"
     usage = {
@@ -287,7 +299,9 @@ def _chat_answer(
     head = {"id": "chatcmpl-loopback", "created": CREATED, "model": model, "service_tier": "default"}
     if not stream:
         message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None, "annotations": []}
-        message[where] = text
+        message[where] = text if text or not calls else None
+        if calls:
+            message["tool_calls"] = [_tool_call(each, each.arguments) for each in calls]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
         whole = {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
         return Answer.of({**whole, "system_fingerprint": FINGERPRINT})
@@ -300,6 +314,10 @@ def _chat_answer(
     pieces = [text] if kind == "long_line" else responses.pieces(text)
     frames = [chunk({"role": "assistant", "content": "", "refusal": None})]
     frames += [chunk({where: piece}) for piece in pieces]
+    for number, each in enumerate(calls):
+        frames.append(chunk({"tool_calls": [{"index": number, **_tool_call(each, "")}]}))
+        for piece in each.pieces():
+            frames.append(chunk({"tool_calls": [{"index": number, "function": {"arguments": piece}}]}))
     if kind == "error_midway":
         broken = _error("The server had an error while processing your request.", kind="server_error")
         return Answer((*frames[:-1], frame(broken)), streamed=True)

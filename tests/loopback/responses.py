@@ -6,7 +6,7 @@ The events come in OpenAI's order and count their own `sequence_number`. What is
 from functools import lru_cache
 from typing import Any
 
-from .server import Answer, frame
+from .server import Answer, Called, frame
 
 CREATED = 1_750_000_000
 PIECES = 16
@@ -26,7 +26,9 @@ def pieces(text: str) -> list[str]:
 
 
 @lru_cache(4096)
-def answer(model: str, text: str, asked: int, limit: int | None, stream: bool, kind: str | None) -> Answer:
+def answer(
+    model: str, text: str, asked: int, limit: int | None, stream: bool, kind: str | None, calls: tuple[Called, ...] = ()
+) -> Answer:
     """Answer with the text; `kind` names the fault to shape."""
     words = text.split()
     cause = "content_filter" if kind == "filtered" else None
@@ -35,7 +37,9 @@ def answer(model: str, text: str, asked: int, limit: int | None, stream: bool, k
     content = _content(text, refusal=kind == "refusal")
     item = {"id": "msg_loopback", "type": "message", "role": "assistant", "content": [content]}
     item["status"] = "incomplete" if cause else "completed"
-    whole = _response(model, "incomplete" if cause else "completed", [item]) | {
+    said = [item] if text or not calls else []
+    called = [_function_call(number, each, each.arguments) for number, each in enumerate(calls)]
+    whole = _response(model, "incomplete" if cause else "completed", [*said, *called]) | {
         "incomplete_details": {"reason": cause} if cause else None,
         "usage": {
             "input_tokens": asked,
@@ -56,21 +60,42 @@ def answer(model: str, text: str, asked: int, limit: int | None, stream: bool, k
     started = _response(model, "in_progress", [])
     emit("response.created", response=started)
     emit("response.in_progress", response=started)
-    emit("response.output_item.added", output_index=0, item=item | {"status": "in_progress", "content": []})
-    emit("response.content_part.added", **at, part=_content("", refusal=kind == "refusal"))
     name = "refusal" if kind == "refusal" else "output_text"
     more: dict[str, Any] = {} if kind == "refusal" else {"logprobs": []}
+    if said:
+        emit("response.output_item.added", output_index=0, item=item | {"status": "in_progress", "content": []})
+        emit("response.content_part.added", **at, part=_content("", refusal=kind == "refusal"))
     for piece in [text] if kind == "long_line" else pieces(text):
         emit(f"response.{name}.delta", **at, delta=piece, **more)
     if kind == "error_midway":
         error = {"code": "server_error", "message": "The server had an error while processing your request."}
         emit("response.failed", response=_response(model, "failed", []) | {"error": error})
         return Answer(tuple(frames), streamed=True)
-    emit(f"response.{name}.done", **at, **({"refusal": text} if kind == "refusal" else {"text": text}), **more)
-    emit("response.content_part.done", **at, part=content)
-    emit("response.output_item.done", output_index=0, item=item)
+    if said:
+        emit(f"response.{name}.done", **at, **({"refusal": text} if kind == "refusal" else {"text": text}), **more)
+        emit("response.content_part.done", **at, part=content)
+        emit("response.output_item.done", output_index=0, item=item)
+    for number, (each, done) in enumerate(zip(calls, called, strict=True)):
+        place = {"output_index": len(said) + number, "item_id": done["id"]}
+        begun = _function_call(number, each, "") | {"status": "in_progress"}
+        emit("response.output_item.added", output_index=place["output_index"], item=begun)
+        for piece in each.pieces():
+            emit("response.function_call_arguments.delta", **place, delta=piece)
+        emit("response.function_call_arguments.done", **place, arguments=each.arguments)
+        emit("response.output_item.done", output_index=place["output_index"], item=done)
     emit("response.incomplete" if cause else "response.completed", response=whole)
     return Answer(tuple(frames), streamed=True)
+
+
+def _function_call(number: int, called: Called, arguments: str) -> dict[str, Any]:
+    return {
+        "id": f"fc_loopback_{number}",
+        "type": "function_call",
+        "call_id": called.id,
+        "name": called.name,
+        "arguments": arguments,
+        "status": "completed",
+    }
 
 
 def _content(text: str, *, refusal: bool) -> dict[str, Any]:

@@ -96,6 +96,21 @@ class Wire(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A tool that every answer calls."""
+
+    name: str
+    arguments: str
+    """As JSON, an object."""
+    id: str
+
+    def pieces(self) -> list[str]:
+        """Return the arguments as a stream sends them."""
+        half = len(self.arguments) // 2
+        return [self.arguments[:half], self.arguments[half:]]
+
+
 Say = Callable[[Sequence[Mapping[str, Any]]], str]
 
 
@@ -110,12 +125,15 @@ class Vendor:
         models: Sequence[str] = ("loopback-small", "loopback-large"),
         any_model: bool = True,
         page: int = 1000,
+        calls: Sequence[Called] = (),
     ) -> None:
         """`says` is one text to all, or what a function makes of the messages; `key` the one accepted (None: any).
 
         `any_model=False` knows only the models listed; `page` of them are listed at once, where the format has pages.
+        `calls` stand in every answer, after the text if there is any.
         """
         self.says, self.key, self.models, self.any_model, self.page = says, key, tuple(models), any_model, page
+        self.calls = tuple(calls)
 
     def knows(self, model: str) -> bool:
         return self.any_model or model in self.models

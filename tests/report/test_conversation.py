@@ -8,7 +8,23 @@ from msgspec.structs import replace
 
 from pramana.app.calls import transcript
 from pramana.errors import StoreFailed
-from pramana.model import Call, Case, Check, Facets, Failure, Key, Line, Outcome, Plan, Reply, Result, Run, Target, Turn
+from pramana.model import (
+    Call,
+    Case,
+    Check,
+    Facets,
+    Failure,
+    Key,
+    Line,
+    Outcome,
+    Plan,
+    Reply,
+    Result,
+    Run,
+    Target,
+    ToolCall,
+    Turn,
+)
 from pramana.report.conversation import as_data, print_conversation
 from pramana.report.terminal import width
 
@@ -97,6 +113,37 @@ def test_the_system_prompt_of_the_run_comes_first_line_by_line(capsys: pytest.Ca
     assert first["who"] == "system"
     (first, *_) = as_data(a_run(), case, result, blob)["conversation"]
     assert first["who"] == "caller"
+
+
+def test_tool_calls_stand_below_the_answer_and_its_text_is_not_called_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    case, result, blob = called()
+    calls = (ToolCall("get_weather", '{"city": "Paris"}', "call_1"), ToolCall("get_time"))
+    for text, shown in (("", "(no text)"), ("Let me look.", "Let me look.")):
+        silent = replace(result, reply=Reply(text, total_s=0.5, tool_calls=calls))
+        print_conversation(a_run(), case, silent, blob)
+        assert capsys.readouterr().out.splitlines()[3:6] == [
+            f"            answer   {shown} (after 500 ms)",
+            '            called   get_weather({"city": "Paris"})',
+            "            called   get_time({})",
+        ]
+    assert as_data(a_run(), case, silent, blob)["tool_calls"] == [
+        {"id": "call_1", "name": "get_weather", "arguments": '{"city": "Paris"}'},
+        {"id": None, "name": "get_time", "arguments": "{}"},
+    ]
+
+
+def test_rubric_scores_stand_below_the_check(capsys: pytest.CaptureFixture[str]) -> None:
+    case, result, blob = called()
+    scores = {"accuracy": 9, "helpfulness": 8, "naturalness": 7, "efficiency": 6}
+    check = Check("rubric", "1", Outcome.PASSED, "j holds it for completed", evidence={"scores": scores})
+    rated = replace(result, reply=Reply("At nine."), checks=(check,))
+    print_conversation(a_run(), case, rated, blob)
+    shown = "    rubric scores: accuracy 9, helpfulness 8, naturalness 7, efficiency 6 (of"
+    assert shown in capsys.readouterr().out.splitlines()
+    (said,) = as_data(a_run(), case, rated, blob)["checks"]
+    assert said["rubric_scores"] == scores
 
 
 def test_a_log_that_is_gone_costs_the_times_and_not_the_words() -> None:

@@ -93,7 +93,8 @@ def test_what_is_no_exporter_is_refused_by_name_and_passed_over_by_ending(
     with pytest.raises(BrokenPlugin, match=message):
         find_exporter("mine")
     with pytest.raises(
-        InvalidInput, match=r'a.ids: unknown file ending "\.ids"; use \.html, \.md, \.json, \.csv or \.xml$'
+        InvalidInput,
+        match=r'a.ids: unknown file ending "\.ids"; use \.html, \.md, \.json, \.jsonl, \.csv, \.parquet or \.xml$',
     ):
         exporter_of(Path("a.ids"))
 

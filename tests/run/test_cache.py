@@ -10,14 +10,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pramana.model import Reply, Request, Target, Turn, Usage, raw_json
+from pramana.model import Reply, Request, Target, ToolCall, Turn, Usage, raw_json
 from pramana.run.asking import ReplyCache
 
 TARGET = Target("fake:x", "fake", "x", {"seed": 1})
 REQUEST = Request("x", (Turn("user", "hi \ud800"),), {"temperature": 0})
 WHERE = "http://127.0.0.1/v1"
 REPLY = Reply(
-    "a \x00 \ud800", Usage(1, None, 3), "m", "f", "stop", 0.1, 0.2, raw_json({"a": [1, None]}), ("seed",), 0.5
+    "a \x00 \ud800",
+    Usage(1, None, 3),
+    "m",
+    "f",
+    "stop",
+    0.1,
+    0.2,
+    raw_json({"a": [1, None]}),
+    ("seed",),
+    0.5,
+    tool_calls=(ToolCall("get_weather", '{"city":', "call_1"), ToolCall("get_time")),
 )
 
 
@@ -68,6 +78,8 @@ def test_a_broken_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> Non
         ("raw", 5),
         ("usage", 3),
         ("vectors", [[1]]),
+        ("tool_calls", [["name", 5]]),
+        ("tool_calls", [3]),
         ("another", 1),
     ],
 )

@@ -1,6 +1,9 @@
 """`pramana export` and `run --output`: the format by the file's ending, and refusals before anything is sent."""
 
+import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +11,14 @@ import pytest
 from .test_cli import CASE, pramana
 
 CASES = [{**CASE, "id": f"coding-{number:03}", "input": f"Case {number}"} for number in range(3)]
-STARTS = {"json": "[\n{", "csv": "test_id,model,", "xml": "<?xml", "md": "### mine", "html": "<!doctype html>"}
+STARTS = {
+    "json": "[\n{",
+    "jsonl": '{"test_id": "coding-000"',
+    "csv": "test_id,model,",
+    "xml": "<?xml",
+    "md": "### mine",
+    "html": "<!doctype html>",
+}
 
 
 @pytest.fixture(name="suite")
@@ -44,7 +54,7 @@ def test_a_file_without_an_ending_holds_json(suite: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("report.pdf", 'report.pdf: unknown file ending ".pdf"; use .html, .md, .json, .csv or .xml'),
+        ("report.pdf", 'report.pdf: unknown file ending ".pdf"; use .html, .md, .json, .jsonl, .csv, .parquet or .xml'),
         ("reports/new/report.md", "cannot be written: No such file or directory; create the folder"),
     ],
 )
@@ -58,6 +68,39 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_sent(
     again = pramana("export", "--output", tmp_path / name)
     assert (again.returncode, message in again.stderr) == (2, True)
     assert not (tmp_path / name).exists()
+
+
+def test_several_runs_go_into_one_file_in_the_order_of_the_command(suite: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        pramana("run", suite, "--model", "fake:echo")
+    newest, oldest = (each["id"] for each in json.loads(pramana("runs", "--json").stdout))
+    lines = tmp_path / "all.jsonl"
+    assert pramana("export", oldest, newest, "latest", "--output", lines).returncode == 0
+    read = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
+    ids = [each["id"] for each in CASES]
+    assert [(each["run_id"], each["test_id"]) for each in read] == [
+        *((oldest, name) for name in ids),
+        *((newest, name) for name in ids),
+    ]
+    some = pramana("export", oldest, newest, "--id", ids[1], "--format", "csv").stdout.splitlines()
+    assert [each.partition(",")[0] for each in some] == ["test_id", ids[1], ids[1]]
+    blocks = json.loads(pramana("export", oldest, newest).stdout)
+    assert [each["run_metadata"]["run_id"] for each in blocks] == [oldest, newest]
+    refused = pramana("export", oldest, newest, "--output", tmp_path / "all.html")
+    assert (refused.returncode, (tmp_path / "all.html").exists()) == (2, False)
+    assert "a html file holds one run; export each run to its own file" in refused.stderr
+
+
+def test_parquet_is_written_to_a_file_and_to_a_pipe(suite: Path, tmp_path: Path) -> None:
+    import pandas as pd
+
+    pramana("run", suite, "--model", "fake:echo")
+    assert pramana("export", "--output", tmp_path / "a.parquet").returncode == 0
+    piped = subprocess.run(
+        [sys.executable, "-m", "pramana", "export", "--format", "parquet"], capture_output=True, timeout=60, check=True
+    )
+    for read in (pd.read_parquet(tmp_path / "a.parquet"), pd.read_parquet(io.BytesIO(piped.stdout))):
+        assert read["test_id"].tolist() == [each["id"] for each in CASES]
 
 
 def test_the_help_says_that_the_latest_run_is_the_default() -> None:

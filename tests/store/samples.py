@@ -19,6 +19,7 @@ from pramana.model import (
     Result,
     Source,
     Target,
+    ToolCall,
     Turn,
     Usage,
     raw_json,
@@ -104,6 +105,7 @@ replies = st.builds(
     dropped=st.lists(texts, max_size=3).map(tuple),
     cost_usd=numbers,
     cached=st.booleans(),
+    tool_calls=st.lists(st.builds(ToolCall, texts, texts, names), max_size=2).map(tuple),
 )
 
 

@@ -1,0 +1,192 @@
+"""Tables: CSV, JSON Lines and Parquet are read back by pandas and polars with the same values and the right types."""
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from msgspec.structs import replace
+from statsmodels.stats.weightstats import DescrStatsW  # type: ignore[import-untyped]
+
+from pramana.errors import InvalidInput
+from pramana.model import Case, Check, Outcome, Reply, Result, Run, ToolCall
+from pramana.report.exporters import find_exporter, write_runs_file
+from pramana.report.tables import COLUMN_TYPES, records, write_parquet
+
+from .test_exports import a_run, exported, row
+
+CALLS = (ToolCall("get_weather", '{"city": "Paris"}', "call_1"),)
+Rows = list[tuple[Case, Result]]
+
+
+def answered(case_id: str, text: str, *checks: Check, **reply: Any) -> tuple[Case, Result]:
+    case, found = row(text, case_id=case_id, language="en")
+    assert found.reply is not None
+    return case, replace(found, reply=replace(found.reply, **reply), checks=(*found.checks, *checks))
+
+
+RATED = Check("rubric", "1", Outcome.PASSED, "", evidence={"scores": {"accuracy": 8, "efficiency": 3}})
+ROWS: Rows = [
+    answered("007", "", tool_calls=CALLS),
+    answered("a-2", "=SUM(1)", RATED, cached=True, cost_usd=float("nan")),
+    answered("a-3", "halves \ud800 \x00 🙂", total_s=0.25),
+    row("x", Outcome.ERRORED, case_id="a-4"),
+]
+
+
+def saved(kind: str, path: Path, runs: list[tuple[Run, Rows]]) -> Path:
+    write_runs_file(find_exporter(kind), path, runs)
+    return path
+
+
+def test_json_lines_are_records_with_their_types(tmp_path: Path) -> None:
+    path = saved("jsonl", tmp_path / "a.jsonl", [(a_run(), ROWS)])
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [list(each) for each in lines] == [list(COLUMN_TYPES)] * len(ROWS)
+    for each in lines:
+        for name, kind in COLUMN_TYPES.items():
+            assert each[name] is None or type(each[name]) is kind or (kind is float and type(each[name]) is int)
+    tools, formula, halves, errored = lines
+    assert (tools["test_id"], tools["output"]) == ("007", "")
+    assert json.loads(tools["tool_calls"]) == [
+        {"id": "call_1", "name": "get_weather", "arguments": '{"city": "Paris"}'}
+    ]
+    assert (formula["output"], formula["cached"], formula["cost_usd"]) == ("=SUM(1)", True, None)  # no formula to guard
+    assert (formula["rubric_accuracy"], formula["rubric_helpfulness"]) == (8.0, None)
+    assert halves["output"] == "halves \\ud800 \x00 🙂"
+    assert (errored["output"], errored["latency_ms"]) == (None, None)
+
+
+def test_json_lines_of_a_run_without_results_have_none(tmp_path: Path) -> None:
+    assert saved("jsonl", tmp_path / "a.jsonl", [(a_run(), [])]).read_bytes() == b""
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_pandas_reads_a_file_back_with_the_right_types(tmp_path: Path, kind: str) -> None:
+    path = saved(kind, tmp_path / f"a.{kind}", [(a_run(), ROWS)])
+    frame = pd.read_parquet(path) if kind == "parquet" else pd.read_json(path, lines=True, dtype=False)
+    assert list(frame.columns) == list(COLUMN_TYPES)
+    for name, wanted in COLUMN_TYPES.items():
+        column = frame[name].dropna()
+        if wanted is str:
+            assert all(isinstance(each, str) for each in column)
+        elif wanted in (int, float):
+            assert pd.api.types.is_numeric_dtype(column.infer_objects())
+        else:
+            assert column.astype(bool).tolist() == [False, True, False]
+    assert frame["repeat"].dtype == "int64"
+    assert frame["score"].dtype == "float64"
+    assert frame["test_id"].tolist() == ["007", "a-2", "a-3", "a-4"]
+    assert frame["output"].tolist()[:3] == ["", "=SUM(1)", "halves \\ud800 \x00 🙂"]
+    assert frame["output"].isna().tolist() == [False, False, False, True]
+    assert frame["rubric_accuracy"].mean() == 8.0
+
+
+def test_columns_of_parquet_have_types_also_where_every_value_is_missing(tmp_path: Path) -> None:
+    for rows in (ROWS[3:], []):
+        table = pl.read_parquet(saved("parquet", tmp_path / "a.parquet", [(a_run(), rows)]))
+        kinds = {str: pl.String, int: pl.Int64, float: pl.Float64, bool: pl.Boolean}
+        assert dict(table.schema) == {name: kinds[kind] for name, kind in COLUMN_TYPES.items()}
+        assert len(table) == len(rows)
+
+
+def test_csv_has_the_same_columns_and_guards_formulas() -> None:
+    read = list(csv.DictReader(io.StringIO(exported("csv", a_run(), ROWS), newline="")))
+    assert list(read[0]) == list(COLUMN_TYPES)
+    assert (read[1]["output"], read[1]["cached"], read[1]["rubric_accuracy"]) == ("'=SUM(1)", "yes", "8.0")
+    assert json.loads(read[0]["tool_calls"])[0]["name"] == "get_weather"
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_several_runs_stand_in_one_table(tmp_path: Path, kind: str) -> None:
+    runs = [(replace(a_run(), id=name), ROWS[:2]) for name in ("run-2", "run-1")]
+    path = saved(kind, tmp_path / f"a.{kind}", runs)
+    read = {"csv": pd.read_csv, "jsonl": lambda found: pd.read_json(found, lines=True), "parquet": pd.read_parquet}
+    assert read[kind](path)["run_id"].tolist() == ["run-2", "run-2", "run-1", "run-1"]
+
+
+def test_several_runs_stand_in_one_json_file_each_model_in_a_block_of_its_run(tmp_path: Path) -> None:
+    runs = [(replace(a_run(), id=name), ROWS) for name in ("run-2", "run-1")]
+    blocks = json.loads(saved("json", tmp_path / "a.json", runs).read_text(encoding="utf-8"))
+    assert [each["run_metadata"]["run_id"] for each in blocks] == ["run-2", "run-1"]
+    assert [len(each["results"]) for each in blocks] == [4, 4]
+
+
+@pytest.mark.parametrize("kind", ["html", "markdown", "junit"])
+def test_a_format_that_holds_one_run_says_which_hold_several(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        saved(kind, tmp_path / "a.x", [(a_run(), ROWS), (a_run(), ROWS)])
+    assert str(refused.value) == (
+        f"a {kind} file holds one run; export each run to its own file, or use json, jsonl, csv or parquet"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_pyarrow_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InvalidInput, match=r"^Parquet needs pyarrow; install it: pip install 'pramana\[parquet\]'$"):
+        write_parquet(a_run(), ROWS, io.BytesIO())
+
+
+def test_a_run_read_by_an_earlier_scoring_is_named_so() -> None:
+    (found,) = records(replace(a_run(), scoring=0), ROWS[:1])
+    assert found["run_id"] == "run-1@0"
+
+
+# ── For people ──
+
+
+def test_tool_calls_stand_in_every_report() -> None:
+    case, found = row("", Outcome.FAILED, case_id="a-1")
+    silent = case, replace(found, reply=Reply("", tool_calls=CALLS))
+    talking = row("Let me look.", Outcome.FAILED, case_id="a-2")
+    assert talking[1].reply is not None
+    talking = talking[0], replace(talking[1], reply=replace(talking[1].reply, tool_calls=CALLS))
+    markdown = exported("markdown", a_run(), [silent, talking])
+    assert '  - Reply: `(no text; called get_weather({"city": "Paris"}))`\n' in markdown
+    assert '  - Reply: `Let me look.`\n  - Tool calls: `get_weather({"city": "Paris"})`\n' in markdown
+    page = exported("html", a_run(), [silent, talking])
+    assert page.count('<h3>Tool call: <bdi dir="auto">get_weather</bdi></h3>') == 2
+    assert page.count('<p class="quiet">No text.</p>') == 1
+    block = json.loads(exported("json", a_run(), [silent]))[0]
+    assert block["results"][0]["tool_calls"] == [
+        {"id": "call_1", "name": "get_weather", "arguments": '{"city": "Paris"}'}
+    ]
+
+
+def test_arguments_that_are_no_json_are_shown_as_they_are() -> None:
+    case, found = row("")
+    broken = ToolCall("<b>", '{"city": <script>')
+    page = exported("html", a_run(), [(case, replace(found, reply=Reply("", tool_calls=(broken,))))])
+    assert '{"city": &lt;script&gt;</pre>' in page.replace("&quot;", '"')
+    assert "<script>" not in page
+
+
+def test_rubric_scores_stand_in_every_report() -> None:
+    reasons = {"accuracy": "misses <b>the van</b>"}
+    scored = {"scores": {"accuracy": 3, "helpfulness": 8}, "reasons": reasons}
+    rows = []
+    for number, language in enumerate(["en", "hi"] * 6):
+        case, found = row(outcome=Outcome.FAILED, case_id=f"a-{number}", language=language)
+        scores = {"accuracy": 3 + number % 5, "helpfulness": 8}
+        check = Check("rubric", "1", Outcome.FAILED, "no", evidence={**scored, "scores": scores})
+        rows.append((case, replace(found, checks=(check,))))
+    markdown = exported("markdown", a_run(), rows)
+    assert "**Rubric scores, 1 to 10**\n\n|  | Model | Accuracy | Helpfulness | Replies |\n" in markdown
+    given = [3 + number % 5 for number in range(12)]
+    low, high = DescrStatsW(np.array(given)).tconfint_mean()
+    mean = f"{sum(given) / 12:.2f} ({low:.2f}–{high:.2f})"
+    assert f"| all | m | {mean} | 8.00 | 12 |" in markdown
+    assert "| language hi | m |" in markdown
+    assert "  - Rubric scores: accuracy 3, helpfulness 8 (of 10)\n" in markdown
+    page = exported("html", a_run(), rows)
+    assert "<h3>Rubric scores, 1 to 10</h3>" in page
+    assert mean in page
+    assert ' 3 of 10: <bdi dir="auto">misses &lt;b&gt;the van&lt;/b&gt;</bdi></li>' in page
+    assert "Rubric" not in exported("html", a_run(), [row()])
