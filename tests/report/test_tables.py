@@ -77,7 +77,8 @@ def test_pandas_reads_a_file_back_with_the_right_types(tmp_path: Path, kind: str
         if wanted is str:
             assert all(isinstance(each, str) for each in column)
         elif wanted in (int, float):
-            assert pd.api.types.is_numeric_dtype(column.infer_objects())
+            without_values = kind == "jsonl" and column.empty  # null has no type in JSON
+            assert without_values or pd.api.types.is_numeric_dtype(frame[name])
         else:
             assert column.astype(bool).tolist() == [False, True, False]
     assert frame["repeat"].dtype == "int64"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pandas as pd
 import pytest
 
 from pramana.analyse.intervals import wilson
@@ -459,6 +460,12 @@ def test_a_run_is_exported_in_every_format(client: Client) -> None:
     assert len(list(csv.DictReader(io.StringIO(table, newline="")))) == 10
     for kind, start in (("junit", b"<?xml"), ("markdown", b"#"), ("html", b"<!doctype")):
         assert client.get(f"/api/runs/{run_id}/export?format={kind}").body.lower().startswith(start)
+    lines = client.get(f"/api/runs/{run_id}/export?format=jsonl")
+    assert lines.headers["content-type"].startswith("application/x-ndjson")
+    assert [json.loads(line)["run_id"] for line in lines.body.decode().splitlines()] == [run_id] * 10
+    packed = client.get(f"/api/runs/{run_id}/export?format=parquet")
+    assert packed.headers["content-disposition"].endswith('.parquet"')
+    assert pd.read_parquet(io.BytesIO(packed.body))["run_id"].tolist() == [run_id] * 10
     assert client.get(f"/api/runs/{run_id}/export?format=pdf").status == 400
     assert client.get("/api/runs/r0/export").status == 404
 

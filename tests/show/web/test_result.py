@@ -7,10 +7,14 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
+from pramana.app.views import result_view
+from pramana.model import Key, Reply, Result, ToolCall
 from pramana.report.figures import duration
 from pramana.report.pictures import along
+from pramana.show.web.pages.results import _answer
 
 from .conftest import NARROW, WIDE, Bench, no_sideways
 
@@ -34,6 +38,17 @@ AGENT = "fake-voice:latency=0.5,leading=0.1,fixed=<b>We</b> open at nine in the 
 def first(bench: Bench, run: str, **query: str) -> int:
     asked = "&".join(f"{name}={value}" for name, value in query.items())
     return int(bench.client.get(f"/api/runs/{run}/results?{asked}").data[0]["seq"])
+
+
+def test_a_list_names_the_tools_that_were_called_instead_of_an_empty_answer() -> None:
+    called = Reply("", tool_calls=(ToolCall("get_weather", '{"city": "<b>"}'),))
+    texts = []
+    for reply in (called, replace(called, text="Let me look."), Reply("")):
+        found = Result(Key("sha256:1", "m"), "a-1", reply, None, (), None, None)
+        texts.append(str(_answer(result_view(1, found))))
+    assert "(no text; called get_weather({&quot;city&quot;: &quot;&lt;b&gt;&quot;}))" in texts[0]
+    assert "get_weather" not in texts[1]
+    assert texts[2] == "<i>empty</i>"
 
 
 def test_a_result_shows_what_was_asked_answered_and_judged(bench: Bench) -> None:
