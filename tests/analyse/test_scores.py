@@ -110,8 +110,8 @@ def a_scenario(name: str, kind: str = "task-completion", language: str = "en") -
     return Case(name, "scenario", (), Facets(kind, "easy", language), expected_outcome="Books it")
 
 
-def rubric_tally(values: list[int], **of_run: int) -> Tally:
-    tally = Tally(**of_run)
+def rubric_tally(values: list[int], repeats: int = 1) -> Tally:
+    tally = Tally(repeats=repeats)
     for place, value in enumerate(values):
         kind, language = ("task-completion", "en") if place % 2 else ("conversation-flow", "hi")
         tally.add(a_scenario(f"s-{place}", kind, language), result(rated(value, helpfulness=5)))
@@ -131,7 +131,8 @@ def test_rubric_scores_are_averaged_by_type_and_language_as_scorers_are() -> Non
         "language": ["en", "hi"],
     }
     flow = rubric.by["category"]["conversation-flow"][0]
-    assert (flow.count, flow.mean) == (6, pytest.approx(np.mean(values[::2])))
+    assert flow.count == 6
+    assert flow.mean == pytest.approx(np.mean(values[::2]))
     assert rubric.by["language"]["hi"][0] == flow
     groups = ["all", "category conversation-flow", "category task-completion", "language en", "language hi"]
     assert [each.group for each in rubric_rows(rubric)] == groups

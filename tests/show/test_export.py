@@ -77,7 +77,7 @@ def test_several_runs_go_into_one_file_in_the_order_of_the_command(suite: Path, 
     lines = tmp_path / "all.jsonl"
     assert pramana("export", oldest, newest, "latest", "--output", lines).returncode == 0
     read = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
-    ids = [each["id"] for each in CASES]
+    ids = [str(each["id"]) for each in CASES]
     assert [(each["run_id"], each["test_id"]) for each in read] == [
         *((oldest, name) for name in ids),
         *((newest, name) for name in ids),

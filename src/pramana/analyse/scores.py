@@ -160,7 +160,7 @@ class RubricTally:
 
     def add(self, model: str, facets: Facets, checks: Iterable[Check]) -> None:
         """Count the rubric scores of a result, if it has any."""
-        rated = [check for check in checks if check.name == RUBRIC and rubric_ratings(check)]
+        rated = [check for check in checks if rubric_ratings(check)]
         if not rated:
             return
         rows = [("category", facets.category), *([("language", facets.language)] if facets.language else [])]

@@ -21,6 +21,7 @@ from msgspec import Struct, to_builtins
 from pramana.analyse.comparison import SCORED
 from pramana.analyse.engines import engines_in, lines_of
 from pramana.analyse.intervals import Interval, percentile, wilson
+from pramana.analyse.judgements import RUBRIC
 from pramana.analyse.judges import Judges, Verdicts, as_typed, judge_name
 from pramana.analyse.scores import Measured, RubricAverages, RubricTally, Scores
 from pramana.analyse.voice import CallTally, Voice
@@ -362,7 +363,9 @@ class Tally:
         rows = _rows(case, result)
         for dimension, value in rows:
             _count(by[dimension], value, place)
+        is_rated = False
         for check in result.checks:
+            is_rated = is_rated or check.name == RUBRIC
             if check.decides:
                 _count(by["check"], check.name, _PLACE[check.outcome])
                 self._judges.add(result.key.model, check)
@@ -370,7 +373,8 @@ class Tally:
                 self._pay(check)
             if not check.decides or "pass_at" in check.evidence:
                 self._scores.add(result.key.model, check)
-        self._rubric.add(result.key.model, case.facets, result.checks)
+        if is_rated:
+            self._rubric.add(result.key.model, case.facets, result.checks)
         if self._of is not None:
             self._note_ways(self._of, rows, result)
         if outcome not in (Outcome.PASSED, Outcome.FAILED):

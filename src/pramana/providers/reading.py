@@ -1,7 +1,7 @@
 """An answer as it is read: events in, understood by their wire format; a reply with times and raw bytes out."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pramana import clock
@@ -19,10 +19,18 @@ class _CallPieces:
     default: str
 
 
+@dataclass(slots=True)
+class _Calls:
+    """The tool calls of an answer, in their order, and by their places: where the next piece of one goes."""
+
+    all: list[_CallPieces] = field(default_factory=list)
+    at_place: dict[object, _CallPieces] = field(default_factory=dict)
+
+
 class Reading:
     """One answer as it is read. Each wire format adds what an event of it means; its `take` is called for every one."""
 
-    __slots__ = ("_beside", "_calls", "_open_calls", "_parts", "_raw", "_start", "at", "failures", "first", "whole")
+    __slots__ = ("_beside", "_calls", "_parts", "_raw", "_start", "at", "failures", "first", "whole")
 
     def __init__(self, failures: Failures) -> None:
         self.failures = failures
@@ -30,9 +38,7 @@ class Reading:
         self._parts: list[str] = []
         self._beside: dict[str, list[str]] = {}
         self._raw: list[bytes] = []
-        self._calls: list[_CallPieces] = []
-        self._open_calls: dict[object, _CallPieces] = {}
-        """By place: where the next piece of a call goes."""
+        self._calls: _Calls | None = None
         self.at = 0.0
         """`clock.monotonic()` when the bytes of the event at hand arrived; 0 until one has."""
         self.first: float | None = None
@@ -71,21 +77,23 @@ class Reading:
         `default` stands for arguments of which no piece comes.
         """
         call_id, name = (each if isinstance(each, str) else "" for each in (call_id, name))
-        call = self._open_calls.get(place)
+        calls = self._calls = self._calls or _Calls()
+        call = calls.at_place.get(place)
         if call is None or (call_id and call.id and call_id != call.id):
-            call = self._open_calls[place] = _CallPieces("", "", "", default)
-            self._calls.append(call)
+            call = calls.at_place[place] = _CallPieces("", "", "", default)
+            calls.all.append(call)
         call.id = call.id or call_id
         call.name += name
         call.arguments += arguments_text(arguments)
 
     def is_calling(self, place: object) -> bool:
         """Return whether a tool call was begun at a place."""
-        return place in self._open_calls
+        return self._calls is not None and place in self._calls.at_place
 
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """Return the tool calls until now."""
-        return tuple(ToolCall(each.name, each.arguments or each.default, each.id or None) for each in self._calls)
+        found = self._calls.all if self._calls else ()
+        return tuple(ToolCall(each.name, each.arguments or each.default, each.id or None) for each in found)
 
     def text(self) -> str:
         """Return what was said until now."""
@@ -112,8 +120,9 @@ class Reading:
         fingerprint = fingerprint if isinstance(fingerprint, str) else None
         calls = self.tool_calls() if self._calls else ()
         if (secrets := self.failures.secrets).long:
-            texts = [text, *(f"{each.id} {each}" for each in calls), *map("".join, self._beside.values())]
-            if any(map(secrets.held_in, texts)):
+            if secrets.held_in(text) or any(secrets.held_in("".join(parts)) for parts in self._beside.values()):
+                raise self.failures.key_in_answer()
+            if calls and any(secrets.held_in(f"{each.id} {each}") for each in calls):
                 raise self.failures.key_in_answer()
             whole = self.failures.storable(whole)
             if secrets.held_in(f"{served_model} {finish_reason} {fingerprint}"):

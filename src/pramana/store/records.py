@@ -264,7 +264,7 @@ def _reply_from(row: Sequence[Any], conversation: str | None) -> Reply:
         cached=bool(hit),
         answers=tuple(said.get("answers", ())),
         call=None if recording is None else Call(recording, log, tuple(caller)),
-        tool_calls=tuple(ToolCall(*each) for each in said.get("tool_calls", ())),
+        tool_calls=tuple(ToolCall(*each) for each in said.get("tool_calls", ())) if said else (),
     )
 
 

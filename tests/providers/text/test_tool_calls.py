@@ -219,7 +219,7 @@ def test_calls_of_another_shape_cost_no_reply(odd: Any) -> None:
 
 def test_a_tool_that_the_vendor_runs_itself_is_no_call() -> None:
     search = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
-    message = {"model": "m", "content": [], "stop_reason": None, "usage": {"input_tokens": 1}}
+    message: dict[str, Any] = {"model": "m", "content": [], "stop_reason": None, "usage": {"input_tokens": 1}}
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": message},
         {"type": "content_block_start", "index": 0, "content_block": search},

@@ -30,7 +30,14 @@ from pramana.show.web.pages.results import PAGE_SIZE, again, filters, pages, pla
 from pramana.show.web.pages.runs import standing
 from pramana.store.queue import UNDER_WAY
 
-EXPORTS = {"json": "JSON", "csv": "CSV", "junit": "JUnit", "markdown": "Markdown", "html": "HTML"}
+EXPORTS = {
+    "json": "JSON",
+    "jsonl": "JSON Lines",
+    "csv": "CSV",
+    "junit": "JUnit",
+    "markdown": "Markdown",
+    "html": "HTML",
+}
 TICK_S, SUMMED_S, PATIENCE_S, AGAIN_S = 0.5, 2.0, 0.25, 5.0
 """How often progress is drawn anew, how often the summary, how long a page waits for it, and when it asks again."""
 NEWEST = 10
