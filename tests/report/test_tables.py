@@ -124,7 +124,7 @@ def test_a_format_that_holds_one_run_says_which_hold_several(tmp_path: Path, kin
     with pytest.raises(InvalidInput) as refused:
         saved(kind, tmp_path / "a.x", [(a_run(), ROWS), (a_run(), ROWS)])
     assert str(refused.value) == (
-        f"a {kind} file holds one run; export each run to its own file, or use json, jsonl, csv or parquet"
+        f"{kind} files hold one run each; export each run to its own file, or use json, jsonl, csv or parquet"
     )
     assert not list(tmp_path.iterdir())
 

@@ -88,7 +88,7 @@ def test_several_runs_go_into_one_file_in_the_order_of_the_command(suite: Path, 
     assert [each["run_metadata"]["run_id"] for each in blocks] == [oldest, newest]
     refused = pramana("export", oldest, newest, "--output", tmp_path / "all.html")
     assert (refused.returncode, (tmp_path / "all.html").exists()) == (2, False)
-    assert "a html file holds one run; export each run to its own file" in refused.stderr
+    assert "html files hold one run each; export each run to its own file" in refused.stderr
 
 
 def test_parquet_is_written_to_a_file_and_to_a_pipe(suite: Path, tmp_path: Path) -> None:

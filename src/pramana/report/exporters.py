@@ -144,7 +144,7 @@ def writer_of_several(found: Exporter) -> Callable[[Iterable[tuple[Run, Pairs]],
     if found.write_several is None:
         able = [name for name in exporters.builtin if find_exporter(name).write_several]
         raise InvalidInput(
-            f"a {found.name} file holds one run; export each run to its own file, or use "
+            f"{found.name} files hold one run each; export each run to its own file, or use "
             f"{', '.join(able[:-1])} or {able[-1]}"
         )
     return found.write_several

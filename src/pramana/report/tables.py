@@ -30,7 +30,7 @@ from pramana.report.exports import (
 )
 from pramana.report.figures import printable
 from pramana.report.terminal import as_json
-from pramana.score.judge import SCORES as RUBRIC_SCORES
+from pramana.score.verdicts import SCORES as RUBRIC_SCORES
 
 COLUMN_TYPES: Mapping[str, type] = {
     "test_id": str,
