@@ -73,7 +73,7 @@ coverage: setup-test system  ## the same tests, and which lines none of them rea
 reference: setup-test  ## write docs/cli.md and docs/claims.md again from the program
 	$(BIN)/python docs/reference.py
 
-screenshots: setup-test system  ## take the pictures of docs/workbench.md anew
+screenshots: setup-test system  ## take the pictures of docs/workbench.md again; those that no page shows go to docs/pictures/all
 	$(BIN)/python -m docs.screenshots
 
 lock: setup-test ## write both locks again from pyproject.toml; no host is named in them, so mirrors work

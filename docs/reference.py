@@ -21,20 +21,20 @@ HERE = Path(__file__).parent
 HEAD = """\
 # Command line
 
-Written from the program by `make reference`. `--json` makes a command print JSON for programs.
+Generated from the program by `make reference`. With `--json`, a command prints JSON for programs.
 
 | exit code | meaning |
 | --- | --- |
-| 0 | good |
-| 1 | the answer is bad: below the bar, a regression, an alarm |
-| 2 | usage or invalid input |
+| 0 | success |
+| 1 | the result is bad: below `--fail-under`, or a regression |
+| 2 | invalid options or input |
 | 3 | the work could not be finished |
-| 4 | inconclusive |
+| 4 | inconclusive: not enough evidence |
 | 130 | interrupted: Ctrl-C, SIGTERM or SIGHUP |
-| 141 | the reader of a pipe left early, as other commands have it |
+| 141 | the program reading from a pipe closed it |
 
-`PRAMANA_HOME` moves the data folder, `PRAMANA_DATABASE_URL` the store alone; [configuration](configuration.md) has the
-rest. A defect of Pramana itself ends with 3 and one sentence; `PRAMANA_DEBUG=1` prints its traceback.
+`PRAMANA_HOME` sets the data folder and `PRAMANA_DATABASE_URL` the database; [configuration](configuration.md) has the
+rest. An internal error of Pramana exits with 3; `PRAMANA_DEBUG=1` prints its traceback.
 """
 
 
@@ -68,9 +68,9 @@ def claims_page() -> str:
     lines = [
         "# Claims",
         "",
-        "Every promise and bar, and what proves it. A named test that is missing, skipped or failed",
+        "Every promise, and what proves it. A named test that is missing, skipped or failed",
     ]
-    lines += ["fails `make test`; a command's last result stands in [proofs](proofs.md).", ""]
+    lines += ["fails `make test`; the last result of a command is in [proofs](proofs.md).", ""]
     for section in dict.fromkeys(claim["section"] for claim in claims):
         lines += [f"## {section}", ""]
         for claim in (each for each in claims if each["section"] == section):
@@ -88,11 +88,11 @@ LINE = 100
 LIBRARY_HEAD = """\
 # Library reference
 
-Every public name of `pramana`, with its types, written from the program by `make reference`.
+Every public name of `pramana`, with its types, generated from the program by `make reference`.
 [From Python](python.md) is the guide. Names that are not on this page are private and may change without notice.
 
 `Cases` is a path, several of them, cases, dictionaries, or a data frame. `Model` is a model's name or a function.
-`RunOptions` is every option of a run by its name: the fields of `RunRequest` and `Limits` below, as keyword arguments.
+`RunOptions` are the options of a run as keyword arguments: the fields of `RunRequest` and `Limits` below.
 `ScorerFunction` is a function of a `ScoringContext`; `Prompt` is text or a list of messages.
 """
 SECTIONS = {
@@ -260,15 +260,22 @@ def _docstring(found: Any) -> str:
 LLMS_HEAD = """\
 # Pramana
 
-> One bench for language models, voice agents and your own functions. It runs test cases, checks every reply, keeps
-> every result, and answers three questions with evidence: how good is it, which of two is better, has it changed?
+> Tests language models, voice agents and your own functions. It runs test cases, checks every reply, stores every
+> result, and answers three questions: how good is a model, which of two is better, and has it changed?
 
-Install: `pip install pramana`. Nothing has to be configured; `fake:echo` and `fake:fixed=TEXT` are models that cost
-nothing, and `local` is an embedded one. Keys of vendors are read from the environment (`OPENAI_API_KEY`, …). Every
-command takes `--help`, and `--json` where it prints. Exit codes: 0 good, 1 the answer is bad, 2 usage or invalid input,
+Install: `pip install pramana`. No configuration is needed: `fake:echo` and `fake:fixed=TEXT` are models that cost
+nothing, and `local` is an embedded one. API keys are read from the environment (`OPENAI_API_KEY`, …). Every command
+takes `--help`, and `--json` where it prints. Exit codes: 0 success, 1 the result is bad, 2 invalid options or input,
 3 not finished, 4 inconclusive. Coding agents can use `pramana mcp` instead of the commands below.
 """
 LLMS_SECTIONS = {
+    "How to": {
+        "howto-api": "Test a model behind an API, and compare two",
+        "howto-voice": "Test a voice agent with real calls",
+        "howto-ci": "Fail a build below a pass rate or on a regression",
+        "howto-community": "Publish a suite and collect results",
+        "howto-admin": "Run a server for a team",
+    },
     "Evaluate": {
         "running": "Models, judges, repeats, limits, resuming, comparing, exporting: the guide to the command line",
         "tutorial": "from an installed package to a tested agent in CI",
@@ -297,6 +304,7 @@ LLMS_SECTIONS = {
         "library": "Every public Python name, with its types",
         "configuration": "Environment variables, prices, own providers",
         "glossary": "Every term in one sentence",
+        "statistics": "Intervals, p-values, exit codes and judges' errors, explained without formulas",
     },
     "Optional": {
         "claims": "Every promise, with the test that proves it",
@@ -317,7 +325,7 @@ def reply(prompt):
 1. Check a suite before running it: every error has file, line and column.
 2. Test a model: a name such as `openai:gpt-5`, here one that costs nothing.
 3. Test a function of your own, from prompt to reply.
-4. See what one case was asked, what was replied, and every check; `pramana show latest` lists what failed.
+4. See the prompt, the reply and every check of one case; `pramana show latest` lists what failed.
 
 ```console
 $ pramana validate support.jsonl

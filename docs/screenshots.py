@@ -1,10 +1,10 @@
-"""Take the pictures of docs/workbench.md anew: its flows, walked in Chromium, in both widths and both themes.
+"""Take the pictures of docs/workbench.md: its flows, walked in Chromium, in both widths and both themes.
 
     python -m docs.screenshots            # or: make screenshots
 
-Each view gets a server of its own with an empty store; the embedded models answer for real. The provider is a loopback
-server that speaks OpenAI's wire format; what it answers is ours, and so is that it gets worse. Pictures go to
-docs/pictures/NAME-WIDTH-THEME.png.
+Each view gets its own server with an empty store; the embedded models really answer. The provider is a loopback server
+that speaks OpenAI's wire format, with made-up replies that get worse. A picture that README.md or a page of docs/ shows
+goes to docs/pictures/NAME-WIDTH-THEME.png, every other one to docs/pictures/all/, which Git ignores.
 """
 
 import asyncio
@@ -28,6 +28,8 @@ Theme = Literal["light", "dark"]
 WIDTHS = (1600, 360)
 ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"
+UNUSED = PICTURES / "all"
+"""For pictures that no page shows: they are not kept in the repository."""
 TALLEST, COLOURS = 1600, 64
 MISTAKEN = """scenarios:
   - id: lost-umbrella
@@ -39,6 +41,17 @@ MISTAKEN = """scenarios:
 """
 KEY = "sk-loopback-0123456789"
 expect.set_options(timeout=20_000)
+
+
+def pictures_shown() -> set[str]:
+    """Return the file names of the pictures that README.md and the pages of docs/ show."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    return {name for page in pages for name in re.findall(r"pictures/([\w-]+\.png)", page.read_text(encoding="utf-8"))}
+
+
+def picture_path(name: str) -> Path:
+    """Return where a picture is saved: in the repository if a page shows it."""
+    return (PICTURES if name in pictures_shown() else UNUSED) / name
 
 
 class Walk:
@@ -61,7 +74,7 @@ class Walk:
         # Few colours tell all: a quarter of the size, for a repository that everyone clones.
         with Image.open(BytesIO(taken)) as image:
             few = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-            few.save(PICTURES / f"{name}-{self._view}.png", optimize=True)
+            few.save(picture_path(f"{name}-{self._view}.png"), optimize=True)
 
 
 def first_run(walk: Walk) -> None:
@@ -163,7 +176,7 @@ def provider(walk: Walk, openai_url: str) -> None:
     page.get_by_label("New key (optional)").fill("sk-wrong-key-0123456789")
     page.get_by_role("button", name="Save").click()
     page.get_by_role("button", name="Test my-vllm").click()
-    expect(page.get_by_role("status").filter(has_text="refused the key")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="rejected the API key")).to_be_visible()
     walk.picture("provider-refused")
     walk.go("/settings")
     walk.picture("settings")
@@ -240,7 +253,7 @@ def loopback() -> Iterator[Assistant]:
 
 def main() -> None:
     """Walk everything, four times."""
-    PICTURES.mkdir(exist_ok=True)
+    UNUSED.mkdir(parents=True, exist_ok=True)
     browser_path = chromium.path()
     with sync_playwright() as playwright, loopback() as assistant:
         browser = playwright.chromium.launch(

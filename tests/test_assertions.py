@@ -194,7 +194,7 @@ def test_what_needs_a_model_is_unscored_and_says_who_decides(
         ({"type": "semantic_similarity", "threshold": 7}, "x", "threshold must be a number from 0 to 1, found 7"),
         ({"type": "llm_judge", "judge_prompt": 5}, None, "judge_prompt must be text"),
         ({"type": "contains"}, [1], "ideal must be text or a list of texts"),
-        ({"type": "regex"}, ["x", "("], "is no pattern of RE2"),
+        ({"type": "regex"}, ["x", "("], "is not a valid RE2 pattern"),
         ({"type": "json_schema", "schema": {"type": "objct"}}, None, "not a JSON Schema"),
     ],
 )

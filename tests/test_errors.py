@@ -41,7 +41,7 @@ def test_neither_a_route_nor_a_page_sends_anyone_to_a_command_that_it_has_itself
 def test_an_error_without_a_hint_is_its_message_and_both_survive_a_copy() -> None:
     assert str(NotFound("there is none")) == "there is none"
     found = pickle.loads(pickle.dumps(UnknownModel("no such model", status=404, hint=Hint("list_models"))))  # noqa: S301 - ours
-    assert (str(found), found.status) == ("no such model; see what it offers: pramana models", 404)
+    assert (str(found), found.status) == ("no such model; list its models: pramana models", 404)
 
 
 def test_an_error_that_states_what_no_error_has_is_refused() -> None:

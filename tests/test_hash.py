@@ -80,7 +80,7 @@ def test_a_repeated_id_has_no_hash_and_both_lines_are_named(
         ('{"id": "a"}\n{"id": ', r"a.jsonl:2:8: \[1\]: not valid JSON: the line ends too early"),
         ('{"id": 5}', "an id of text"),
         ("[]", "an id of text"),
-        ('{"id": "a", "id": "a"}', "stands twice"),
+        ('{"id": "a", "id": "a"}', "duplicate key"),
     ],
 )
 def test_what_has_no_hash_says_where(tmp_path: Path, text: str, message: str) -> None:

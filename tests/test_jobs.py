@@ -126,7 +126,7 @@ def test_a_run_whose_servers_end_three_times_is_given_up_and_can_be_resumed(stor
         assert (
             store.runs.read(run.id).reason
             == GAVE_UP
-            == "its server ended three times while it ran; resume it to try again"
+            == "its server ended three times during the run; resume it to try again"
         )
         assert store.runs.read(run.id).stored == 0
         store.queue.requeue(run.id)
@@ -271,7 +271,7 @@ def test_a_recording_is_read_only_where_a_server_may(store: Store) -> None:
     for each in (run, again):
         ((_, result),) = store.results.each(each.id)
         assert result.failure
-        assert "which only the command line reads" in result.failure.message
+        assert "which only the command line can read" in result.failure.message
 
 
 def test_an_estimate_counts_calls_of_scripts_judges_and_embedders(store: Store) -> None:

@@ -53,7 +53,7 @@ def test_what_only_this_machines_user_may_say_is_refused_to_others(name: str, tm
         "paths": (tmp_path,), "cases": (case(1),), "selection": Selection(limit=1), "cache": True
     }  # fmt: skip
     request = RunRequest(models=("fake",), tier="cheap", **{name: given[name]})
-    with pytest.raises(InvalidInput, match=f"^{name}: can only be set on the server's own machine$"):
+    with pytest.raises(InvalidInput, match=f"^{name}: can only be set on the server's machine$"):
         create_run(_no_store(), request, Reach(for_others=True))
 
 

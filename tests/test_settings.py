@@ -21,7 +21,7 @@ def test_the_data_folder_is_where_the_user_wants_it(tmp_path: Path, monkeypatch:
     monkeypatch.delenv("PRAMANA_HOME")
     assert settings.home().name == "pramana"
     monkeypatch.setenv("PRAMANA_HOME", "~nobody-of-that-name/x")
-    with pytest.raises(InvalidInput, match="there is no such user"):
+    with pytest.raises(InvalidInput, match="that user does not exist"):
         settings.home()
 
 

@@ -40,7 +40,7 @@ def test_another_key_opens_nothing_and_says_what_to_do(monkeypatch: pytest.Monke
     locked = open_vault().lock(SECRET)
     settings.key_file().unlink()
     with pytest.raises(
-        Locked, match=r"locked by another key than .*secret\.key holds; put the right one there"
+        Locked, match=r"encrypted with another key than the one in .*secret\.key; put the right one there"
     ) as told:
         open_vault().unlock(locked)
     assert SECRET not in str(told.value)
@@ -123,7 +123,7 @@ def test_an_empty_or_foreign_key_file_is_not_replaced() -> None:
     path = settings.key_file()
     path.parent.mkdir(parents=True)
     path.touch(0o600)
-    with pytest.raises(Locked, match="holds no key"):
+    with pytest.raises(Locked, match="contains no key"):
         open_vault()
     path.write_bytes(b"\xff\xfe not a key")
     with pytest.raises(Locked, match=r"key 1 of .* is not 32 bytes"):

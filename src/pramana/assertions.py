@@ -286,12 +286,12 @@ def _pattern_flaw(_assertion: Assertion, ideals: tuple[str, ...]) -> tuple[Need,
         try:
             _compile(pattern, case_sensitive=True)
         except UnicodeEncodeError:
-            return "ideal", f"{quote(pattern)} holds half of a surrogate pair, which is not text"
+            return "ideal", f"{quote(pattern)} contains half of a surrogate pair, which is not valid text"
         except re2.error as error:
             why = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error.args[0])
             return (
                 "ideal",
-                f"{quote(pattern)} is no pattern of RE2 (which has no look-around or back-references): {why}",
+                f"{quote(pattern)} is not a valid RE2 pattern (RE2 has no look-around or back-references): {why}",
             )
     return None
 

@@ -60,7 +60,7 @@ from pramana.store.queue import CANCELLED, Lease
 from pramana.store.store import Store
 
 INTERRUPTED = "interrupted by the user"
-HANDED_ON = "its server ended in good order; the next one goes on with it"
+HANDED_ON = "its server was stopped; the next server resumes it"
 _ENDINGS: Mapping[str | None, RunStatus] = {INTERRUPTED: "interrupted", CANCELLED: "cancelled", HANDED_ON: "queued"}
 VERDICTS = (Outcome.PASSED, Outcome.FAILED)
 TICK_S = 1.0
@@ -362,7 +362,7 @@ def _scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Limits,
         if limits.max_cost_usd is not None and not prices.known(target):
             raise InvalidInput(f"--max-cost needs a price, and none is known for {typed}")
         if reach.free_models_only and prices.may_cost(target):
-            raise InvalidInput(f"{typed} may cost money, and this run may not spend any; give it a cost limit")
+            raise InvalidInput(f"{typed} may cost money, and this run has no cost limit; set one")
         judge = _judge(target, accounts)
         if judge is None:
             raise InvalidInput(f"{typed} cannot be asked: {NOT_WRITTEN_TO if is_called(target) else NO_JUDGE}")
@@ -404,7 +404,7 @@ async def _timers(limits: Limits, progress: Progress, watch: Watch | None, stop:
 
     async def deadline(seconds: float) -> None:
         await asyncio.sleep(seconds)
-        stop(f"the run's deadline of {seconds:g} s has passed")
+        stop(f"the time limit of {seconds:g} s is reached")
 
     tasks = [asyncio.create_task(tick(watch))] if watch else []
     tasks += [asyncio.create_task(deadline(limits.deadline_s))] if limits.deadline_s else []
@@ -426,7 +426,7 @@ def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: Re
         where = settings.prices_file()
         if reach.for_others:  # who asks a server can neither see nor change its files
             raise InvalidInput(
-                f"a cap on costs needs a price, and none is known for {names}; an administrator can set one: Settings, "
+                f"a cost limit needs a price, and none is known for {names}; an administrator can set one: Settings, "
                 "Prices"
             )
         raise InvalidInput(
@@ -459,7 +459,7 @@ def _finish(store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop
     now = store.runs.read(run.id)
     complete = now.stored >= now.expected
     if not complete:
-        stop(f"{now.expected - now.stored:,} results are missing, for a reason nobody has told")
+        stop(f"{now.expected - now.stored:,} results are missing for an unknown reason")
     known = now.notes
     left_out: dict[str, list[str]] = dict(known.get("left_out", {}))
     for name, parameters in accounts.left_out().items():

@@ -1,31 +1,31 @@
 """The errors that may leave Pramana, each with a stable code, an HTTP status and an exit code.
 
 PramanaError                    something Pramana can explain; never a stack trace for the user
-├── InvalidInput                a file, text or argument does not fit; carries every problem found, with its place
+├── InvalidInput                a file, text or argument is not valid; carries every problem with its place
 ├── NotFound                    a suite version, tier or file that was named does not exist
-├── AlreadyExists               immutable means refused: the version is published already
-├── HashMismatch                content differs from its pin; carries both hashes
-├── BrokenPlugin                a package registered something that cannot be used
-├── WeightsMissing              an embedded model's weights are not here, and could not be brought here
-│   └── EngineMissing           the runtime that would work them is not installed
-├── Locked                      stored secrets cannot be read with the keys at hand
-├── StoreFailed                 the database could not do what was asked of it
+├── AlreadyExists               it exists already, and what exists may not change
+├── HashMismatch                content does not match its pinned hash; carries both hashes
+├── BrokenPlugin                an installed package registered something unusable
+├── WeightsMissing              an embedded model's weights are missing and could not be downloaded
+│   └── EngineMissing           the runtime of an embedded model is not installed
+├── Locked                      stored secrets cannot be decrypted with the available keys
+├── StoreFailed                 the database failed
 ├── AlreadyRunning              another process is working on this run
-├── Conflict                    it cannot be done as things stand: the run has ended, or another version is there
-├── BudgetSpent                 the run may spend no more: stops it at once
-├── Stopped                     the run was told to stop before this was asked
-└── ProviderError               who was asked did not answer as hoped; says whether asking again may help
+├── Conflict                    the current state does not allow it: the run has ended, or the version changed
+├── BudgetSpent                 the run's cost or token limit is reached: stops it at once
+├── Stopped                     the run was stopped before this request was sent
+└── ProviderError               a provider did not reply as expected; says whether a retry may help
     ├── AuthenticationFailed    the key is missing or wrong: stops the run at once
-    ├── OutOfCredit             the account has no money left: stops the run at once
-    ├── UnknownModel            the provider knows no such model: stops the run at once
-    ├── RateLimited             too fast; may carry how long to wait
+    ├── OutOfCredit             the account is out of credit: stops the run at once
+    ├── UnknownModel            the provider has no such model: stops the run at once
+    ├── RateLimited             too many requests; may say how long to wait
     ├── Unavailable             a 5xx, a 529, no answer in time
-    │   └── Unreachable         no connection: stops the run at once while nobody has answered yet
+    │   └── Unreachable         no connection: stops the run at once if no request has succeeded yet
     ├── NothingThere            a 404 that is not about the model: likewise
-    ├── BrokenReply             cut off, or not what the wire format promises
-    ├── AddressRefused          a server would be asked where it must not: stops the run at once
-    ├── KeyInAnswer             the answer holds a key, so it is not stored
-    └── Rejected                the request itself was refused; may name the parameter that was
+    ├── BrokenReply             the reply is cut off or not in the provider's format
+    ├── AddressRefused          the address is not allowed, such as a private one: stops the run at once
+    ├── KeyInAnswer             the reply contains an API key, so it is not stored
+    └── Rejected                the provider rejected the request; may name the parameter at fault
 
 Problems are values (`Problem`): loaders collect them, and only a stage's border turns them into an exception.
 """
@@ -102,15 +102,15 @@ COMMAND_HINTS: Mapping[HintKey, str] = {
     "import_scenarios": "import some: pramana scenarios import FILE",
     "run_stored": "run: pramana run store:{}",
     "list_library": "library: stands for all of its files, and library:task-completion for one folder",
-    "list_models": "see what it offers: pramana models {}",
-    "list_server_models": "see what it offers: pramana models {}",
-    "name_model": "a function of yours is python:module:function; see also: pramana models",
+    "list_models": "list its models: pramana models {}",
+    "list_server_models": "list its models: pramana models {}",
+    "name_model": "to test a Python function, write python:module:function; list models: pramana models",
     "list_tokens": "see: pramana token list",
-    "create_token": "make one on its machine: pramana token create NAME --role admin",
+    "create_token": "create one on the server: pramana token create NAME --role admin",
     "pull_weights": "run: pramana models pull {}",
     "publish_suite": "restore the file, or publish the new content as a new version: pramana suite publish",
 }
-"""What to do, for a terminal, a log and a stored reason. The API and the pages have words of their own."""
+"""The hints as a terminal, a log and a stored reason print them. The API and the pages have their own texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class _Stated(TypedDict, total=False):
 
 
 class PramanaError(Exception):
-    """Something Pramana can explain: what happened, and perhaps a hint of what to do."""
+    """An error with a message for the user and, where there is one, a hint what to do."""
 
     code: ClassVar[str] = "error"
     http_status: ClassVar[int] = 500
@@ -172,7 +172,7 @@ FOLDED = 3
 
 
 class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_code=2):
-    """What was given does not fit its format."""
+    """The input is not valid; `problems` has every problem with its place."""
 
     def __init__(self, message: str, problems: Sequence[Problem] = (), *, hint: Hint | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -196,42 +196,42 @@ class InvalidInput(PramanaError, code="invalid_input", http_status=400, exit_cod
 
 
 class NotFound(PramanaError, code="not_found", http_status=404, exit_code=2):
-    """What was named does not exist."""
+    """It does not exist."""
 
 
 class AlreadyExists(PramanaError, code="already_exists", http_status=409, exit_code=2):
-    """A published version never changes."""
+    """It exists already, such as a published version, which never changes."""
 
 
 class HashMismatch(PramanaError, code="hash_mismatch", http_status=409, exit_code=2):
-    """The content is not what was pinned."""
+    """The content does not match its pinned hash."""
 
     def __init__(self, what: str, *, pinned: str, found: str) -> None:
         super().__init__(
-            f"{what} differs from its pin, so it does not run under that name\n  pinned {pinned}\n  found  {found}",
+            f"{what} does not match its pinned hash, so it does not run\n  pinned {pinned}\n  found  {found}",
             hint=Hint("publish_suite"),
         )
         self.pinned, self.found = pinned, found
 
 
 class BrokenPlugin(PramanaError, code="broken_plugin"):
-    """Another package has registered something that cannot be used."""
+    """An installed package registered something that cannot be used."""
 
 
 class WeightsMissing(PramanaError, code="weights_missing", http_status=503):
-    """The weights are not here, and could not be brought here."""
+    """The weights of an embedded model are missing and could not be downloaded."""
 
 
 class EngineMissing(WeightsMissing, code="engine_missing"):
-    """The runtime is not installed."""
+    """The runtime of an embedded model is not installed."""
 
 
 class Locked(PramanaError, code="locked", http_status=503):
-    """Stored secrets cannot be read with the keys at hand."""
+    """Stored secrets cannot be decrypted with the available keys."""
 
 
 class StoreFailed(PramanaError, code="store_failed", http_status=503):
-    """The database could not do what was asked of it."""
+    """The database failed."""
 
 
 class AlreadyRunning(PramanaError, code="already_running", http_status=409):
@@ -239,28 +239,28 @@ class AlreadyRunning(PramanaError, code="already_running", http_status=409):
 
 
 class Conflict(PramanaError, code="conflict", http_status=409, exit_code=2):
-    """It cannot be done as things stand."""
+    """The current state does not allow it."""
 
 
 class BudgetSpent(PramanaError, code="budget_spent"):
-    """The run may spend no more."""
+    """The cost or token limit of the run is reached."""
 
 
 class Stopped(PramanaError, code="stopped"):
-    """The run was told to stop before this was asked."""
+    """The run was stopped before this request was sent."""
 
 
 class ProviderError(PramanaError, code="provider_error", http_status=502):
-    """Who was asked did not answer."""
+    """A provider did not reply as expected."""
 
     transient: ClassVar[bool] = False
-    """Asking again may help."""
+    """Whether a retry may help."""
     fatal: bool = False
-    """Asking anything else is pointless too: the run stops with this one sentence."""
+    """Whether every other request would fail too: the run stops with this error."""
 
     status: int | None = None
     retry_after: float | None = None
-    """Seconds to wait, as the provider asks; never what is no number of seconds, whoever raised it."""
+    """Seconds to wait before a retry, where the provider names a valid number."""
 
     def __init__(
         self, message: str, *, status: int | None = None, retry_after: float | None = None, hint: Hint | None = None
@@ -274,11 +274,11 @@ class AuthenticationFailed(ProviderError, code="authentication_failed", fatal=Tr
 
 
 class OutOfCredit(ProviderError, code="out_of_credit", fatal=True):
-    """The account has no money left, or may spend none."""
+    """The account is out of credit, or over its spending limit."""
 
 
 class UnknownModel(ProviderError, code="unknown_model", fatal=True):
-    """The provider knows no such model."""
+    """The provider has no such model."""
 
 
 class RateLimited(ProviderError, code="rate_limited", transient=True):
@@ -286,36 +286,36 @@ class RateLimited(ProviderError, code="rate_limited", transient=True):
 
 
 class Unavailable(ProviderError, code="unavailable", transient=True):
-    """The provider cannot answer now."""
+    """The provider is temporarily unavailable."""
 
 
 class Unreachable(Unavailable, code="unreachable"):
-    """There is no connection to the provider."""
+    """The provider cannot be reached."""
 
 
 class NothingThere(ProviderError, code="nothing_there"):
-    """Whoever answers at that address is not the API."""
+    """The server at that address is not the API."""
 
 
 class BrokenReply(ProviderError, code="broken_reply", transient=True):
-    """What came back is cut off or not in the wire format."""
+    """The reply is cut off or not in the provider's format."""
 
 
 class AddressRefused(ProviderError, code="address_refused", fatal=True):
-    """The address is not on the public Internet, and whoever named it may name no other."""
+    """The address is not on the public Internet, and this user may not use others."""
 
 
 class KeyInAnswer(ProviderError, code="key_in_answer"):
-    """The answer holds a key: it is never stored, and nothing is judged that was not said."""
+    """The reply contains an API key, so it is neither stored nor scored."""
 
 
 class Rejected(ProviderError, code="rejected"):
-    """The request was refused for what it asks."""
+    """The provider rejected the request."""
 
     def __init__(self, message: str, *, status: int | None = None, parameter: str | None = None) -> None:
         super().__init__(message, status=status)
         self.parameter = parameter
-        """The parameter the provider will not take, where it names one."""
+        """The parameter that the provider rejects, where it names one."""
 
 
 def _seconds(given: object) -> float | None:

@@ -36,7 +36,7 @@ def hash_suite(path: str | PathLike[str], content: bytes | None = None) -> str:
                 raise InvalidInput.of([place]) from None
 
         def refuse(first: Standing, again: Standing, case_id: str) -> None:
-            message = f"duplicate id {quote(case_id)}: lines {first.line} and {again.line}; such a suite has no hash"
+            message = f"duplicate id {quote(case_id)}: lines {first.line} and {again.line}; remove one to hash it"
             raise InvalidInput.of([Problem(message, f"[{again.case}].id", again.line, 1, str(path))])
 
         return cases.digest(refuse)
@@ -241,7 +241,9 @@ class SortedCases:
             self._runs.append((start, self._spill.tell()))
         except OSError as error:
             where = gettempdir()
-            raise PramanaError(f"sorting needs room in {where}: {error.strerror}; make some, or set TMPDIR") from None
+            raise PramanaError(
+                f"sorting needs disk space in {where}: {error.strerror}; free some, or set TMPDIR"
+            ) from None
         self._gathered, self._size = [], 0
 
     def _read_run(self, start: int, end: int) -> Iterator[_Record]:

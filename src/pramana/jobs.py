@@ -135,7 +135,7 @@ class Jobs:
             self._leave(run_id, str(error))
         except Exception as error:
             log.exception("run %s ended by a defect", run_id)
-            self._leave(run_id, f"this is a defect of Pramana: {told(error)}")
+            self._leave(run_id, f"internal error: {told(error)}")
         finally:
             for timer in timers:
                 timer.cancel()

@@ -88,7 +88,7 @@ def decode(line: Line) -> str:
 
     >>> decode(Line(1, 0, b"caf\\xe9"))
     Traceback (most recent call last):
-    pramana.jsonl.BadLine: not UTF-8: byte 0xe9 cannot stand here; save the file as UTF-8
+    pramana.jsonl.BadLine: not UTF-8: byte 0xe9 is invalid here; save the file as UTF-8
     """
     if line.too_long:
         raise BadLine(f"the line is longer than {MAX_LINE_BYTES:,} bytes; split the case or shorten its input")
@@ -97,7 +97,7 @@ def decode(line: Line) -> str:
     except UnicodeDecodeError as error:
         column = len(line.data[: error.start].decode()) + 1
         byte = line.data[error.start]
-        raise BadLine(f"not UTF-8: byte 0x{byte:02x} cannot stand here; save the file as UTF-8", column) from None
+        raise BadLine(f"not UTF-8: byte 0x{byte:02x} is invalid here; save the file as UTF-8", column) from None
 
 
 class _Refused(ValueError):
@@ -132,7 +132,7 @@ def parse(text: str) -> Any:
 
     >>> parse('{"id": "a", "id": "b"}')
     Traceback (most recent call last):
-    pramana.jsonl.BadLine: the key "id" stands twice in one object; the first is at column 2
+    pramana.jsonl.BadLine: duplicate key "id" in one object; the first is at column 2
     """
     return _parsed(_strict, text, "line")
 
@@ -326,7 +326,7 @@ def _first_refusal(text: str, *, unique: bool, finite: bool) -> BadLine:
     for place in places(text):
         if place.is_key:
             if unique and place.path in first:
-                message = f"the key {quote(place.text)} stands twice in one object; the first is at column"
+                message = f"duplicate key {quote(place.text)} in one object; the first is at column"
                 return BadLine(f"{message} {first[place.path]}", place.column, place.path)
             first[place.path] = place.column
         elif number := _refusable.match(place.text):

@@ -140,7 +140,7 @@ def pull_missing_weights(plan: Plan, pull: Callable[[str], object] = weights.pul
 def _refuse_local_only(request: RunRequest) -> None:
     given = [name for name, each in LOCAL_ONLY.items() if getattr(request, name) != each.default]
     if given:
-        raise InvalidInput.of([Problem("can only be set on the server's own machine", each) for each in given])
+        raise InvalidInput.of([Problem("can only be set on the server's machine", each) for each in given])
 
 
 # ── Cases ──
@@ -196,9 +196,9 @@ class ChosenCases:
         """Return the error that says why there are none."""
         if self.scenarios is None:
             name, filters = (self.files.name, self.files.selection) if self.files else ("the list", self.selection)
-            return InvalidInput(f"no case of {name} passes the filters {filters}; check how they are spelt")
+            return InvalidInput(f"no case of {name} passes the filters {filters}; check their spelling")
         if self.filters():
-            return InvalidInput(f"no case of {self.name} passes the filters; check how they are spelt")
+            return InvalidInput(f"no case of {self.name} passes the filters; check their spelling")
         return InvalidInput("the store has no scenarios yet", hint=Hint("import_scenarios"))
 
     def _stored(self, selection: Selection) -> Iterator[Case]:
@@ -214,7 +214,9 @@ class ChosenCases:
 def _choose_cases(store: Store, request: RunRequest) -> ChosenCases:
     files = None
     if request.cases and (request.paths or request.suite or request.tier):
-        raise InvalidInput("give cases, or files, or a tier of a suite, not several; pramana.cases_of reads a file")
+        raise InvalidInput(
+            "pass cases, files or a suite's tier, only one of them; pramana.cases_of reads cases from a file"
+        )
     paths, ids = _split_paths(request.paths)
     scenarios = request.scenarios if ids is None else _stored_selection(store, ids, request)
     if paths:
@@ -224,7 +226,7 @@ def _choose_cases(store: Store, request: RunRequest) -> ChosenCases:
         suite, tier = request.suite or DEFAULT_SUITE, request.tier or DEFAULT_TIER
         files = Sources.tier(suite, tier, request.selection, store.suites)
     elif scenarios is None and not request.cases:
-        raise InvalidInput("nothing is asked: name a suite and its tier, or scenarios")
+        raise InvalidInput("no cases: name a suite and its tier, or scenarios")
     if request.scenarios:
         store.scenarios.require(request.scenarios.ids)
     limit = None if ids is None else request.selection.limit
@@ -291,7 +293,7 @@ def resolve_judge(typed: str | None, reach: Reach) -> Target | None:
     """Return the judge that was named; None: each model judges itself."""
     judge = resolve_model(typed, reach) if typed else None
     if judge and judge.provider in NEVER_A_JUDGE:
-        raise InvalidInput("the embedded model is a subject, never a judge; name another with --judge")
+        raise InvalidInput("the embedded model cannot judge; name another model with --judge")
     return judge
 
 
@@ -333,8 +335,8 @@ def plan_scorers(typed: Sequence[str], reach: Reach, again: Sequence[PlannedScor
     """
     for each in typed:
         if reach.for_others and each.partition(":")[0] in RUNS_CODE:
-            message = f"{quote(each)} runs code on this machine, which only its own command line may"
-            raise InvalidInput.of([Problem(f"{message}; name a scorer that is installed", "scorers")])
+            message = f"{quote(each)} runs code on this machine, which only the command line allows"
+            raise InvalidInput.of([Problem(f"{message}; name an installed scorer", "scorers")])
     try:
         named = planned_scorers(typed, reach.functions.scorers)
         known = {each.name for each in named}
@@ -356,7 +358,7 @@ def _with_description(target: Target) -> Target:
     file, _, model = target.model.partition("#")
     description = load_agent(Path(file))
     if not model and "{model" in json.dumps(description):
-        raise InvalidInput(f"{file} says {{model}}, and nobody said which one; write websocket:{file}#MODEL")
+        raise InvalidInput(f"{file} contains {{model}}, but no model is named; write websocket:{file}#MODEL")
     return replace(target, model=model or Path(file).stem, arguments={"description": description})
 
 
@@ -365,7 +367,7 @@ def _refuse_duplicates(targets: Sequence[Target]) -> None:
     for other, target in combinations(targets, 2):
         if replace(other, typed=target.typed) == target:
             both = "" if other.typed == target.typed else f" ({other.typed} and {target.typed})"
-            raise InvalidInput(f"a model is named twice{both}; ask one model several times with --repeat")
+            raise InvalidInput(f"a model is named twice{both}; to repeat cases, use --repeat")
 
 
 # ── Variants ──
@@ -377,7 +379,9 @@ def _resolve_variants(request: RunRequest, targets: Sequence[Target]) -> tuple[s
         return tuple(dict.fromkeys(stated))
     called = {is_called(target) for target in targets}
     if len(called) > 1:
-        raise InvalidInput("some models are written to, others are called; say how to ask them: --modality text,voice")
+        raise InvalidInput(
+            "the models include both text models and voice agents; choose the modalities: --modality text,voice"
+        )
     return ("voice",) if called == {True} else ("text",)
 
 
@@ -398,7 +402,7 @@ def spoken_or_written(modalities: Sequence[str] | None, condition: str | None) -
         under = _normalised(",".join(part for part in (NOISY if each == "noisy" else "", stated) if part))
         found.append(each if each == "text" else f"{PLAIN}+{under}" if under else PLAIN)
     if condition is not None and set(found) == {"text"}:
-        problem = Problem("it is about speech, and nothing is spoken: add voice to the modality", "condition")
+        problem = Problem("a condition applies to speech only; add voice to the modality", "condition")
         raise InvalidInput.of([problem])
     return found
 

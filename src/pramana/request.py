@@ -41,7 +41,7 @@ PageSize = Annotated[int, Meta(ge=1, le=500)]
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """Filters on cases. Within one filter any value matches, but for `all_tags`; across filters, all must match.
+    """Filters on cases. A case must pass every filter; within one filter, any value may match (`all_tags`: all must).
 
     >>> bool(Selection()), bool(Selection(tags=("domain:",)))
     (False, True)
@@ -49,16 +49,16 @@ class Selection(Struct, frozen=True, kw_only=True):
 
     ids: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    """Categories of test cases, types of scenarios."""
+    """Categories of test cases, or types of scenarios."""
     tags: tuple[str, ...] = ()
     """A tag that ends in a colon matches every tag that starts with it: `domain:` matches `domain:travel`."""
     all_tags: tuple[str, ...] = ()
     difficulties: tuple[str, ...] = ()
     languages: tuple[str, ...] = ()
     text: str = ""
-    """In the id, name, prompt or expected outcome, whatever the case of its letters."""
+    """Found in the ID, name, prompt or expected outcome, ignoring case."""
     limit: int | None = None
-    """At most so many cases, in their order."""
+    """Maximum number of cases, counted in their order."""
 
     def __bool__(self) -> bool:
         return bool(self.recorded())
@@ -117,26 +117,35 @@ def _has_text(case: Case, folded: str) -> bool:
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What a run may spend and how hard it may press; not part of the plan, so a resumed run may have others."""
+    """Limits on cost, tokens, time and concurrency. They are not part of the plan, so a resumed run may have others."""
 
     max_cost_usd: Annotated[
         Annotated[float, Meta(gt=0, le=10**9)] | None,
-        Meta(title="Most it may cost (US$)", description="US dollars", extra={"published": "max_cost"}),
+        Meta(title="Cost limit (USD)", description="Cost limit in US dollars", extra={"published": "max_cost"}),
     ] = None
-    """In US dollars, judges and earlier sittings included. Once it is reached nothing more is asked; what is under way
-    is finished and paid for, so a run costs a little more."""
-    max_total_tokens: Annotated[Annotated[int, Meta(ge=1, le=10**15)] | None, Meta(title="Most tokens in all")] = None
-    """Input and output, judges and earlier sittings included. Once it is reached nothing more is asked; what is under
-    way is finished, so a run uses a few more."""
+    """Cost limit in US dollars. Judges count, and so does what the run cost before it was resumed. Once it is reached,
+    no new requests are sent; those in flight finish and are paid for, so a run can cost a little more."""
+    max_total_tokens: Annotated[
+        Annotated[int, Meta(ge=1, le=10**15)] | None,
+        Meta(title="Token limit", description="Limit on input and output tokens together"),
+    ] = None
+    """Limit on input and output tokens together. Judges count, and so does what the run used before it was resumed.
+    Once it is reached, no new requests are sent; those in flight finish, so a run can use a few more."""
     deadline_s: Annotated[
         Seconds | None,
-        Meta(title="End after (seconds)", description="Of one sitting", extra={"published": "deadline_seconds"}),
+        Meta(
+            title="Time limit (seconds)",
+            description="Time limit in seconds, counted anew when a run is resumed",
+            extra={"published": "deadline_seconds"},
+        ),
     ] = None
     concurrency: Annotated[
         int,
-        Meta(ge=1, le=10_000, title="Calls at once, of a provider", description="Requests under way at one provider"),
+        Meta(ge=1, le=10_000, title="Concurrency per provider", description="Concurrent requests per provider"),
     ] = 32
-    timeout_s: Annotated[Seconds, Meta(description="Of one request", extra={"published": "timeout_seconds"})] = 120.0
+    timeout_s: Annotated[
+        Seconds, Meta(description="Timeout per request in seconds", extra={"published": "timeout_seconds"})
+    ] = 120.0
 
     def stored(self) -> dict[str, Any]:
         """Return the limits that are set, as a run stores them: `Limits(**stored)` has them again."""
@@ -144,66 +153,75 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """Everything that may be said of a run.
+    """All options of a run.
 
-    `title` is the label of a field in the workbench's form, `description` what the API's documentation says of it.
-    Fields marked local-only read files of this machine; `planning` refuses them when others ask.
+    `title` is a field's label in the workbench, `description` its sentence in the API's documentation. Fields marked
+    local-only read files of this machine; `planning` refuses them in requests from other users.
 
     >>> RunRequest(models=("fake",), temperature=None, max_tokens=50).sampling()
     {'temperature': None, 'seed': 42, 'max_tokens': 50}
     """
 
     paths: Annotated[tuple[Path, ...], Meta(extra=_LOCAL_ONLY)] = ()
-    """Suites, scenarios, and folders of them."""
+    """Suite and scenario files, or folders of them."""
     cases: Annotated[tuple[Case, ...], Meta(extra=_LOCAL_ONLY)] = ()
-    """Cases that a Python caller built."""
+    """Cases built in Python."""
     selection: Annotated[Selection, Meta(extra=_LOCAL_ONLY)] = Selection()
-    """Filters on the cases of `paths`, of `cases` or of the tier."""
-    suite: Annotated[Name | None, Meta(description="A suite version: v1.0")] = None
-    tier: Annotated[Name | None, Meta(description="A tier of it: cheap")] = None
+    """Filters on the cases in `paths`, in `cases` or in the tier."""
+    suite: Annotated[Name | None, Meta(description="Suite version, such as v1.0")] = None
+    tier: Annotated[Name | None, Meta(description="Tier of the suite, such as cheap")] = None
     scenarios: Selection | None = None
-    """Filters on the scenarios of the store; an empty selection means all of them, None means none."""
-    models: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=50)]
-    repeats: Annotated[int, Meta(ge=1, le=1_000, title="Repeats")] = 1
+    """Filters on the scenarios in the store. An empty selection means all of them, None means none."""
+    models: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=50, description="Models to test")]
+    repeats: Annotated[int, Meta(ge=1, le=1_000, title="Repeats", description="Repeats per case")] = 1
     modalities: Annotated[tuple[str, ...] | None, Meta(extra={"published": "modality"})] = None
-    """How each case is asked: text, voice, noisy; None: as each model is made for."""
+    """How cases are sent: text, voice, noisy. None: text to text models, voice to voice agents."""
     condition: Annotated[
         Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | None,
         Meta(title="Condition", description="noise=10dB,phone"),
     ] = None
-    judge: Annotated[Name | None, Meta(title="Judge", description="Who judges; null: each model itself")] = None
-    embedder: Annotated[Name | None, Meta(title="Embedder")] = None
-    stt: Annotated[Name | None, Meta(title="Speech recognition")] = None
+    judge: Annotated[
+        Name | None, Meta(title="Judge", description="Judge model; null: each model judges its own replies")
+    ] = None
+    embedder: Annotated[
+        Name | None,
+        Meta(title="Embedder", description="Embedding model for semantic_similarity; null: MiniLM, embedded"),
+    ] = None
+    stt: Annotated[
+        Name | None, Meta(title="Speech recognition", description="Speech-to-text model that transcribes calls again")
+    ] = None
     voice: Literal["espeak", "piper"] = "espeak"
     scorers: Annotated[
         Annotated[tuple[Name, ...], Meta(max_length=20)],
-        Meta(description="Scorers that are installed on the server, each of which checks every reply too"),
+        Meta(description="Installed scorers that check every reply too"),
     ] = ()
-    """Names of installed scorers, or `python:package.module:function`, which only this machine's own user may name."""
+    """Scorers that check every reply too: names of installed ones, or `python:package.module:function`, which only the
+    user of this machine may pass."""
     system_prompt: Annotated[str, Meta(max_length=1_000_000)] | None = None
+    """Sent before the messages of every case."""
     temperature: Annotated[
         Annotated[float, Meta(ge=0, le=100)] | None,
-        Meta(title="Temperature", description="null sends none", extra=_SAMPLING),
+        Meta(title="Temperature", description="Sampling temperature; null sends none", extra=_SAMPLING),
     ] = 0.0
     seed: Annotated[
         Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None,
-        Meta(title="Seed", description="null sends none", extra=_SAMPLING),
+        Meta(title="Seed", description="Random seed; null sends none", extra=_SAMPLING),
     ] = 42
     max_tokens: Annotated[
         Annotated[int, Meta(ge=1, le=10**9)] | None,
-        Meta(title="Most tokens of a reply", description="Of one reply", extra=_SAMPLING),
+        Meta(title="Max output tokens", description="Max output tokens per reply", extra=_SAMPLING),
     ] = None
     top_p: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None,
         Meta(title="Top P", description="Nucleus sampling; null sends none", extra=_SAMPLING),
     ] = None
-    parameters: Annotated[Mapping[str, Any], Meta(description="Any other, as the provider calls it")] = msgspec.field(
-        default_factory=dict
+    parameters: Annotated[Mapping[str, Any], Meta(description="Any other parameter, by the provider's name for it")] = (
+        msgspec.field(default_factory=dict)
     )
-    """Sent as they are. One that has a field of its own overrides that field."""
+    """Sent unchanged. A parameter that has its own field, such as `temperature`, overrides that field."""
     limits: Limits = Limits()
     cache: Annotated[bool, Meta(extra=_LOCAL_ONLY)] = False
-    """Whether replies that are known already are taken from the cache of this machine."""
+    """Whether to reuse cached replies to identical requests."""
 
     def sampling(self) -> dict[str, Any]:
         """Return every parameter that is sent with a case. None, where there is a default, means that none is sent."""
@@ -325,7 +343,7 @@ def _text_misfit(values: Sequence[str], field: FieldInfo) -> str:
 
 
 def misfit(value: Any, type_: Any) -> str | None:
-    """Return what is wrong with a value that is to have a type, in a sentence."""
+    """Return a sentence on how a value violates a type, or None."""
     if not isinstance(value, float) or math.isfinite(value):
         with suppress(msgspec.ValidationError):
             msgspec.convert(value, type_)

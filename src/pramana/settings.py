@@ -24,7 +24,7 @@ def home() -> Path:
         try:
             return Path(chosen).expanduser()
         except RuntimeError:
-            raise InvalidInput(f"PRAMANA_HOME is {chosen}, and there is no such user") from None
+            raise InvalidInput(f"PRAMANA_HOME is {chosen}, and that user does not exist") from None
     from platformdirs import user_data_path
 
     return user_data_path("pramana", appauthor=False)
@@ -137,7 +137,7 @@ def proxy_for(url: str) -> str | None:
     scheme = proxy.partition("://")[0].lower()
     if scheme not in ("http", "https"):
         raise InvalidInput(
-            f"{host} would be reached through a proxy of the kind {scheme}, which is not supported; set "
+            f"{host} has a proxy of the type {scheme}, which is not supported; set "
             f"{parts.scheme.upper()}_PROXY to an http:// one, or name the host in NO_PROXY"
         )
     return proxy

@@ -16,7 +16,7 @@ from pramana import settings
 from pramana.errors import Locked
 
 LARGEST_FILE = 64 << 10
-_MAKE_ONE = "make one with: openssl rand -base64 32"
+_MAKE_ONE = "create one: openssl rand -base64 32"
 _KEY = re.compile(r"[A-Za-z0-9+/_-]{43}=")
 
 
@@ -28,15 +28,13 @@ class Vault:
         try:
             from cryptography.fernet import Fernet, MultiFernet
         except ModuleNotFoundError:
-            raise Locked(
-                "stored keys are encrypted, and the package for that is missing: pip install 'pramana[server]'"
-            ) from None
+            raise Locked("stored API keys are encrypted, which needs an extra: pip install 'pramana[server]'") from None
 
         for number, key in enumerate(keys, 1):
             if not _KEY.fullmatch(key):
                 raise Locked(f"key {number} of {origin} is not 32 bytes in base64; {_MAKE_ONE}")
         if not keys:
-            raise Locked(f"{origin} holds no key; {_MAKE_ONE}")
+            raise Locked(f"{origin} contains no key; {_MAKE_ONE}")
         self._origin = origin
         usual = str.maketrans("+/", "-_")  # openssl writes the one alphabet of base64, Fernet wants the other
         self._fernet = MultiFernet([Fernet(key.translate(usual)) for key in keys])
@@ -60,8 +58,8 @@ class Vault:
             return unlock()
         except (InvalidToken, ValueError):
             raise Locked(
-                f"a stored key was locked by another key than {self._origin} holds; put the right one there, behind "
-                "the new one if there is one, or give the provider its key again"
+                f"a stored API key was encrypted with another key than the one in {self._origin}; put the right one "
+                "there, after the new one if there is one, or set the provider's API key again"
             ) from None
 
 
@@ -88,7 +86,7 @@ def _read(path: Path) -> list[str] | None:
             if os.name == "posix" and mode & 0o077:
                 raise Locked(
                     f"{path} can be read or written by others (mode {mode & 0o777:04o}), and it opens every stored "
-                    f"key; run: chmod 600 {path}, and rotate the key if others have been at it"
+                    f"key; run: chmod 600 {path}, and rotate the key if others may have read it"
                 )
             data = file.read(LARGEST_FILE)
     except FileNotFoundError:
@@ -116,6 +114,6 @@ def _make(path: Path) -> None:
             staged.unlink(missing_ok=True)
     except OSError as error:
         raise Locked(
-            f"the key file {path} cannot be made: {error.strerror}; make it so that it can, or set PRAMANA_SECRET_KEY "
+            f"the key file {path} cannot be created: {error.strerror}; make it writable, or set PRAMANA_SECRET_KEY "
             f"({_MAKE_ONE})"
         ) from None

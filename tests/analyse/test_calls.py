@@ -131,7 +131,7 @@ def test_the_tax_is_of_cases_that_were_also_typed() -> None:
 
 def test_what_was_skipped_or_could_not_be_measured_is_counted_without_times() -> None:
     unmeasured = Check("call", "1", ERRORED, "the call could not be measured")
-    skipped = Check("voice", "1", SKIPPED, "nobody speaks JSON")
+    skipped = Check("voice", "1", SKIPPED, "which cannot be spoken")
     broken = Result(Key("a", "m", "voice"), "a", Reply(""), None, (unmeasured,), None, None)
     left = Result(Key("b", "m", "voice"), "b", None, None, (skipped,), None, None)
     found = counted(broken, left)

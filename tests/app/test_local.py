@@ -211,5 +211,5 @@ def test_a_scorer_asks_paid_models_only_when_both_the_program_and_the_run_have_a
     assert count == (1 if is_asked else 0)
     assert (spending.left_usd < (of_program or 0)) == is_asked, "what a scorer spends counts"
     if not is_asked:
-        why = "openai:gpt-5 may cost money, and this run may not spend any; give it a cost limit"
+        why = "openai:gpt-5 may cost money, and this run has no cost limit; set one"
         assert check.reason == f"grade could not score: InvalidInput: {why}"

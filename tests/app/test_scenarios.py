@@ -78,7 +78,7 @@ def test_an_id_stands_once_in_all_documents(app: App) -> None:
     with pytest.raises(InvalidInput) as refused:
         imported(app, Document("one.yaml", document("a")), Document("two.yaml", document("b", "a")))
     assert [str(each) for each in refused.value.problems] == [
-        'two.yaml:7:5: scenarios[1].id: id "a" also stands at one.yaml:2; only one of them can be kept',
+        'two.yaml:7:5: scenarios[1].id: id "a" is also used at one.yaml:2; only one of them can be stored',
     ]
     assert ids_of(app) == []
 
@@ -87,7 +87,7 @@ def test_documents_may_not_be_larger_together_than_one_request(app: App) -> None
     app.decided(app.store.decisions.write({"largest_body_mb": 1}))
     half = document("a") + f"    reference: {'ä' * (300 << 10)}\n"  # 600 KiB in UTF-8
     assert imported(app, Document("one.yaml", half)).imported == ("a",)
-    with pytest.raises(TooLarge, match="a request may have 1 MB at most"):
+    with pytest.raises(TooLarge, match="a request may have at most 1 MB"):
         imported(app, Document("one.yaml", half), Document("two.yaml", half.replace("id: a", "id: b")))
 
     async def check() -> None:

@@ -72,7 +72,7 @@ def test_conditions_have_one_spelling(written: str, canonical: str) -> None:
         ("loss=100%", "out of range: 0.1% to 50%"),
         ("reverb=9s", "out of range: 0.1s to 3s"),
         ("gain=12dB:music", "needs a number and its unit"),
-        ("noise=10dB,noise=5dB", '"noise" stands twice'),
+        ("noise=10dB,noise=5dB", '"noise" is given twice'),
         ("clean,phone", 'condition "clean" is not known'),
         ("x" * 5000, "is not known"),
     ],

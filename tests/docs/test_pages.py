@@ -152,6 +152,13 @@ def test_links_between_our_files_lead_somewhere() -> None:
     assert broken == []
 
 
+def test_the_repository_keeps_at_most_16_pictures_and_each_is_shown() -> None:
+    shown = {name for page in PAGES for name in re.findall(r"pictures/([\w-]+\.png)", page.read_text(encoding="utf-8"))}
+    assert {path.name for path in (DOCS / "pictures").glob("*.png")} == shown
+    assert 0 < len(shown) <= 16
+    assert "docs/pictures/all/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+
 def test_every_public_name_is_documented() -> None:
     page = (DOCS / "library.md").read_text(encoding="utf-8")  # with its signature, so that a change shows in the diff
     assert re.findall(r"^### (\w+)$", page, re.MULTILINE) != []

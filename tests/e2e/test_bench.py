@@ -104,7 +104,7 @@ def test_a_wrong_key_ends_the_run_at_once(tmp_path: Path, monkeypatch: pytest.Mo
     ended, stop, requests = serve(use, OpenAIWire(key=KEY))
     assert (ended.status, ended.stored, type(stop.error)) == ("stopped", 0, AuthenticationFailed)
     assert requests <= START, "those that were under way, and no more"
-    assert "refused the key" in str(ended.reason)
+    assert "rejected the API key" in str(ended.reason)
 
 
 def test_a_budget_holds_whatever_the_concurrency(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_deadline_of_a_run_holds_though_it_waits(suite: Path, waits: str) ->
 
     faults = [Fault("rate_limited", retry_after="600")] if held else []
     ended, took = serve(use, faults=faults, latency_s=0 if held else 0.1)
-    assert (ended.status, ended.reason) == ("stopped", "the run's deadline of 0.4 s has passed")
+    assert (ended.status, ended.reason) == ("stopped", "the time limit of 0.4 s is reached")
     assert took < 5
     assert ended.stored < 20
 

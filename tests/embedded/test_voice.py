@@ -169,7 +169,7 @@ def test_every_prompt_of_the_library_is_spoken_or_refused_for_its_script() -> No
         ("\ue000 private", "en", "U+E000"),
         ("𝐛𝐨𝐥𝐝", "en", "holds Mathematical"),
         ("x" * 20_001, "en", "20,001 characters"),
-        ("seven hundred and seventy-seven " * 600, "en", "longer to say than a prompt may last"),
+        ("seven hundred and seventy-seven " * 600, "en", "longer to say than a prompt may be"),
     ],
 )
 def test_what_would_be_spelt_out_or_garbled_is_refused_before_any_sound(text: str, language: str, reason: str) -> None:

@@ -33,7 +33,7 @@ def test_an_estimate_takes_the_arguments_of_evaluate() -> None:
     assert (found.cases, found.missing_keys) == (1, ("openai",))
     with pytest.raises(TypeError, match="unexpected keyword argument 'sede'; did you mean \"seed\""):
         pramana.estimate(CASES, model="gpt-5", sede=3)  # type: ignore[call-arg]
-    with pytest.raises(InvalidInput, match="give model or models, not both"):
+    with pytest.raises(InvalidInput, match="pass model or models, not both"):
         pramana.estimate(CASES, model="gpt-5", models=["gpt-5"])
 
 

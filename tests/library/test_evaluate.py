@@ -202,11 +202,11 @@ def test_a_function_can_judge() -> None:
         ({"model": adder, "scorers": adder}, InvalidInput, r"scorers is a list; for one scorer write scorers=\[adder\]"),
         ({"models": {"a b": adder}}, InvalidInput, "a function cannot be called 'a b'"),
         ({"models": {"short": "gpt-5"}}, InvalidInput, "the model gpt-5 keeps its name"),
-        ({"model": "x", "models": ["y"]}, InvalidInput, "give model or models, not both"),
+        ({"model": "x", "models": ["y"]}, InvalidInput, "pass model or models, not both"),
         ({"models": "gpt-5"}, InvalidInput, "models is a list or a dictionary; for one model write model='gpt-5'"),
         ({"model": "fake", "repeat": 0}, InvalidInput, "repeats: expected a whole number from 1 to 1,000, found 0"),
         ({"model": "fake", "concurrency": 0}, InvalidInput, "limits.concurrency"),
-        ({"model": "no-such-model"}, InvalidInput, "no provider is known for"),
+        ({"model": "no-such-model"}, InvalidInput, "unknown model"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_refused_before_anything_is_asked(
@@ -225,7 +225,7 @@ def test_a_fatal_error_of_a_provider_is_raised_with_how_to_resume() -> None:
     with pytest.raises(AuthenticationFailed, match="the key was revoked") as raised:
         pramana.evaluate(SUMS, model=locked, concurrency=1)
     (note,) = raised.value.__notes__
-    assert note.startswith("2 of 5 results are stored; go on with pramana.resume('r")
+    assert note.startswith("2 of 5 results are stored; resume with pramana.resume('r")
 
 
 def test_a_spent_budget_gives_a_report_that_says_so() -> None:
@@ -350,7 +350,7 @@ def test_problems_of_cases_are_reported_all_at_once_and_nothing_is_stored() -> N
     [
         ([], "no cases were given"),
         (7, "cases are a path, cases, dictionaries or a data frame, found int"),
-        (["a.jsonl", SUMS[0]], "all paths or all cases"),
+        (["a.jsonl", SUMS[0]], "only paths or only cases"),
         ("missing.jsonl", "missing.jsonl does not exist"),
     ],
 )
@@ -586,7 +586,9 @@ def test_ctrl_c_keeps_what_was_stored(interrupts: int, wait: float, tmp_path: Pa
     assert left.status == "interrupted"
     assert left.stored == (4 if interrupts == 1 else 3)
     if interrupts == 1:
-        assert f"interrupted; 4 of 8 results are stored; go on with pramana.resume('{left.id}', model=function)" in said
+        assert (
+            f"interrupted; 4 of 8 results are stored; resume with pramana.resume('{left.id}', model=function)" in said
+        )
 
     with pytest.raises(InvalidInput, match="exists only in the program that started the run; resume it there"):
         pramana.resume(left.id)

@@ -174,7 +174,7 @@ def test_a_failed_assertion_prints_the_failing_cases_once(failed: str) -> None:
     [
         ("test_missing", 12, "pramana.errors.NotFound: missing.jsonl does not exist"),
         ("test_invalid", 15, "pramana.errors.InvalidInput: broken.jsonl:1:"),
-        ("test_no_model", 18, "pramana.errors.InvalidInput: no provider is known for"),
+        ("test_no_model", 18, "pramana.errors.InvalidInput: unknown model"),
         ("test_misspelt", 21, "TypeError: evaluate() got an unexpected keyword argument 'modle'"),
         ("test_percent", 24, "pramana.errors.InvalidInput: minimum is a share from 0 to 1, found 90"),
         ("test_case[sum-2]", 28, "AssertionError: 0 of 1 passed (0 %), and 100 % is required"),

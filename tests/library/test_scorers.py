@@ -227,7 +227,7 @@ def test_a_voice_agent_or_the_embedded_model_cannot_be_asked_by_a_scorer() -> No
 
     report = pramana.evaluate(CASES[:2], model=bot, scorers=[asks])
     reasons = {each.case_id: each.reason or "" for each in report.results()}
-    assert "the embedded model is a subject, never a judge" in reasons["free"]
+    assert "the embedded model cannot judge" in reasons["free"]
     assert "fake-voice cannot be asked: a voice agent is called and cannot judge" in reasons["right"]
 
 
@@ -317,9 +317,7 @@ def test_others_may_name_what_is_installed_and_no_function_of_this_machine(monke
         )
         assert planning.estimate(store, request, reach).warnings[-1] == "not counted: what scorers ask (politeness)"
         refused = RunRequest(models=("fake",), tier="cheap", scorers=(f"python:{__name__}:politeness",))
-        with pytest.raises(
-            InvalidInput, match=r"scorers: .* runs code on this machine, which only its own command line"
-        ):
+        with pytest.raises(InvalidInput, match=r"scorers: .* runs code on this machine, which only the command line"):
             planning.create_run(store, refused, reach)
 
 

@@ -178,7 +178,7 @@ def test_any_exception_in_the_thread_that_waits_stops_the_run(
     (left,) = stored_runs()
     assert (left.status, left.stored, len(asked)) == ("interrupted", 3, 3)
     (note,) = error.__notes__
-    assert note.startswith(f"the run was stopped; go on with pramana.resume('{left.id}'")
+    assert note.startswith(f"the run was stopped; resume with pramana.resume('{left.id}'")
     assert pramana.resume(left.id, model=echo_as(model)).passed
 
 
@@ -230,7 +230,7 @@ def test_an_interrupt_before_the_wait_has_begun_stops_the_run(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(session, "_start", interrupted_start)
-    with pytest.raises(KeyboardInterrupt, match="interrupted; 1 of 8 results are stored; go on with"):
+    with pytest.raises(KeyboardInterrupt, match="interrupted; 1 of 8 results are stored; resume with"):
         pramana.evaluate(CASES, model=model, concurrency=1)
     assert len(asked) == 1
 

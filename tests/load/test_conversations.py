@@ -156,7 +156,7 @@ def test_camel_case_is_accepted_and_both_spellings_are_not() -> None:
     assert case.script[0].expected[0].assertion == Assertion("llm_judge", case_sensitive=False, judge_prompt="Kind?")
     assert case.script[1] == Line("x", "a.wav", 2.0)
     assert wrong("turns:\n- {say: x, barge_in: 1, bargeIn: 1}\n") == [
-        ("turns[0].bargeIn", "barge_in and bargeIn are two spellings of one key", 7, 25)
+        ("turns[0].bargeIn", "barge_in and bargeIn are two spellings of the same key; keep one", 7, 25)
     ]
     assert wrong("assert: {type: llm_judge, judgePrompt: ' '}\n") == [
         ("assert.judgePrompt", "llm_judge needs a judge_prompt that can be answered YES or NO", 6, 27)
@@ -211,7 +211,7 @@ def test_a_file_s_example_in_the_docs_is_a_conversation() -> None:
         ("turns:\n- say:\n", ("turns[0].say", "say is required", 7, 3)),
         ("turns:\n- say: [x]\n", ("turns[0].say", "say must be text", 7, 3)),
         ("turns:\n- say: x\n  sya: y\n", ("turns[0].sya", 'unknown key "sya"; did you mean "say"?', 8, 3)),
-        ("turns:\n- say: x\n  say: y\n", ("turns[0].say", "the key say stands twice: lines 7 and 8", 8, 3)),
+        ("turns:\n- say: x\n  say: y\n", ("turns[0].say", "duplicate key say: lines 7 and 8", 8, 3)),
         ("turns:\n- say: x\n  barge-in: 1\n", ("turns[0].barge-in", 'unknown key "barge-in"; did you mean "barge_in"?', 8, 3)),
         ("turns:\n- say: x\n  ideal: y\n", ("turns[0].ideal", 'unknown key "ideal"; ideal belongs in assert', 8, 3)),
         ("turns:\n- say: x\n  <<: {a: b}\n", ("turns[0].<<", 'unknown key "<<"; YAML 1.2 has no merge keys, so write the fields out', 8, 3)),
@@ -235,7 +235,7 @@ def test_a_file_s_example_in_the_docs_is_a_conversation() -> None:
         ("assert: [contains]\n", ("assert[0]", 'an assertion must be a mapping with a type, found "contains"', 6, 10)),
         ("assert:\n  type: is_json\n  tpye: x\n", ("assert.tpye", 'unknown key "tpye"; did you mean "type"?', 8, 3)),
         ("assert:\n  type: is_json\n  say: x\n", ("assert.say", 'unknown key "say"; say belongs in turns', 8, 3)),
-        ("assert:\n- type: is_json\n- type: regex\n  ideal: (\n", ("assert[1].ideal", '"(" is no pattern of RE2 (which has no look-around or back-references): missing ): (', 9, 3)),
+        ("assert:\n- type: is_json\n- type: regex\n  ideal: (\n", ("assert[1].ideal", '"(" is not a valid RE2 pattern (RE2 has no look-around or back-references): missing ): (', 9, 3)),
         ("assert:\n- type: contains\n", ("assert[0].ideal", "contains needs an ideal: a string, or a list of strings", 7, 3)),
         ("assert: {type: contains, ideal: [a, '', b]}\n", ("assert.ideal[1]", 'ideal[1] must not be empty, found ""', 6, 37)),
         ("assert: {type: contains, ideal: {a: b}}\n", ("assert.ideal", "ideal must be text or a list of texts, found an object", 6, 26)),
@@ -245,7 +245,7 @@ def test_a_file_s_example_in_the_docs_is_a_conversation() -> None:
         ("assert: {type: json_schema, schema: {type: x}}\n", None),
         ("assert: {type: json_schema}\n", ("assert.schema", "json_schema needs a schema: an object of JSON Schema, or true or false", 6, 9)),
         ("assert: {type: json_schema, schema: {a: 1e999}}\n", ("assert.schema.a", '"1e999" is too large for a number', 6, 41)),
-        ("assert: {type: json_schema, schema: {a: 1, a: 2}}\n", ("assert.schema.a", "the key a stands twice: lines 6 and 6", 6, 44)),
+        ("assert: {type: json_schema, schema: {a: 1, a: 2}}\n", ("assert.schema.a", "duplicate key a: lines 6 and 6", 6, 44)),
         ("assert: {type: json_schema, schema: {a: !secret x}}\n", ("assert.schema.a", "the tag !secret is not supported; write the value as it is", 6, 38)),
         ("turns:\n- say: x\n  assert:\n  - type: is_json\n  - type: contians\n", None),
     ],

@@ -218,8 +218,8 @@ def test_cases_of_one_id_are_told_apart_by_their_digests(tmp_path: Path) -> None
     [
         ("", ":1:1: not valid JSON: the text ends too early"),
         ("[\n{]", ":2:2: not valid JSON"),
-        ("[]", ":1:1: the list is empty: no model was asked"),
-        ("5", ":1:1: a results file is a list with one block a model, found 5"),
+        ("[]", ":1:1: the list is empty: it has no model's results"),
+        ("5", ":1:1: a results file must be a list with one block per model, found 5"),
         ("[5]", r":1:2: \[0\]: a block must be an object"),
         ('[{"suite_version": NaN}]', "NaN is not a number"),
         ("[" * 100_000, "nested"),
@@ -251,7 +251,7 @@ def test_a_pipe_or_a_device_is_refused_before_it_is_opened(tmp_path: Path) -> No
     os.mkfifo(pipe)
     endless.symlink_to("/dev/zero")
     for path in (pipe, endless, tmp_path):
-        with pytest.raises(InvalidInput, match="it is no regular file"):
+        with pytest.raises(InvalidInput, match="not a regular file"):
             read_results(path)
 
 

@@ -165,7 +165,7 @@ def test_camel_case_is_accepted_and_both_spellings_are_not() -> None:
     scenario = one(document(expected_outcome=None, expectedOutcome="Helps", promptAudioUrl="a.wav"))
     assert (scenario.expected_outcome, scenario.prompt_audio_url) == ("Helps", "a.wav")
     assert wrong(document(expectedOutcome="Helps")) == [
-        ("expectedOutcome", "expected_outcome and expectedOutcome are two spellings of one key", 6, 1)
+        ("expectedOutcome", "expected_outcome and expectedOutcome are two spellings of the same key; keep one", 6, 1)
     ]
 
 
@@ -183,9 +183,9 @@ def test_an_unknown_key_suggests_the_nearest_and_hides_nothing() -> None:
 
 
 def test_duplicate_keys_are_errors() -> None:
-    assert wrong(document() + "id: other\n") == [("id", "the key id stands twice: lines 1 and 6", 6, 1)]
+    assert wrong(document() + "id: other\n") == [("id", "duplicate key id: lines 1 and 6", 6, 1)]
     text = "version: 1\nversion: 2\nscenarios:\n- a\n"
-    assert ("version", "the key version stands twice: lines 1 and 2", 2, 1) in wrong(text)
+    assert ("version", "duplicate key version: lines 1 and 2", 2, 1) in wrong(text)
 
 
 def test_duplicate_ids_name_both_lines_also_among_wrong_scenarios() -> None:
@@ -369,7 +369,7 @@ def test_bytes_that_are_not_utf8_say_where() -> None:
     problems = Problems()
     assert read_scenarios(b"id: a\nname: caf" + b"\xe9\n", problems, "a.yaml") == []
     assert [(str(each), each.path) for each in problems] == [
-        ("a.yaml:2:10: yaml: not UTF-8: byte 0xe9 cannot stand here; save the file as UTF-8", "yaml")
+        ("a.yaml:2:10: yaml: not UTF-8: byte 0xe9 is invalid here; save the file as UTF-8", "yaml")
     ]
     assert read_scenarios("id: a".encode("utf-16"), problems) == []
 

@@ -33,7 +33,7 @@ FaultKind = Literal[
     "long_line",  # a text of 1 MB in one event
     "filtered",  # the content filter stops the answer
     "blocked",  # the content filter refuses the prompt
-    "unpaid",  # the account has no money left, with the vendor's own status
+    "unpaid",  # the account is out of credit, with the vendor's own status
     "refusal",  # the model declines, in the field the format has for it
     "empty",  # an answer without text
     "error_midway",  # an error where the stream's next event should be

@@ -43,15 +43,15 @@ def serve(use: Callable[[Loopback], Awaitable[T]], wire: Wire) -> T:
         (
             OpenAIWire(),
             OpenAI,
-            r"the account at OpenAI \(.*\) has no money left.* \(429\): You exceeded your current quota",
+            r"the account at OpenAI \(.*\) is out of credit.* \(429\): You exceeded your current quota",
         ),
-        (OpenAIWire(), Responses, r"the account at OpenAI \(.*\) has no money left.* \(429\): You exceeded"),
+        (OpenAIWire(), Responses, r"the account at OpenAI \(.*\) is out of credit.* \(429\): You exceeded"),
         (
             AnthropicWire(),
             Anthropic,
-            r"the account at Anthropic \(.*\) has no money left.* \(400\): Your credit balance",
+            r"the account at Anthropic \(.*\) is out of credit.* \(400\): Your credit balance",
         ),
-        (GoogleWire(), Google, r"the account at Google \(.*\) has no money left.* \(403\): This API method requires"),
+        (GoogleWire(), Google, r"the account at Google \(.*\) is out of credit.* \(403\): This API method requires"),
     ],
 )
 def test_each_vendors_word_for_it_is_understood(wire: Wire, make: Callable[[Account], Provider], says: str) -> None:
@@ -145,7 +145,7 @@ def test_what_says_that_there_is_no_money(status: int, body: Any) -> None:
     refused = Http("OpenAI", Account("http://host/v1", KEY)).failures.refusal(status, body)
     assert type(refused) is OutOfCredit
     assert (refused.status, refused.exit_code, refused.code) == (status, 3, "out_of_credit")
-    assert "top it up or raise its limit" in str(refused)
+    assert "add credit or raise its limit" in str(refused)
 
 
 @pytest.mark.parametrize(("status", "body", "kind"), PAID)

@@ -107,7 +107,7 @@ def test_a_name_that_leads_to_a_private_address_is_refused_at_the_socket(
 
     async def typed(server: Loopback) -> None:
         port = server.url.split(":")[2]
-        with pytest.raises(AddressRefused, match=r"its name leads to .*, which is (loopback|private|link-local)"):
+        with pytest.raises(AddressRefused, match=r"its name resolves to .*, which is (loopback|private|link-local)"):
             await ask(resolve(f"http://models.example:{port}#m"), guarded())
 
     assert beside(typed)[1] == 0
@@ -211,7 +211,7 @@ def test_a_call_to_an_address_that_was_typed_is_guarded(monkeypatch: pytest.Monk
 
     async def use(server: VoiceLoopback) -> None:
         port = server.url.split(":")[2].partition("/")[0]
-        for host, said in (("127.0.0.1", "its host is loopback"), ("bot.example", "its name leads to 127.0.0.1")):
+        for host, said in (("127.0.0.1", "its host is loopback"), ("bot.example", "its name resolves to 127.0.0.1")):
             with pytest.raises(AddressRefused, match=said):
                 await dial(resolve(f"pipecat:ws://{host}:{port}"), guarded())
         lookup = {"bot": Registered("bot", "pipecat", None, f"ws://127.0.0.1:{port}", unlock=lambda: "k" * 20)}.get
@@ -233,7 +233,7 @@ def test_a_vendors_agent_at_a_registered_address_is_guarded(monkeypatch: pytest.
                 channel = await agent.dial(Dial("gpt-realtime"))
                 await channel.close()
             else:
-                with pytest.raises(AddressRefused, match=r"leads to 127\.0\.0\.1, which is loopback"):
+                with pytest.raises(AddressRefused, match=r"resolves to 127\.0\.0\.1, which is loopback"):
                     await agent.dial(Dial("gpt-realtime"))
             await agent.close()
 

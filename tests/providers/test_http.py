@@ -293,7 +293,7 @@ def test_no_answer_in_time_is_unavailable() -> None:
         async with serving(head(), stay=True) as server:
             await ask(server.url, timeout_s=0.2)
 
-    with pytest.raises(Unavailable, match=r"no full answer from OpenAI \(127.0.0.1:\d+\) within 0.2 s"):
+    with pytest.raises(Unavailable, match=r"no complete reply from OpenAI \(127.0.0.1:\d+\) within 0.2 s"):
         asyncio.run(go())
 
 
@@ -330,14 +330,14 @@ def test_a_plain_server_under_https_is_unavailable() -> None:
     ("status", "kind", "says"),
     [
         (400, Rejected, "rejected the request (400): no"),
-        (401, AuthenticationFailed, "refused the key (401): no; set OPENAI_API_KEY"),
-        (403, AuthenticationFailed, "refused the key (403): no; set OPENAI_API_KEY"),
-        (404, NothingThere, "has nothing at this address (404): no; check the base URL"),
+        (401, AuthenticationFailed, "rejected the API key (401): no; set OPENAI_API_KEY"),
+        (403, AuthenticationFailed, "rejected the API key (403): no; set OPENAI_API_KEY"),
+        (404, NothingThere, "not found at this address (404): no; check the base URL"),
         (408, Unavailable, "is unavailable (408): no"),
         (409, Unavailable, "is unavailable (409): no"),
         (413, Rejected, "rejected the request (413): no"),
         (422, Rejected, "rejected the request (422): no"),
-        (429, RateLimited, "limits the rate (429): no"),
+        (429, RateLimited, "rate limit exceeded (429): no"),
         (500, Unavailable, "is unavailable (500): no"),
         (503, Unavailable, "is unavailable (503): no"),
         (529, Unavailable, "is unavailable (529): no"),
@@ -382,8 +382,8 @@ def test_how_long_to_wait_is_read(status: int, header: str, seconds: float | Non
 def test_an_unknown_model_is_told_from_a_wrong_address(status: int, body: Any) -> None:
     error = refused(answer(body, f"{status} Odd"))
     assert isinstance(error, UnknownModel)
-    assert "knows no such model" in str(error)
-    assert str(error).endswith("; see what it offers: pramana models")
+    assert "has no such model" in str(error)
+    assert str(error).endswith("; list its models: pramana models")
 
 
 @pytest.mark.parametrize(
@@ -474,7 +474,10 @@ def test_no_redirect_is_followed() -> None:
             return str(caught.value), other.connections
 
     message, reached = asyncio.run(go())
-    assert "redirects to localhost, and a key is never sent along; give the final address as the base URL" in message
+    assert (
+        "redirects to localhost, and keys are never sent to another address; set the final address as the base URL"
+        in message
+    )
     assert reached == 0
 
 
@@ -513,7 +516,7 @@ def test_an_address_that_is_none_is_told_at_once(url: str) -> None:
 
 
 def test_a_user_in_the_address_and_a_key_do_not_go_together() -> None:
-    with pytest.raises(InvalidInput, match="give one of them") as caught:
+    with pytest.raises(InvalidInput, match="set only one") as caught:
         Http("OpenAI", Account("http://ada:hunter22@host/v1", KEY))
     assert "hunter22" not in str(caught.value)
 

@@ -85,29 +85,29 @@ def test_arguments_are_plain_data_that_can_be_stored() -> None:
     [
         (
             "opsu",
-            r'no provider is known for "opsu"; did you mean "opus"\?; name a model with its provider, as in openai:opsu',
+            r'unknown model "opsu"; did you mean "opus"\?; name a model with its provider, as in openai:opsu',
         ),
         (
             "nope",
-            r'no provider is known for "nope"; name a model with its provider, as in openai:nope, or with its server: '
-            r"http://HOST:PORT/v1#nope \(providers: openai, .*\); a function of yours is python:module:function; "
-            "see also: pramana models",
+            r'unknown model "nope"; name a model with its provider, as in openai:nope, or with its server: '
+            r"http://HOST:PORT/v1#nope \(providers: openai, .*\); to test a Python function, write "
+            "python:module:function; list models: pramana models",
         ),
-        ("nope:x", r'no provider is called "nope"; name a model with its provider, as in openai:x, .*/v1#x '),
+        ("nope:x", r'unknown provider "nope"; name a model with its provider, as in openai:x, .*/v1#x '),
         ("gtp-5-mini", r'did you mean "gpt-5-mini"\?'),
         ("fak", r'did you mean "fake"\?'),
         ("llama3", r"or with its server: http://HOST:PORT/v1#llama3"),
         (
             "opena:gpt-5",
-            r'no provider is called "opena"; did you mean "openai"\?; .*as in openai:gpt-5, .*#gpt-5 \(providers: openai,',
+            r'unknown provider "opena"; did you mean "openai"\?; .*as in openai:gpt-5, .*#gpt-5 \(providers: openai,',
         ),
-        ("", "no provider is known"),
-        ("o1x", "no provider is known"),
+        ("", "unknown model"),
+        ("o1x", "unknown model"),
         ("openai:", "names no model; write openai:MODEL"),
-        ("openai", "no provider is known"),
+        ("openai", "unknown model"),
         ("http://localhost:8000/v1", r"names no model; write http://localhost:8000/v1#MODEL"),
-        ("http://#m", "is no URL"),
-        ("http://host:notaport/v1#m", "is no URL"),
+        ("http://#m", "is not a URL"),
+        ("http://host:notaport/v1#m", "is not a URL"),
         ("https://host/v1?key=abc#m", "COMPATIBLE_API_KEY"),
         ("python:", "names no function"),
         ("python:module", "names no function"),
@@ -115,7 +115,7 @@ def test_arguments_are_plain_data_that_can_be_stored() -> None:
             "command:shot",
             r'no command "shot" in \S+config\.toml; did you mean "shout"\?; configured: shout\. To add it,',
         ),
-        ("fake:latensy=1", r'is no option of the fake provider; did you mean "latency"\?'),
+        ("fake:latensy=1", r'is not an option of the fake provider; did you mean "latency"\?'),
     ],
 )
 def test_what_is_not_known_says_what_to_type(typed: str, says: str) -> None:
@@ -247,7 +247,7 @@ def test_an_account_comes_from_its_variables(
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        ("gpt-5", "openai needs a key, and none is set; set OPENAI_API_KEY"),
+        ("gpt-5", "openai needs an API key; set OPENAI_API_KEY"),
         ("openai-responses:gpt-5", "set OPENAI_API_KEY"),
         ("opus", "set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN"),
         ("gemini-2.5-pro", "set GOOGLE_API_KEY or GEMINI_API_KEY"),
@@ -294,7 +294,7 @@ def test_code_of_this_machine_is_not_for_a_server() -> None:
 
 def test_a_recorded_command_runs_only_as_the_configuration_has_it() -> None:
     other = Target("command:shout", "command", "shout", {"argv": ["rm", "-rf", "/nowhere"]})
-    with pytest.raises(InvalidInput, match="is now another than recorded"):
+    with pytest.raises(InvalidInput, match="has changed since the run started"):
         open_provider(other, environment())
     with pytest.raises(InvalidInput, match=r'no command "gone" in \S+config\.toml; configured: shout'):
         open_provider(Target("command:gone", "command", "gone", {"argv": ["true"]}), environment())

@@ -159,7 +159,7 @@ def test_the_version_says_whose_prices_they_are(tmp_path: Path) -> None:
         ('\n[prices."a:b"]\ninput_per_million = 1\n', 'prices."a:b": output_per_million is missing', 2),
         (
             '[prices."a:b"]\ninput_per_million = -1\noutput_per_million = 2',
-            'prices."a:b".input_per_million: is "-1"; expected dollars a million tokens',
+            'prices."a:b".input_per_million: is "-1"; expected US dollars per million tokens',
             2,
         ),
         ('[prices."a:b"]\ninput_per_million = true\noutput_per_million = 2', 'is "True"', 2),
@@ -172,14 +172,14 @@ def test_the_version_says_whose_prices_they_are(tmp_path: Path) -> None:
         (f'[prices."a:b"]\ninput_per_million = {"9" * 400}\noutput_per_million = 2', "from 0 to 1,000,000,000", 2),
         (
             f'[prices."a:b"]\ninput_per_million = 1\noutput_per_million = 0x{"f" * 9000}',
-            "output_per_million: is a number beyond all measure; expected",
+            "output_per_million: is a number that is too large; expected",
             3,
         ),
         ('[prices."a:b"]\ninput_per_million = 1e308\noutput_per_million = 2', 'is "1e+308"', 2),
         ('[prices."a:b"]\ninput_per_million = nan\noutput_per_million = 2', 'is "nan"', 2),
         ("[prize]\n", 'unknown name; did you mean "prices"?', 1),
-        ("prices = 3", "is no table", 1),
-        ('[prices]\n"a:b" = 3', "is no table", 2),
+        ("prices = 3", "is not a table", 1),
+        ('[prices]\n"a:b" = 3', "is not a table", 2),
     ],
 )
 def test_a_bad_file_says_where(tmp_path: Path, text: str, says: str, line: int) -> None:

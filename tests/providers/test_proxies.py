@@ -156,7 +156,7 @@ def test_a_user_of_the_proxy_is_sent_to_it_and_shows_nowhere(monkeypatch: pytest
     text, error = asyncio.run(go())
     assert text == "Known."
     assert "the proxy 127.0.0.1:" in str(error)
-    assert "asks for a user and a password (407)" in str(error)
+    assert "requires a user and a password (407)" in str(error)
     assert password not in f"{error} {error!r}"
 
 
@@ -177,7 +177,7 @@ def test_a_proxy_that_leads_nowhere_says_so_without_its_password(monkeypatch: py
         return [*said, str(caught.value)]
 
     tunnel, stranger, absent = asyncio.run(go())
-    assert "would not lead to the server (models.example): 502" in tunnel
+    assert "could not connect to the server (models.example): 502" in tunnel
     assert "(407)" in stranger
     assert "cannot reach the server (models.example:8000)" in absent
     assert PASSWORD not in tunnel + stranger + absent
@@ -247,7 +247,7 @@ def test_which_proxy_leads_where(
 
 def test_a_proxy_of_another_kind_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", f"socks5://me:{PASSWORD}@p:1")
-    with pytest.raises(InvalidInput, match="of the kind socks5, which is not supported; set HTTPS_PROXY") as caught:
+    with pytest.raises(InvalidInput, match="of the type socks5, which is not supported; set HTTPS_PROXY") as caught:
         settings.proxy_for("https://a.org/v1")
     assert PASSWORD not in str(caught.value)
     assert settings.proxy_for("http://localhost:8000/v1") is None

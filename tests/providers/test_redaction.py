@@ -150,7 +150,7 @@ TEXTS: dict[str, tuple[Make, Saying]] = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_an_answer_that_holds_the_key_is_an_error_and_is_not_kept(name: str) -> None:
-    with pytest.raises(KeyInAnswer, match="held the account's key, and no key is ever stored") as caught:
+    with pytest.raises(KeyInAnswer, match="contains the account's API key, and keys are never stored") as caught:
         ask(*TEXTS[name])
     assert KEY not in str(caught.value)
     assert (caught.value.transient, caught.value.fatal) == (False, False)
@@ -159,7 +159,7 @@ def test_an_answer_that_holds_the_key_is_an_error_and_is_not_kept(name: str) -> 
 def test_an_answer_is_never_changed() -> None:
     """A word of 16 letters that is the key is not replaced and then called wrong."""
     word = "placeholder-key-not-needed"
-    with pytest.raises(KeyInAnswer, match="where it is no secret, set OPENAI_API_KEY to one of fewer than 16"):
+    with pytest.raises(KeyInAnswer, match="if it is not a secret, set OPENAI_API_KEY to one of fewer than 16"):
         ask(OpenAI, chat({"content": f"Set it to {word}."}), word)
     assert ask(OpenAI, chat({"content": "[key]"})).text == "[key]"
 

@@ -57,11 +57,11 @@ def test_a_registered_provider_is_typed_before_the_colon() -> None:
     assert resolve("my-agent:sales", registered=EVERY).model == "sales"
     asks = lookup(one("asks", "websocket", description={**DESCRIPTION, "url": "wss://agent.example/{model}"}))
     assert resolve("asks:sales", registered=asks).model == "sales"
-    with pytest.raises(InvalidInput, match="names no model, and the agent is asked for one; write asks:MODEL"):
+    with pytest.raises(InvalidInput, match="names no model, and this agent needs one; write asks:MODEL"):
         resolve("asks", registered=asks)
     with pytest.raises(InvalidInput, match="names no model; write openai-team:MODEL"):
         resolve("openai-team", registered=EVERY)
-    with pytest.raises(InvalidInput, match='no provider is called "my-vlm"'):
+    with pytest.raises(InvalidInput, match='unknown provider "my-vlm"'):
         resolve("my-vlm:m", registered=EVERY)
 
 
@@ -94,16 +94,18 @@ def test_a_server_that_was_typed_is_never_given_a_registered_key() -> None:
 
 def test_without_a_key_it_says_so_and_takes_none_from_the_environment() -> None:
     keyless = Registered("openai-team", "openai")
-    with pytest.raises(AuthenticationFailed, match="openai-team needs a key, and none is set; give the provider one"):
+    with pytest.raises(AuthenticationFailed, match="openai-team needs an API key; set the provider's apiKey"):
         account("openai-team:gpt-5", lookup(keyless), OPENAI_API_KEY="other")
 
 
 def test_a_key_goes_only_where_it_was_meant_to_go_when_the_run_was_made() -> None:
     target = resolve("my-vllm", registered=EVERY)
     for now in (one("my-vllm", "compatible", base_url="http://moved.example/v1"), one("my-vllm", "anthropic")):
-        with pytest.raises(InvalidInput, match="at another address than recorded, and its key goes to no other"):
+        with pytest.raises(
+            InvalidInput, match="another address than when the run started, and its key is sent to no other"
+        ):
             Accounts(lambda _: None, registered=lookup(now)).account(target)
-    with pytest.raises(InvalidInput, match='no provider "my-vllm" is registered any more'):
+    with pytest.raises(InvalidInput, match='no provider "my-vllm" is registered any longer'):
         Accounts(lambda _: None).account(target)
     agent = resolve("my-agent", registered=EVERY)
     moved = one("my-agent", "websocket", description={**DESCRIPTION, "url": "wss://moved.example"})
@@ -233,7 +235,7 @@ def test_a_key_of_the_environment_goes_to_no_address_that_others_typed() -> None
 
 @pytest.mark.parametrize("typed", ["python:os:getcwd", "command:mine", "websocket:/etc/passwd", "websocket:agent.yaml"])
 def test_others_name_nothing_that_runs_code_or_reads_files_here(typed: str) -> None:
-    with pytest.raises(InvalidInput, match="which only its own command line may"):
+    with pytest.raises(InvalidInput, match="which only the command line allows"):
         resolve(typed, for_others=True)
 
 
@@ -259,18 +261,18 @@ def test_every_kind_can_be_registered_that_runs_no_code() -> None:
         (("mine", "python"), "run code, so they exist only in the local configuration"),
         (("mine", "command"), "run code"),
         (("mine", "opnai"), 'there is no kind "opnai"; did you mean "openai"'),
-        (("Mine", "openai"), "an id is 1 to 64 small letters"),
+        (("Mine", "openai"), "an id is 1 to 64 lowercase letters"),
         (("a:b", "openai"), "an id is"),
         (("", "openai"), "an id is"),
         (("x" * 65, "openai"), "an id is"),
-        (("anthropic", "openai"), "already means something else"),
-        (("python", "openai"), "already means something else"),
-        (("gpt-5", "openai"), "already means something else"),
-        (("opus", "anthropic"), "already means something else"),
-        (("http", "compatible"), "already means something else"),
-        (("websocket", "websocket"), "already means something else"),
-        (("fake", "fake"), "already means something else"),
-        (("mine", "compatible"), "needs its address"),
+        (("anthropic", "openai"), "is already the name of something else"),
+        (("python", "openai"), "is already the name of something else"),
+        (("gpt-5", "openai"), "is already the name of something else"),
+        (("opus", "anthropic"), "is already the name of something else"),
+        (("http", "compatible"), "is already the name of something else"),
+        (("websocket", "websocket"), "is already the name of something else"),
+        (("fake", "fake"), "is already the name of something else"),
+        (("mine", "compatible"), "needs a baseUrl"),
         (("mine", "websocket"), "needs its description"),
     ],
 )
@@ -283,11 +285,11 @@ def test_what_cannot_be_registered_is_told(given: tuple[str, str], said: str) ->
     ("more", "said"),
     [
         ({"base_url": "ftp://h/v1"}, 'begins with "ftp"'),
-        ({"base_url": "h"}, "is no URL"),
-        ({"base_url": "http://a b/"}, "is no address"),
-        ({"base_url": "http://user:word@h/v1"}, "holds a user, a password or a query"),
-        ({"base_url": "http://h/v1?key=abc"}, "holds a user, a password or a query"),
-        ({"base_url": "http://h:99999/v1"}, "is no URL"),
+        ({"base_url": "h"}, "is not a URL"),
+        ({"base_url": "http://a b/"}, "is not a server URL"),
+        ({"base_url": "http://user:word@h/v1"}, "contains a user, a password or a query"),
+        ({"base_url": "http://h/v1?key=abc"}, "contains a user, a password or a query"),
+        ({"base_url": "http://h:99999/v1"}, "is not a URL"),
         ({"description": {}}, "takes no description"),
         ({"model": " "}, "a model's name has"),
     ],
@@ -302,5 +304,5 @@ def test_who_asks_nobody_takes_no_key_and_an_address_that_is_typed_needs_one_for
         checked("mine", "fake", has_key=True)
     with pytest.raises(InvalidInput, match=r"say where: arguments\.model"):
         checked("mine", "twilio", has_key=True)
-    with pytest.raises(InvalidInput, match="is no part of it"):
+    with pytest.raises(InvalidInput, match="is not a part of a cascade"):
         checked("mine", "cascade", model="nonsense")

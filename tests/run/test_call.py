@@ -280,7 +280,7 @@ def test_more_sound_than_could_ever_be_played_is_a_broken_agent(monkeypatch: pyt
 
     call_ = held(Scripted(floods), [said()])
     assert call_.reason == "error"
-    assert "more of sound than could be played" in events(call_, "error")[0]["text"]
+    assert "more sound than could be played" in events(call_, "error")[0]["text"]
 
 
 def test_a_late_transcript_is_waited_for_and_a_missing_one_is_not_forever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +367,7 @@ def test_an_agent_that_floods_or_takes_nothing_ends_its_call(monkeypatch: pytest
                 await asyncio.sleep(60)
 
     stuck = held(Stuck(lambda *_: None), [said()], Patience(longest_s=60))
-    assert (stuck.reason, events(stuck, "error")[0]["text"]) == ("error", "the agent has taken no sound for 0.2 s")
+    assert (stuck.reason, events(stuck, "error")[0]["text"]) == ("error", "the agent accepted no sound for 0.2 s")
 
 
 # ── What is an answer ──
@@ -700,7 +700,7 @@ def test_an_event_that_no_log_can_hold_ends_no_call() -> None:
 def test_one_piece_that_could_never_be_played_is_refused_before_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sound, "MOST_AHEAD_S", 1.0)
     made = Playout(PCM)
-    with pytest.raises(BrokenReply, match="1 s more of sound than could be played"):
+    with pytest.raises(BrokenReply, match="1 s more sound than could be played"):
         made.add(tone(1.1).tobytes(), 0.0)
     assert made.end == 0.0
     made.add(tone(0.9).tobytes(), 0.0)
@@ -738,7 +738,7 @@ def test_a_call_in_which_a_key_was_said_in_pieces_is_not_kept(pieces: list[Event
 
     channel = Scripted(says)
     channel.keys = (KEY,)
-    with pytest.raises(KeyInAnswer, match="nothing of the call is stored") as caught:
+    with pytest.raises(KeyInAnswer, match="the call is not stored") as caught:
         held(channel, [said()])
     assert KEY[:20] not in str(caught.value)
     assert not caught.value.transient

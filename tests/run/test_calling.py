@@ -258,14 +258,14 @@ def test_who_cannot_write_down_costs_words_and_never_the_call(asked: dict[str, A
     assert deaf.reply.call is not None
     assert type(deaf.reply) is Reply
     log = deaf.blobs[deaf.reply.call.log]
-    why = "it could not be written down: 429 from --stt"
+    why = "it could not be transcribed: 429 from --stt"
     assert [(each["line"], each["text"]) for each in told(log, "not_written_down")] == [(0, why), (1, why)]
     assert json.loads(log.splitlines()[-1])["event"] == "end"
     assert audio.read_wav(deaf.blobs[deaf.reply.call.recording])[1] == 24000
     broken = asked["broken ears"].reply
     assert broken.call is not None
     (event,) = told(asked["broken ears"].blobs[broken.call.log], "not_written_down")
-    assert event["text"] == "it could not be written down: ZeroDivisionError: oops"
+    assert event["text"] == "it could not be transcribed: ZeroDivisionError: oops"
 
 
 def dictating(scribe: Scribe, stop: Stop | None = None) -> Dictating:

@@ -129,7 +129,7 @@ def test_a_negative_count_does_not_lift_a_cap(suite: Path) -> None:
 
     ended = asyncio.run(go())
     assert ended.status == "stopped"
-    assert str(ended.reason).startswith("the run has a cost limit, and a reply came without a count of its tokens")
+    assert str(ended.reason).startswith("the run has a cost limit, and a reply has no token counts")
     assert ended.stored == ODD + 1
 
 
@@ -141,7 +141,7 @@ def test_a_key_reaches_neither_the_store_nor_a_verdict(suite: Path, deltas: tupl
     assert (odd.outcome, odd.reply) == (Outcome.ERRORED, None)
     assert odd.failure is not None
     assert odd.failure.code == "key_in_answer"
-    assert "held the account's key, and no key is ever stored" in odd.failure.message
+    assert "contains the account's API key, and keys are never stored" in odd.failure.message
     for path in settings.home().rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from pramana import settings
 from pramana.errors import NotFound, Problem
 from pramana.report import terminal
 from pramana.show.cli import COMMANDS, main
+from pramana.show.cli.options import GroupedCommand
 from pramana.show.cli.run import run
 
 BAD_YAML = """\
@@ -66,7 +68,7 @@ def test_a_run_that_cannot_begin_is_not_announced(tmp_path: Path) -> None:
     assert refused.stderr.startswith("pramana: python:json:nope cannot be loaded: AttributeError")
     assert json.loads(pramana("runs", "--json").stdout) == []
     begun = pramana("run", suite, "--model", "fake:echo")
-    assert begun.stderr.splitlines()[0].endswith(": mine, 1 to ask")
+    assert begun.stderr.splitlines()[0].endswith(": mine, 1 to run")
 
 
 @pytest.fixture
@@ -109,6 +111,45 @@ def test_every_command_listed_has_help(name: str) -> None:
     result = pramana(name, "--help")
     assert result.returncode == 0
     assert result.stdout.startswith("Usage: ")
+
+
+def test_help_of_run_lists_each_option_on_one_line_in_groups_with_three_examples() -> None:
+    lines = pramana("run", "--help").stdout.splitlines()
+    headings = [line for line in lines if line and not line.startswith((" ", "Usage:"))]
+    assert headings == ["Cases:", "Models:", "Voice:", "Sampling:", "Limits:", "Output:", "Exit codes:", "Examples:"]
+    assert max(map(len, lines)) <= 80
+    options = [each.opts[-1] for each in run.params if isinstance(each, click.Option)]
+    shown = lines[lines.index("Cases:") : lines.index("Exit codes:")]
+    assert sorted(line.split()[0] for line in shown if line.startswith("  -")) == sorted([*options, "-h,"])
+    assert len([line for line in shown if line.startswith("  ")]) == len(options) + 1  # and one for --help
+    assert "  --max-cost USD        Cost limit (USD)" in shown
+    assert len(lines[lines.index("Examples:") + 1 :]) == 3
+
+
+@pytest.mark.parametrize("name", ["run", "rescore", "show", "export", "serve"])
+def test_every_option_of_a_group_exists_and_has_a_sentence(name: str) -> None:
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    command = getattr(import_module(module), attribute)
+    assert isinstance(command, GroupedCommand)
+    options = {each.opts[-1]: each for each in command.params if isinstance(each, click.Option)}
+    assert [option for options_of in command.groups.values() for option in options_of if option not in options] == []
+    assert [option for option, each in options.items() if not each.help] == []
+    lines = pramana(name, "--help").stdout.splitlines()
+    listed = [line for line in lines[lines.index(f"{next(iter(command.groups))}:") :] if line.startswith("  -")]
+    assert len(listed) == len(options) + 1
+    assert all(len(line) <= 80 for line in lines)
+    assert [line for line in lines if line.startswith("        ")] == []  # no option needs a second line
+
+
+@pytest.mark.parametrize("name", ["run", "rescore", "show", "export", "serve"])
+def test_examples_in_the_help_are_valid_commands(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    command = getattr(import_module(module), attribute)
+    for example in command.examples:
+        program, typed, *arguments = example.split()
+        assert (program, typed) == ("pramana", name)
+        command.make_context(name, arguments)
 
 
 def test_validate_speaks_like_a_compiler(bad: Path) -> None:
@@ -228,11 +269,11 @@ def test_the_caret_stands_under_wide_characters() -> None:
     ("arguments", "code", "message"),
     [
         (["validate", "nowhere.yaml"], 2, "pramana: nowhere.yaml does not exist"),
-        (["valdate"], 2, 'there is no command "valdate"; did you mean "validate"?'),
+        (["valdate"], 2, 'unknown command "valdate"; did you mean "validate"?'),
         (["validate", "--nope"], 2, "No such option"),
         (["schema", "result"], 2, "'result' is not one of"),
-        (["run", "--judge", "local"], 2, "the embedded model is a subject, never a judge"),
-        (["run", "--model", "gtp-5"], 2, 'no provider is known for "gtp-5"'),
+        (["run", "--judge", "local"], 2, "the embedded model cannot judge"),
+        (["run", "--model", "gtp-5"], 2, 'unknown model "gtp-5"'),
         (["run", "--model", "fake", "--model", "fake"], 2, "a model is named twice"),
         (["run", "--tier", "cheep"], 2, 'did you mean "cheap"'),
         (["run", "--model", "gpt-5", "--model", "openai:gpt-5"], 2, "a model is named twice (gpt-5 and openai:gpt-5)"),
@@ -258,19 +299,19 @@ def test_the_caret_stands_under_wide_characters() -> None:
         (["run", "--max-cost", "nan"], 2, "'nan' is not a finite number"),
         (["run", "--fail-under", "nan"], 2, "'nan' is not a finite number"),
         (["run", "--deadline", "inf"], 2, "'inf' is not a finite number"),
-        (["run", "--tier", "cheap", "a.jsonl"], 2, "--tier cannot go with PATHS"),
-        (["run", "--suite", "v1.0", "a.jsonl"], 2, "--suite cannot go with PATHS"),
+        (["run", "--tier", "cheap", "a.jsonl"], 2, "--tier cannot be combined with PATHS"),
+        (["run", "--suite", "v1.0", "a.jsonl"], 2, "--suite cannot be combined with PATHS"),
         (["runs", "--limit", "9" * 30], 2, "is not in the range"),
         (["rescore", "--max-cost", "nan"], 2, "'nan' is not a finite number"),
         (["run", "--tag", "nowhere"], 2, "no case of v1.0-cheap passes the filters"),
         (["run", "--fail-under", "90"], 2, "is not in the range"),
         (["run", "--resume", "r1"], 2, "no run"),
         (["show"], 2, "no run"),
-        (["show", ""], 2, "the name is empty"),
-        (["export", ""], 2, "the name is empty"),
-        (["rescore", ""], 2, "the name is empty"),
-        (["run", "--resume", ""], 2, "the name is empty"),
-        (["compare", "", ""], 2, "the name is empty"),
+        (["show", ""], 2, "the run is empty"),
+        (["export", ""], 2, "the run is empty"),
+        (["rescore", ""], 2, "the run is empty"),
+        (["run", "--resume", ""], 2, "the run is empty"),
+        (["compare", "", ""], 2, "the run is empty"),
         (["export", "--format", "pdf"], 2, "'pdf' is not one of"),
         (["suite", "hash", "nowhere.jsonl"], 2, "does not exist"),
         (["suite", "verify", "v9"], 2, 'no suite version "v9"'),
@@ -313,7 +354,7 @@ def test_a_defect_of_ours_is_one_sentence_and_exit_three_and_its_traceback_is_ke
     kept = settings.home() / "defect.txt"
     assert (result.returncode, result.stdout) == (3, "")
     assert result.stderr == (
-        "pramana: this is a defect of Pramana, please report it: LookupError: a \\x1b[31m name; "
+        "pramana: internal error, please report it as a bug: LookupError: a \\x1b[31m name; "
         f"the traceback is in {kept}\n"
     )
     assert "Traceback (most recent call last)" in kept.read_text(encoding="utf-8")
@@ -332,7 +373,7 @@ def test_a_system_prompt_that_is_no_text_is_told_with_its_place(tmp_path: Path) 
     path.write_bytes("Sei höflich.\nUnd kürz".encode() + "ü".encode("latin-1"))
     result = pramana("run", "--model", "fake", "--system", path)
     assert result.returncode == 2
-    assert result.stderr == f"{path}:2:9: not UTF-8: byte 0xfc cannot stand here; save the file as UTF-8\n"
+    assert result.stderr == f"{path}:2:9: not UTF-8: byte 0xfc is invalid here; save the file as UTF-8\n"
 
 
 def test_show_prints_the_system_prompt_and_the_parameters(tmp_path: Path) -> None:
@@ -397,19 +438,19 @@ def test_what_belongs_to_the_plan_cannot_go_with_resume(tmp_path: Path) -> None:
         flag = each.opts[0]
         value = () if getattr(each, "is_flag", False) else (values.get(flag, "1"),)
         result = CliRunner().invoke(run, ["--resume", "r1", flag, *value])
-        if f"{flag} cannot go with --resume" in result.output:
+        if f"{flag} cannot be combined with --resume" in result.output:
             assert result.exit_code == 2
             refused.append(flag)
         else:
             assert isinstance(result.exception, NotFound), result.output  # it got as far as to look for the run
             allowed.append(flag)
     assert allowed == [
-        "--concurrency", "--max-cost", "--max-total-tokens", "--deadline", "--timeout", "--cache", "--fail-under",
-        "--output", "--id-file", "--quiet", "--json",
+        "--max-cost", "--max-total-tokens", "--deadline", "--timeout", "--concurrency", "--fail-under", "--output",
+        "--id-file", "--cache", "--quiet", "--json",
     ]  # fmt: skip
     assert {"--tier", "--suite", "--model", "--judge", "--embedder", "--repeat", "--limit", "--seed"} <= set(refused)
     several = CliRunner().invoke(run, ["other.jsonl", "--resume", "latest", "--model", "fake:echo", "--repeat", "7"])
-    assert "PATHS, --model, --repeat cannot go with --resume" in several.output
+    assert "PATHS, --model, --repeat cannot be combined with --resume" in several.output
 
 
 def test_an_error_as_json_is_json() -> None:
@@ -495,7 +536,7 @@ def test_suite_hash_publish_and_verify(tmp_path: Path) -> None:
     folder = tmp_path / "mine" / "v1.1"
     assert published.stdout.startswith(f"Published {folder}\n")
     again = pramana("suite", "publish", path, "--version", "v1.1", "--into", tmp_path / "mine")
-    assert (again.returncode, "never changes" in again.stderr) == (2, True)
+    assert (again.returncode, "versions never change" in again.stderr) == (2, True)
     assert pramana("suite", "verify", folder).returncode == 0
     (folder / "smoke.jsonl").write_text(json.dumps({**CASE, "input": "z"}), encoding="utf-8")
     differs = pramana("suite", "verify", folder)

@@ -104,7 +104,7 @@ def test_parquet_is_written_to_a_file_and_to_a_pipe(suite: Path, tmp_path: Path)
 
 
 def test_the_help_says_that_the_latest_run_is_the_default() -> None:
-    assert "the latest run without it" in " ".join(pramana("export", "--help").stdout.split())
+    assert "RUN [default: latest]" in " ".join(pramana("export", "--help").stdout.split())
 
 
 def test_a_note_says_once_which_models_the_cache_does_not_apply_to(suite: Path) -> None:

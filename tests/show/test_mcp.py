@@ -370,7 +370,7 @@ def test_a_cancelled_run_keeps_what_is_stored_and_is_resumed(folder: Path) -> No
 
 def test_a_run_whose_progress_cannot_be_reported_is_stopped(app: App, folder: Path) -> None:
     async def fail(*_: object) -> None:
-        raise BrokenPipeError("the client has gone")
+        raise BrokenPipeError("the client disconnects")
 
     async def work() -> None:
         asked = RunArguments(

@@ -183,9 +183,9 @@ def test_a_registered_provider_is_listed_by_its_name(port: int) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        ("openai", 3, "needs a key, and none is set; set OPENAI_API_KEY"),
+        ("openai", 3, "needs an API key; set OPENAI_API_KEY"),
         ("openai-realtime", 3, "has no list of its models"),
-        ("antropic", 2, 'no provider is called "antropic"; did you mean "anthropic"?'),
+        ("antropic", 2, 'unknown provider "antropic"; did you mean "anthropic"?'),
         ("pul", 2, 'did you mean "pull"?'),
         ("ftp://x", 3, ""),
     ],

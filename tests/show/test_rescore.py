@@ -166,8 +166,8 @@ def test_an_earlier_scoring_is_shown_and_exported_under_its_number(run_id: str) 
     ("suffix", "message"),
     [
         ("@7", "the run has no scoring 7; it has 0"),
-        ("@first", "names no scoring; write RUN@1"),
-        ("@", "names no scoring"),
+        ("@first", "is not a scoring; write RUN@1"),
+        ("@", "is not a scoring"),
     ],
 )
 def test_a_scoring_that_does_not_exist_is_refused(run_id: str, suffix: str, message: str) -> None:

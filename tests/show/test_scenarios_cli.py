@@ -120,7 +120,7 @@ def test_a_token_is_sent_to_the_server_that_was_named(
         editor, viewer = guarded.with_token("editor").token, guarded.with_token("viewer").token
         refused = invoke("import", files, "--to", guarded.url)
         assert isinstance(refused.exception, PramanaError)
-        assert (refused.exception.exit_code, "give a token by --token" in str(refused.exception)) == (2, True)
+        assert (refused.exception.exit_code, "pass a token with --token" in str(refused.exception)) == (2, True)
         assert "needs the role editor" in str(invoke("import", files, "--to", guarded.url, "--token", viewer).exception)
         monkeypatch.setenv("PRAMANA_TOKEN", str(editor))
         assert invoke("import", files, "--to", guarded.url).stdout == "3 imported (2 files)\n"
@@ -131,11 +131,11 @@ def test_a_token_is_sent_to_the_server_that_was_named(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--to", "http://127.0.0.1:9"], 3, "could not be asked"),
-        (["--to", "localhost:3000"], 2, "is no address of a server"),
-        (["--to", "ftp://localhost"], 2, "is no address of a server"),
-        (["--to", "http://user@localhost"], 2, "is no address of a server"),
-        (["--to", "http://localhost:3000", "--token", "a\nb"], 2, "characters that no token has"),
+        (["--to", "http://127.0.0.1:9"], 3, "could not be reached"),
+        (["--to", "localhost:3000"], 2, "is not a server URL"),
+        (["--to", "ftp://localhost"], 2, "is not a server URL"),
+        (["--to", "http://user@localhost"], 2, "is not a server URL"),
+        (["--to", "http://localhost:3000", "--token", "a\nb"], 2, "characters that are not allowed"),
     ],
 )
 def test_a_server_that_cannot_be_asked_is_told(files: Path, arguments: list[str], code: int, said: str) -> None:
@@ -148,14 +148,14 @@ def test_what_cannot_be_imported_is_told(files: Path, tmp_path: Path) -> None:
     for paths, said in (
         ([files / "suite.jsonl"], "is a suite"),
         ([tmp_path / "nowhere"], "does not exist"),
-        ([], "name a file or a folder"),
+        ([], "name a file or folder"),
     ):
         found = invoke("import", *paths)
         assert said in found.output + str(found.exception)
         assert getattr(found.exception, "exit_code", None) == 2
     (tmp_path / "only").mkdir()
     (tmp_path / "only" / "suite.jsonl").write_text("{}\n", encoding="utf-8")
-    assert "holds no .yaml" in str(invoke("import", tmp_path / "only").exception)
+    assert "contains no .yaml" in str(invoke("import", tmp_path / "only").exception)
 
 
 def test_no_redirect_takes_a_token_elsewhere(server: Client) -> None:
@@ -177,7 +177,7 @@ def test_no_redirect_takes_a_token_elsewhere(server: Client) -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), Elsewhere) as other:
         thread = threading.Thread(target=other.handle_request)
         thread.start()
-        with pytest.raises(PramanaError, match="leads elsewhere"):
+        with pytest.raises(PramanaError, match=r"redirects \(302\)"):
             Remote(f"http://127.0.0.1:{other.server_port}", "secret").ask("GET", "/api/scenarios/export")
         thread.join()
     assert seen == ["Bearer secret"]
@@ -204,7 +204,7 @@ def test_what_a_stranger_answers_does_not_replace_a_file(tmp_path: Path) -> None
         found = invoke("export", mine, "--from", f"http://127.0.0.1:{stranger.server_port}")
         stranger.shutdown()
     assert isinstance(found.exception, PramanaError)
-    assert (found.exception.exit_code, str(found.exception)) == (3, "what answers there is no Pramana")
+    assert (found.exception.exit_code, str(found.exception)) == (3, "the server at that address is not Pramana")
     assert mine.read_text(encoding="utf-8") == "kept"
 
 
@@ -329,7 +329,7 @@ def test_a_selection_of_the_store_is_recorded_once(files: Path) -> None:
         (["store:a", "--id", "b"], "no scenario that store: names passes the filters --id b"),
         (
             ["store:", "--language", "de"],
-            "no case of scenarios (selection) passes the filters; check how they are spelt",
+            "no case of scenarios (selection) passes the filters; check their spelling",
         ),
     ],
 )

@@ -266,7 +266,7 @@ def test_what_the_server_does_not_take_is_told_with_its_reason(server: Client, t
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("latest", "--to", "ftp://x"), "is no address of a server"),
+        (("latest", "--to", "ftp://x"), "is not a server URL"),
         (("nobody", "--to", "http://127.0.0.1:9"), "there is no run"),
         (("nowhere.json", "--to", "http://127.0.0.1:9"), "does not exist"),
         (("latest",), "Missing parameter: url"),
@@ -283,7 +283,7 @@ def test_a_server_that_is_not_there_is_told() -> None:
         port = taken_port.getsockname()[1]
     mine = run("--id", "reasoning-001")
     code, said = submitted(mine, "--to", f"http://127.0.0.1:{port}")
-    assert (code, "is the server running there?" in said["failure"]["error"]) == (3, True)
+    assert (code, "is the server running?" in said["failure"]["error"]) == (3, True)
 
 
 def test_whatever_answers_that_is_no_pramana_is_told() -> None:

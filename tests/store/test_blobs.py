@@ -89,7 +89,7 @@ def test_a_blob_that_was_removed_is_put_again(tmp_path: Path) -> None:
 def test_only_a_well_formed_digest_has_a_path(tmp_path: Path, digest: str) -> None:
     blobs = Blobs(tmp_path)
     for look in (blobs.path, blobs.get):
-        with pytest.raises(InvalidInput, match="is no digest; expected sha256:"):
+        with pytest.raises(InvalidInput, match="is not a digest; expected sha256:"):
             look(digest)
 
 
@@ -98,7 +98,7 @@ def test_a_folder_in_the_place_of_a_blob_is_an_error_of_ours(tmp_path: Path) -> 
     blobs.path(sha(b"sound")).mkdir(parents=True)
     with pytest.raises(StoreFailed, match="cannot be read"):
         blobs.get(sha(b"sound"))
-    with pytest.raises(StoreFailed, match="cannot hold what was recorded"):
+    with pytest.raises(StoreFailed, match="cannot store the recording"):
         blobs.put(b"sound")
     assert files_of(tmp_path) == []
 
@@ -136,7 +136,7 @@ def test_a_folder_that_may_not_be_written_says_so_and_still_reads() -> None:
         try:
             with nobody():
                 again = Blobs(blobs.folder)
-                with pytest.raises(StoreFailed, match=r"blobs cannot hold what was recorded: Permission denied"):
+                with pytest.raises(StoreFailed, match=r"blobs cannot store the recording: Permission denied"):
                     again.put(b"new")
                 assert again.put(b"there") == there
                 assert again.get(there) == b"there"
@@ -166,7 +166,7 @@ def test_a_disk_that_is_full_leaves_nothing_behind(tmp_path: Path) -> None:
     done = run(FULL, str(tmp_path))
     assert done.stderr == ""
     said, small = done.stdout.splitlines()
-    assert said == f"{tmp_path} cannot hold what was recorded: File too large"
+    assert said == f"{tmp_path} cannot store the recording: File too large"
     assert files_of(tmp_path) == [Blobs(tmp_path).path(small)]
     with pytest.raises(StoreFailed, match="is not in"):
         Blobs(tmp_path).get(sha(b"x" * 1_000_000))

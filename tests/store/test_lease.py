@@ -201,7 +201,9 @@ def test_who_was_silent_too_long_is_told_and_leaves_the_other_alone(
             return taken
 
     taken = asyncio.run(work())
-    assert str(taken) == f"a rival works on run {run}: it has taken over, because this one was silent for too long"
+    assert (
+        str(taken) == f"a rival works on run {run}: it took over, because this process sent no heartbeat for too long"
+    )
     assert store.queue.holder(run) == "a rival"
 
 

@@ -59,7 +59,7 @@ def test_damaged_notes_are_one_sentence(store: Store) -> None:
 
 def test_an_empty_name_is_no_run_though_there_be_but_one(store: Store) -> None:
     run = store.runs.create(plan(), [case(1)])
-    with pytest.raises(NotFound, match="the name is empty"):
+    with pytest.raises(NotFound, match="the run is empty"):
         store.runs.find("")
     assert store.runs.find("r").id == run.id
 
@@ -69,7 +69,7 @@ def test_a_store_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     path.mkdir(parents=True)
     with pytest.raises(StoreFailed) as caught:
         open_store(f"sqlite:///{path}")
-    assert str(caught.value) == f"the store could not do that: unable to open database file; the store is {path}"
+    assert str(caught.value) == f"the database failed: unable to open database file; the store is {path}"
 
 
 READ_ONLY = """

@@ -77,7 +77,7 @@ def test_one_of_many_registers_an_id(store: Store) -> None:
     for each in threads:
         each.join()
     assert (len(made), len(refused)) == (1, 7)
-    assert 'a provider "my-vllm" is registered already' in refused[0]
+    assert 'a provider "my-vllm" already exists' in refused[0]
 
 
 def test_deleting_forgets_the_key_and_deleting_nothing_is_told(store: Store) -> None:

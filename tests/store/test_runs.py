@@ -106,7 +106,7 @@ def test_a_run_is_found_by_id_beginning_or_latest(store: Store) -> None:
     ids = [run.id for run in made]
     unique = next(size for size in range(1, 22) if sum(other.startswith(ids[0][:size]) for other in ids) == 1)
     assert store.runs.find(ids[0][:unique]) == made[0]
-    with pytest.raises(NotFound, match=r"begins the ids of several runs \(r.*, r.*, r.* …\); type more of it"):
+    with pytest.raises(NotFound, match=r"matches several runs \(r.*, r.*, r.* …\); type more of the ID"):
         store.runs.find("r")
     with pytest.raises(NotFound, match=f'there is no run "x{ids[0]}"; did you mean "{ids[0]}"'):
         store.runs.find("x" + ids[0])
@@ -232,7 +232,7 @@ def test_a_rescoring_that_breaks_off_keeps_what_was_judged(store: Store) -> None
             broken.label = "ended early"
             broken.add([(keys[501], (check(),)), (Key("sha256:unknown", "fake"), (check(),))])
 
-    with pytest.raises(NotFound, match="there is nothing to be scored again"):
+    with pytest.raises(NotFound, match="there is nothing to score again"):
         breaks_off()
     newest = [each.checks for _, each in store.results.each(run.id)]
     assert newest == [(check(Outcome.FAILED),)] * 500 + [each.checks for _, each in old[500:]]

@@ -290,5 +290,5 @@ def test_a_damaged_scenario_is_one_sentence(store: Store, damage: str) -> None:
         lambda: store.scenarios.page(Selection(text="p"), 0, 10),
         lambda: store.scenarios.delete("a"),
     ):
-        with pytest.raises(StoreFailed, match=r"a scenario in the store is damaged .*go back to a copy"):
+        with pytest.raises(StoreFailed, match=r"a scenario in the store is damaged .*restore the store from a backup"):
             ask()

@@ -154,7 +154,7 @@ def test_two_equal_outputs_have_two_salts(store: Store) -> None:
     ("given", "message"),
     [
         ({"output": "é" * 600_000}, "results[1].output: has 1,200,000 bytes; at most 1,048,576"),
-        ({"timestamp": datetime.now(UTC) + timedelta(days=3)}, "which is yet to come; set the clock right"),
+        ({"timestamp": datetime.now(UTC) + timedelta(days=3)}, "which is in the future; check the clock"),
         ({"metadata": {"long": "x" * 20_000}}, "results[1].metadata: has 20,011 characters; at most 16,384"),
     ],
 )

@@ -42,7 +42,7 @@ def test_the_same_bytes_come_back(store: Store) -> None:
 def test_a_version_never_changes(store: Store, other: dict[str, Upload]) -> None:
     assert store.suites.upload("v2", {"cheap": tier(b"it")}) is True
     assert store.suites.upload("v2", {"cheap": tier(b"it, written otherwise")}) is False  # the hash is the identity
-    with pytest.raises(AlreadyExists, match="v2 is there already with other content, and never changes"):
+    with pytest.raises(AlreadyExists, match="v2 already exists with other content, and versions never change"):
         store.suites.upload("v2", other)
     assert store.suites.content("v2", "cheap") == b"it"
     assert [each.action for each in store.changes.after(0)] == ["created"]

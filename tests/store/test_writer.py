@@ -252,6 +252,6 @@ def test_a_writer_stores_only_while_its_owner_holds_the_run(store: Store, owner:
         async with store.results.writer(run_id, lambda _: None, owner) as opened:
             await opened.put(results)
 
-    with pytest.raises(AlreadyRunning, match="stores nothing more of it"):
+    with pytest.raises(AlreadyRunning, match="stores no more of its results"):
         asyncio.run(write())
     assert store.runs.find(run_id).stored == 0

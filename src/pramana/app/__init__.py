@@ -63,7 +63,7 @@ class _Lane:
 
     async def work(self, work: Callable[[], _Made]) -> _Made:
         if self.there >= AT_ONCE + WAITING:
-            raise Busy("too many requests of this kind are waiting; come again in some seconds")
+            raise Busy("too many requests of this kind are waiting; try again in a few seconds")
         self.there += 1
         try:
             return await anyio.to_thread.run_sync(work, limiter=self.threads)
@@ -150,7 +150,7 @@ class App:
             await anyio.to_thread.run_sync(self.refresh, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
         except Exception as error:  # noqa: BLE001 - whatever it is, the server goes on
             if not self._store_is_away:
-                log.warning("the settings cannot be read, so the last that were hold: %s", error)
+                log.warning("the settings cannot be read, so the previous ones stay in effect: %s", error)
             self._store_is_away = True
         else:
             self._store_is_away = False
@@ -199,7 +199,7 @@ class App:
         most = self.preferences().largest_body_mb
         sizes = (len(each if isinstance(each, bytes) else each.encode(errors="surrogatepass")) for each in sent)
         if sum(sizes) > most << 20:
-            raise TooLarge(f"a request may have {most} MB at most; send less at once")
+            raise TooLarge(f"a request may have at most {most} MB; send less")
 
     # ── Who can reach it ──
 

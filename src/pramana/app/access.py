@@ -194,7 +194,7 @@ class Access:
     def begin_session(self, user: User) -> str:
         """Start a session for the user's token and return its secret. Writes to the store."""
         if user.token_id is None or user.session is not None:
-            raise Forbidden("a session begins with a token")
+            raise Forbidden("a session needs a token; sign in with one")
         if user.token_id != STARTUP_ID:
             return self._app.store.tokens.begin_session(user.token_id)
         secret = new_secret()
@@ -282,9 +282,9 @@ class OpenStreams:
         """Raise where a token, or the process, has as many streams open as it may."""
         counts = Counter(each.user.token_id for each in self._open if each.is_counted)
         if user.token_id and counts[user.token_id] >= OF_A_TOKEN:
-            raise TooManyStreams(f"this token has {OF_A_TOKEN:,} streams open, and may have no more; close some")
+            raise TooManyStreams(f"this token has {OF_A_TOKEN:,} streams open, which is the limit; close some")
         if counts.total() >= OF_A_PROCESS:
-            raise NoRoom(f"this server has {OF_A_PROCESS:,} streams open, and takes no more; try again later")
+            raise NoRoom(f"this server has {OF_A_PROCESS:,} streams open, which is the limit; try again later")
 
     @contextmanager
     def watched(self, user: User, end: Callable[[], None], *, is_counted: bool = False) -> Iterator[None]:

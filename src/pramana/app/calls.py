@@ -71,7 +71,7 @@ def read_call(
     case, result = app.store.results.read(found, seq)
     call = result.reply.call if result.reply else None
     if call is None:
-        raise NotFound(f"result {seq} of run {found} is no call: nothing was spoken, so there is nothing to hear")
+        raise NotFound(f"result {seq} of run {found} is not a call, so it has no recording")
     blob = app.store.blobs.get
     samples, rate = _recorded(call, blob)
     return CallView(
@@ -94,13 +94,15 @@ def _recorded(call: Call, blob: Callable[[str], bytes]) -> "tuple[Samples, int]"
         raise
     except StoreFailed:
         raise NotFound(
-            "the recording of this call is not here, or damaged; it stays on the machine that called, below blobs/ in "
-            "its data folder, so restore it from a copy or look there"
+            "the recording of this call is missing or damaged; it is stored on the machine that called, below blobs/ "
+            "in its data folder, so restore it from a copy or look there"
         ) from None
     except PramanaError as error:
         raise NotFound(f"the recording of this call cannot be read: {error}") from None
     if samples.ndim != 2 or samples.shape[1] != 2:
-        raise NotFound("the recording of this call cannot be read: it has not two channels, a caller's and an agent's")
+        raise NotFound(
+            "the recording of this call cannot be read: it does not have two channels, the caller's and the agent's"
+        )
     return samples, rate
 
 

@@ -60,7 +60,9 @@ def read_all(documents: Iterable[Document], problems: Problems) -> list[Located]
             before = first.setdefault(each.id, each)
             if before is not each:
                 where = f"{before.file}:{before.at('id').line}"
-                problems.add(each.problem(f"id {quote(each.id)} also stands at {where}; only one of them can be kept"))
+                problems.add(
+                    each.problem(f"id {quote(each.id)} is also used at {where}; only one of them can be stored")
+                )
     return list(first.values())
 
 

@@ -269,7 +269,7 @@ def _provider_name(typed: str, registered: Sequence[str]) -> str:
     if name not in registered and name not in providers:
         near = did_you_mean(name, ["pull", *registered, *providers.names()], NEAR)
         raise NotFound(
-            f"no provider is called {quote(name)}{near}; name a server by its address, http://HOST:PORT/v1, or a "
+            f"unknown provider {quote(name)}{near}; name a server by its address, http://HOST:PORT/v1, or a "
             "provider that is configured: pramana models"
         )
     return name

@@ -130,7 +130,7 @@ def create_provider(app: App, _: User, new: NewProvider) -> ProviderView:
 def change_provider(app: App, _: User, provider_id: str, changed: Mapping[str, Any]) -> ProviderView:
     """Change the fields of `NewProvider` that are named; None takes one away. Runs made with it stay as they are."""
     if not changed:
-        raise InvalidInput("nothing is named that should change; send baseUrl, arguments or apiKey")
+        raise InvalidInput("nothing to change; send baseUrl, arguments or apiKey")
     said = {**changed, "description": _described(changed.get("description"))}
     keeps_key = "api_key" not in changed
 
@@ -143,7 +143,7 @@ def change_provider(app: App, _: User, provider_id: str, changed: Mapping[str, A
         made = checked(known.id, known.kind, **stays, has_key=has_key)
         if known.key_set and keeps_key and _goes_to(made) != _goes_to(known):
             raise _wrong_key(
-                "its address changes, and a key goes only to the address that it was given for; send apiKey as well, "
+                "the address changes, and a key is only sent to the address it was set for; send apiKey as well, "
                 "the same or a new one, or null for none"
             )
         return made
@@ -211,7 +211,7 @@ def _parsed(given: str | Mapping[str, Any], problems: Problems) -> Description |
 
 def _checked_key(key: str | None) -> str | None:
     if key is not None and not (key.isascii() and key.isprintable() and key == key.strip()):
-        raise _wrong_key("the key has a line break, a blank at its end or a letter that no key has; copy it again")
+        raise _wrong_key("the key contains a line break, a trailing space or another invalid character; copy it again")
     return key
 
 
@@ -232,7 +232,7 @@ def _goes_to(one: Known | Registered) -> tuple[Any, ...]:
 def _target(known: Known, model: str | None, reach: Reach) -> Target:
     wanted = model or known.model
     if wanted is None and known.kind in CALLED and known.kind not in ("openai-realtime", "gemini-live", "websocket"):
-        raise InvalidInput("an agent that is called needs a model to be tested with; send model")
+        raise InvalidInput("testing a voice agent needs a model; send model")
     if known.kind in WITHOUT_ACCOUNT or known.kind == "websocket":
         typed = f"{known.id}:{wanted}" if wanted else known.id
     else:

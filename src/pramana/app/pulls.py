@@ -63,12 +63,12 @@ class Pulls:
         try:
             pull(name, report)
         except _Ended:
-            self._fail(name, "the server ended meanwhile")
+            self._fail(name, "the server stopped during the download")
         except PramanaError as error:
             self._fail(name, str(error))
         except Exception:
             log.exception("the pull of %s broke off", name)
-            self._fail(name, "it broke off, and the server's log says why; try again")
+            self._fail(name, "the download failed; see the server's log and try again")
         else:
             self._pulls.pop(name, None)
 

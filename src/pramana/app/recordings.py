@@ -67,7 +67,7 @@ def find_recording(app: App, _: User, name: str) -> Path:
 
 @use_case("editor")
 def remove_recording(app: App, _: User, name: str) -> None:
-    """Take away a recording that somebody brought; recordings of calls stay with their runs."""
+    """Delete an uploaded recording; recordings of calls stay with their runs."""
     app.store.sounds.remove(name)
 
 

@@ -126,7 +126,7 @@ def read_settings(app: App, _: User) -> Settings:
 def change_settings(app: App, _: User, changed: Mapping[str, Any]) -> SettingsView:
     """Decide anew about those that are named; None takes a decision back."""
     if not changed:
-        raise InvalidInput("no setting is named; send at least one, such as requestsPerMinute")
+        raise InvalidInput("nothing to change; send at least one setting, such as requestsPerMinute")
     types = {each.name: each.type for each in fields(Preferences)}
     found = {name: misfit(value, types[name]) for name, value in changed.items() if value is not None}
     if problems := [Problem(message, name) for name, message in found.items() if message]:

@@ -133,7 +133,7 @@ def submit_batch(app: App, user: User, batch: Batch) -> BatchSubmittedView:
     taken = [each for each in found if not isinstance(each, str)]
     if not taken:
         problems = [Problem(str(why), f"results[{index}]") for index, why in enumerate(found)]
-        raise InvalidInput(f"none of the results can be taken: {found[0]}", problems)
+        raise InvalidInput(f"no result was accepted: {found[0]}", problems)
     kept = batch
     if len(taken) < len(found):
         some = [each for each, fits in zip(batch.results, found, strict=True) if not isinstance(fits, str)]
@@ -210,7 +210,7 @@ def _known_suites(app: App, batch: Batch) -> list[bool | str]:
         facts = suites.get(suite)
         if facts is None:
             what = f"the suite {quote(suite, 80)} is" if suite else "without a suite_hash the suite is"
-            found.append(f"{what} not known here, and only results of known suites are taken" if strict else False)
+            found.append(f"{what} not known here, and only results of known suites are accepted" if strict else False)
         elif each.prompt_id in facts.prompts:
             found.append(True)
         else:

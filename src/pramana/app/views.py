@@ -129,9 +129,11 @@ class LimitsView(View, frozen=True, kw_only=True):
 
     max_cost: Annotated[float | UnsetType, Meta(description="US dollars")] = UNSET
     max_total_tokens: int | UnsetType = UNSET
-    deadline_seconds: Annotated[float | UnsetType, Meta(description="Of one sitting")] = UNSET
-    concurrency: Annotated[int | UnsetType, Meta(description="Requests under way at one provider")] = UNSET
-    timeout_seconds: Annotated[float | UnsetType, Meta(description="Of one request")] = UNSET
+    deadline_seconds: Annotated[
+        float | UnsetType, Meta(description="Time limit, counted anew when a run is resumed")
+    ] = UNSET
+    concurrency: Annotated[int | UnsetType, Meta(description="Concurrent requests per provider")] = UNSET
+    timeout_seconds: Annotated[float | UnsetType, Meta(description="Timeout per request")] = UNSET
 
 
 class RunDetailView(RunView, frozen=True, kw_only=True):

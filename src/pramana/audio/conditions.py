@@ -81,7 +81,7 @@ def parse(text: str) -> Conditions:
         if name not in PARTS:
             raise InvalidInput(f"condition {quote(part.strip())} is not known{did_you_mean(name, PARTS)}; {_ALLOWED}")
         if name in found:
-            raise InvalidInput(f'condition "{name}" stands twice in {quote(text)}: say it once')
+            raise InvalidInput(f'condition "{name}" is given twice in {quote(text)}; remove one')
         rule = PARTS[name]
         if rule is None:
             if "=" in part:

@@ -17,5 +17,5 @@ def needed(what: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise EngineMissing(
-            f"{what} needs a library that is not here ({error}): pip install 'pramana[voice]'"
+            f"{what} needs a library that is not installed ({error}): pip install 'pramana[voice]'"
         ) from error

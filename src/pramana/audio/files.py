@@ -82,7 +82,7 @@ def read_wav(data: bytes) -> tuple[Samples, int]:
 def _decoded(file: "soundfile.SoundFile") -> Sound:
     rate, channels = int(file.samplerate), int(file.channels)
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
-        raise BadAudio(f"it states {rate} samples a second, outside {LOWEST_RATE} to {HIGHEST_RATE}")
+        raise BadAudio(f"it has {rate} samples per second, outside {LOWEST_RATE} to {HIGHEST_RATE}")
     if channels > MOST_CHANNELS:
         raise BadAudio(f"it has {channels} channels, and at most {MOST_CHANNELS} are mixed into one")
     longest = int(LONGEST_S * rate)
@@ -91,7 +91,7 @@ def _decoded(file: "soundfile.SoundFile") -> Sound:
     blocks, frames = [], 0
     while len(block := file.read(_BLOCK, dtype="float64", always_2d=True)):
         if not np.isfinite(block).all():
-            raise BadAudio("it holds samples that are no numbers (NaN or infinite)")
+            raise BadAudio("it contains samples that are not numbers (NaN or infinite)")
         blocks.append(from_float(block.mean(axis=1) * FULL_SCALE))
         frames += len(block)
         if frames > longest:
@@ -117,13 +117,13 @@ def _looked_through(data: bytes) -> None:
     elif data[:3] == b"ID3" or (data[0] == 0xFF and len(data) > 1 and data[1] >= 0xE0):
         _check_mp3(data)
     elif data[:4] != b"fLaC":
-        raise BadAudio(f"it is no {_FORMATS} file: it begins with {data[:8]!r}")
+        raise BadAudio(f"it is not a {_FORMATS} file: it begins with {data[:8]!r}")
 
 
 def _wav_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the chunks of a WAV, each whole."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
-        raise BadAudio(f"it is no WAV file: it begins with {data[:12]!r}")
+        raise BadAudio(f"it is not a WAV file: it begins with {data[:12]!r}")
     place = 12
     while place + 8 <= len(data):
         name, size = struct.unpack_from("<4sI", data, place)
@@ -174,7 +174,7 @@ def _check_mp3(data: bytes) -> None:
     while place < end and not data.startswith(_TAGS, place):
         frame = _mp3_frame(data, place)
         if frame is None:
-            raise BadAudio(f"it is no MP3, or broken: at byte {place:,} no frame of layer III begins")
+            raise BadAudio(f"it is not an MP3, or broken: at byte {place:,} no frame of layer III begins")
         length, lasts_s = frame
         if place + length > len(data):
             raise BadAudio(f"it is cut off: its last frame, at byte {place:,}, is not whole")
@@ -185,7 +185,7 @@ def _check_mp3(data: bytes) -> None:
             raise BadAudio(f"it is longer than {LONGEST_S:.0f} s")
         frames, place = frames + 1, place + length
     if frames < 2:
-        raise BadAudio("it is no MP3, or cut off: it does not hold two frames")
+        raise BadAudio("it is not an MP3, or cut off: it has fewer than two frames")
     if promised > frames:
         raise BadAudio(f"it is cut off: it promises {promised:,} frames, {frames:,} are there")
 

@@ -84,9 +84,9 @@ def problem(samples: Samples, rate: int) -> str | None:
     if not samples.size:
         return "empty: it holds no sample"
     if seconds < SHORTEST_S:
-        return f"too short: {seconds:.3f} s, and nothing can be said in less than {SHORTEST_S} s"
+        return f"too short: {seconds:.3f} s, and speech takes at least {SHORTEST_S} s"
     if seconds > LONGEST_S:
-        return f"too long: {seconds:.0f} s, and a prompt may last {LONGEST_S:.0f} s"
+        return f"too long: {seconds:.0f} s, and a prompt may be at most {LONGEST_S:.0f} s"
     if (level := level_dbfs(samples)) < SILENT_DBFS:
         return f"silent: its level is {level:.0f} dBFS, below {SILENT_DBFS:.0f}"
     if (share := clipped_share(samples)) > CLIPPED_SHARE:
@@ -175,7 +175,7 @@ def resample(samples: Samples, source_rate: int, target_rate: int) -> Samples:
     """
     for rate in (source_rate, target_rate):
         if not LOWEST_RATE <= rate <= HIGHEST_RATE:
-            raise BadAudio(f"a rate of {rate} samples a second is outside {LOWEST_RATE} to {HIGHEST_RATE}")
+            raise BadAudio(f"a rate of {rate} samples per second is outside {LOWEST_RATE} to {HIGHEST_RATE}")
     if source_rate == target_rate or not samples.size:
         return samples.astype(np.int16)
     with needed("another sample rate"):

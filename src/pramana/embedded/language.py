@@ -234,7 +234,7 @@ def _refused(error: Mapping[str, Any]) -> Rejected:
     if error.get("type") == "exceed_context_size_error":
         return Rejected(
             f"the conversation is {error.get('n_prompt_tokens', 'too many')} tokens long; {NAME} takes {CONTEXT}, "
-            "its reply included: shorten it, or ask another model"
+            "including its reply: shorten it, or use another model"
         )
     message = str(error.get("message"))
     field = message.partition("Field '")[2].partition("'")[0]

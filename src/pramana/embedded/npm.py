@@ -134,7 +134,7 @@ def _unzip(archive: Path, unzipped: Path) -> None:
                     raise Failed(f"it unpacks to more than {LARGEST:,} bytes")
                 out.write(block)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise Failed(f"it is no archive of npm ({error})") from error
+        raise Failed(f"it is not an npm archive ({error})") from error
 
 
 def _places(unzipped: Path, wanted: set[str]) -> dict[str, range]:
@@ -150,7 +150,7 @@ def _places(unzipped: Path, wanted: set[str]) -> dict[str, range]:
                         raise Failed(f"{member.name} is not one plain file in it")
                     found[member.name] = range(member.offset_data, member.offset_data + member.size)
     except (tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError, OSError) as error:
-        raise Failed(f"it is no archive of npm ({error})") from error  # a made-up header may lead to any of these
+        raise Failed(f"it is not an npm archive ({error})") from error  # a made-up header may lead to any of these
     if missing := sorted(wanted - set(found)):
         raise Failed(f"it holds no {missing[0]}")
     return found
@@ -161,6 +161,6 @@ def _listed(script: str, size: int) -> dict[str, tuple[int, int]]:
     listed = {}
     for path, start, end in _LISTED.findall(script):
         if not int(start) <= int(end) <= size:
-            raise Failed(f"{path} is said to lie from {start} to {end} in data of {size} bytes")
+            raise Failed(f"{path} is located from {start} to {end} in data of {size} bytes")
         listed[path] = (int(start), int(end))
     return listed

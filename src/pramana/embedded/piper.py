@@ -62,7 +62,7 @@ def speak(text: str, language: str, speaker: int = 0) -> "Samples":
     voice_for(language)  # whatever follows the language must be a region
     pieces = list(_pieces(phonemes(text, "en")))
     if not pieces:
-        raise CannotSpeak("the voice finds nothing to say in the text")
+        raise CannotSpeak("the text has nothing the voice can say")
     with _loading:
         voice = _opened(weights.verified(WEIGHTS))
     if not 0 <= speaker < voice.speakers:
@@ -72,7 +72,7 @@ def speak(text: str, language: str, speaker: int = 0) -> "Samples":
     for piece in pieces:
         spoken += [pause, voice.say(piece, speaker)] if spoken else [voice.say(piece, speaker)]
         if sum(map(len, spoken)) > audio.LONGEST_S * voice.rate:
-            raise CannotSpeak("the text takes longer to say than a prompt may last")
+            raise CannotSpeak("the text takes longer to say than a prompt may be")
     whole = np.concatenate(spoken)
     loudest = from_float(whole * ((FULL_SCALE - 1) / max(float(np.abs(whole).max()), 1e-6)))
     return levelled(_without_its_room(audio.resample(loudest, voice.rate, CALLER_RATE)))

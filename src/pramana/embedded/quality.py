@@ -48,7 +48,7 @@ def estimate(samples: "Samples") -> Quality:
     from pramana import audio
 
     if audio.level_dbfs(samples) < audio.SILENT_DBFS:
-        raise BadAudio("silence has no quality: there is nothing to hear")
+        raise BadAudio("the sound is silent, so it has no quality score")
     import numpy as np
 
     signal = samples.astype(np.float32) / np.float32(32768)

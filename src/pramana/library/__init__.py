@@ -178,7 +178,7 @@ def resume(
     progress: bool | None = None,
     **limits: Unpack[RunOptions],
 ) -> Report:
-    """Go on with a run that did not end, within other limits if any are given.
+    """Resume a run that did not finish, with other limits if you pass any.
 
     A run of functions needs them again, as `model`, `models` or `scorers`, unless they can be imported by their names.
     A function whose name has changed is passed under the one it had: `models={"python:__main__:agent": function}`.
@@ -294,7 +294,7 @@ def _resumed(
     """Return the session of a run that goes on."""
     __tracebackhide__ = True
     if planned := sorted(limits.keys() - {*Limits.__struct_fields__, "cache", "scorers"}):
-        raise InvalidInput(f"{', '.join(planned)} cannot be changed: a run goes on as it was planned; start a new one")
+        raise InvalidInput(f"{', '.join(planned)} cannot be changed: a resumed run keeps its plan; start a new run")
     functions = _functions_again(model, models)
     run_id, given = run.run_id if isinstance(run, Report) else run, _options(limits)
     check_values(given["limits"])
@@ -326,7 +326,7 @@ def _functions_again(model: Model | None, models: Models) -> dict[str, Callable[
                 raise InvalidInput(f"{name} is a function, found {type(each).__name__}")
         models = {name: each for name, each in models.items() if name not in named}
         if model is not None and named:
-            raise InvalidInput("give model or models, not both")
+            raise InvalidInput("pass model or models, not both")
     _model_names(model, models, functions)
     return functions | {name.removeprefix(PYTHON): each for name, each in named.items()}
 
@@ -370,7 +370,7 @@ def _model_names(model: Any, models: Any, functions: dict[str, Callable[..., Any
     if isinstance(models, str) or not isinstance(models, Sequence | Mapping):
         raise InvalidInput(f"models is a list or a dictionary; for one model write model={_shown(models)}")
     if model is not None and models:
-        raise InvalidInput("give model or models, not both")
+        raise InvalidInput("pass model or models, not both")
     if isinstance(models, Mapping):
         return tuple(_name_of(each, functions, name) for name, each in models.items())
     return tuple(_name_of(each, functions) for each in (models or ([] if model is None else [model])))
@@ -437,7 +437,7 @@ def request_fields(given: Cases) -> dict[str, Any]:
     if not paths:
         return {"cases": cases_from(listed)}
     if len(paths) < len(listed):
-        raise InvalidInput("cases are all paths or all cases, not some of each; pramana.cases_of reads a file")
+        raise InvalidInput("pass only paths or only cases; pramana.cases_of reads cases from a file")
     return {"paths": tuple(map(Path, paths))}
 
 

@@ -105,9 +105,7 @@ def _read(cases: Cases, selection: Selection) -> list[Any]:
     else:
         found = list(selection.pick(fields.get("cases", ())))
     if not found:
-        why = (
-            f"no case passes the filters {selection}; check how they are spelt" if selection else "no cases were given"
-        )
+        why = f"no case passes the filters {selection}; check their spelling" if selection else "no cases were given"
         raise InvalidInput(why)
     return found
 

@@ -116,7 +116,7 @@ class Session:
 
 def _how_to_resume(run: Run) -> str:
     kept = f"{run.stored:,} of {run.expected:,} results are stored"
-    return f"{kept}; go on with {resume_call(run)}"
+    return f"{kept}; resume with {resume_call(run)}"
 
 
 def find_run(store: "Store", run_id: str) -> Run:
@@ -166,7 +166,7 @@ def run_blocking(session: Session, progress: bool | None) -> Report:
                 wait((done,), CANCEL_S)
         if not isinstance(error, KeyboardInterrupt):
             if session.found and not _has_finished(done):
-                error.add_note(f"the run was stopped; go on with {resume_call(session.found)}")
+                error.add_note(f"the run was stopped; resume with {resume_call(session.found)}")
             raise
         report = done.result()
         if report.finished:  # the last result came before the interrupt

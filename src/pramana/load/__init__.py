@@ -96,7 +96,7 @@ def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
         if not path.exists():
             raise NotFound(f"{path} does not exist{_instead_of(path)}")
         if path.is_file() and path.suffix.lower() not in ENDINGS:
-            raise InvalidInput(f"{path} is neither a suite (.jsonl) nor scenarios (.yaml, .yml)")
+            raise InvalidInput(f"{path} is neither a suite (.jsonl) nor a scenario file (.yaml, .yml)")
         if not path.is_file() and not path.is_dir():
             raise InvalidInput(f"{path} is neither a file nor a folder")
     seen: set[Path] = set()
@@ -104,9 +104,9 @@ def find_files(paths: Sequence[str | Path]) -> Iterator[Path]:
         try:
             found = [path] if path.is_file() else list(_below(path))
         except RecursionError:
-            raise InvalidInput(f"{path} holds folders nested too deeply to be searched") from None
+            raise InvalidInput(f"{path} has folders nested too deeply to search") from None
         if not found:
-            raise NotFound(f"{path} holds no .jsonl, .yaml or .yml file")
+            raise NotFound(f"{path} contains no .jsonl, .yaml or .yml file")
         for each in found:
             if (real := each.resolve()) not in seen:
                 seen.add(real)

@@ -49,7 +49,7 @@ def text(value: Any, info: ValidationInfo) -> Any:
     if not isinstance(value, str):
         raise wrong(f"{info.field_name} must be text")
     if not is_unicode(value):
-        raise wrong(f"{info.field_name} holds half of a surrogate pair, which is not text")
+        raise wrong(f"{info.field_name} contains half of a surrogate pair, which is not valid text")
     return value
 
 
@@ -261,7 +261,7 @@ class Reading:
                 self._wrong(here, unknown(name, keys, _elsewhere(name, keys)))
             elif field in known:
                 other = next(spelling for spelling in values if keys.get(spelling) == field)
-                self._wrong(here, f"{other} and {name} are two spellings of one key")
+                self._wrong(here, f"{other} and {name} are two spellings of the same key; keep one")
             elif field in NESTED:
                 known[field] = self._nested(value, field, here)
             elif value is not None or not path:  # null is not given

@@ -32,7 +32,7 @@ def _missing_recordings(scenarios: Sequence[Located], folder: Path) -> Iterator[
         turns = [("turns", turn.audio_url) for turn in each.scenario.turns or ()]
         for field, url in (("prompt_audio_url", each.scenario.prompt_audio_url), *turns):
             if url and not url.startswith("/") and "://" not in url and not (folder / url).is_file():
-                yield each, field, f"there is no recording {folder / url}; cases without theirs are errored"
+                yield each, field, f"there is no recording {folder / url}; a case without its recording is errored"
 
 
 def _repeats(scenarios: Sequence[Located], seen: dict[str, str]) -> Iterator[tuple[Located, str, str]]:
@@ -40,7 +40,7 @@ def _repeats(scenarios: Sequence[Located], seen: dict[str, str]) -> Iterator[tup
     for each in scenarios:
         before = seen.setdefault(each.scenario.id, f"{each.file}:{each.at('id').line}")
         if not before.startswith(f"{each.file}:"):
-            yield each, "id", f'id "{each.scenario.id}" also stands at {before}; importing both keeps one'
+            yield each, "id", f'id "{each.scenario.id}" is also used at {before}; importing both keeps only one'
 
 
 def _advice(scenarios: Sequence[Located]) -> Iterator[tuple[Located, str, str]]:
@@ -48,11 +48,11 @@ def _advice(scenarios: Sequence[Located]) -> Iterator[tuple[Located, str, str]]:
     for located in scenarios:
         scenario = located.scenario
         if _VAGUE.fullmatch(scenario.id):
-            better = "name what it tests, domain first, such as billing-refund-duplicate"
-            yield located, "id", f"{found(scenario.id)} says nothing about the scenario; {better}"
+            better = "name what the scenario tests, domain first, such as billing-refund-duplicate"
+            yield located, "id", f"{found(scenario.id)} does not describe the scenario; {better}"
         if len(scenario.expected_outcome.split()) < 2:
             outcome = found(scenario.expected_outcome)
-            yield located, "expected_outcome", f"{outcome} is one word; name the facts a judge can check"
+            yield located, "expected_outcome", f"{outcome} is one word; describe what a judge can check"
         for tag in scenario.tags:
             hierarchical = ":" in tag.strip(":")
             other = styles.get(not hierarchical)

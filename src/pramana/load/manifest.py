@@ -127,7 +127,7 @@ def open_version(folder: Path) -> Version:
             raise InvalidInput.of([Problem(f"larger than {MAX_MANIFEST >> 20} MB", "", 1, 1, str(path))])
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise NotFound(f"{folder} holds no {MANIFEST}, so it is no suite version") from None
+        raise NotFound(f"{folder} holds no {MANIFEST}, so it is not a suite version") from None
     except UnicodeDecodeError:
         raise InvalidInput.of([Problem("not UTF-8", "", 1, 1, str(path))]) from None
     return Version(folder, _read_manifest(text, path), built_in=folder.parent == BUILT_IN)
@@ -199,7 +199,9 @@ def verify(version: Version, max_errors: int) -> Iterator[Verified]:
             continue
         suite = check_suite(path, problems)
         if suite.hash and suite.hash != tier.hash:
-            problems.add(Problem(f"differs from its pin\n  pinned {tier.hash}\n  found  {suite.hash}", file=str(path)))
+            problems.add(
+                Problem(f"does not match its pinned hash\n  pinned {tier.hash}\n  found  {suite.hash}", file=str(path))
+            )
         for what, unlisted in (
             ("categories", suite.categories - listed[0]),
             ("assertion_types", suite.assertion_types - listed[1]),
@@ -231,10 +233,10 @@ def publish(
         )
     root = into or settings.published_suites()
     if root.resolve().is_relative_to(BUILT_IN.resolve()):
-        raise InvalidInput("built-in suites are part of the program: publish into another folder")
+        raise InvalidInput("built-in suites cannot be changed; publish into another folder")
     target = root / version
     if target.exists() or (into is None and (BUILT_IN / version).exists()):
-        raise AlreadyExists(f"{version} is published already and never changes; choose a new version")
+        raise AlreadyExists(f"{version} is already published, and versions never change; choose a new version")
     tiers: dict[str, Path] = {}
     for path in files:
         if not _NAME.fullmatch(path.stem) or path.suffix != ".jsonl":
@@ -272,7 +274,9 @@ def publish(
             staged.rename(target)
         except OSError as error:
             if target.exists():  # someone published the same version meanwhile
-                raise AlreadyExists(f"{version} is published already and never changes; choose a new version") from None
+                raise AlreadyExists(
+                    f"{version} is already published, and versions never change; choose a new version"
+                ) from None
             raise InvalidInput(f"cannot write {target}: {error.strerror}") from None
         _flush(root)
     except BaseException:
@@ -302,7 +306,7 @@ def check_upload(version: str, tiers: Mapping[str, str]) -> Uploaded:
             f"{found(bad)}"
         )
     if not tiers:
-        raise InvalidInput("a version has at least one tier; send tiers, each a name and its JSONL text")
+        raise InvalidInput("a version needs at least one tier; send tiers, each with a name and its JSONL text")
     problems = Problems()
     content = {name: text.encode("utf-8", "surrogatepass") for name, text in tiers.items()}
     checked = {name: check_suite(f"{name}.jsonl", problems, data) for name, data in content.items()}

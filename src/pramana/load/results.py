@@ -94,7 +94,7 @@ def read_results(path: str | PathLike[str]) -> list[Block]:
     except FileNotFoundError:
         raise NotFound(f"{file} does not exist") from None
     except UnicodeDecodeError as error:
-        message = f"not UTF-8: byte 0x{error.object[error.start]:02x} cannot stand here"
+        message = f"not UTF-8: byte 0x{error.object[error.start]:02x} is invalid here"
         line = error.object.count(b"\n", 0, error.start) + 1
         raise InvalidInput.of([Problem(message, "", line, 1, file)]) from None
     except OSError as error:
@@ -116,7 +116,7 @@ def _content(path: Path) -> bytes:
     """Return what a file holds; a pipe or a device, which may never end, is not even opened."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
-        raise InvalidInput(f"{path} cannot be read: it is no regular file; a results file is one, so save it first")
+        raise InvalidInput(f"{path} cannot be read: not a regular file; save the results to a file first")
     if found.st_size > MAX_BYTES:
         raise InvalidInput(f"{path} has {found.st_size:,} bytes; a results file may have {MAX_BYTES:,}")
     with path.open("rb") as file:
@@ -190,10 +190,10 @@ class _Reader:
         if isinstance(value, dict):  # older programs wrote a single block
             return [self.block(value, ())]
         if not isinstance(value, list):
-            self.wrong((), f"a results file is a list with one block a model, found {found(value)}")
+            self.wrong((), f"a results file must be a list with one block per model, found {found(value)}")
             return []
         if not value:
-            self.wrong((), "the list is empty: no model was asked")
+            self.wrong((), "the list is empty: it has no model's results")
         for number, each in enumerate(value):
             if not isinstance(each, dict):
                 message = f"a block must be an object with suite_version and results, found {found(each)}"

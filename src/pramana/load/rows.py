@@ -124,7 +124,7 @@ def cases_from(rows: Any) -> tuple[model.Case, ...]:
             )
             continue
         if (first := first_seen.setdefault(case.id, number)) != number:
-            message = f"the id {case.id!r:.60} is that of cases[{first}] too; ask a case several times by repeat"
+            message = f"the id {case.id!r:.60} is that of cases[{first}] too; to repeat a case, use repeat"
             problems.append(Problem(message, f"cases[{number}].id"))
         found.append(case)
         known[case.id] = case

@@ -288,7 +288,7 @@ class _Reader:
 def _parse(text: str) -> Any:
     value = jsonl.parse(text)
     if "\\u" in text and (half := jsonl.half_pair(text)):
-        message = f"{text[half.column - 1 : half.column + 5]} is half of a surrogate pair, which is not text"
+        message = f"{text[half.column - 1 : half.column + 5]} is half of a surrogate pair, which is not valid text"
         raise jsonl.BadLine(message, half.column, half.path)
     return value
 

@@ -100,14 +100,16 @@ def compose(text: str) -> Document:
         limit = f"{MAX_CHARACTERS >> 20} million characters"
         raise BadYaml(f"the text is longer than {limit}; split it into several files", At(1, 1))
     if place := _tag_directive(text):
-        raise BadYaml("%TAG is not supported: no tag is", place)
+        raise BadYaml("%TAG is not supported; remove it and all tags", place)
     stand_ins: dict[int, str] = {}
     if not text.isascii() and any(each in text for each in _BREAKS_OF_1_1):
         text, stand_ins = _replace_breaks(text)
     try:
         parser = _Parser(text)
     except UnicodeEncodeError as error:
-        raise BadYaml("holds half of a surrogate pair, which is not text", position(text, error.start)) from None
+        raise BadYaml(
+            "contains half of a surrogate pair, which is not valid text", position(text, error.start)
+        ) from None
     try:
         root = parser.get_single_node()
     except yaml.reader.ReaderError as error:  # its position counts bytes
@@ -135,7 +137,7 @@ def decoded(data: bytes, problems: Problems, file: str) -> str | None:
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
         place = position(before, len(before))
-        byte = f"not UTF-8: byte 0x{data[error.start]:02x} cannot stand here; save the file as UTF-8"
+        byte = f"not UTF-8: byte 0x{data[error.start]:02x} is invalid here; save the file as UTF-8"
         problems.add(Problem(byte, "yaml", place.line, place.column, file))
         return None
 
@@ -183,7 +185,7 @@ class Reader:
             name = self.document.text(key)
             if name in first:
                 lines = f"lines {at(first[name]).line} and {at(key).line}"
-                self.problem(f"{prefix}{name}", f"the key {visible(name[:60])} stands twice: {lines}", at(key))
+                self.problem(f"{prefix}{name}", f"duplicate key {visible(name[:60])}: {lines}", at(key))
                 continue
             first[name] = key
             yield name, key, value

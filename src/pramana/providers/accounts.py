@@ -207,13 +207,13 @@ class Accounts:
             known = Variables((f"{stem}_API_KEY",), (f"{stem}_BASE_URL",), "", key_required=False)
         variable = next((each for each in known.keys if self.lookup(each)), None)
         if variable is None and known.key_required:
-            raise AuthenticationFailed(f"{name} needs a key, and none is set; set {' or '.join(known.keys)}")
+            raise AuthenticationFailed(f"{name} needs an API key; set {' or '.join(known.keys)}")
         typed = target.arguments.get("base_url") if name == "compatible" else None
         stated = next((url for each in known.base_urls if (url := self.lookup(each))), known.base_url)
         base_url = typed or stated
         if base_url is None:
             raise InvalidInput(
-                f"{quote(target.typed)} does not say which server is meant; write http://HOST:PORT/v1#{target.model}, "
+                f"{quote(target.typed)} does not name a server; write http://HOST:PORT/v1#{target.model}, "
                 f"or set {known.base_urls[0]}"
             )
         ours = not (name in (*AT_THE_MODEL, "websocket") or (typed and typed != (stated or "").rstrip("/")))
@@ -234,22 +234,24 @@ class Accounts:
         """Return how a registered provider is reached: with its own key, and only where that was meant to go."""
         found, described = self.registered(account_id), target.arguments.get("description")
         if found is None:
-            raise InvalidInput(f"no provider {quote(account_id)} is registered any more; register it, or ask another")
+            raise InvalidInput(
+                f"no provider {quote(account_id)} is registered any longer; register it again, or use another"
+            )
         now, then = (
             (found.base_url, _address(found.description)),
             (target.arguments.get("base_url"), _address(described)),
         )
         if now != then or VARIABLES[found.kind] != VARIABLES.get(target.provider):
             raise InvalidInput(
-                f"the provider {quote(account_id)} is now at another address than recorded, and its key goes to no "
-                "other; start a new run with it"
+                f"the provider {quote(account_id)} has another address than when the run started, and its key is sent "
+                "to no other; start a new run with it"
             )
         known = VARIABLES[found.kind]
         meant = destination(found.kind, found.base_url, found.description, found.model)
         asked = destination(found.kind, found.base_url, found.description, target.model)
         key = found.unlock() if asked is not None and asked == meant else None
         if known.key_required and not key:
-            raise AuthenticationFailed(f"{account_id} needs a key, and none is set; give the provider one: apiKey")
+            raise AuthenticationFailed(f"{account_id} needs an API key; set the provider's apiKey")
         base_url = found.base_url or known.base_url or ""
         return Account(
             base_url,

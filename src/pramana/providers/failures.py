@@ -79,7 +79,7 @@ class Failures:
 
     def broken(self, what: str = "was cut off before its end") -> BrokenReply:
         """Return the error for an answer that is not what the wire format promises."""
-        return BrokenReply(f"the answer of {self.who} {what}")
+        return BrokenReply(f"the reply of {self.who} {what}")
 
     def reading(self, what: str, renamed: Mapping[str, str] | None = None) -> "ReadingErrors":
         """Return a context that raises what goes wrong while an answer is read as an error of ours.
@@ -91,8 +91,8 @@ class Failures:
     def key_in_answer(self) -> KeyInAnswer:
         """Return the error for an answer that cannot be stored as it is, and must not be judged as anything else."""
         return KeyInAnswer(
-            f"the answer of {self.who} held the account's key, and no key is ever stored; where it is no secret, set "
-            f"{self.variable} to one of fewer than {KEY_LENGTH} characters"
+            f"the reply of {self.who} contains the account's API key, and keys are never stored; if it is not a "
+            f"secret, set {self.variable} to one of fewer than {KEY_LENGTH} characters"
         )
 
     def storable(self, data: bytes) -> bytes:
@@ -110,27 +110,27 @@ class Failures:
         says = f": {said}" if said else ""
         who = self.who
         if error.code == "model_not_found" or (status == 404 and "model" in error.message.lower()):
-            return UnknownModel(f"{who} knows no such model{says}", status=status, hint=self._how_to_list_models())
+            return UnknownModel(f"{who} has no such model{says}", status=status, hint=self._how_to_list_models())
         if status == 402 or error.unpaid:
             return OutOfCredit(
-                f"the account at {who} has no money left, or may spend no more ({status}){says}; top it up or raise "
-                "its limit, then go on",
+                f"the account at {who} is out of credit, or over its spending limit ({status}){says}; add credit or "
+                "raise its limit, then go on",
                 status=status,
             )
         if status == 407 and self._proxy:
             return self.proxy_refused(status)
         if status in (401, 403):
-            found = "refused the key" if self._account.key else "asks for a key, and none was given"
+            found = "rejected the API key" if self._account.key else "requires an API key, and none is set"
             return AuthenticationFailed(f"{who} {found} ({status}){says}; set {self.variable}", status=status)
         if status == 429:
-            return RateLimited(f"{who} limits the rate ({status}){says}", status=status, retry_after=retry_after)
+            return RateLimited(f"{who}: rate limit exceeded ({status}){says}", status=status, retry_after=retry_after)
         if status in (408, 409) or status >= 500:
             return Unavailable(f"{who} is unavailable ({status}){says}", status=status, retry_after=retry_after)
         if status == 404:
-            nothing = f"{who} has nothing at this address ({status}){says}; check the base URL"
+            nothing = f"{who}: not found at this address ({status}){says}; check the base URL"
             return NothingThere(nothing, status=status)
         if error.code == "content_filter":
-            return Rejected(f"{who} refused the prompt by its content filter{says}", status=status)
+            return Rejected(f"{who} rejected the prompt: content filter{says}", status=status)
         return Rejected(f"{who} rejected the request ({status}){says}", status=status, parameter=error.parameter)
 
     def _how_to_list_models(self) -> Hint:
@@ -146,8 +146,8 @@ class Failures:
         if any(each.lower() in host for each in self.secrets.all):  # hosts are written small
             host = ""
         return Rejected(
-            f"{self.who} redirects to {host or 'another address'}, and a key is never sent along; give the final "
-            "address as the base URL",
+            f"{self.who} redirects to {host or 'another address'}, and keys are never sent to another address; set "
+            "the final address as the base URL",
             status=status,
         )
 
@@ -156,29 +156,29 @@ class Failures:
         between = f"the proxy {self._proxy.host_port_subcomponent if self._proxy else ''}"
         if status == 407:
             return AuthenticationFailed(
-                f"{between} asks for a user and a password ({status}); set HTTP_PROXY or HTTPS_PROXY to "
+                f"{between} requires a user and a password ({status}); set HTTP_PROXY or HTTPS_PROXY to "
                 "http://user:password@host:port",
                 status=status,
             )
-        return Unavailable(f"{between} would not lead to {self.who}: {status}", status=status)
+        return Unavailable(f"{between} could not connect to {self.who}: {status}", status=status)
 
     def address_refused(self, why: str) -> AddressRefused:
         """Return the error for an address that may not be connected to."""
         return AddressRefused(
-            f"{self.who} is not asked: {why}; an administrator of the server can allow it in the workbench under "
-            "Settings, Server, or by allowPrivateAddresses of PATCH /api/settings"
+            f"requests to {self.who} are blocked: {why}; an administrator can allow them in the workbench under "
+            "Settings, Server, or with allowPrivateAddresses in PATCH /api/settings"
         )
 
     def unreached(self, error: Exception, guard: Guard | None, *, answered: bool = False) -> ProviderError:
         """Return the error for an exchange that could not be ended, before its answer began or in the middle of it."""
         if not answered and guard and guard.refused:  # the guard has just refused to connect
-            why = f"its name leads to {guard.refused[0]}"
+            why = f"its name resolves to {guard.refused[0]}"
             guard.refused.clear()
             return self.address_refused(why)
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return Unreachable(f"no connection to {self.who} within {self._account.connect_s:g} s")
         if isinstance(error, TimeoutError):
-            return Unavailable(f"no full answer from {self.who} within {self._account.timeout_s:g} s")
+            return Unavailable(f"no complete reply from {self.who} within {self._account.timeout_s:g} s")
         if answered:
             return self.broken()
         if isinstance(error, aiohttp.ClientHttpProxyError):

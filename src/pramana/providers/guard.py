@@ -160,7 +160,7 @@ async def _body(url: URL, response: aiohttp.ClientResponse, limit: int) -> bytes
     too_large = InvalidInput(f"{shown(url)} is larger than {limit:,} bytes")
     coded = response.headers.get("Content-Encoding", "identity").strip().lower()
     if coded not in ("", "identity"):  # nobody asked for it, and a small packet may unpack to anything
-        raise InvalidInput(f"{shown(url)} came packed ({quote(coded, 40)}); it must be served as it is")
+        raise InvalidInput(f"{shown(url)} was served compressed ({quote(coded, 40)}); serve it uncompressed")
     if (response.content_length or 0) > limit:
         raise too_large
     body = bytearray()
@@ -180,12 +180,12 @@ def _parsed(url: str, base: URL | None = None) -> URL:
         (found.host or "").encode("idna")  # or the search for the address raises, far from here
         if found.scheme in ("http", "https") and _HOST.fullmatch(found.raw_host or "") and found.port:
             if found.raw_user is not None or found.raw_password is not None:
-                raise InvalidInput(f"{shown(found)} is given with a user or a password, and none is ever sent")
+                raise InvalidInput(f"{shown(found)} contains a user or a password, which are never sent")
             return found
     except ValueError:
         pass
     what = f"{shown(base)} redirects to what" if base else shown(url)
-    raise InvalidInput(f"{what} is no http(s) URL{f': {shown(url)}' if base else ''}")
+    raise InvalidInput(f"{what} is not an http(s) URL{f': {shown(url)}' if base else ''}")
 
 
 def misspelt(url: URL) -> str | None:
@@ -199,7 +199,7 @@ def misspelt(url: URL) -> str | None:
         return "its host is this machine" if host == "localhost" or host.endswith(".localhost") else None
     if kind := why_not_public(address):
         return f"its host is {kind}" if host == address else f"its host is {address}, which is {kind}"
-    return None if host == address else f"its host is spelt in an odd way; write {address}"
+    return None if host == address else f"its host has an unusual spelling; write {address}"
 
 
 def _host_of(url: URL) -> tuple[str, str | None]:
@@ -217,7 +217,7 @@ def _check_spelling(url: URL, *, allow_private: bool) -> None:
     elif not allow_private and (kind := why_not_public(address)):
         raise _refusal(url, f"is {kind}" if host == address else f"is {address}, which is {kind}")
     elif host != address:
-        raise InvalidInput(f"{shown(url)} is not fetched: write its host as {address}")
+        raise InvalidInput(f"{shown(url)} was not fetched: write its host as {address}")
 
 
 def _number(host: str) -> str | None:
@@ -238,7 +238,7 @@ def _no_answer(url: URL, status: int) -> PramanaError:
         return Unavailable(f"the proxy to {shown(url)} asks for a user and a password", status=status)
     if status in (408, 425, 429) or status >= 500:
         return Unavailable(said, status=status)
-    return NotFound(f"{said}; nothing can be fetched there")
+    return NotFound(said)
 
 
 def _why(error: Exception) -> str:

@@ -49,7 +49,7 @@ class Http:
         url = self._address("", vendor)
         host = url.host_port_subcomponent or ""
         if url.user and account.key:
-            raise InvalidInput(f"{host} is given a user in its URL and a key as well; give one of them")
+            raise InvalidInput(f"{host} has both a user in its URL and an API key; set only one")
         self._urls: dict[str, URL] = {}
         self._proxy = _proxy_of(account, host)
         self.failures = Failures(vendor, host, account, _secrets(account, url, self._proxy), self._proxy)
@@ -112,7 +112,7 @@ class Http:
             if (more := following) in seen:
                 break
             seen.add(more)
-        endless = f"is a list of models without an end: it repeats a page, or has more than {MAX_PAGES}"
+        endless = f"is an endless list of models: it repeats a page, or has more than {MAX_PAGES}"
         raise self.failures.broken(endless)
 
     def guard_for(self, url: URL) -> Guard | None:
@@ -270,8 +270,8 @@ class Http:
             sent = (self.account.key or "", *self.account.headers.values())
             if not all(each.isascii() and each.isprintable() and each == each.strip() for each in sent):
                 raise AuthenticationFailed(
-                    f"the key or a header for {self.failures.vendor} has a line break, a blank at its end or a letter "
-                    f"that no key has; set {self.failures.variable} again"
+                    f"the key or a header for {self.failures.vendor} contains a line break, a trailing space or "
+                    f"another invalid character; set {self.failures.variable} again"
                 )
             made_by = self._guard.socket if self._guard else None
             self._session = aiohttp.ClientSession(

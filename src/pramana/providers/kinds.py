@@ -111,10 +111,10 @@ def checked_url(address: str, write: str, instead: str) -> str:
     except ValueError:
         parts = urlsplit("")
     if not parts.hostname:
-        raise InvalidInput(f"the address of the server is no URL; {write}")
+        raise InvalidInput(f"the server address is not a URL; {write}")
     if parts.username or parts.password or parts.query:
         raise InvalidInput(
-            f"the address of {parts.hostname} holds a user, a password or a query, and addresses are stored; "
+            f"the address of {parts.hostname} contains a user, a password or a query, and addresses are stored; "
             f"leave them out and {instead}"
         )
     return address.rstrip("/")

@@ -71,7 +71,7 @@ def _through(found: Registered, typed: str, model: str) -> Target:
     model = model or found.model or ""
     if found.kind == "websocket":
         if not model and "{model" in str(found.description):
-            raise InvalidInput(f"{quote(typed)} names no model, and the agent is asked for one; write {found.id}:MODEL")
+            raise InvalidInput(f"{quote(typed)} names no model, and this agent needs one; write {found.id}:MODEL")
         target = Target(typed, found.kind, model or found.id, {"description": found.description})
     elif not model and found.kind not in WITHOUT_ACCOUNT:
         raise InvalidInput(f"{quote(typed)} names no model; write {found.id}:MODEL")
@@ -90,10 +90,10 @@ def _reached(found: Registered) -> dict[str, Any]:
 def _refuse_ours(typed: str) -> None:
     name = typed.partition(":")[0]
     if name in RUNS_CODE or (name in providers and name not in providers.builtin):
-        raise InvalidInput(f"{quote(typed)} runs code on this machine, which only its own command line may")
+        raise InvalidInput(f"{quote(typed)} runs code on this machine, which only the command line allows")
     if name == "websocket":
         raise InvalidInput(
-            f"{quote(typed)} reads a file of this machine, which only its own command line may; register the agent as "
+            f"{quote(typed)} reads a file on this machine, which only the command line allows; register the agent as "
             "a provider of the kind websocket"
         )
 
@@ -137,7 +137,7 @@ def _of_kind(typed: str, commands: Mapping[str, CommandLine]) -> Target:
             model = ALIASES.get(model, model)
         case "twilio" | "pipecat" if re.search(r"[?@]", model):
             raise InvalidInput(
-                f"the address of {name} holds a user, a password or a query, and addresses are stored; leave them out"
+                f"the address of {name} contains a user, a password or a query, and addresses are stored; remove them"
             )
     if not colon or name not in providers:
         raise _unknown(typed)
@@ -151,8 +151,8 @@ def resolve_embedder(typed: str, *, registered: Lookup | None = None, for_others
     target = resolve(typed, registered=registered, for_others=for_others)
     if not hasattr(providers.load(target.provider), "embed"):
         raise InvalidInput(
-            f"{quote(typed)} cannot embed: {target.provider} is not asked for embeddings here; name one of OpenAI "
-            "(openai:text-embedding-3-small) or of a compatible server (http://HOST:PORT/v1#MODEL)"
+            f"{quote(typed)} is not an embedding model: {target.provider} is not supported for embeddings; name one "
+            "of OpenAI (openai:text-embedding-3-small) or of a compatible server (http://HOST:PORT/v1#MODEL)"
         )
     return target
 
@@ -169,13 +169,13 @@ def open_provider(target: Target, accounts: Accounts) -> Provider:
     """
     name = target.provider
     if not accounts.code and (name in RUNS_CODE or name not in providers.builtin):
-        raise InvalidInput(f"{quote(target.typed)} runs code on this machine, which only its own command line may")
+        raise InvalidInput(f"{quote(target.typed)} runs code on this machine, which only the command line allows")
     if name == "command":
         # A stored target must not make this machine run what its configuration does not name.
         configured = _command(target.typed, target.model, accounts.commands)
         if list(target.arguments.get("argv", ())) != configured.arguments["argv"]:
             raise InvalidInput(
-                f"the command {quote(target.model)} is now another than recorded; start a new run with it"
+                f"the command {quote(target.model)} has changed since the run started; start a new run with it"
             )
     if name == "python" and (function := accounts.functions.by_path.get(target.model)):
         from pramana.providers.text.function import Function
@@ -214,7 +214,7 @@ def _unknown(typed: str) -> InvalidInput:
     name, colon, model = typed.partition(":")
     known = providers.names() if colon else [*ALIASES, *providers.names()]
     near = did_you_mean(name, known, NEAR) or ("" if colon else did_you_mean(typed, published_models(), NEAR))
-    found = f"no provider is called {quote(name)}" if colon else f"no provider is known for {quote(typed)}"
+    found = f"unknown provider {quote(name)}" if colon else f"unknown model {quote(typed)}"
     called = (model if colon else typed) or "MODEL"
     return InvalidInput(
         f"{found}{near}; name a model with its provider, as in openai:{called}, or with its server: "
@@ -252,11 +252,11 @@ def checked(
     _check_id(provider_id, kind)
     if kind in WITHOUT_ACCOUNT and (base_url or has_key):
         where = "baseUrl" if base_url else "apiKey"
-        raise _wrong(where, f"{kind} asks nobody, so it takes neither an address nor a key; leave them out")
+        raise _wrong(where, f"{kind} calls no server, so it takes neither an address nor a key; leave them out")
     if base_url is not None:
         base_url = _checked_address(base_url, kind)
     elif kind == "compatible":
-        raise _wrong("baseUrl", "a compatible server needs its address: baseUrl, as in https://HOST/v1")
+        raise _wrong("baseUrl", "a compatible server needs a baseUrl, such as https://HOST/v1")
     if (description is not None) != (kind == "websocket"):
         which = "needs its description: arguments.description" if kind == "websocket" else "takes no description"
         raise _wrong("arguments.description", f"a provider of the kind {kind} {which}")
@@ -298,7 +298,7 @@ def _check_id(provider_id: str, kind: str) -> None:
     if not ID.fullmatch(provider_id):
         raise _wrong(
             "id",
-            "an id is 1 to 64 small letters, digits, dots, hyphens and underscores, such as my-vllm; found "
+            "an id is 1 to 64 lowercase letters, digits, dots, hyphens and underscores, such as my-vllm; found "
             f"{quote(provider_id)}",
         )
     if provider_id == kind and kind not in (*WITHOUT_ACCOUNT, "websocket"):
@@ -307,7 +307,7 @@ def _check_id(provider_id: str, kind: str) -> None:
     if taken or any(beginning.match(provider_id) for beginning in BEGINNINGS.values()):
         raise _wrong(
             "id",
-            f"{quote(provider_id)} already means something else where a model is typed; choose another id, such as "
+            f"{quote(provider_id)} is already the name of something else; choose another id, such as "
             f"my-{provider_id[:61]}",
         )
 
@@ -316,7 +316,7 @@ def _checked_address(base_url: str, kind: str) -> str:
     calls = VARIABLES[kind].base_url == ""
     schemes = ("http", "https", "ws", "wss") if calls else ("http", "https")
     if len(base_url) > LONGEST or not base_url.isprintable() or " " in base_url or "#" in base_url:
-        raise _wrong("baseUrl", "baseUrl is no address of a server; write https://HOST/PATH")
+        raise _wrong("baseUrl", "baseUrl is not a server URL; write https://HOST/PATH")
     try:
         found = checked_url(base_url, "write baseUrl as https://HOST/PATH", "send the key as apiKey")
     except InvalidInput as error:

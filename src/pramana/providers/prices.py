@@ -265,7 +265,7 @@ def _read(text: str, file: str) -> dict[str, Rates]:
             )
     if not isinstance(entries, dict):
         problems.append(
-            Problem('is no table; expected [prices."provider:model"]', "prices", _line(lines, "prices"), 1, file)
+            Problem('is not a table; expected [prices."provider:model"]', "prices", _line(lines, "prices"), 1, file)
         )
     if problems:
         raise InvalidInput.of(problems)
@@ -275,13 +275,13 @@ def _read(text: str, file: str) -> dict[str, Rates]:
 def _misfits(name: str, entry: Any, lines: Sequence[str], file: str) -> list[Problem]:
     path, top = f'prices."{name}"', _line(lines, name)
     if not isinstance(entry, dict):
-        return [Problem(f"is no table; expected {', '.join(_FIELDS)}", path, top, 1, file)]
+        return [Problem(f"is not a table; expected {', '.join(_FIELDS)}", path, top, 1, file)]
     problems = []
     for field, value in entry.items():
         if field not in _FIELDS:
             message = f"unknown field{did_you_mean(field, _FIELDS)}; there are {', '.join(_FIELDS)}"
         elif type(value) not in (int, float) or not 0 <= value <= DEAREST:
-            message = f"is {_found(value)}; expected dollars a million tokens, from 0 to {DEAREST:,.0f}"
+            message = f"is {_found(value)}; expected US dollars per million tokens, from 0 to {DEAREST:,.0f}"
         else:
             continue
         problems.append(Problem(message, f"{path}.{field}", _line(lines, field, top), 1, file))
@@ -293,7 +293,7 @@ def _found(value: Any) -> str:
     try:
         return quote(str(value))
     except ValueError:  # Python writes no number of more than 4,300 digits
-        return "a number beyond all measure"
+        return "a number that is too large"
 
 
 def _line(lines: Sequence[str], word: str, after: int = 0) -> int:

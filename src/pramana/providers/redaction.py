@@ -91,8 +91,8 @@ def of_environment() -> Secrets:
 def held(what: str) -> str:
     """Return the sentence for an answer of a user's own code that holds such a key."""
     return (
-        f"{what} held a key of the environment, and no key is ever stored; where it is no secret, set one of fewer "
-        f"than {KEY_LENGTH} characters"
+        f"{what} contains an API key from the environment, and keys are never stored; if it is not a secret, set one "
+        f"of fewer than {KEY_LENGTH} characters"
     )
 
 

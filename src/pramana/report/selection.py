@@ -50,7 +50,7 @@ def select(store: "Store", run: Run, selection: "Selection") -> Selected:
         if selection.limit is not None:
             kept.add(case_digest(case))
     if not cases:
-        raise InvalidInput(f"no case of run {run.id} passes the filters {selection}; check how they are spelt")
+        raise InvalidInput(f"no case of run {run.id} passes the filters {selection}; check their spelling")
     plan = run.plan
     of_whole = selection.recorded()
     selected = Selected(

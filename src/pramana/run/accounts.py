@@ -154,7 +154,7 @@ class OpenAccounts:
             account = self._sources.account(stt)
             if account is None:
                 raise InvalidInput(
-                    f"{quote(stt.typed)} does not write down speech; name a model of OpenAI's or a server's"
+                    f"{quote(stt.typed)} is not a speech-to-text model; name one of OpenAI or of a compatible server"
                 )
             from pramana.providers.voice.speech import Recognition
 

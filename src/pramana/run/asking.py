@@ -114,12 +114,12 @@ class Budget(Spent, kw_only=True):
             if self.cost_usd >= self.max_cost_usd:
                 return f"the run's limit of ${self.max_cost_usd:g} is reached"
             if self.unknown_cost:
-                return "the run has a cost limit, and a reply came without a count of its tokens: its cost is unknown"
+                return "the run has a cost limit, and a reply has no token counts, so its cost is unknown"
         if self.max_tokens is not None:
             if self.tokens >= self.max_tokens:
                 return f"the run's limit of {self.max_tokens:,} token{'s' * (self.max_tokens > 1)} is reached"
             if self.unknown_tokens:
-                return "the run has a token limit, and a reply came without a count of its tokens"
+                return "the run has a token limit, and a reply has no token counts"
         return ""
 
     def begin(self) -> None:
@@ -375,7 +375,7 @@ class Asking:
                 except asyncio.CancelledError:
                     if self._deadlines.passed(task):
                         self.limiter.troubled()
-                        late = f"no full answer from {self.target.typed} within {self.timeout_s:g} s"
+                        late = f"no complete reply from {self.target.typed} within {self.timeout_s:g} s"
                         raise Unavailable(late) from None
                     if not task.cancelling():
                         raise ProviderError(f"the provider {self.target.provider} cancelled itself") from None
@@ -396,7 +396,7 @@ class Asking:
         """Return the reply with what it cost and what was left out, counted and kept."""
         if not self._ours:
             if wrong := misfit(reply):
-                what = f"the provider {self.target.provider} returned no reply as it is documented: {wrong}"
+                what = f"the provider {self.target.provider} returned an invalid reply: {wrong}"
                 raise ProviderError(what)
             reply = replace(reply, usage=counted(reply.usage))
         cost = self.cost_of(self.target, reply.served_model, reply.usage)
@@ -417,7 +417,9 @@ class Asking:
         seconds = self.jitter.uniform(longest / 2, longest)
         if error.retry_after:
             if error.retry_after > LONGEST_HOLD_S:
-                raise OutOfCredit(f"{error}; it asks to wait {error.retry_after:,.0f} s: resume the run then")
+                raise OutOfCredit(
+                    f"{error}; it asks for a wait of {error.retry_after:,.0f} s: resume the run after that"
+                )
             # Of a rate limit the limiter holds everyone back; this one need not wait twice.
             seconds = 0 if isinstance(error, RateLimited) else error.retry_after
         await self.stop.sleep(seconds)

@@ -237,7 +237,7 @@ class Conversation:
             async with asyncio.timeout(STUCK_S):
                 await self._channel.send(frame)
         except TimeoutError:
-            stuck = f"the agent has taken no sound for {STUCK_S:g} s"
+            stuck = f"the agent accepted no sound for {STUCK_S:g} s"
             self._log_event(self._now(), "error", **{"class": "timeout", "text": stuck})
             raise _Over("error") from None
 
@@ -316,7 +316,7 @@ class Conversation:
         for event in heard.events:
             self._text += len(event.text) + (len(repr(event.detail)) if event.detail else 0)
             if len(self._log) > MOST_EVENTS or self._text > MOST_TEXT:
-                raise BrokenReply("the agent has sent more events or words than any call has")
+                raise BrokenReply("the agent sent more events or words than a call may have")
             if event.kind == "agent_audio":
                 if event.audio:
                     piece = self._answers.hear(event.audio, now)
@@ -392,7 +392,7 @@ class Conversation:
                         pieces.setdefault((event["event"], bool(is_detail), name), []).append(value)
         said = (*map("".join, pieces.values()), *(answer.text for answer in self._answers.all))
         if any(map(self._channel.holds_key, said)):
-            raise KeyInAnswer("the agent has said a key, so that nothing of the call is stored")
+            raise KeyInAnswer("the agent said an API key, so the call is not stored")
 
 
 def _written(event: Mapping[str, Any]) -> bytes:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 GREETS = "greets"
 MAY_GREET_S = 3.0
 """For an agent that may speak first, as those of most vendors are set to; who knows that it does waits longer."""
-CUT_OFF = "cut off, and nobody can tell how much of it was heard"
+CUT_OFF = "cut off, and it is unknown how much of it was heard"
 
 
 class Spoken(Reply, frozen=True):
@@ -129,7 +129,7 @@ class Calls:
                         answers[number] = await self.stt.transcribe(clips[number], reply.language)
                     except Exception as error:  # noqa: BLE001 - nothing that fails here may cost a call that was held
                         why = str(error) if isinstance(error, PramanaError) else f"{type(error).__name__}: {error}"
-                        unwritten[number] = f"it could not be written down: {why}"
+                        unwritten[number] = f"it could not be transcribed: {why}"
         else:
             unwritten = {number: CUT_OFF for number in wanted if held.answers[number]}
             for number in unwritten:

@@ -195,7 +195,7 @@ class Playout:
         data = data[: len(data) // self._width * self._width]
         start, seconds = max(now, self.end), len(data) / self._width / self.downlink.rate
         if start + seconds - now > MOST_AHEAD_S:
-            raise BrokenReply(f"the agent has sent {MOST_AHEAD_S:g} s more of sound than could be played")
+            raise BrokenReply(f"the agent has sent {MOST_AHEAD_S:g} s more sound than could be played")
         piece = Piece(start, seconds, data, self._audible(data, start))
         self._pieces.append(piece)
         self.end = piece.end

@@ -66,11 +66,11 @@ def why_not(case: Case) -> str | None:
     stated = [case.assertion, *(expected.assertion for line in case.script for expected in line.expected)]
     for each in stated:
         if each is not None and each.type in NOT_SPOKEN:
-            return f"{each.type} is about written text: nobody speaks JSON"
+            return f"{each.type} checks written text, which cannot be spoken"
     if case.facets.category == "coding" or any("```" in line.text for line in script_of(case)):
-        return "it is about code, which nobody speaks"
+        return "it is about code, which cannot be spoken"
     if case.turns and case.turns[-1].role != "user":
-        return "its last turn is not the user's, so there is nothing to say"
+        return "its last turn is not the user's, so the caller has nothing to say"
     return None
 
 

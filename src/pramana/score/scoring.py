@@ -19,7 +19,7 @@ from pramana.score.scorers import Scorers, ends_run
 LONG_OUTPUT = 50_000
 """Characters from which on an offline assertion may take over a millisecond, and so leaves the event loop."""
 NEED_A_MODEL = ("llm_judge", "semantic_similarity")
-NO_JUDGE = "the embedded model is a subject, never a judge; name another model as judge"
+NO_JUDGE = "the embedded model cannot judge; name another model as judge"
 NOT_WRITTEN_TO = "a voice agent is called and cannot judge; name a model as judge"
 
 NOTHING_EXPECTED = "nothing to check it by: give the case an ideal, a check or an expected outcome, or use a scorer"

@@ -106,7 +106,7 @@ async def _answer(call: Call, name: str, arguments: Mapping[str, Any]) -> types.
         where = f"{error.filename}: " if error.filename else ""
         return _error({"code": "os_error", "error": f"{where}{error.strerror or error}", "details": []})
     except Exception as error:  # noqa: BLE001 - a defect of ours must not end the server
-        return _error({"code": "defect", "error": f"this is a defect of Pramana: {told(error)}", "details": []})
+        return _error({"code": "defect", "error": f"internal error: {told(error)}", "details": []})
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=_encodable(answer.text))],
         structured_content=_encodable(msgspec.to_builtins(answer.data)),

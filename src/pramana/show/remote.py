@@ -18,7 +18,7 @@ from pramana import settings
 from pramana.errors import InvalidInput, PramanaError, quote, visible
 
 TIMEOUT_S = 300.0
-_MEANINGLESS = "what answers there is no Pramana"
+_MEANINGLESS = "the server at that address is not Pramana"
 
 
 class ServerFailed(PramanaError, code="server_failed", exit_code=3):
@@ -79,11 +79,9 @@ class Remote:
         except ValueError:
             sound = False
         if not sound:
-            raise InvalidInput(
-                f"{quote(self.url)} is no address of a server; expected one such as http://localhost:3000"
-            )
+            raise InvalidInput(f"{quote(self.url)} is not a server URL; expected one such as http://localhost:3000")
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
-            raise InvalidInput("the token holds characters that no token has")
+            raise InvalidInput("the token contains characters that are not allowed")
 
     def ask(
         self,
@@ -112,16 +110,16 @@ class Remote:
                 return self._refused(Said(error.code, error.read(), error.headers))
         except (URLError, http.client.HTTPException, OSError, UnicodeError) as error:
             why = visible(str(getattr(error, "reason", "") or error) or type(error).__name__)
-            raise ServerFailed(f"{self.url} could not be asked: {why}; is the server running there?") from None
+            raise ServerFailed(f"{self.url} could not be reached: {why}; is the server running?") from None
 
     def _refused(self, said: Said) -> Said:
         if said.status == 429 and self.may_ask_to_wait:
             return said
         if 300 <= said.status < 400:
-            raise ServerFailed(f"{self.url} leads elsewhere ({said.status}); name the address that it leads to")
+            raise ServerFailed(f"{self.url} redirects ({said.status}); use the address it redirects to")
         why = visible(str(said.json.get("error", "")))[:1_000]
         if said.status in (401, 403, 421):
-            raise NotAllowed(f"{self.url}: {why}; give a token by --token or PRAMANA_TOKEN")
+            raise NotAllowed(f"{self.url}: {why}; pass a token with --token or PRAMANA_TOKEN")
         if said.status in (413, 429) or said.status >= 500:
             raise ServerFailed(f"{self.url}: {why}")
         return said

@@ -97,48 +97,48 @@ class ValidateArguments(_Arguments, frozen=True, kw_only=True):
     kind: Annotated[
         Literal["suite", "scenarios"], Meta(description="What the text is: a suite (JSONL) or scenarios (YAML)")
     ] = "suite"
-    lint: Annotated[bool, Meta(description="Also warn of vague ids, one-word outcomes and mixed tag styles")] = False
-    max_errors: Annotated[int, Meta(ge=1, le=1_000, description="Problems to return at most")] = 50
+    lint: Annotated[bool, Meta(description="Also warn about style: vague IDs, short outcomes, mixed tags")] = False
+    max_errors: Annotated[int, Meta(ge=1, le=1_000, description="Maximum number of problems to return")] = 50
 
 
 _OF_RUNS = {
     "paths": "Suites (.jsonl), scenarios (.yaml) and folders of them on this machine; or name a suite and its tier",
-    "selection": "Only the cases that pass these filters",
+    "selection": "Filters on these cases",
     "suite": "A suite version such as v1.0, instead of paths; `pramana suite list` prints them",
-    "tier": "A tier of the suite: cheap, moderate or comprehensive; without paths, suite or tier: none is run",
-    "scenarios": "Run scenarios that are kept in the store, those that pass these filters; {} for all of them",
+    "tier": "A tier of the suite: cheap, moderate or comprehensive; without paths, suite or tier, none is run",
+    "scenarios": "Filters on the scenarios in the store, to run them; {} for all of them",
     "models": "Models to test: names, python:package.module:function, command:NAME, local, fake:echo",
     "repeats": "Repeats per case",
-    "modality": "How cases are asked: text, voice, noisy; by default as each model is made for",
-    "condition": "How speech sounds: noise=10dB,phone,loss=5%,reverb=0.4s",
-    "judge": "Model that judges what no offline check can; by default the model under test",
-    "embedder": "Model that embeds for semantic_similarity; by default MiniLM in this process",
-    "stt": "Speech-to-text model that transcribes calls too",
-    "voice": "Who speaks prompts that were not recorded",
-    "scorers": "Installed scorers, or python:package.module:function, that check every reply beside its assertion",
+    "modality": "How cases are sent: text, voice, noisy; default: text to text models, voice to voice agents",
+    "condition": "Sound effects on speech: noise=10dB,phone,loss=5%,reverb=0.4s",
+    "judge": "Judge model; default: each model judges its own replies",
+    "embedder": "Embedding model for semantic_similarity; default: MiniLM, embedded",
+    "stt": "Speech-to-text model that transcribes the replies of calls",
+    "voice": "Voice for prompts without a recording",
+    "scorers": "Installed scorers, or python:package.module:function, that check every reply too",
     "system_prompt": "System prompt for every case",
     "temperature": "Sampling temperature; null sends none",
-    "seed": "Seed; null sends none",
-    "max_tokens": "Max output tokens of one reply",
+    "seed": "Random seed; null sends none",
+    "max_tokens": "Max output tokens per reply",
     "top_p": "Nucleus sampling; null sends none",
-    "parameters": "Other parameters of the model, as its provider calls them",
-    "limits": "What the run may spend, and how fast",
-    "cache": "Reuse replies that this machine has already; never for functions and commands",
+    "parameters": "Other parameters, by the provider's names for them",
+    "limits": "Limits on cost, tokens, time and concurrency",
+    "cache": "Reuse cached replies to identical requests; never for functions and commands",
 }
 _OF_SELECTIONS = {
-    "ids": "Only these cases",
-    "categories": "Categories of test cases, types of scenarios",
-    "tags": "With one of these tags; `domain:` stands for its branch",
-    "all_tags": "With all of these tags",
-    "difficulties": "Only these difficulties",
-    "languages": "Only scenarios in these languages",
-    "text": "With this text in id, name, prompt or expected outcome",
-    "limit": "At most this many cases",
+    "ids": "Filter by case ID",
+    "categories": "Filter by category of test cases, or type of scenarios",
+    "tags": "Filter by tag; any must match; `domain:` matches every tag that starts with it",
+    "all_tags": "Filter by tag; all must match",
+    "difficulties": "Filter by difficulty",
+    "languages": "Filter by scenario language",
+    "text": "Filter by text in ID, name, prompt or expected outcome",
+    "limit": "Maximum number of cases",
 }
 _OF_LIMITS = {
     "max_cost": "Cost limit of the run in US dollars, judges included; at most what this server may still spend",
-    "max_total_tokens": "Ask nothing more after this many tokens; requests under way are finished",
-    "deadline_seconds": "Stop after this many seconds",
+    "max_total_tokens": "Token limit, input and output together; requests in flight are finished",
+    "deadline_seconds": "Time limit in seconds",
     "concurrency": "Concurrent requests per provider",
     "timeout_seconds": "Timeout per request",
 }

@@ -65,7 +65,7 @@ class Blobs:
                     unfinished.replace(path)
             make_durable(path.parent)  # also when another process has just renamed it there
         except OSError as error:
-            raise StoreFailed(f"{self.folder} cannot hold what was recorded: {error.strerror or error}") from None
+            raise StoreFailed(f"{self.folder} cannot store the recording: {error.strerror or error}") from None
         self._whole.add(digest)
         return digest
 
@@ -75,18 +75,18 @@ class Blobs:
         try:
             data = path.read_bytes()
         except FileNotFoundError:
-            raise StoreFailed(f"{digest} is not in {self.folder}; restore the file {path} from a copy") from None
+            raise StoreFailed(f"{digest} is not in {self.folder}; restore the file {path} from a backup") from None
         except OSError as error:
             raise StoreFailed(f"{digest} cannot be read from {path}: {error.strerror}") from None
         if PREFIX + hashlib.sha256(data).hexdigest() != digest:
-            raise StoreFailed(f"{digest} is damaged: {path} holds other bytes; restore the file from a copy")
+            raise StoreFailed(f"{digest} is damaged: the content of {path} has changed; restore the file from a backup")
         return data
 
     def path(self, digest: str) -> Path:
         """Return where the blob of a digest is, or would be."""
         found = _DIGEST.fullmatch(digest)
         if not found:
-            raise InvalidInput(f"{quote(digest, 80)} is no digest; expected sha256: and 64 digits of 0-9a-f")
+            raise InvalidInput(f"{quote(digest, 80)} is not a digest; expected sha256: and 64 digits of 0-9a-f")
         return self.folder / found[1][:2] / found[1][2:]
 
     def _make(self, folder: Path) -> None:
@@ -179,7 +179,7 @@ class Sounds:
                 make_durable(folder)
             return self._kept(path), new
         except OSError as error:
-            raise StoreFailed(f"/audio/{visible(str(name))} cannot be kept: {error.strerror or error}") from None
+            raise StoreFailed(f"/audio/{visible(str(name))} cannot be stored: {error.strerror or error}") from None
 
     def _write(self, path: Path, data: bytes, *, replace: bool) -> bool:
         """Write a file and tell whether it is new: of several who bring one at once, the first has the name."""
@@ -228,11 +228,11 @@ class Sounds:
         except OSError:  # too long for any file
             there = False
         if not there:
-            raise NotFound(f"there is no recording /audio/{visible(name)[:LONGEST_NAME]} that somebody brought")
+            raise NotFound(f"there is no recording /audio/{visible(name)[:LONGEST_NAME]} that was uploaded")
         path.unlink(missing_ok=True)
 
     def list(self) -> Iterator[Kept]:
-        """Yield every file that somebody brought, by name."""
+        """Yield every file that was uploaded, by name."""
         for parent, folders, files in os.walk(self.folder):
             folders.sort()
             for each in sorted(files):
@@ -247,7 +247,7 @@ class Sounds:
             root = self.folder.resolve()
             path = (root / name).resolve()
         except (OSError, RuntimeError, ValueError):
-            raise InvalidInput(f"{quote(name)} is no path of a recording") from None
+            raise InvalidInput(f"{quote(name)} is not a path of a recording") from None
         if not path.is_relative_to(root) or path == root:
             raise InvalidInput(f"{quote(name)} leads outside the folder of recordings")
         return path
@@ -262,7 +262,7 @@ def _checked(name: str) -> str:
     parts = name.split("/")
     if len(name) > LONGEST_NAME or not all(_PART.fullmatch(part) for part in parts):
         raise InvalidInput(
-            f"{quote(name)} is no name for a recording; use letters, digits and hyphens, folders by /, "
+            f"{quote(name)} is not a valid recording name; use letters, digits and hyphens, folders by /, "
             f"{LONGEST_NAME} characters at most"
         )
     if not name.lower().endswith(ENDINGS):

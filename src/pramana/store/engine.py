@@ -233,12 +233,12 @@ def open_database(url: str | URL) -> Database:
 
 def _sqlite(url: URL) -> Engine:
     if not url.database or url.database == ":memory:":
-        raise InvalidInput("a store needs a file that processes can share: sqlite:////path/to/file")
+        raise InvalidInput("the store must be a file that several processes can open: sqlite:////path/to/file")
     path = Path(url.database)
     try:
         settings.make_private(path.parent)
     except OSError as error:
-        raise StoreFailed(f"the folder {path.parent} cannot be made: {error.strerror}") from error
+        raise StoreFailed(f"the folder {path.parent} cannot be created: {error.strerror}") from error
     with suppress(OSError):  # it is there, or SQLite says why it cannot be; its log gets the mode of the file
         settings.create_private(path).close()
     engine = create_engine(
@@ -341,7 +341,7 @@ def _explained() -> Iterator[None]:
         yield
     except SQLAlchemyError as error:
         said = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-        raise StoreFailed(f"the store could not do that: {said}") from error
+        raise StoreFailed(f"the database failed: {said}") from error
 
 
 # ── What is new ──

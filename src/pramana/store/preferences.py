@@ -63,12 +63,12 @@ class Decisions(Part):
         names = Preferences.__struct_fields__
         for name in changed:
             if name not in names:
-                raise InvalidInput(f"there is no setting {quote(name)}{did_you_mean(name, names)}")
+                raise InvalidInput(f"unknown setting {quote(name)}{did_you_mean(name, names)}")
         kept = {name: value for name, value in changed.items() if value is not None}
         try:
             msgspec.convert(kept, Preferences)
         except msgspec.ValidationError as error:
-            raise InvalidInput(f"this setting does not fit: {error}") from None
+            raise InvalidInput(f"invalid setting: {error}") from None
         with self._database.writing() as connection:
             for name in sorted(changed):  # in one order, or two who decide at once wait for each other for ever
                 if name in kept:

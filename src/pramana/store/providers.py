@@ -76,9 +76,7 @@ class Providers(Part):
         row |= {"created": now, "updated": now}
         with self._database.writing() as connection:
             if not connection.execute(_INSERT, row).rowcount:
-                raise AlreadyExists(
-                    f"a provider {quote(made.id)} is registered already; change it, or choose another id"
-                )
+                raise AlreadyExists(f"a provider {quote(made.id)} already exists; update it, or choose another id")
             record(connection, "provider", made.id, "created")
         return self.read(made.id)
 

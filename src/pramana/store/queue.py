@@ -77,7 +77,7 @@ class Lease:
             with suppress(StoreFailed):  # the writer will say so; one beat that is missed ends nothing
                 held = await asyncio.to_thread(self._queue.heartbeat, self._run_id, self.owner, LEASE_S)
                 self.lost = not held
-        self._on_lost(self._taken("it has taken over, because this one was silent for too long"))
+        self._on_lost(self._taken("it took over, because this process sent no heartbeat for too long"))
 
     async def _listen(self) -> None:
         while True:
@@ -151,7 +151,7 @@ def _started(pid: int) -> str:
 UNDER_WAY: tuple[RunStatus, ...] = ("queued", "running")
 TRIES = 3
 """How often a server begins a run whose servers end while it runs: it may be what ends them."""
-GAVE_UP = f"its server ended {('never', 'once', 'twice', 'three times')[TRIES]} while it ran; resume it to try again"
+GAVE_UP = f"its server ended {('never', 'once', 'twice', 'three times')[TRIES]} during the run; resume it to try again"
 CANCELLED = "cancelled on request"
 _LOOKED_AT = 200
 
@@ -298,7 +298,7 @@ class Queue(Part):
         with self._database.writing() as connection:
             row = row_of(connection, run_id, lock=True)
             if row["status"] not in UNDER_WAY:
-                raise Conflict(f"run {row['id']} is not under way any more: it is {row['status']}")
+                raise Conflict(f"run {row['id']} is no longer running: it is {row['status']}")
             asked = row["cancelled"] or timestamp()
             connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), {"cancelled": asked})
             if _is_free(row, self._database.now(connection)):
@@ -313,14 +313,14 @@ class Queue(Part):
             row = row_of(connection, run_id, lock=True)
             if row["owner"] != "server":
                 raise Conflict(
-                    f"run {row['id']} was begun on the command line, where its files are",
+                    f"run {row['id']} was started on the command line, where its files are",
                     hint=Hint("resume_run", row["id"]),
                 )
             if row["status"] in UNDER_WAY:
                 status = current_status(row, self._database.now(connection))
-                raise AlreadyRunning(f"run {row['id']} is under way already: it is {status}")
+                raise AlreadyRunning(f"run {row['id']} is already active: it is {status}")
             if row["status"] == "finished":
-                raise Conflict(f"run {row['id']} is finished: nothing of it is missing")
+                raise Conflict(f"run {row['id']} is finished: no results are missing")
             values: dict[str, Any] = {
                 "status": "queued", "finished": None, "reason": None, "cancelled": None, "attempts": 0,
             }  # fmt: skip
@@ -334,7 +334,7 @@ class Queue(Part):
 def refuse_if_held(row: RowMapping, now: float) -> None:
     """Raise while somebody works on a run."""
     if row["status"] in UNDER_WAY and not _is_free(row, now):
-        raise AlreadyRunning(f"run {row['id']} is under way; cancel it first")
+        raise AlreadyRunning(f"run {row['id']} is running; cancel it first")
 
 
 def is_abandoned(row: RowMapping, now: float) -> bool:

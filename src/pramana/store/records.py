@@ -356,5 +356,5 @@ def _read(row: RowMapping, column: str, read: Callable[[str], _Column]) -> _Colu
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, msgspec.ValidationError) as error:
         raise StoreFailed(
             f"the column {column} of run {quote(str(row['id']))} is not as Pramana writes it "
-            f"({type(error).__name__}): the store is damaged; go back to a copy of it"
+            f"({type(error).__name__}): the store is damaged; restore the store from a backup"
         ) from error

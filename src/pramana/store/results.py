@@ -472,4 +472,4 @@ class Writer:
         if run.lease_holder != self._owner:
             holder = restored_or_none(run.lease_holder)
             who = shown(holder) if holder else "nobody"
-            raise AlreadyRunning(f"{who} works on run {run.id} now: this process stores nothing more of it")
+            raise AlreadyRunning(f"{who} works on run {run.id} now: this process stores no more of its results")

@@ -227,7 +227,7 @@ class Runs(Part):
     def find(self, reference: str) -> Run:
         """Return the run of an id, of the beginning of one, or the `latest`."""
         if not reference:
-            raise NotFound("a run is named by its id, by the beginning of one, or as latest; the name is empty")
+            raise NotFound("the run is empty; pass an ID, the beginning of one, or latest")
         newest = select(runs).order_by(runs.c.run_no.desc())
         with self._database.reading() as connection:
             if reference == "latest":
@@ -241,7 +241,7 @@ class Runs(Part):
                     return self._current(connection, found)
             if matches:
                 some = ", ".join(found["id"] for found in matches[:3])
-                raise NotFound(f"{quote(reference)} begins the ids of several runs ({some} …); type more of it")
+                raise NotFound(f"{quote(reference)} matches several runs ({some} …); type more of the ID")
             known = connection.scalars(select(runs.c.id).order_by(runs.c.run_no.desc()).limit(200))
             message = f"there is no run {quote(reference)}{did_you_mean(reference, known)}"
             raise NotFound(message, hint=Hint("list_runs"))
@@ -253,7 +253,7 @@ class Runs(Part):
             return self.find(reference)
         if not re.fullmatch(r"[0-9]{1,9}", number):
             raise NotFound(
-                f"{quote(reference)} names no scoring; write RUN@1, and list them: pramana show RUN --scorings"
+                f"{quote(reference)} is not a scoring; write RUN@1, or list them: pramana show RUN --scorings"
             )
         run = self.find(name)
         with self._database.reading() as connection:

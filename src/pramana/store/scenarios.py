@@ -186,9 +186,7 @@ class Scenarios(Part):
             if wish:
                 found = _next(found, connection)
             elif self._existing(connection, [found]):
-                raise AlreadyExists(
-                    f"there is a scenario {quote(found)} already; choose another id, or change that one"
-                )
+                raise AlreadyExists(f"the scenario {quote(found)} already exists; choose another id, or edit that one")
             now = timestamp()
             made = self._put(connection, replace(scenario, id=found), now, now)
             record(connection, "scenario", found, "created")
@@ -202,7 +200,7 @@ class Scenarios(Part):
             body, created, updated = self._row(connection, scenario_id)
             if seen is not None and seen != updated:
                 raise Conflict(
-                    f"scenario {quote(scenario_id)} was changed at {updated} by somebody else; read it again first"
+                    f"scenario {quote(scenario_id)} was changed at {updated} by someone else; reload it first"
                 )
             made = self._put(connection, alter(_decode(_one, body)), created, timestamp())
             record(connection, "scenario", scenario_id, "updated")
@@ -256,12 +254,11 @@ class Scenarios(Part):
             row = connection.execute(query).first()
             if row is None or row.deleted <= _expired():
                 raise NotFound(
-                    f"there is no deleted scenario {quote(scenario_id)}; what was deleted can be restored for a day"
+                    f"there is no deleted scenario {quote(scenario_id)}; deleted scenarios can be restored for one day"
                 )
             if self._existing(connection, [scenario_id]):
                 raise AlreadyExists(
-                    f"there is a scenario {quote(scenario_id)} again, which would be lost; delete or rename that one "
-                    "first"
+                    f"the scenario {quote(scenario_id)} exists again and would be lost; delete or rename that one first"
                 )
             made = self._put(connection, _decode(_one, row.body), row.created, row.updated)
             connection.execute(delete(deleted_scenarios).where(mine))
@@ -330,7 +327,7 @@ def _decode(decoder: msgspec.json.Decoder[_Decoded], text: str) -> _Decoded:
     try:
         return decoder.decode(restored(text))
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise StoreFailed(f"a scenario in the store is damaged ({error}); go back to a copy of it") from error
+        raise StoreFailed(f"a scenario in the store is damaged ({error}); restore the store from a backup") from error
 
 
 def _read(body: str, created: str, updated: str) -> StoredScenario:

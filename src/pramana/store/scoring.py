@@ -309,6 +309,6 @@ def _check_rows(connection: Connection, run_no: int, scoring: int, some: Sequenc
     for key, made in some:
         seq = seqs.get((key.case, stored(key.model), stored(key.variant), key.repeat))
         if seq is None:
-            raise NotFound(f"the run has no result of {key}, so there is nothing to be scored again")
+            raise NotFound(f"the run has no result of {key}, so there is nothing to score again")
         rows += [(seq, scoring, at, *check_to_row(check)) for at, check in enumerate(made)]
     return rows

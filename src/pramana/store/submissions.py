@@ -527,7 +527,7 @@ def _day(when: datetime | None, latest: datetime) -> tuple[str, str | None]:
         raise ValueError("is missing")
     when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
     if when > latest:
-        raise ValueError(f"is {when.isoformat()}, which is yet to come; set the clock right")
+        raise ValueError(f"is {when.isoformat()}, which is in the future; check the clock")
     return when.date().isoformat(), when.isoformat()
 
 

@@ -103,7 +103,7 @@ class Suites(Part):
             there = {row.tier: row.hash for row in connection.execute(query)}
             if there and there != {name: tier.hash for name, tier in tiers.items()}:
                 raise AlreadyExists(
-                    f"{version} is there already with other content, and never changes; choose a new version"
+                    f"{version} already exists with other content, and versions never change; choose a new version"
                 )
             if not there:
                 connection.execute(insert(suite_tiers), rows)
@@ -115,4 +115,4 @@ def _unpacked(packed: bytes, what: str) -> bytes:
     try:
         return zlib.decompress(packed)
     except zlib.error:
-        raise StoreFailed(f"the content of {what} is damaged in the store; go back to a copy of it") from None
+        raise StoreFailed(f"the content of {what} is damaged in the store; restore the store from a backup") from None

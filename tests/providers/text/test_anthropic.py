@@ -329,7 +329,7 @@ def test_a_list_of_models_without_an_end_is_left(ids: typing.Iterable[str], most
         finally:
             await provider.close()
 
-    with pytest.raises(BrokenReply, match="a list of models without an end"):
+    with pytest.raises(BrokenReply, match="an endless list of models"):
         serve(use, wire)
     assert wire.asked <= most
 
@@ -340,10 +340,10 @@ def test_a_list_of_models_without_an_end_is_left(ids: typing.Iterable[str], most
 @pytest.mark.parametrize(
     ("fault", "kind", "says", "retry_after"),
     [
-        (Fault("unauthorized"), AuthenticationFailed, "refused the key (401)", None),
-        (Fault("unknown_model"), UnknownModel, "knows no such model", None),
-        (Fault("rate_limited"), RateLimited, "limits the rate (429)", None),
-        (Fault("rate_limited", retry_after="7"), RateLimited, "limits the rate (429)", 7.0),
+        (Fault("unauthorized"), AuthenticationFailed, "rejected the API key (401)", None),
+        (Fault("unknown_model"), UnknownModel, "has no such model", None),
+        (Fault("rate_limited"), RateLimited, "rate limit exceeded (429)", None),
+        (Fault("rate_limited", retry_after="7"), RateLimited, "rate limit exceeded (429)", 7.0),
         (Fault("error"), Unavailable, "is unavailable (500)", None),
         (Fault("overloaded"), Unavailable, "is unavailable (529): Overloaded", None),
         (Fault("cut"), BrokenReply, "was cut off before its end", None),
@@ -369,7 +369,7 @@ def test_each_fault_has_its_error(
 
 
 def test_a_hang_ends_with_the_timeout() -> None:
-    with pytest.raises(Unavailable, match=r"no full answer from Anthropic \(.*\) within 0.2 s"):
+    with pytest.raises(Unavailable, match=r"no complete reply from Anthropic \(.*\) within 0.2 s"):
         serve(lambda server: ask(server, timeout_s=0.2), faults=[Fault("hang")])
 
 
@@ -393,7 +393,7 @@ def test_an_error_midway_has_the_error_of_its_type(named: str, kind: type[Provid
 
 
 def test_a_wrong_key_and_a_missing_one_say_what_to_set() -> None:
-    for key, says in (("wrong", "refused the key (401)"), (None, "asks for a key, and none was given (401)")):
+    for key, says in (("wrong", "rejected the API key (401)"), (None, "requires an API key, and none is set (401)")):
         with pytest.raises(AuthenticationFailed) as caught:
             serve(lambda server, key=key: ask(server, key=key))  # type: ignore[misc]
         assert says in str(caught.value)

@@ -106,7 +106,7 @@ def family(file: Path, then: str) -> list[str]:
 def test_a_timeout_kills_the_whole_group(tmp_path: Path, then: str) -> None:
     # Also when the command itself has ended, and a child of its holds the output open.
     file = tmp_path / "pid"
-    with pytest.raises(Unavailable, match="gave no full answer within 1 s"):
+    with pytest.raises(Unavailable, match="gave no complete reply within 1 s"):
         ask(family(file, then), timeout_s=1)
     assert gone(int(file.read_text()))
 
@@ -187,7 +187,7 @@ def test_the_environment_is_inherited_and_no_key_of_it_leaves(monkeypatch: pytes
     key = "sk-of-the-environment"
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)
     say = "import os, sys; print(os.environ['ANTHROPIC_API_KEY'], file=sys.{}); sys.exit({})"
-    with pytest.raises(KeyInAnswer, match="held a key of the environment") as caught:
+    with pytest.raises(KeyInAnswer, match="contains an API key from the environment") as caught:
         ask(python(say.format("stdout", 0)))
     assert key not in str(caught.value)
     with pytest.raises(ProviderError, match=r"ended with status 3: \[key\]$"):

@@ -194,10 +194,10 @@ def test_an_answer_of_another_shape_breaks_the_reply(answer: Any) -> None:
 @pytest.mark.parametrize(
     ("fault", "kind", "says"),
     [
-        (Fault("unauthorized"), AuthenticationFailed, "refused the key (401)"),
-        (Fault("unknown_model"), UnknownModel, "knows no such model"),
-        (Fault("rate_limited", retry_after="7"), RateLimited, "limits the rate (429)"),
-        (Fault("unpaid"), OutOfCredit, "has no money left"),
+        (Fault("unauthorized"), AuthenticationFailed, "rejected the API key (401)"),
+        (Fault("unknown_model"), UnknownModel, "has no such model"),
+        (Fault("rate_limited", retry_after="7"), RateLimited, "rate limit exceeded (429)"),
+        (Fault("unpaid"), OutOfCredit, "is out of credit"),
         (Fault("error"), Unavailable, "is unavailable (500)"),
         (Fault("cut"), BrokenReply, "was cut off before its end"),
         (Fault("short"), BrokenReply, "is not JSON"),
@@ -213,7 +213,7 @@ def test_each_fault_has_its_error(fault: Fault, kind: type[ProviderError], says:
 
 
 def test_a_hang_ends_with_the_timeout() -> None:
-    with pytest.raises(Unavailable, match="no full answer"):
+    with pytest.raises(Unavailable, match="no complete reply"):
         serve(lambda server: embed(server, timeout_s=0.2), faults=[Fault("hang")])
 
 
@@ -265,5 +265,7 @@ def test_names_of_embedders_find_their_provider() -> None:
 
 @pytest.mark.parametrize("typed", ["opus", "gemini-embedding-001", "fake:echo", "openai-responses:gpt-5"])
 def test_who_cannot_embed_is_refused_with_what_to_type(typed: str) -> None:
-    with pytest.raises(InvalidInput, match=r"cannot embed.*openai:text-embedding-3-small.*http://HOST:PORT/v1#MODEL"):
+    with pytest.raises(
+        InvalidInput, match=r"is not an embedding model.*openai:text-embedding-3-small.*http://HOST:PORT/v1#MODEL"
+    ):
         resolve_embedder(typed)

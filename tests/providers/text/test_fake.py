@@ -129,7 +129,7 @@ def test_a_retry_can_succeed_and_memory_stays_flat() -> None:
 @pytest.mark.parametrize(
     ("written", "says"),
     [
-        ("ecco", r'"ecco" is no option .*did you mean "echo"\?'),
+        ("ecco", r'"ecco" is not an option .*did you mean "echo"\?'),
         ("latency=soon", r'latency is "soon"; expected a number between 0 and 3,600'),
         ("tokens=1.5", "expected a whole number"),
         ("seed=-1", "expected a whole number"),

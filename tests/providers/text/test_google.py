@@ -348,7 +348,7 @@ def test_a_list_of_models_without_an_end_is_left(tokens: typing.Iterable[str], m
         finally:
             await provider.close()
 
-    with pytest.raises(BrokenReply, match="a list of models without an end"):
+    with pytest.raises(BrokenReply, match="an endless list of models"):
         serve(use, wire)
     assert wire.asked <= most
 
@@ -359,10 +359,10 @@ def test_a_list_of_models_without_an_end_is_left(tokens: typing.Iterable[str], m
 @pytest.mark.parametrize(
     ("fault", "kind", "says", "retry_after"),
     [
-        (Fault("unauthorized"), AuthenticationFailed, "refused the key (401)", None),
-        (Fault("unknown_model"), UnknownModel, "knows no such model", None),
-        (Fault("rate_limited"), RateLimited, "limits the rate (429)", None),
-        (Fault("rate_limited", retry_after="7"), RateLimited, "limits the rate (429)", 7.0),
+        (Fault("unauthorized"), AuthenticationFailed, "rejected the API key (401)", None),
+        (Fault("unknown_model"), UnknownModel, "has no such model", None),
+        (Fault("rate_limited"), RateLimited, "rate limit exceeded (429)", None),
+        (Fault("rate_limited", retry_after="7"), RateLimited, "rate limit exceeded (429)", 7.0),
         (Fault("error"), Unavailable, "is unavailable (500)", None),
         (Fault("overloaded"), Unavailable, "is unavailable (529): Overloaded", None),
         (Fault("cut"), BrokenReply, "was cut off before its end", None),
@@ -387,7 +387,7 @@ def test_each_fault_has_its_error(
 
 
 def test_a_hang_ends_with_the_timeout() -> None:
-    with pytest.raises(Unavailable, match=r"no full answer from Google \(.*\) within 0.2 s"):
+    with pytest.raises(Unavailable, match=r"no complete reply from Google \(.*\) within 0.2 s"):
         serve(lambda server: ask(server, timeout_s=0.2), faults=[Fault("hang")])
 
 
@@ -408,7 +408,7 @@ def test_a_wrong_key_and_a_missing_one_say_what_to_set(listing: bool) -> None:
         finally:
             await provider.close()
 
-    for key, says in (("wrong", "API key not valid"), (None, "asks for a key, and none was given (403)")):
+    for key, says in (("wrong", "API key not valid"), (None, "requires an API key, and none is set (403)")):
         with pytest.raises(AuthenticationFailed) as caught:
             serve(lambda server, key=key: use(server, key))  # type: ignore[misc]
         assert says in str(caught.value)

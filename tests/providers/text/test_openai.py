@@ -268,10 +268,10 @@ def test_any_turn_arrives_as_it_was_written(make: Make) -> None:
 @pytest.mark.parametrize(
     ("fault", "kind", "says", "retry_after"),
     [
-        (Fault("unauthorized"), AuthenticationFailed, "refused the key (401)", None),
-        (Fault("unknown_model"), UnknownModel, "knows no such model: The model does not exist", None),
-        (Fault("rate_limited"), RateLimited, "limits the rate (429): Rate limit reached", None),
-        (Fault("rate_limited", retry_after="7"), RateLimited, "limits the rate (429)", 7.0),
+        (Fault("unauthorized"), AuthenticationFailed, "rejected the API key (401)", None),
+        (Fault("unknown_model"), UnknownModel, "has no such model: The model does not exist", None),
+        (Fault("rate_limited"), RateLimited, "rate limit exceeded (429): Rate limit reached", None),
+        (Fault("rate_limited", retry_after="7"), RateLimited, "rate limit exceeded (429)", 7.0),
         (Fault("error"), Unavailable, "is unavailable (500): The server had an error", None),
         (Fault("error", retry_after="2"), Unavailable, "is unavailable (500)", 2.0),
         (Fault("overloaded"), Unavailable, "is unavailable (529): Overloaded", None),
@@ -280,7 +280,7 @@ def test_any_turn_arrives_as_it_was_written(make: Make) -> None:
         (Fault("bad_json"), BrokenReply, 'is not JSON; it begins "{"oops": "', None),
         (Fault("error_midway"), Unavailable, "is unavailable (500): The server had an error", None),
         (Fault("parameter", parameter="temperature"), Rejected, "Unsupported parameter: 'temperature'", None),
-        (Fault("blocked"), Rejected, "refused the prompt by its content filter", None),
+        (Fault("blocked"), Rejected, "rejected the prompt: content filter", None),
     ],
 )
 def test_each_fault_has_its_error(
@@ -299,7 +299,7 @@ def test_each_fault_has_its_error(
 
 @BOTH
 def test_a_hang_ends_with_the_timeout(make: Make) -> None:
-    with pytest.raises(Unavailable, match=r"no full answer from OpenAI \(.*\) within 0.2 s"):
+    with pytest.raises(Unavailable, match=r"no complete reply from OpenAI \(.*\) within 0.2 s"):
         serve(lambda server: ask(server, make=make, timeout_s=0.2), faults=[Fault("hang")])
 
 
@@ -314,8 +314,8 @@ def test_a_date_to_wait_for_is_read() -> None:
 @BOTH
 def test_a_wrong_key_and_a_missing_one_say_what_to_set(make: Make) -> None:
     for key, says in (
-        ("sk-wrong-987654321", "refused the key (401)"),
-        (None, "asks for a key, and none was given (401)"),
+        ("sk-wrong-987654321", "rejected the API key (401)"),
+        (None, "requires an API key, and none is set (401)"),
     ):
         with pytest.raises(AuthenticationFailed) as caught:
             serve(lambda server, key=key: ask(server, make=make, key=key))  # type: ignore[misc]
@@ -440,7 +440,7 @@ def test_of_several_answers_the_first_is_the_reply() -> None:
 
 def test_a_compatible_server_that_refuses_says_which_variable() -> None:
     with pytest.raises(
-        AuthenticationFailed, match=r"the server \(127.0.0.1:\d+\) asks for a key.*; set OPENAI_API_KEY"
+        AuthenticationFailed, match=r"the server \(127.0.0.1:\d+\) requires an API key.*; set OPENAI_API_KEY"
     ):
         serve(lambda server: ask(server, make=compatible, key=None))
 

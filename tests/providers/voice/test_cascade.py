@@ -250,7 +250,7 @@ def test_a_turn_beyond_its_memory_is_an_error_and_never_half_a_question(monkeypa
     monkeypatch.setattr("pramana.providers.voice.cascade.LONGEST_TURN_S", 0.8)
     scene = Scene([said("I would like to know when all of you open tomorrow.")])
     asyncio.run(scene.play())
-    assert [str(each) for each in scene.failed] == ["the agent hears no turn of more than 0.8 s without a pause"] * 2
+    assert [str(each) for each in scene.failed] == ["a turn is longer than 0.8 s without a pause"] * 2
     assert scene.requests == []
 
 

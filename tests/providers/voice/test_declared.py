@@ -543,7 +543,7 @@ def test_a_key_with_a_line_break_is_refused_before_anyone_is_called() -> None:
         asyncio.run(voice.dial(Dial("m")))
     assert "Evil" not in str(caught.value)
     voice = opened(desk(headers={"X": "{model}"}), "http://127.0.0.1:1")
-    with pytest.raises(Rejected, match="the header X for Desk has a line break"):
+    with pytest.raises(Rejected, match="the header X for Desk contains a line break"):
         asyncio.run(voice.dial(Dial("m\r\nX-Evil: 1")))
 
 
@@ -595,14 +595,14 @@ def test_an_answer_without_an_address_is_a_broken_reply(answer: Any) -> None:
 @pytest.mark.parametrize("url", ["", "elsewhere", "ftp://a/b", "javascript:1", "ws://"])
 def test_an_answer_with_another_address_is_refused(url: str) -> None:
     Desk.answer = {"at": {"url": url}}
-    with pytest.raises(Rejected, match="expected an address as in wss://host/path"):
+    with pytest.raises(Rejected, match="expected one such as wss://host/path"):
         calling(desk(dial=DIAL))
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_request_that_is_refused_is_the_error_its_status_says(status: int) -> None:
     Desk.answer, Desk.status = {"message": f"no {KEY}"}, status
-    with pytest.raises(AuthenticationFailed, match="refused the key") as caught:
+    with pytest.raises(AuthenticationFailed, match="rejected the API key") as caught:
         calling(desk(dial=DIAL))
     assert KEY not in str(caught.value)
 
@@ -632,7 +632,7 @@ def test_a_description_that_does_not_fit_is_refused_when_it_is_opened() -> None:
             opened(plain, "http://127.0.0.1:1")
     with pytest.raises(InvalidInput, match='no description of "nobody" was given'):
         Declared.open(Target("", "nobody", "m"), None)
-    with pytest.raises(InvalidInput, match="cannot be called without a base_url"):
+    with pytest.raises(InvalidInput, match="needs a base_url, and none is set"):
         Declared.open(Target("", "websocket", "m", {"description": DESK}), None)
 
 

@@ -100,10 +100,10 @@ def sound(events: list[Event]) -> Any:
         ("seed=", "expected a whole number"),
         ("silent=2", "silent is .2.; expected a number between 0 and 1"),
         ("silent=0.6,cut=0.6", "the shares of faults add up to 1.2; at most 1 is possible"),
-        ("tone=1", "is no option"),
-        ("fixed", "is no option"),
-        (",", "is no option"),
-        ("silent", "is no option"),
+        ("tone=1", "is not an option"),
+        ("fixed", "is not an option"),
+        (",", "is not an option"),
+        ("silent", "is not an option"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_what_can(written: str, said: str) -> None:

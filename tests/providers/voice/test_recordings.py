@@ -113,7 +113,7 @@ def test_a_relative_path_counts_from_the_scenario_s_file(desk: Path, url: str, m
     assert read(desk, url) == SOUND
     error = refused(desk, url, **API)
     assert isinstance(error, InvalidInput)
-    assert "which only the command line reads; put the recording in the data folder's audio/" in str(error)
+    assert "which only the command line can read; put the recording in the data folder's audio/" in str(error)
     assert "there is none" in str(refused(desk, url, scenario_file=None))
 
 
@@ -121,7 +121,7 @@ def test_another_absolute_path_is_for_the_command_line_only(desk: Path) -> None:
     for url in (str(desk / "scenarios" / "near.wav"), f"/{desk}/scenarios/near.wav", str(desk / "data/audio/a.wav")):
         assert read(desk, url) == SOUND
         assert read(desk, url, scenario_file=None) == SOUND
-        assert "is an absolute path, which only the command line reads" in str(refused(desk, url, **API))
+        assert "is an absolute path, which only the command line can read" in str(refused(desk, url, **API))
     for url in (
         "/etc/passwd",
         "/audios/a.wav",
@@ -137,7 +137,7 @@ def test_another_absolute_path_is_for_the_command_line_only(desk: Path) -> None:
 def test_a_drive_of_windows_is_an_absolute_path(desk: Path, url: str) -> None:
     (desk / "scenarios" / "C:\\a.wav").write_bytes(SECRET)
     assert "is an absolute path" in str(refused(desk, url, **API))
-    assert "names a drive of Windows, and this machine has none" in str(refused(desk, url))
+    assert "names a Windows drive, which this machine does not have" in str(refused(desk, url))
 
 
 @pytest.mark.parametrize("url", ["\\\\host\\share\\a.wav", "\\etc\\passwd"])
@@ -159,7 +159,7 @@ def test_a_share_of_windows_is_no_relative_path(desk: Path, url: str) -> None:
 def test_a_missing_file_is_named(desk: Path, url: str, changes: dict[str, Any], named: str) -> None:
     error = refused(desk, url, **changes)
     assert isinstance(error, NotFound)
-    assert f"{named} does not exist; a recording that is missing is never replaced" in str(error)
+    assert f"{named} does not exist; a missing recording is never replaced" in str(error)
     assert (str(desk) in str(error)) == (url == "no.wav")
 
 
@@ -201,7 +201,7 @@ def test_a_folder_a_pipe_a_socket_and_a_device_are_no_recordings(desk: Path) -> 
         for url in ("/audio", "/audio/", "/audio/prompts", "/audio/prompts/"):
             assert f"{url} is a folder; expected a recording" in str(refused(desk, url, **API))
         for url in ("/audio/pipe.wav", "/audio/socket.wav"):
-            assert f"{url} is no regular file" in str(refused(desk, url, **API))
+            assert f"{url} is not a regular file" in str(refused(desk, url, **API))
     for url in ("/dev/zero", "/dev/stdin", "/dev/tty", "pipe.wav"):
         assert isinstance(refused(desk, url), InvalidInput)
 

@@ -77,7 +77,7 @@ def test_who_sends_messages_without_end_before_the_call_stands_is_broken(monkeyp
             sent += 1
             await asyncio.sleep(0)
 
-    with pytest.raises(BrokenReply, match=r"Desk \(127.0.0.1:\d+\) talks without end before the call stands"):
+    with pytest.raises(BrokenReply, match=r"Desk \(127.0.0.1:\d+\) sent too much before the call was established"):
         called(chatters)
     assert sent >= 50
 
@@ -90,7 +90,7 @@ def test_who_sends_bytes_without_end_before_the_call_stands_is_broken(monkeypatc
         for _ in range(200):
             await socket.send_str(big)
 
-    with pytest.raises(BrokenReply, match="talks without end before the call stands"):
+    with pytest.raises(BrokenReply, match="sent too much before the call was established"):
         called(floods)
 
 

@@ -177,4 +177,4 @@ def test_a_recording_may_be_larger_than_a_request_but_not_without_end(client: Cl
     noise = (rng.standard_normal(1_200_000) * 3000).astype(np.int16)
     assert put(client, "long.wav", audio.write_wav(noise[:800_000], 16_000)).status == 201
     refused = put(client, "longer.wav", audio.write_wav(noise, 16_000))
-    assert (refused.status, refused.error) == (413, "a recording may have 2 MB at most; send less at once")
+    assert (refused.status, refused.error) == (413, "a recording may have at most 2 MB; send less")

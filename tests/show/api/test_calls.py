@@ -101,7 +101,7 @@ def test_what_is_no_call_says_so(client: Client, store: Store) -> None:
     run_id, seq = stored(store, b"", b"", {}, spoken=False)
     found = client.get(f"/api/runs/{run_id}/results/{seq}/call")
     assert (found.status, found.json["code"]) == (404, "not_found")
-    assert found.error == f"result {seq} of run {run_id} is no call: nothing was spoken, so there is nothing to hear"
+    assert found.error == f"result {seq} of run {run_id} is not a call, so it has no recording"
     assert client.get(f"/api/runs/{run_id}/results/999/call").status == 404
     assert client.get("/api/runs/r0/results/1/call").status == 404
 
@@ -115,9 +115,12 @@ def test_a_recording_that_is_not_here_damaged_or_none_says_so(client: Client, st
             path.unlink()
         found = client.get(f"/api/runs/{run_id}/results/{seq}/call")
         assert (found.status, found.json["code"]) == (404, "not_found")
-        assert found.error.startswith("the recording of this call is not here, or damaged")
+        assert found.error.startswith("the recording of this call is missing or damaged")
         assert str(store.blobs.folder) not in found.error
-    for data, why in ((b"no sound at all", "no WAV"), (audio.write_wav(sound()[:, 0], RATE), "not two channels")):
+    for data, why in (
+        (b"no sound at all", "not a WAV file"),
+        (audio.write_wav(sound()[:, 0], RATE), "not have two channels"),
+    ):
         run_id, seq = stored(store, data, log_of(EVENTS))
         found = client.get(f"/api/runs/{run_id}/results/{seq}/call")
         assert found.status == 404

@@ -92,7 +92,7 @@ def test_a_suite_that_was_uploaded_is_known(either: Client) -> None:
 def test_an_administrator_may_refuse_results_of_unknown_suites(client: Client) -> None:
     client.patch("/api/settings", {"refuseUnverified": True})
     other = one(suite_hash="sha256:" + "0" * 64)
-    assert "only results of known suites are taken" in client.post("/api/submit", other).error
+    assert "only results of known suites are accepted" in client.post("/api/submit", other).error
     assert "without a suite_hash" in client.post("/api/submit", one(suite_hash=None)).error
     batch = client.post("/api/submit/batch", {"results": [other, one()]})
     assert [each["status"] for each in batch.data["results"]] == ["refused", "accepted"]
@@ -133,7 +133,7 @@ def test_any_text_is_taken_as_it_is(either: Client) -> None:
         ({"metadata": [1]}, "metadata", "object"),
         ({"metadata": {"a": "x" * 17_000}}, "metadata", "at most 16,384"),
         ({"timestamp": "yesterday"}, "timestamp", "RFC3339"),
-        ({"timestamp": (NOW + timedelta(days=2)).isoformat()}, "timestamp", "yet to come"),
+        ({"timestamp": (NOW + timedelta(days=2)).isoformat()}, "timestamp", "in the future"),
         ({"timestamp": "0001-01-01T00:00:00+14:00"}, "timestamp", "out of range"),
         ({"ouput": "x"}, "body", 'there is no field "ouput"; did you mean "output"?'),
     ],

@@ -230,10 +230,10 @@ def test_a_token_and_a_process_have_so_many_streams_and_no_more(
             opened(client)
         refused = one.get("/api/events")
         assert (refused.status, refused.json["code"]) == (429, "rate_limited")
-        assert refused.error == "this token has 2 streams open, and may have no more; close some"
+        assert refused.error == "this token has 2 streams open, which is the limit; close some"
         opened(other)
         full = other.get("/api/events")
-        assert (full.status, full.error) == (503, "this server has 3 streams open, and takes no more; try again later")
+        assert (full.status, full.error) == (503, "this server has 3 streams open, which is the limit; try again later")
         end(guarded, other, "revoked")
     deadline = time.monotonic() + 20
     while (again := one.get("/api/events?seconds=0.1")).status != 200:

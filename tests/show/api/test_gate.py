@@ -367,7 +367,7 @@ def test_a_model_at_a_private_address_is_asked_only_where_that_is_allowed(sqlite
         run = f"/api/runs/{editor.post('/api/runs', wanted).data['id']}?summary=false"
         while (now := editor.get(run).data)["status"] in ("queued", "running"):
             time.sleep(0.05)
-        assert "is not asked" in now["reason"]
+        assert "are blocked" in now["reason"]
         assert "allowPrivateAddresses" in now["reason"]
         inner.settimeout(0)
         with pytest.raises(BlockingIOError):
@@ -542,7 +542,7 @@ def test_the_own_account_needs_no_token_and_whoever_else_may_come_does() -> None
             assert time.monotonic() < give_up, said.body
             time.sleep(0.2)
         assert said.status == 401
-        assert "make one on its machine: pramana token create NAME --role admin" in said.error
+        assert "create one on the server: pramana token create NAME --role admin" in said.error
         assert plain.get("/api/settings", headers=passed_on).status == 401
     code, said_by = invoke("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 - it must not
     assert (code, "every token is revoked or expired; make one first" in said_by) == (1, True)
@@ -660,7 +660,7 @@ def test_a_token_expires_when_its_maker_says_and_the_list_says_when() -> None:
     said = invoke("token", "list")[1]
     assert re.search("expired 2020-01-01", said)
     assert re.search("revoked 2020-01-01", said)
-    assert "No token is valid any more" in invoke("token", "revoke", listed[2]["id"])[1]
+    assert "No valid token is left" in invoke("token", "revoke", listed[2]["id"])[1]
 
 
 def test_the_first_token_says_what_becomes_of_models_at_private_addresses(tmp_path: Path) -> None:
@@ -683,7 +683,7 @@ def test_at_a_terminal_the_first_token_asks_about_models_at_private_addresses(
     monkeypatch.setattr("pramana.show.cli.token._at_a_terminal", lambda: True)
     for is_first in (True, False):
         made = CliRunner().invoke(pramana, ["token", "create", "--role", "admin"], input=f"{typed}\n")
-        assert ("Allow them for everyone with a token?" in made.stderr) is is_first
+        assert ("Allow this for everyone with a token?" in made.stderr) is is_first
         assert made.stdout.startswith("pramana_"), "only the token is on standard output"
         with closing(open_store(settings.database_url())) as store:
             assert store.decisions.read().allow_private_addresses is allowed

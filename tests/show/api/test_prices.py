@@ -52,7 +52,7 @@ def test_what_a_model_costs_is_told_with_who_says_so(client: Client) -> None:
     assert (local["origin"], local["steps"][0]["inputPerMillion"]) == ("free", 0)
     assert (unknown["origin"], unknown["steps"]) == (None, [])  # which is never 0
     assert [each["above"] for each in steps["steps"]] == [0, 200_000]
-    assert "no provider is known" in nothing["problem"]
+    assert "unknown model" in nothing["problem"]
     assert found.json["meta"]["published"].startswith("genai-prices ")
     assert found.json["meta"]["file"] == {"exists": False, "problem": None}
 

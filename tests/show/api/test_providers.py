@@ -112,9 +112,9 @@ def test_a_key_goes_in_and_never_out(tmp_path: Path, client: Client, caplog: pyt
         ({**MINE, "kind": "python"}, "run code, so they exist only in the local configuration"),
         ({**MINE, "kind": "command"}, "run code"),
         ({**MINE, "kind": "opena"}, 'there is no kind "opena"; did you mean "openai"'),
-        ({**MINE, "id": "openai"}, "already means something else"),
+        ({**MINE, "id": "openai"}, "is already the name of something else"),
         ({**MINE, "baseUrl": "http://me:word@models.example"}, "leave them out and send the key as apiKey"),
-        ({**MINE, "baseUrl": None}, "needs its address"),
+        ({**MINE, "baseUrl": None}, "needs a baseUrl"),
         ({**MINE, "command": ["ls"]}, "command: "),
         ({**MINE, "arguments": {"argv": ["ls"]}}, "arguments.argv: "),
         ({**MINE, "arguments": {"description": AGENT}}, "takes no description"),
@@ -151,7 +151,7 @@ def test_only_an_administrator_changes_them_and_who_looks_sees_no_key(guarded: C
 def test_a_key_does_not_follow_to_another_address(client: Client, change: dict[str, Any]) -> None:
     client.post("/api/providers", MINE)
     refused = client.patch("/api/providers/my-vllm", change)
-    assert (refused.status, "a key goes only to the address that it was given for" in refused.error) == (400, True)
+    assert (refused.status, "a key is only sent to the address it was set for" in refused.error) == (400, True)
     assert client.get("/api/providers/my-vllm").data["baseUrl"] == MINE["baseUrl"]
     assert client.patch("/api/providers/my-vllm", {**change, "apiKey": None}).data["keySet"] is False
     assert client.patch("/api/providers/my-vllm", {"baseUrl": MINE["baseUrl"]}).status == 200
@@ -166,7 +166,7 @@ def test_a_key_does_not_follow_a_model_that_says_another_host(client: Client, ur
     made = client.post("/api/providers", {**agent, "arguments": {**said, "model": whole.format("agent.example")}})
     assert made.data["keySet"] is True
     moved = {"arguments": {**said, "model": whole.format("evil.example")}}
-    assert "a key goes only to the address" in client.patch("/api/providers/mine", moved).error
+    assert "a key is only sent to the address" in client.patch("/api/providers/mine", moved).error
     assert "say where: arguments.model" in client.patch("/api/providers/mine", {"arguments": said}).error
     assert client.patch("/api/providers/mine", {**moved, "apiKey": KEY}).data["keySet"] is True
 
@@ -201,7 +201,7 @@ def test_an_editor_cannot_lead_the_key_of_an_agent_to_a_host_of_theirs(guarded: 
 
 def test_nothing_to_change_is_told(client: Client) -> None:
     client.post("/api/providers", MINE)
-    assert "nothing is named" in client.patch("/api/providers/my-vllm", {}).error
+    assert "nothing to change" in client.patch("/api/providers/my-vllm", {}).error
 
 
 def test_what_is_wrong_is_told_at_its_field(client: Client) -> None:
@@ -267,7 +267,7 @@ def test_one_that_does_not_is_told_with_the_reason_and_the_time(client: Client, 
     client.post("/api/providers", {**MINE, "baseUrl": openai.url, "apiKey": "sk-wrong-0123456789"})
     found = client.post("/api/providers/my-vllm/test", {})
     assert (found.status, found.json["code"]) == (503, "authentication_failed")
-    assert "refused the key (401)" in found.error
+    assert "rejected the API key (401)" in found.error
     assert "set the key of the provider my-vllm" in found.error
     assert found.json["details"][0]["path"] == "my-vllm"
     assert found.json["latencyMs"] == found.json["details"][0]["latencyMs"] > 0
@@ -276,7 +276,7 @@ def test_one_that_does_not_is_told_with_the_reason_and_the_time(client: Client, 
     assert (unreached.status, unreached.json["code"]) == (503, "unreachable")
     keyless = client.post("/api/providers", {"id": "keyless", "kind": "anthropic"})
     assert keyless.status == 201
-    assert "needs a key, and none is set" in client.post("/api/providers/keyless/test").error
+    assert "needs an API key" in client.post("/api/providers/keyless/test").error
     assert client.post("/api/providers/nobody/test").status == 404
 
 
@@ -303,7 +303,7 @@ def test_an_agent_is_called_and_hung_up_on(client: Client) -> None:
     gone = client.post("/api/providers/mine/test")
     assert (gone.status, gone.json["code"]) == (503, "unreachable")
     assert client.post("/api/providers", {"id": "eleven", "kind": "elevenlabs", "apiKey": KEY}).status == 201
-    assert "needs a model to be tested with" in client.post("/api/providers/eleven/test").error
+    assert "testing a voice agent needs a model" in client.post("/api/providers/eleven/test").error
 
 
 def test_those_that_ask_nobody_are_healthy(client: Client) -> None:
@@ -318,7 +318,7 @@ def test_a_server_for_others_asks_no_private_address_until_it_may(sqlite_url: st
         admin.post("/api/providers", {**MINE, "baseUrl": openai.url})
         refused = admin.post("/api/providers/my-vllm/test")
         assert (refused.status, refused.json["code"]) == (503, "address_refused")
-        assert "allow it in the workbench under Settings, Server, or by allowPrivateAddresses" in refused.error
+        assert "allow them in the workbench under Settings, Server, or with allowPrivateAddresses" in refused.error
         assert openai.count == 0
         admin.patch("/api/settings", {"allowPrivateAddresses": True})
         assert admin.post("/api/providers/my-vllm/test").status == 200
@@ -335,7 +335,7 @@ def test_keys_are_locked_anew_by_a_new_key(client: Client, monkeypatch: pytest.M
     monkeypatch.setenv("PRAMANA_SECRET_KEY", new)
     lost = client.post("/api/providers/my-vllm/test")
     assert (lost.status, lost.json["code"]) == (503, "locked")
-    assert "locked by another key than PRAMANA_SECRET_KEY holds" in lost.error
+    assert "encrypted with another key than the one in PRAMANA_SECRET_KEY" in lost.error
     assert client.post("/api/providers/rotate").status == 503
     monkeypatch.setenv("PRAMANA_SECRET_KEY", f"{new},{old}")
     assert client.post("/api/providers/rotate").data == {"rotated": 1}
@@ -410,13 +410,13 @@ def test_a_run_that_goes_on_needs_its_provider_where_it_was(client: Client, open
     client.post("/api/providers", {**MINE, "baseUrl": openai.url})
     run = create_run(client.store, RunRequest(paths=(suite,), models=("my-vllm:llama",)))
     client.patch("/api/providers/my-vllm", {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": KEY})
-    with pytest.raises(InvalidInput, match="at another address than recorded"):
+    with pytest.raises(InvalidInput, match="another address than when the run started"):
         run_sync(client.store, run, Limits())
     client.patch("/api/providers/my-vllm", {"baseUrl": openai.url, "apiKey": "sk-wrong-0123456789"})
     run = run_sync(
         client.store, create_run(client.store, RunRequest(paths=(suite,), models=("my-vllm:llama",))), Limits()
     )
-    assert (run.status, "refused the key" in str(run.reason)) == ("stopped", True)
+    assert (run.status, "rejected the API key" in str(run.reason)) == ("stopped", True)
     client.patch("/api/providers/my-vllm", {"apiKey": KEY})
     assert run_sync(client.store, run, Limits()).status == "finished"
 
@@ -426,7 +426,7 @@ def test_a_server_writes_down_no_run_that_would_run_code_here(client: Client, ty
     assert client.store
     assert client.serving
     for given in ({"models": (typed,)}, {"models": ("fake",), "judge": typed}, {"models": ("fake",), "stt": typed}):
-        with pytest.raises(InvalidInput, match="which only its own command line may"):
+        with pytest.raises(InvalidInput, match="which only the command line allows"):
             create_run(client.store, RunRequest(tier="cheap", **given), reach_of(client.serving))
     assert client.store.runs.page()[0] == []
     assert reach_of(client.serving).for_others

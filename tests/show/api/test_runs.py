@@ -365,7 +365,7 @@ def test_scenarios_of_the_server_are_asked_by_id_by_filter_or_all(client: Client
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"models": ["fake"]}, "nothing is asked"),
+        ({"models": ["fake"]}, "no cases: name a suite"),
         ({"tier": "cheap"}, "models"),
         ({"tier": "cheap", "models": []}, "models"),
         ({"tier": "cheap", "models": ["python:os:getcwd"]}, "python:os:getcwd"),
@@ -404,9 +404,9 @@ def test_a_run_that_cannot_begin_stays_and_says_why(client: Client, monkeypatch:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     run_id = started(client, models=["gpt-5"])
     done = ended(client, run_id)
-    assert (done["status"], done["reason"]) == ("stopped", "openai needs a key, and none is set; set OPENAI_API_KEY")
+    assert (done["status"], done["reason"]) == ("stopped", "openai needs an API key; set OPENAI_API_KEY")
     unpriced = started(client, models=["http://127.0.0.1:9/v1#mine"], limits={"maxCost": 1})
-    assert "a cap on costs needs a price" in ended(client, unpriced)["reason"]
+    assert "a cost limit needs a price" in ended(client, unpriced)["reason"]
 
 
 def test_a_cancelled_run_ends_within_seconds_keeps_its_results_and_can_go_on(either: Client) -> None:
@@ -507,7 +507,7 @@ def test_a_run_is_read_by_its_beginning_or_as_the_latest_but_changed_by_its_whol
         assert b"event: finished" in either.get(f"/api/runs/{reference}/events").body
         assert either.get(f"/api/compare?base={reference}&new={earlier}").data["base"] == run_id
     other = started(either)
-    assert "begins the ids of several runs" in either.get(f"/api/runs/{run_id[:4]}").error
+    assert "matches several runs" in either.get(f"/api/runs/{run_id[:4]}").error
     assert either.get("/api/runs/latest?summary=false").data["id"] == other
     ended(either, other)
     for method, path in (("POST", "/cancel"), ("POST", "/resume"), ("DELETE", "")):

@@ -258,7 +258,7 @@ def test_what_does_not_fit_is_refused_in_the_words_of_the_format(client: Client)
         ({**NEW, "type": "tasks"}, "type", "Invalid type"),
         ({**NEW, "prompt": "half \ud800"}, "prompt", "half of a surrogate pair"),
         ({**NEW, "color": "red"}, "color", "unknown key"),
-        ({**NEW, "expected_outcome": "o"}, "expected_outcome", "two spellings of one key"),
+        ({**NEW, "expected_outcome": "o"}, "expected_outcome", "two spellings of the same key; keep one"),
         ({**NEW, "turns": [{"say": ""}]}, "turns[0].say", "say is required"),
         ({**NEW, "assert": {"type": "contians"}}, "assert.type", "contains"),
         ({**NEW, "prompt": 5}, "prompt", "prompt must be text"),
@@ -541,7 +541,7 @@ def test_both_spellings_of_a_patch_lead_to_one_field(client: Client) -> None:
     both = client.patch(f"/api/scenarios/{made['id']}", {"expected_outcome": "a", "expectedOutcome": "b"})
     (detail,) = both.json["details"]
     assert (both.status, detail["path"]) == (400, "expectedOutcome")
-    assert detail["message"] == "expected_outcome and expectedOutcome are two spellings of one key"
+    assert detail["message"] == "expected_outcome and expectedOutcome are two spellings of the same key; keep one"
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_an_unknown_price_is_said_with_what_to_do(bench: Bench) -> None:
     expect(warned).to_contain_text("The run can start all the same")
     expect(warned.get_by_role("link", name="Set a price")).to_have_attribute("href", "/settings/prices")
     page.get_by_text("Limits", exact=True).click()
-    page.get_by_label("Most it may cost (US$)").fill("2")
+    page.get_by_label("Cost limit (USD)").fill("2")
     expect(warned).to_contain_text("will not begin")
     page.get_by_role("button", name="Remove gpt-5").click()
     expect(tile(page, "Cost")).to_contain_text("unknown")
@@ -168,7 +168,7 @@ def test_what_is_refused_is_said_where_it_belongs(bench: Bench) -> None:
     page = bench.open("/runs/new?model=fake")
     expect(start(page)).to_be_enabled()
     add(page, "my-thing")
-    expect(page.get_by_role("alert")).to_contain_text('No provider is known for "my-thing"')
+    expect(page.get_by_role("alert")).to_contain_text('Unknown model "my-thing"')
     expect(start(page)).to_be_disabled()
     page.get_by_role("button", name="Remove my-thing").click()
     expect(page.get_by_label("Add a model")).to_be_focused()
@@ -182,9 +182,9 @@ def test_what_is_refused_is_said_where_it_belongs(bench: Bench) -> None:
     expect(field.get_by_role("alert")).to_have_count(0)
     expect(start(page)).to_be_enabled()
     page.get_by_label("Judge", exact=True).fill("local")
-    expect(page.locator("aside").get_by_role("alert")).to_contain_text("never a judge")
+    expect(page.locator("aside").get_by_role("alert")).to_contain_text("cannot judge")
     page = bench.open("/runs/new?model=fake&concurrency=99999")  # and what was folded away opens
-    expect(page.get_by_label("Calls at once, of a provider")).to_be_visible()
+    expect(page.get_by_label("Concurrency per provider")).to_be_visible()
     expect(page.get_by_text("expected a whole number from 1 to 10,000, found 99999").first).to_be_visible()
 
 
@@ -249,8 +249,8 @@ def test_everything_that_can_be_said_of_a_run_is_sent(bench: Bench) -> None:
     add(page, "fake-voice:fixed=Yes.")
     for label, value in (
         ("Condition", "phone"), ("Judge", "fake:fixed=YES"), ("Embedder", "local"), ("Seed", "7"),
-        ("Most tokens of a reply", "50"), ("System prompt", "Be brief."), ("Most it may cost (US$)", "1.5"),
-        ("Most tokens in all", "100000"), ("Calls at once, of a provider", "2"), ("End after (seconds)", "1"),
+        ("Max output tokens", "50"), ("System prompt", "Be brief."), ("Cost limit (USD)", "1.5"),
+        ("Token limit", "100000"), ("Concurrency per provider", "2"), ("Time limit (seconds)", "1"),
     ):  # fmt: skip
         page.get_by_label(label, exact=True).fill(value)
     choose(page, "Modality", "noisy: spoken in noise")
@@ -280,8 +280,8 @@ def test_a_run_of_the_command_line_is_asked_again_within_its_limits(bench: Bench
     page = bench.open(f"/runs/{of_command}", expects_errors=True)
     page.get_by_role("link", name="Run again").click()
     for label, value in (
-        ("Most it may cost (US$)", "2.5"), ("Most tokens in all", "90000"), ("Calls at once, of a provider", "3"),
-        ("End after (seconds)", "600"),
+        ("Cost limit (USD)", "2.5"), ("Token limit", "90000"), ("Concurrency per provider", "3"),
+        ("Time limit (seconds)", "600"),
     ):  # fmt: skip
         expect(page.get_by_label(label, exact=True)).to_have_value(value)
     assert begun(bench, page)["limits"] == kept[0]

@@ -54,7 +54,7 @@ class Command:
                 printed, complained = await self._talk(process, prompt_text(request.turns))
                 status = await process.wait()
         except TimeoutError:
-            raise Unavailable(f"the command {self._name} gave no full answer within {self._timeout_s:g} s") from None
+            raise Unavailable(f"the command {self._name} gave no complete reply within {self._timeout_s:g} s") from None
         finally:
             await _end(process)
         if status:

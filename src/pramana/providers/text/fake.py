@@ -191,7 +191,7 @@ def options(
         else:
             hint = did_you_mean(name, (*answers, "fixed", *tops))
             raise InvalidInput(
-                f"{who}: {quote(option)} is no option of the fake {kind}{hint}; "
+                f"{who}: {quote(option)} is not an option of the fake {kind}{hint}; "
                 f"write {who}, {who}:{answers[0]}, {who}:fixed=TEXT, or options first: {example}"
             )
     if (share := sum(found.get(together, {}).values())) > 1:

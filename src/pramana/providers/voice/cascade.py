@@ -175,7 +175,7 @@ def parse(written: str) -> dict[str, Any]:
         name, _, value = option.strip().partition("=")
         if name not in PARTS or not value:
             hint = did_you_mean(name, PARTS)
-            raise InvalidInput(f"cascade: {quote(option)} is no part of it{hint}; {_CASCADE}")
+            raise InvalidInput(f"cascade: {quote(option)} is not a part of a cascade{hint}; {_CASCADE}")
         _check_address(name, value)
         parts[name] = value
     if missing := [name for name in ("stt", "chat", "tts") if name not in parts]:
@@ -330,7 +330,7 @@ class CascadeChannel(InProcessChannel):
                     speaking = True
                     self._caller_speaks()
                 elif speaking and len(said) > most:
-                    raise ProviderError(f"the agent hears no turn of more than {LONGEST_TURN_S:g} s without a pause")
+                    raise ProviderError(f"a turn is longer than {LONGEST_TURN_S:g} s without a pause")
                 elif speaking and signal == "end":
                     speaking = False
                     self._tell(Event("user_speech_stop"))

@@ -55,7 +55,9 @@ class Declared(Vendor):
         given, account = self._given, self._http.account
         used = names_used(given)
         if dial.system_prompt and "system_prompt" not in used:
-            raise Rejected(f"{given.name} takes no system prompt: it has its own", parameter="system_prompt")
+            raise Rejected(
+                f"{given.name} takes no system prompt: it has its own; remove yours", parameter="system_prompt"
+            )
         values = {
             "model": dial.model,
             "base_url": account.base_url.partition("?")[0].rstrip("/"),
@@ -110,11 +112,12 @@ class Declared(Vendor):
                 continue
             if not (text.isascii() and text.isprintable() and text == text.strip()):
                 wrong = (
-                    f"the header {name} for {self._given.name} has a line break, a blank at its end or a letter that"
+                    f"the header {name} for {self._given.name} contains a line break, a trailing space or another "
+                    "invalid character"
                 )
                 if "key" in names_in(value):
-                    raise AuthenticationFailed(f"{wrong} no key has; set {self._http.failures.variable} again")
-                raise Rejected(f"{wrong} no header has")
+                    raise AuthenticationFailed(f"{wrong}; set {self._http.failures.variable} again")
+                raise Rejected(wrong)
             made[name] = text
         return made
 
@@ -127,7 +130,7 @@ class Declared(Vendor):
         except ValueError:
             pass
         shown = quote(self._http.failures.secrets.blank_message(text.partition("?")[0]))
-        raise Rejected(f"{self._given.name} would be called at {shown}, expected an address as in wss://host/path")
+        raise Rejected(f"{self._given.name} has the address {shown}; expected one such as wss://host/path")
 
 
 def described(plain: Any) -> Description:
@@ -172,5 +175,5 @@ def _address_of(given: Description, model: str, key: str | None) -> str:
     try:
         url = fill_url(given.url, known).partition("#")[0]
     except Missing as missing:
-        raise InvalidInput(f"{given.name} cannot be called without a {missing.args[0]}, and there is none") from None
+        raise InvalidInput(f"{given.name} needs a {missing.args[0]}, and none is set") from None
     return url.partition("?")[0] if given.dial else url

@@ -190,7 +190,7 @@ Wrong = Iterator[tuple[str, str]]
 def wrongs(given: Description) -> Wrong:
     """Yield all that is wrong with a description whose keys and types are right."""
     if not given.url and (given.dial is None or given.dial.when == "key"):
-        yield "", "url is missing: without it nobody knows where to call"
+        yield "", "url is missing: the address to call"
     yield from problems(given.url, "url", CALL, alone=True)
     yield from _open_secrets(given.url, "url")
     yield from _open_secrets(given.base_url.replace("{", "{{").replace("}", "}}"), "base_url")
@@ -221,7 +221,7 @@ def wrongs(given: Description) -> Wrong:
     yield from _templates(given.bye, "bye", SENT)
     for code in given.close:
         if not (code.isascii() and code.isdecimal() and len(code) == 4 and 1000 <= int(code) <= 4999):
-            yield f"close.{code}", f"{quote(code)} is no code that ends a WebSocket; they are 1000 to 4999"
+            yield f"close.{code}", f"{quote(code)} is not a WebSocket close code; they are 1000 to 4999"
 
 
 def _before(dial: Before) -> Wrong:
@@ -241,16 +241,16 @@ def _headers(headers: Mapping[str, str], place: str) -> Wrong:
         here = f"{place}.{name}"
         yield from problems(value, here, CALL, unsure=True)
         if not _TOKEN.fullmatch(name):
-            yield here, f"{quote(name)} is no name of a header; it has letters, digits and - only"
+            yield here, f"{quote(name)} is not a header name; use letters, digits and - only"
         elif name.lower() in _OF_THE_HANDSHAKE:
             yield here, f"{name} is part of how a connection is made, and is written by Pramana"
         parts = _parts(value)
         plain = "".join(part for part in parts if isinstance(part, str))
         ends = len(parts) == 1 and plain != plain.strip()
         if not (plain.isascii() and plain.isprintable()) or ends:
-            yield here, "the value has a line break, a blank at its end or a letter that no header has"
+            yield here, "the value contains a line break, a trailing space or another invalid character"
         if plain.strip() and _says_secret(name) and not any(isinstance(part, Hole) for part in parts):
-            yield here, f"a secret stands in {quote(name)}, and descriptions are stored; {_INSTEAD}"
+            yield here, f"{quote(name)} contains a secret, and descriptions are stored; {_INSTEAD}"
 
 
 def _open_secrets(address: str, place: str) -> Wrong:
@@ -263,7 +263,7 @@ def _open_secrets(address: str, place: str) -> Wrong:
     for pair in query.split("&"):
         name, _, value = pair.partition("=")
         if value and _HOLE not in value and _says_secret(name):
-            yield place, f"a secret stands in {quote(name)} of the address, and descriptions are stored; {_INSTEAD}"
+            yield place, f"{quote(name)} in the address contains a secret, and descriptions are stored; {_INSTEAD}"
 
 
 def _parts(text: str) -> tuple[str | Hole, ...]:
@@ -295,7 +295,7 @@ def _uplink(uplink: Uplink, *, has_dial: bool) -> Wrong:
     if isinstance(uplink.send, Mapping):
         yield from problems(uplink.send, "uplink.send", SOUND)
         if "{audio" not in str(uplink.send):
-            yield "uplink.send", "the message has no {audio}, so it would carry no sound"
+            yield "uplink.send", "the message has no {audio}, so it would send no sound"
     elif uplink.send != "binary":
         yield "uplink.send", "send must be binary, or an object with {audio} in it"
     yield from _rate(uplink.rate, "uplink.rate")
@@ -306,12 +306,12 @@ def _downlink(downlink: Downlink, *, has_dial: bool) -> Wrong:
     yield from _rate(downlink.rate, "downlink.rate")
     yield from _announced(downlink.announced, "downlink.announced", has_dial=has_dial)
     if len(downlink.rules) > MOST_RULES:
-        yield "downlink.rules", f"there are {len(downlink.rules):,} rules; {MOST_RULES:,} are the most"
+        yield "downlink.rules", f"there are {len(downlink.rules):,} rules; at most {MOST_RULES:,} are allowed"
         return
     for number, rule in enumerate(downlink.rules):
         yield from _rule(rule, f"downlink.rules[{number}]")
     if not any("agent_audio" in rule.event for rule in downlink.rules):
-        yield "downlink.rules", "no rule gives agent_audio, so nothing would ever be heard"
+        yield "downlink.rules", "no rule yields agent_audio, so the agent would never be heard"
 
 
 def _rule(rule: Rule, place: str) -> Wrong:
@@ -358,9 +358,9 @@ def _rate(rate: int | str, place: str) -> Wrong:
     if isinstance(rate, str):
         yield from problems(rate, place, CALL, alone=True)
         if "{" not in rate:
-            yield place, f"rate must be a number of samples a second, found {quote(rate)}"
+            yield place, f"rate must be a number of samples per second, found {quote(rate)}"
     elif not LEAST_RATE <= rate <= MOST_RATE:
-        yield place, f"rate must be {LEAST_RATE} to {MOST_RATE} samples a second, found {rate}"
+        yield place, f"rate must be {LEAST_RATE} to {MOST_RATE} samples per second, found {rate}"
 
 
 def _templates(templates: Templates, place: str, scope: Scope) -> Wrong:
@@ -373,7 +373,7 @@ def _templates(templates: Templates, place: str, scope: Scope) -> Wrong:
 
 def _match(match: Match, place: str) -> Wrong:
     if not match:
-        yield place, "match names no path, so that every message would do"
+        yield place, "match names no path, so every message would match"
     for path, value in match.items():
         here = f"{place}.{path}"
         yield from _path(path, here)

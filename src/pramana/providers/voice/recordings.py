@@ -42,12 +42,12 @@ async def prompt_audio(
         return await asyncio.to_thread(_shared, url, audio_folder)
     absolute = drive or url.startswith(("/", "\\"))
     if from_api:
-        kind = "an absolute path" if absolute else "a path that counts from a file"
-        raise InvalidInput(f"{quote(url, 120)} is {kind}, which only the command line reads; {_ELSEWHERE}")
+        kind = "an absolute path" if absolute else "a relative path"
+        raise InvalidInput(f"{quote(url, 120)} is {kind}, which only the command line can read; {_ELSEWHERE}")
     if drive and os.name != "nt":
-        raise InvalidInput(f"{quote(url, 120)} names a drive of Windows, and this machine has none")
+        raise InvalidInput(f"{quote(url, 120)} names a Windows drive, which this machine does not have")
     if not absolute and scenario_file is None:
-        raise InvalidInput(f"{quote(url, 120)} counts from the scenario's file, and there is none; {_ELSEWHERE}")
+        raise InvalidInput(f"{quote(url, 120)} is relative to the scenario's file, and there is none; {_ELSEWHERE}")
     path = scenario_file.parent / url if scenario_file and not absolute else Path(url)
     return await asyncio.to_thread(_read, path, visible(str(path)))
 
@@ -85,18 +85,18 @@ def _check(found: os.stat_result, shown: str) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise InvalidInput(f"{shown} is a folder; expected a recording")
     if not stat.S_ISREG(found.st_mode):
-        raise InvalidInput(f"{shown} is no regular file; expected a recording")
+        raise InvalidInput(f"{shown} is not a regular file; expected a recording")
     if found.st_size > LARGEST:
         raise _too_large(shown)
 
 
 def _too_large(shown: str) -> InvalidInput:
-    return InvalidInput(f"{shown} is larger than {LARGEST >> 20} MB, the most a recording may be")
+    return InvalidInput(f"{shown} is larger than {LARGEST >> 20} MB, the limit for a recording")
 
 
 def _unreadable(shown: str, error: Exception) -> PramanaError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return NotFound(f"{shown} does not exist; a recording that is missing is never replaced by a synthetic voice")
+        return NotFound(f"{shown} does not exist; a missing recording is never replaced by a synthetic voice")
     why = error.strerror if isinstance(error, OSError) else "it is no path"
     if isinstance(error, RuntimeError):
         why = "its links go in a circle"

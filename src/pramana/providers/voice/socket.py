@@ -123,7 +123,7 @@ class SocketChannel:
             heard = await self._next()
             self._early.append(heard)
             if len(self._early) > MOST_EARLY or self._early_bytes > MOST_EARLY_BYTES:
-                raise BrokenReply(f"{self._http.failures.who} talks without end before the call stands")
+                raise BrokenReply(f"{self._http.failures.who} sent too much before the call was established")
             for event in heard.events:
                 await self._send(event.send)
                 if event.kind in ("error", "closed"):
@@ -215,7 +215,7 @@ def _address(http: Http, url: str) -> URL:
 
 def _no_address(http: Http, url: str) -> Rejected:
     shown = http.failures.secrets.blank_message(url.partition("?")[0])
-    return Rejected(f"{http.failures.who}: {shown} is no address of a WebSocket")
+    return Rejected(f"{http.failures.who}: {shown} is not a WebSocket address")
 
 
 def _refused_redirect(http: Http) -> Callable[[Any, Any, aiohttp.TraceRequestRedirectParams], Awaitable[None]]:

@@ -71,7 +71,7 @@ def path_of(text: str) -> Path:
     while place < len(text):
         found = _STEP.match(text, place)
         if found is None or (found[3] and (after_dot or not steps)) or (found[1] and not after_dot):
-            raise BadTemplate(f"{quote(text)} is no path; write it as in functions[0].name")
+            raise BadTemplate(f"{quote(text)} is not a path; write one such as functions[0].name")
         if found[1]:
             steps.append(found[1])
         elif found[2]:
@@ -79,7 +79,7 @@ def path_of(text: str) -> Path:
         after_dot = bool(found[3])
         place = found.end()
     if after_dot:
-        raise BadTemplate(f"{quote(text)} is no path; write it as in functions[0].name")
+        raise BadTemplate(f"{quote(text)} is not a path; write one such as functions[0].name")
     return tuple(steps)
 
 
@@ -113,7 +113,7 @@ def parts_of(text: str) -> tuple[str | Hole, ...]:
             plain += found[0][0]
             continue
         if found[1] is None:
-            raise BadTemplate(f"a brace stands alone in {quote(text)}; write two for one")
+            raise BadTemplate(f"single brace in {quote(text)}; double it to write a brace")
         if plain:
             parts.append(plain)
         plain = ""
@@ -244,7 +244,7 @@ def problems(
             if not scope.has(hole.name):
                 known = sorted({*scope.always, *scope.maybe, *(f"{root}.NAME" for root in scope.roots)})
                 near = did_you_mean(hole.name, known)
-                yield path, f"{{{hole.name}}} is no value that can stand here{near}; there are {', '.join(known)}"
+                yield path, f"{{{hole.name}}} is not a value that can be used here{near}; there are {', '.join(known)}"
             elif hole.otherwise is ABSENT and not unsure and not scope.sure(hole.name):
                 known_not = f"{{{hole.name}}} is not known in every call"
                 otherwise = f"write {{{hole.name}|what stands there otherwise}}"

@@ -96,7 +96,7 @@ async def fetch(
 async def remove(
     name: str, here: Here, caller: Annotated[Credential, caller_of(recordings.remove_recording)]
 ) -> Response:
-    """Take away a recording that somebody brought; recordings of calls stay with their runs."""
+    """Take away a recording that was uploaded; recordings of calls stay with their runs."""
     await recordings.remove_recording(here, caller, name)
     return answer(None)
 

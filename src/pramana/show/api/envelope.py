@@ -366,7 +366,7 @@ API_HINTS: Mapping[HintKey, str] = {
     "list_server_models": "see what that server offers: GET {}/models",
     "name_model": "see GET /api/models",
     "list_tokens": "see GET /api/tokens",
-    "create_token": "make one on its machine: pramana token create NAME --role admin",
+    "create_token": "create one on the server: pramana token create NAME --role admin",
     "pull_weights": "pull them: POST /api/weights/{}/pull",
 }
 """What to do about an error, for programs; some of it only a command can do."""

@@ -206,7 +206,7 @@ class Gate:
 
     def _too_much(self, scope: Scope) -> str:
         what = "recording" if _is_below(scope["path"], UPLOADS) else "request"
-        return f"a {what} may have {self._most(scope) >> 20} MB at most; send less at once"
+        return f"a {what} may have at most {self._most(scope) >> 20} MB; send less"
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
         most, taken, whole = self._most(scope), 0, scope["type"] != "http"

@@ -269,7 +269,7 @@ async def cancel_run(run_id: str, here: Here, caller: Annotated[Credential, call
     return answer(await runs.cancel_run(here, caller, run_id))
 
 
-@router.post("/api/runs/{run_id}/resume", summary="Go on with a run", **documented(RunView, 404, 409, status=202))
+@router.post("/api/runs/{run_id}/resume", summary="Resume a run", **documented(RunView, 404, 409, status=202))
 async def resume_run(
     run_id: str,
     here: Here,

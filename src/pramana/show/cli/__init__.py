@@ -17,22 +17,25 @@ import click
 from pramana.errors import InvalidInput, PramanaError, Problem, did_you_mean, visible
 
 COMMANDS = {
-    "run": ("pramana.show.cli.run:run", "Ask models, check every reply, lose nothing."),
+    "run": ("pramana.show.cli.run:run", "Test models: run cases, check every reply, store every result."),
     "runs": ("pramana.show.cli.runs:runs", "List runs, newest first."),
     "show": ("pramana.show.cli.runs:show", "Show the summary of a run."),
-    "compare": ("pramana.show.cli.compare:compare", "Say which of two runs is better, or that it is not proven."),
-    "export": ("pramana.show.cli.export:export", "Write a run as JSON, CSV, JUnit, Markdown or HTML."),
-    "rescore": ("pramana.show.cli.rescore:rescore", "Judge stored replies again, and show what changed."),
-    "models": ("pramana.show.cli.models:models", "List whom you may ask; pull the embedded models."),
-    "validate": ("pramana.show.cli.formats:validate", "Check suite and scenario files; every error with its place."),
-    "selftest": ("pramana.show.cli.selftest:selftest", "Prove the clock that voice agents are timed with."),
-    "serve": ("pramana.show.cli.serve:serve", "Serve the workbench and the API, and run what is asked for."),
-    "mcp": ("pramana.show.cli.mcp:mcp", "Serve the bench to a coding agent, as MCP tools."),
-    "token": ("pramana.show.cli.token:token", "Make, list and revoke the server's tokens."),
+    "compare": (
+        "pramana.show.cli.compare:compare",
+        "Compare two runs or models: which is better, and is it proven?",
+    ),
+    "export": ("pramana.show.cli.export:export", "Export results as JSON, CSV, JUnit, Markdown or HTML."),
+    "rescore": ("pramana.show.cli.rescore:rescore", "Score stored replies again with another judge or scorer."),
+    "models": ("pramana.show.cli.models:models", "List available models; download the embedded ones."),
+    "validate": ("pramana.show.cli.formats:validate", "Check suite and scenario files; every error with its line."),
+    "selftest": ("pramana.show.cli.selftest:selftest", "Measure how exactly calls are timed on this machine."),
+    "serve": ("pramana.show.cli.serve:serve", "Start the server: web workbench and HTTP API."),
+    "mcp": ("pramana.show.cli.mcp:mcp", "Start an MCP server for coding agents."),
+    "token": ("pramana.show.cli.token:token", "Create, list and revoke access tokens of the server."),
     "scenarios": ("pramana.show.cli.scenarios:scenarios", "List, import, export and delete stored scenarios."),
-    "submit": ("pramana.show.cli.submit:submit", "Submit results to a server, run by run."),
+    "submit": ("pramana.show.cli.submit:submit", "Submit results to a community server."),
     "suite": ("pramana.show.cli.suite:suite", "List, hash, verify and publish suites."),
-    "schema": ("pramana.show.cli.formats:schema", "Print the JSON Schema of a file format, for editors."),
+    "schema": ("pramana.show.cli.formats:schema", "Print the JSON Schema of a file format."),
 }
 
 
@@ -44,7 +47,7 @@ class HelpfulGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in known:
-            ctx.fail(f'there is no command "{args[0]}"{did_you_mean(args[0], known)}')
+            ctx.fail(f'unknown command "{args[0]}"{did_you_mean(args[0], known)}')
         return super().resolve_command(ctx, args)
 
 
@@ -72,9 +75,9 @@ class CommandTable(HelpfulGroup):
 @click.command(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="pramana", message="%(prog)s %(version)s")
 def pramana() -> None:
-    """Evidence about language models and voice agents.
+    """Test language models and voice agents.
 
-    How good is it, which of two is better, has it changed?
+    How good is a model, which of two is better, and has it changed?
     """
 
 
@@ -160,4 +163,4 @@ def _admit(error: Exception) -> str:
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     what = visible(f"{type(first).__name__}: {first}" if str(first) else type(first).__name__)
-    return f"this is a defect of Pramana, please report it: {what[:300]}; {where}"
+    return f"internal error, please report it as a bug: {what[:300]}; {where}"

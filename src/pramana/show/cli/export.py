@@ -18,7 +18,7 @@ from pramana.report import terminal
 from pramana.report.exporters import ALIASES, write_file, write_run, write_runs_file, writer_of_several
 from pramana.report.exports import FORMATS, recording_name
 from pramana.report.selection import Selected, select
-from pramana.show.cli.options import Output, exporter_for, local_store, selecting
+from pramana.show.cli.options import CASE_OPTIONS, GroupedCommand, Output, exporter_for, local_store, selecting
 
 if TYPE_CHECKING:
     from pramana.report.exporters import Exporter
@@ -34,24 +34,32 @@ class ExportFormat(click.Choice[str]):
         return value if value not in self.choices and value in exporters else super().convert(value, param, ctx)
 
 
-@click.command()
+@click.command(
+    cls=GroupedCommand,
+    groups={"Cases": CASE_OPTIONS, "Output": "--format --output --audio"},
+    examples=(
+        "pramana export latest --output results.csv",
+        "pramana export latest --format markdown --category coding",
+        "pramana export latest --audio calls",
+    ),
+)
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option(
     "--format",
     "format_",
     type=ExportFormat(FORMATS),
     default=None,
-    help="One of these (md for markdown and xml for junit work too), or an installed exporter [default: by the ending "
-    "of the --output file, else json]",
+    metavar="NAME",
+    help="Format, such as csv or html [default: by FILE's ending]",
 )
 @selecting
-@click.option("--output", type=Output(), metavar="FILE", help="Write to this file [default: standard output]")
+@click.option("--output", type=Output(), metavar="FILE", help="Output file [default: standard output]")
 @click.option(
     "--audio",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
     metavar="DIR",
-    help="Write the recording and the event log of every call into this folder.",
+    help="Folder for the recording and event log of each call",
 )
 def export(
     runs: tuple[str, ...],
@@ -61,10 +69,10 @@ def export(
     output: Path | None,
     audio: Path | None,
 ) -> None:
-    """Write the results of RUN as JSON, JSON Lines, CSV, Parquet, JUnit, Markdown or one HTML page.
+    """Export the results of RUN [default: latest] as JSON, JSON Lines, CSV, Parquet, JUnit, Markdown or one HTML page.
 
-    RUN is the id of a run or the beginning of one, and the latest run without it; RUN@0 is the run by its first
-    scoring. Several runs go into one file of JSON, JSON Lines, CSV or Parquet. The filters select some of the results.
+    RUN is an ID, the beginning of one, or `latest`; RUN@0 is the run with its first scoring. JSON, JSON Lines, CSV and
+    Parquet take several runs in one file.
     """
     if output is None and audio is None and sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed; name a file with --output")

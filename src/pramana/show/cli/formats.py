@@ -17,22 +17,22 @@ from pramana.report import terminal
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="Show at most so many.",
+    help="Maximum number of problems to show",
 )
-@click.option("--lint", is_flag=True, help="Also warn of vague ids, one-word outcomes and mixed tag styles.")
-@click.option("--all", "print_all", is_flag=True, help="Print every warning; otherwise equal ones once, with a count.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--github", is_flag=True, help="Print annotations that GitHub shows beside the line.")
+@click.option("--lint", is_flag=True, help="Also warn about style: vague IDs, short outcomes, mixed tags")
+@click.option("--all", "print_all", is_flag=True, help="Print every warning, also equal ones")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+@click.option("--github", is_flag=True, help="Print GitHub annotations")
 def validate(
     paths: tuple[Path, ...], *, max_errors: int, lint: bool, print_all: bool, as_json: bool, github: bool
 ) -> int:
-    """Check suites (.jsonl), scenarios and described agents (.yaml, .yml); folders are searched to the bottom.
+    """Check suites (.jsonl), scenarios and voice agent descriptions (.yaml, .yml).
 
-    Without PATHS, the built-in suites and scenarios are checked. Exit code: 0 when all files are valid (warnings do not
-    count), 2 on any error.
+    Folders are searched recursively. Without PATHS, checks the built-in suites and scenarios. Exit code: 0 if all files
+    are valid (warnings are allowed), 2 on any error.
     """
     if as_json and github:
-        raise click.UsageError("--json and --github are two forms of one output; choose one")
+        raise click.UsageError("--json and --github cannot be combined; choose one")
     report = load.validate(paths or (BUILT_IN, load.LIBRARY), max_errors=max_errors, lint=lint)
     problems = report.problems
     if as_json:
@@ -74,12 +74,12 @@ def validate(
     type=click.Choice(["suite", "scenario", "agent", "results"]),
 )
 def schema(format_: str) -> None:
-    """Print JSON Schema (2020-12) of a file format.
+    """Print the JSON Schema (2020-12) of a file format.
 
-    Of one line of a suite, a scenario document, the description of a voice agent, or results.json.
+    suite: one line of a suite. scenario: a scenario file. agent: a voice agent description. results: results.json.
 
-    For scenarios, name the file under "yaml.schemas" in your editor. Editors do not read JSONL by a schema yet: there,
-    `pramana validate` is the way, and the schema is for programs that write suites.
+    To check scenarios as you type, save the schema to a file and add it to "yaml.schemas" in your editor. Editors do
+    not apply a schema to JSONL: check suites with `pramana validate`.
     """
     from pramana.load.schema import agent_schema, scenario_schema, suite_schema
     from pramana.report.exports import results_schema

@@ -23,23 +23,22 @@ RAISE_FURTHER = "ask the user to start it again, with a higher --max-cost if nee
     type=POSITIVE,
     default=None,
     metavar="USD",
-    help="Cost limit of all runs of this server together [default: models that cost money are refused]",
+    help="Cost limit for all runs together (USD) [default: paid models are refused]",
 )
 @click.option(
     "--role",
     type=click.Choice(("viewer", "editor")),
     default="editor",
     show_default=True,
-    help="What the agent may do: read and validate, or also run.",
+    help="viewer: read and validate; editor: also start runs",
 )
 def mcp(*, max_cost_usd: float | None, role: "Role") -> int:
-    """Serve the bench to a coding agent: a Model Context Protocol server on stdin and stdout.
+    """Start a Model Context Protocol (MCP) server for a coding agent, on stdin and stdout.
 
-    The agent's program starts it and gets the tools validate, run, resume, runs, show, failures and compare. Runs are
-    carried out in this process, as your account: they read your files, use your keys, and call python: and command:
-    models, which run code. What a run spends on models that cost money is limited by --max-cost for all runs of this
-    server together. Needs the extra: pip install "pramana[mcp]". Exit code: 0 when the client has gone, 2 without the
-    extra.
+    The coding agent starts this command and gets the tools validate, run, resume, runs, show, failures and compare.
+    Runs happen in this process, with your account's rights: they read your files, use your API keys, and can run code
+    through python: and command: models. Set --max-cost to allow models that cost money. Needs an extra:
+    pip install "pramana[mcp]". Exit code: 0 when the client disconnects, 2 without the extra.
     """
     from pramana.app import App, Credential
     from pramana.app.spending import LocalProgram, Spending

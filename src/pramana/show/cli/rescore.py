@@ -8,7 +8,7 @@ from click.core import ParameterSource
 from pramana.errors import PramanaError
 from pramana.model import Run
 from pramana.report import terminal
-from pramana.show.cli.options import POSITIVE, local_store, selecting
+from pramana.show.cli.options import CASE_OPTIONS, POSITIVE, GroupedCommand, local_store, selecting
 from pramana.show.cli.run import named_by_options
 
 if TYPE_CHECKING:
@@ -20,44 +20,61 @@ COLUMNS = 80
 _ENDED_EARLY = "Ended early: replies that were not judged again keep the verdict they had."
 
 
-@click.command()
+@click.command(
+    cls=GroupedCommand,
+    groups={
+        "Scoring": "--judge --embedder --scorer --use",
+        "Cases": CASE_OPTIONS,
+        "Limits": "--max-cost --max-total-tokens --concurrency",
+        "Output": "--quiet --json",
+    },
+    exit_codes={
+        0: "No reply errored",
+        3: "Some replies errored, or scoring them failed",
+        130: "Interrupted; replies not scored again keep their verdicts",
+    },
+    examples=(
+        "pramana rescore latest --judge gpt-5-mini",
+        "pramana rescore latest --judge gpt-5-mini --type task-completion --max-cost 1",
+    ),
+)
 @click.argument("run", default="latest")
 @click.option("--judge", default=None, metavar="MODEL", help="Judge model [default: as in the run]")
 @click.option(
     "--embedder",
     default=None,
     metavar="MODEL",
-    help="Embedding model; `local` for MiniLM here [default: as in the run]",
+    help="Embedding model, or local [default: as in the run]",
 )
 @click.option(
     "--scorer",
     "scorers",
     multiple=True,
     metavar="NAME",
-    help="Installed scorer, or python:module:function, besides those of the run (repeatable)",
+    help="Scorer to add, or python:MODULE:FUNCTION (repeatable)",
 )
 @selecting
-@click.option("--concurrency", default=32, show_default=True, type=click.IntRange(1, 10_000))
-@click.option(
-    "--max-cost", type=POSITIVE, default=None, metavar="USD", help="Ask nothing more once this has cost so much."
-)
+@click.option("--max-cost", type=POSITIVE, default=None, metavar="USD", help="Cost limit (USD)")
 @click.option(
     "--max-total-tokens",
     type=click.IntRange(1),
     default=None,
     metavar="N",
-    help="Ask nothing more once this has used so many tokens.",
+    help="Token limit, input and output",
 )
 @click.option(
-    "--use",
-    "number",
-    type=click.IntRange(0),
-    default=None,
+    "--concurrency",
+    default=32,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
     metavar="N",
-    help="Make scoring N current again; nothing is judged.",
+    help="Concurrent requests per provider",
 )
-@click.option("--quiet", is_flag=True, help="No progress, only the summary.")
-@click.option("--json", "as_json", is_flag=True, help="Print the new summary as JSON.")
+@click.option(
+    "--use", "number", type=click.IntRange(0), metavar="N", help="Make scoring N current again; judge nothing"
+)
+@click.option("--quiet", is_flag=True, help="Print no progress, only the summary")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def rescore(
     run: str,
     *,
@@ -72,13 +89,11 @@ def rescore(
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Check the stored replies of RUN, or of a selection, again: with another judge, embedder or scorer.
+    """Score the stored replies of RUN [default: latest] again, with another judge, embedder or scorer.
 
-    The verdicts that changed are listed at the end. `show`, `export` and `compare` use the new verdicts from then on.
-    `show RUN --scorings` lists all scorings, RUN@0 names the run by its first one, and --use makes an earlier one
-    current again, until the next `rescore`. A reply that gets no new verdict keeps the one it had: after Ctrl-C or a
-    spent budget, and where judging failed. Exit code: as of `run`
-    without a bar, and 3 where judging a reply failed with an error; 130 on Ctrl-C, SIGTERM and SIGHUP.
+    The tested models get no new calls. The verdicts that changed are listed at the end, and `show`, `export` and
+    `compare` use the new ones. `show RUN --scorings` lists all scorings, RUN@0 is the run with its first one, and --use
+    makes an earlier one current again, until the next `rescore`. A reply that gets no new verdict keeps the one it had.
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""`pramana run`: ask models, check every reply, lose nothing."""
+"""`pramana run`: send cases to models, check every reply, store every result."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,16 @@ from pramana import settings
 from pramana.errors import InvalidInput, NotFound, PramanaError, Problem, visible
 from pramana.model import Run
 from pramana.report import terminal
-from pramana.show.cli.options import POSITIVE, Finite, Output, exporter_for, local_store, selecting
+from pramana.show.cli.options import (
+    CASE_OPTIONS,
+    POSITIVE,
+    Finite,
+    GroupedCommand,
+    Output,
+    exporter_for,
+    local_store,
+    selecting,
+)
 
 if TYPE_CHECKING:
     from pramana.request import RunRequest, Selection
@@ -25,88 +34,90 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
 """With the limits, the options that may differ when a run is resumed; every other option belongs to the plan."""
 
 
-@click.command()
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--tier", default=None, metavar="TIER", help="A tier of a suite [default: cheap, when no PATH is given]")
-@click.option("--suite", default="v1.0", show_default=True, help="The suite version the tier is of.")
-@click.option("--model", "models", multiple=True, help="Whom to ask; repeat for several [default: local]")
-@click.option("--judge", default=None, metavar="MODEL", help="Who judges [default: each model itself]")
-@click.option(
-    "--embedder", default=None, metavar="MODEL", help="Who embeds for semantic_similarity [default: MiniLM, here]"
+@click.command(
+    cls=GroupedCommand,
+    groups={
+        "Cases": f"--tier --suite {CASE_OPTIONS} --resume",
+        "Models": "--model --system --judge --embedder --scorer",
+        "Voice": "--modality --condition --voice --stt",
+        "Sampling": "--repeat --temperature --seed --top-p --max-tokens --param",
+        "Limits": "--max-cost --max-total-tokens --deadline --timeout --concurrency",
+        "Output": "--fail-under --output --id-file --dry-run --cache --quiet --json",
+    },
+    exit_codes={
+        0: "No case errored; with --fail-under: every model reached it",
+        1: "With --fail-under: a model is below it",
+        2: "Invalid options or input files",
+        3: "A case errored or was not run, or the run could not start",
+        4: "With --fail-under: too few verdicts to decide",
+        130: "Interrupted (press Ctrl-C again to stop at once)",
+    },
+    examples=(
+        "pramana run",
+        "pramana run support.jsonl --model gpt-5 --judge gpt-5-mini --max-cost 2",
+        "pramana run support.jsonl --model python:bot:reply --repeat 3 --fail-under 0.9",
+    ),
 )
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--tier", metavar="NAME", help="Tier of the suite [default: cheap; not with PATHS]")
+@click.option("--suite", default="v1.0", show_default=True, metavar="VERSION", help="Suite version")
+@selecting
+@click.option("--resume", metavar="RUN", help="Resume a run that did not finish")
+@click.option("--model", "models", multiple=True, metavar="MODEL", help="Model to test (repeatable) [default: local]")
+@click.option(
+    "--system",
+    "system_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="System prompt",
+)
+@click.option("--judge", metavar="MODEL", help="Judge model [default: each model judges itself]")
+@click.option("--embedder", metavar="MODEL", help="Embedding model [default: MiniLM, embedded]")
 @click.option(
     "--scorer",
     "scorers",
     multiple=True,
     metavar="NAME",
-    help="Installed scorer, or python:module:function, that checks every reply too (repeatable)",
+    help="Scorer to add, or python:MODULE:FUNCTION (repeatable)",
 )
 @click.option(
     "--modality",
     "modalities",
-    default=None,
-    metavar="HOW[,HOW]",
+    metavar="LIST",
     callback=lambda _, __, value: None if value is None else tuple(value.split(",")),
-    help="text, voice, noisy [default: text; voice for voice agents]",
+    help="text, voice, noisy [default: as the model takes them]",
 )
-@click.option(
-    "--condition", default=None, metavar="LIST", help="How speech sounds: noise=10dB,phone,loss=5%,reverb=0.4s"
-)
+@click.option("--condition", metavar="LIST", help="Sound effects, such as noise=10dB,phone,loss=5%")
 @click.option(
     "--voice",
     type=click.Choice(("espeak", "piper")),
     default="espeak",
     show_default=True,
-    help="Who speaks prompts that were not recorded; piper is pulled first: pramana models pull piper",
+    metavar="NAME",
+    help="Caller's voice: espeak or piper",
 )
-@click.option("--stt", default=None, metavar="MODEL", help="Who else writes down what was said.")
+@click.option("--stt", metavar="MODEL", help="Speech-to-text model to transcribe the replies")
 @click.option(
-    "--repeat", "repeats", default=1, show_default=True, type=click.IntRange(1, 1000), help="Ask each case so often."
-)
-@selecting
-@click.option(
-    "--system",
-    "system_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file with a system prompt.",
-)
-@click.option("--temperature", default=0.0, show_default=True, type=Finite(min=0))
-@click.option("--seed", default=42, show_default=True, type=int)
-@click.option("--top-p", type=Finite(0, 1), default=None, metavar="P", help="Nucleus sampling [default: not sent]")
-@click.option("--max-tokens", type=click.IntRange(1), default=None, metavar="N", help="Of one reply.")
-@click.option(
-    "--param", "params", multiple=True, metavar="NAME=VALUE", help="Any other parameter; VALUE as JSON or text."
-)
-@click.option(
-    "--concurrency",
-    default=32,
+    "--repeat",
+    "repeats",
+    default=1,
     show_default=True,
-    type=click.IntRange(1, 10_000),
-    help="Requests under way at one provider, at most.",
-)
-@click.option(
-    "--max-cost",
-    "max_cost_usd",
-    type=POSITIVE,
-    default=None,
-    metavar="USD",
-    help="Ask nothing more once the run has cost so much; requests under way are finished and paid for.",
-)
-@click.option(
-    "--max-total-tokens",
-    type=click.IntRange(1),
-    default=None,
+    type=click.IntRange(1, 1000),
     metavar="N",
-    help="Ask nothing more once the run has used so many tokens; requests under way are finished.",
+    help="Repeats per case",
 )
 @click.option(
-    "--deadline",
-    "deadline_s",
-    type=POSITIVE,
-    default=None,
-    metavar="SECONDS",
-    help="Stop after so long.",
+    "--temperature", default=0.0, show_default=True, type=Finite(min=0), metavar="NUMBER", help="Sampling temperature"
 )
+@click.option("--seed", default=42, show_default=True, type=int, metavar="N", help="Random seed")
+@click.option("--top-p", type=Finite(0, 1), metavar="SHARE", help="Nucleus sampling [default: not sent]")
+@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Max output tokens per reply")
+@click.option(
+    "--param", "params", multiple=True, metavar="NAME=VALUE", help="Any other parameter, as JSON or text (repeatable)"
+)
+@click.option("--max-cost", "max_cost_usd", type=POSITIVE, metavar="USD", help="Cost limit (USD)")
+@click.option("--max-total-tokens", type=click.IntRange(1), metavar="N", help="Token limit, input and output")
+@click.option("--deadline", "deadline_s", type=POSITIVE, metavar="SECONDS", help="Time limit for the run")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -114,44 +125,35 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
     show_default=True,
     type=POSITIVE,
     metavar="SECONDS",
-    help="Of one request.",
+    help="Timeout per request",
 )
 @click.option(
-    "--cache",
-    is_flag=True,
-    help="Reuse cached replies to identical requests, and cache new ones. Functions and commands are never cached. Do "
-    "not measure drift with it.",
+    "--concurrency",
+    default=32,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Concurrent requests per provider",
 )
 @click.option(
-    "--fail-under", type=Finite(0, 1), default=None, metavar="SHARE", help="Exit 1 when fewer of a model pass."
+    "--fail-under",
+    type=Finite(0, 1),
+    metavar="SHARE",
+    help="Exit 1 if a model's pass rate is below this, e.g. 0.9",
 )
-@click.option(
-    "--output",
-    type=Output(),
-    metavar="FILE",
-    help="Also write the results here; the ending chooses the format: .json, .csv, .xml (JUnit), .md or .html.",
-)
-@click.option(
-    "--id-file",
-    type=Output(),
-    help="Write the run's id here as soon as there is one.",
-)
-@click.option("--resume", default=None, metavar="RUN", help="Go on with a run that did not end.")
-@click.option("--dry-run", is_flag=True, help="Print an estimate of calls, tokens and cost; send and store nothing.")
-@click.option("--quiet", is_flag=True, help="No progress, only the summary.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary, or the estimate, as JSON.")
+@click.option("--output", type=Output(), metavar="FILE", help="Also write results: .json .csv .xml (JUnit) .md .html")
+@click.option("--id-file", type=Output(), metavar="FILE", help="Write the run ID to this file")
+@click.option("--dry-run", is_flag=True, help="Print calls, tokens and cost; send nothing")
+@click.option("--cache", is_flag=True, help="Reuse cached replies to identical requests")
+@click.option("--quiet", is_flag=True, help="Print no progress, only the summary")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 @click.pass_context
 def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selection", **given: Any) -> int:
-    """Ask models the cases of PATHS (suites and scenarios), or of a built-in tier.
+    """Test models on the cases in PATHS: suites, scenarios, or folders of them.
 
-    Beside files and folders, PATHS may be `library:` (built-in scenarios), `store:` (all scenarios of the store) and
-    `store:ID` (one of them).
-
-    Without any argument: the cheap tier on the embedded model. Exit code: 0 if all cases ended and none errored, 3
-    otherwise. With --fail-under, for each model: 0 if it holds with whatever has no verdict counted as failed, 1 if it
-    is missed with all of that counted as passed, else 4; what a stopped run did not ask has no verdict either, and the
-    worst model decides (1, then 4, then 0). Ctrl-C, SIGTERM and SIGHUP finish what is under way and say how to go on;
-    130. The second ends at once.
+    PATHS may also be `library:` (the built-in scenarios), `store:` (all scenarios of the store) or `store:ID`. Without
+    PATHS, runs a tier of the built-in suite. Without --model, tests the small embedded model. A limit that is
+    reached sends no new requests; those in flight finish and are paid for.
     """
     from pramana.bench import rare_collections, run_sync
     from pramana.planning import create_run, pull_missing_weights
@@ -184,7 +186,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
         if given["resume"] is None and not given["quiet"]:
             _note_judges(store, begun)
         suite = terminal.fitted(begun.plan.suite, 40)
-        heading = f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to ask"
+        heading = f"Run {begun.id}: {suite}, {begun.expected - begun.stored:,} to run"
         stop, counts = Stop(), store.results.counts(begun.id) if begun.stored else None
         with (
             Live(begun.expected, counts, quiet=quiet, heading=heading, failures=_at_a_terminal()) as live,
@@ -259,7 +261,7 @@ def _pull_weights(name: str) -> None:
 
 
 def _leave(store: "Store", begun: Run) -> None:
-    """Record that a run was left at once, however far it was, and say how to go on with it."""
+    """Record that a run was interrupted at once, and print how to resume it."""
     import signal
 
     from pramana.bench import INTERRUPTED
@@ -273,7 +275,7 @@ def _leave(store: "Store", begun: Run) -> None:
             if (holder := store.queue.holder(begun.id)) in (None, this_process()):
                 store.queue.finish(begun.id, holder, "interrupted", INTERRUPTED)
             if left.stored < left.expected:
-                click.echo(f"\nGo on with: {resume_advice(begun)}", err=True)
+                click.echo(f"\nResume with: {resume_advice(begun)}", err=True)
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -299,16 +301,18 @@ def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path,
         if planned:
             names = [each.opts[0] if isinstance(each, click.Option) else "PATHS" for each in planned]
             raise click.UsageError(
-                f"{', '.join(names)} cannot go with --resume: a run goes on as it was planned; start a new one without "
-                "--resume"
+                f"{', '.join(names)} cannot be combined with --resume: a resumed run keeps its plan; start a new run "
+                "without --resume"
             )
     for name in ("output", "id_file", "fail_under"):
         if given["dry_run"] and typed(name):
             option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{option} cannot go with --dry-run: an estimate has no run and no results")
+            raise click.UsageError(
+                f"{option} cannot be combined with --dry-run: an estimate stores no run and no results"
+            )
     for name in ("tier", "suite"):
         if paths and typed(name):
-            raise click.UsageError(f"--{name} cannot go with PATHS: name files, or a tier of a suite, not both")
+            raise click.UsageError(f"--{name} cannot be combined with PATHS: name files or a tier of a suite, not both")
 
 
 def _request(paths: tuple[Path, ...], given: dict[str, Any], selection: "Selection") -> "RunRequest":
@@ -366,7 +370,7 @@ def _system_prompt(path: Path | None) -> str | None:
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        message = f"not UTF-8: byte 0x{data[error.start]:02x} cannot stand here; save the file as UTF-8"
+        message = f"not UTF-8: byte 0x{data[error.start]:02x} is invalid here; save the file as UTF-8"
         raise InvalidInput.of([Problem(message, line=line, column=column, file=str(path))]) from None
 
 
@@ -397,7 +401,7 @@ def _value(name: str, text: str) -> Any:
         jsonl.refuse_deep(text)
         return json.loads(text, parse_constant=number, parse_float=number)
     except (_NoJson, jsonl.BadLine):
-        hint = f'"{name}={text[:60]}" holds what JSON has no number for (NaN, Infinity), or is nested too deep'
+        hint = f'"{name}={text[:60]}" contains NaN or Infinity, which JSON does not have, or is nested too deeply'
         raise click.BadParameter(hint, param_hint="--param") from None
     except ValueError:
         return text
@@ -421,7 +425,7 @@ def _report(store: "Store", ended: Run, stop: "Stop", given: dict[str, Any]) -> 
         if stop.error is not None:
             click.echo(f"pramana: {stop.error}", err=True)
     if ended.stored < ended.expected:
-        click.echo(f"Go on with: {resume_advice(ended)}", err=True)
+        click.echo(f"Resume with: {resume_advice(ended)}", err=True)
     if given["output"]:  # last: what was paid for is said first, whatever becomes of the file
         from pramana.report.exporters import write_file
 

@@ -8,7 +8,7 @@ import click
 
 from pramana.model import Run
 from pramana.report import terminal
-from pramana.show.cli.options import local_store, selecting
+from pramana.show.cli.options import CASE_OPTIONS, GroupedCommand, local_store, selecting
 
 if TYPE_CHECKING:
     from pramana.report.selection import Selected
@@ -41,7 +41,7 @@ def _as_data(run: Run) -> dict[str, Any]:
 
 @click.command()
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1_000_000), metavar="N")
-@click.option("--json", "as_json", is_flag=True, help="Print a list, newest first.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def runs(*, limit: int, as_json: bool) -> None:
     """List runs, newest first."""
     with local_store() as store:
@@ -57,17 +57,21 @@ def runs(*, limit: int, as_json: bool) -> None:
         click.echo(terminal.fitted(line, max(columns, 60)))
 
 
-@click.command()
+@click.command(
+    cls=GroupedCommand,
+    groups={"Cases": CASE_OPTIONS, "Output": "--scorings --json"},
+    examples=("pramana show", "pramana show latest --id coding-001", "pramana show r1a2b --category coding --json"),
+)
 @click.argument("run", default="latest")
 @selecting
-@click.option("--scorings", is_flag=True, help="List the scorings of the run: the first, and each re-scoring.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--scorings", is_flag=True, help="List the scorings of the run")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> None:
-    """Show the summary of RUN: an id, the beginning of one, or `latest`; of all its cases, or of a selection.
+    """Show the summary of RUN [default: latest], or of some of its cases.
 
-    RUN@0 is the run by its first scoring, before any `rescore`. With --id, show the results of these cases in full
-    instead: the system prompt, the conversation, and every check with its reason and what the judge was asked and
-    answered.
+    RUN is an ID, the beginning of one, or `latest`; RUN@0 is the run with its first scoring, before any `rescore`. With
+    --id, shows those results in full: system prompt, conversation, every check with its reason, and the judge's
+    prompt and answer.
     """
     from pramana.report.resuming import resume_advice
     from pramana.report.selection import select
@@ -103,7 +107,7 @@ def show(run: str, *, selection: "Selection", scorings: bool, as_json: bool) -> 
         if note := _chosen_scoring(store, found):
             click.echo(terminal.wrapped(note))
         if found.stored < found.expected and not selection and not found.holder:
-            click.echo(f"Go on with: {resume_advice(found)}", err=True)
+            click.echo(f"Resume with: {resume_advice(found)}", err=True)
 
 
 def _chosen_scoring(store: "Store", run: Run) -> str:

@@ -32,7 +32,7 @@ MOST_LISTED = 10_000_000
 
 @click.group(cls=HelpfulGroup)
 def scenarios() -> None:
-    """List, import, export and delete the scenarios of a store or a server."""
+    """List, import, export and delete scenarios of the local store or a server."""
 
 
 # ── Import ──
@@ -40,18 +40,18 @@ def scenarios() -> None:
 
 @scenarios.command("import")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--library", is_flag=True, help="The built-in scenarios too.")
+@click.option("--library", is_flag=True, help="Import the built-in scenarios too")
 @click.option(
     "--mode",
     type=click.Choice(("skip", "update", "fail")),
     default="skip",
     show_default=True,
-    help="What becomes of ids that exist: leave them, replace them, or refuse everything.",
+    help="If an ID exists: skip it, update it, or fail",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would change.")
-@click.option("--to", "url", metavar="URL", help="A server [default: the local store]")
+@click.option("--dry-run", is_flag=True, help="Print what would change; import nothing")
+@click.option("--to", "url", metavar="URL", help="Server to import into [default: local store]")
 @SERVER_TOKEN
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def import_(
     paths: tuple[Path, ...],
     *,
@@ -62,17 +62,17 @@ def import_(
     token: str | None,
     as_json: bool,
 ) -> int:
-    """Import scenario files (.yaml, .yml); folders are searched to the bottom.
+    """Import scenario files (.yaml, .yml); folders are searched recursively.
 
-    All files are checked before anything is changed, and all scenarios are imported or none. Exit code: 0 when that is
-    done, 2 when a file is not valid or, with `--mode fail`, an id exists already, 3 when it could not be done.
+    All files are checked first, and either all scenarios are imported or none. Exit code: 0 on success; 2 if a file is
+    not valid or, with `--mode fail`, an ID exists; 3 if the import could not be done.
     """
     from pramana.app.documents import open_files, read_all
     from pramana.load import LIBRARY
     from pramana.load.problems import Problems
 
     if not paths and not library:
-        raise click.UsageError("name a file or a folder, or --library for the built-in scenarios")
+        raise click.UsageError("name a file or folder, or pass --library for the built-in scenarios")
     remote = _remote(url, token) if url else None
     files = _files((*paths, *([LIBRARY] if library else [])))
     problems = Problems()
@@ -103,7 +103,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
             raise InvalidInput(f"{path} is a suite; scenarios are .yaml or .yml files")
     found = [path for path in load.find_files(paths) if not load.is_suite(path)]
     if not found:
-        raise NotFound(f"{paths[0]} holds no .yaml or .yml file")
+        raise NotFound(f"{paths[0]} contains no .yaml or .yml file")
     return found
 
 
@@ -348,7 +348,7 @@ def _answered(remote: "Remote", method: str, path: str, query: dict[str, Any] | 
 @_FROM
 @SERVER_TOKEN
 def export(path: Path | None, *, filters: "ScenarioFilter", url: str | None, token: str | None) -> None:
-    """Write scenarios as one YAML document to PATH, or to standard output; importing it gives the same."""
+    """Export scenarios as one YAML document to PATH [default: standard output], ready to import again."""
     text = _fetched(_remote(url, token), filters) if url else _written(filters)
     count = text.count("\n- id: ")  # nothing else begins a line so
     if path is None:

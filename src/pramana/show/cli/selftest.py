@@ -11,19 +11,21 @@ from pramana.show.cli import HelpfulGroup
 
 @click.group(cls=HelpfulGroup)
 def selftest() -> None:
-    """Prove what the bench measures with, on this machine."""
+    """Measure the accuracy of Pramana's own measurements on this machine."""
 
 
 @selftest.command()
-@click.option("--wire", "wires", multiple=True, metavar="NAME", help="Only this wire format; repeat for several.")
-@click.option("--turns", default=200, show_default=True, type=click.IntRange(8, 10_000), help="Of each wire format.")
-@click.option("--calls", default=8, show_default=True, type=click.IntRange(1, 64), help="At once.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--wire", "wires", multiple=True, metavar="NAME", help="Wire format to test (repeatable) [default: all]")
+@click.option(
+    "--turns", default=200, show_default=True, type=click.IntRange(8, 10_000), metavar="N", help="Turns per wire format"
+)
+@click.option("--calls", default=8, show_default=True, type=click.IntRange(1, 64), metavar="N", help="Concurrent calls")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def voice(wires: tuple[str, ...], *, turns: int, calls: int, as_json: bool) -> int:
-    """Measure the error of voice-to-voice times against agents that log their own.
+    """Measure the error of response times, against local agents that log when they spoke.
 
-    Exit code: 0 if 95 of 100 errors are at most 20 ms beyond the lateness of a 20 ms ticker in the same process, for
-    every wire format; 1 otherwise.
+    Exit code: 0 if, for every wire format, 95 % of the errors are at most 20 ms above the lateness of a 20 ms timer in
+    the same process; 1 otherwise.
     """
     from pramana.selftest import ALLOWED_S, chosen, prove
 

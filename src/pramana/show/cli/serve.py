@@ -1,4 +1,4 @@
-"""`pramana serve`: the workbench and the API for a person or a team, and the runs they start."""
+"""`pramana serve`: the workbench and the API, and the runs they start."""
 
 import asyncio
 import gc
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pramana.errors import InvalidInput, PramanaError, quote
-from pramana.show.cli.options import local_store
+from pramana.show.cli.options import GroupedCommand, local_store
 
 if TYPE_CHECKING:
     from pramana.app import App
@@ -27,30 +27,47 @@ class CannotListen(PramanaError, code="cannot_listen", exit_code=3):
     """The address cannot be listened at."""
 
 
-@click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
-@click.option("--port", default=3000, show_default=True, type=click.IntRange(0, 65_535), help="0: any that is free.")
-@click.option("--api-only", is_flag=True, help="Start no runs: another process on the same PostgreSQL does.")
-@click.option(
-    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name it is reached by, as behind a proxy; repeat."
+@click.command(
+    cls=GroupedCommand,
+    groups={"Network": "--host --port --allow-host --trust-proxy", "Access": "--no-auth", "Server": "--api-only"},
+    exit_codes={
+        0: "Stopped by Ctrl-C or SIGTERM",
+        2: "Refused to start: invalid or unsafe options",
+        3: "Could not start, for example because the port is in use",
+    },
+    examples=(
+        "pramana serve",
+        "pramana serve --host 0.0.0.0 --port 8080",
+        "pramana serve --allow-host bench.example.com --trust-proxy 127.0.0.1",
+    ),
 )
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on")
+@click.option(
+    "--port",
+    default=3000,
+    show_default=True,
+    type=click.IntRange(0, 65_535),
+    metavar="N",
+    help="Port to listen on; 0 for any free one",
+)
+@click.option("--api-only", is_flag=True, help="API without pages or runs, beside a full server")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Host name to accept (repeatable)")
 @click.option(
     "--trust-proxy",
     "proxies",
     multiple=True,
     metavar="ADDRESS",
-    help="A proxy, or a network of them, whose X-Forwarded-For says where a request comes from; repeat.",
+    help="Proxy whose X-Forwarded-For is trusted (repeatable)",
 )
-@click.option("--no-auth", is_flag=True, help="Let everyone on this machine do everything, without a token.")
+@click.option("--no-auth", is_flag=True, help="Let all users of this machine in without a token")
 def serve(
     *, host: str, port: int, api_only: bool, hosts: tuple[str, ...], proxies: tuple[str, ...], no_auth: bool
 ) -> int:
-    """Serve the workbench and the API, and run what is asked for, until Ctrl-C.
+    """Start the web workbench and the HTTP API, and carry out the runs they start, until Ctrl-C.
 
-    On this machine your own account needs no token (on Linux, where the system says which account connects); everyone
-    else does, and the printed URL holds one that is valid until the server ends. A server that others can reach asks
-    everyone for a token: make one first with pramana token create. Exit code: 0 after Ctrl-C or SIGTERM; 2 when it must
-    not start as it was asked to; 3 when it cannot.
+    On Linux, your own account on this machine needs no token. Everyone else does; the printed URL contains one that is
+    valid until the server stops. A server that other machines can reach requires a token of everyone: create one first
+    with `pramana token create`.
     """
     from pramana.app import App, is_loopback
 

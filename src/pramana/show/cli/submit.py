@@ -51,16 +51,15 @@ class _Parcel:
 
 @click.command()
 @click.argument("what", metavar="RUN|FILE", required=False)
-@click.option("--to", "url", metavar="URL", required=True, help="The server, such as http://localhost:3000.")
+@click.option("--to", "url", metavar="URL", required=True, help="Server address, such as http://localhost:3000")
 @SERVER_TOKEN
-@click.option("--again", is_flag=True, help="Also what was submitted there before.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--again", is_flag=True, help="Also submit runs that were submitted before")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def submit(what: str | None, *, url: str, token: str | None, again: bool, as_json: bool) -> int:
-    """Submit results to a server: a run, a results.json, or every finished run that it has not got yet.
+    """Submit results to a community server: a run, a results.json, or every finished run not submitted yet.
 
-    Runs go one at a time and are marked when they have arrived; the first failure stops, and the rest is kept for the
-    next time. Exit code: 0 when everything has arrived, 2 when something is not valid or not allowed, 3 when the work
-    could not be finished.
+    Runs are sent one at a time; the first failure stops, and the same command continues with the rest. Exit code: 0 if
+    everything was submitted, 2 if something is not valid or not allowed, 3 if the work could not be finished.
     """
 
     def say(line: str) -> None:

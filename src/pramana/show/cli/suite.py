@@ -11,7 +11,7 @@ from pramana.load.problems import MAX_ERRORS
 from pramana.report import terminal
 from pramana.show.cli import HelpfulGroup
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON")
 _files = click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
@@ -20,10 +20,10 @@ def suite() -> None:
     """List, hash, verify and publish suites."""
 
 
-@suite.command("list", short_help="Show every suite version.")
+@suite.command("list", short_help="List all suite versions.")
 @_json_option
 def list_(*, as_json: bool) -> int:
-    """Show every suite version: built in, and published into the data folder."""
+    """List all suite versions: built-in ones, and those published into the data folder."""
     broken: list[Problem] = []
     versions = list(manifest.versions(broken))
     if as_json:
@@ -40,7 +40,7 @@ def list_(*, as_json: bool) -> int:
 @_files
 @_json_option
 def hash_(files: tuple[Path, ...], *, as_json: bool) -> None:
-    """Print the hash of suite files: the same for the same cases, in whatever order and spacing."""
+    """Print the hash of suite files. It depends on the cases only, not on their order or spacing."""
     hashes = {str(path): hash_suite(path) for path in files}
     if as_json:
         terminal.print_json(hashes)
@@ -49,13 +49,13 @@ def hash_(files: tuple[Path, ...], *, as_json: bool) -> None:
         click.echo(f"{digest}  {visible(path)}")
 
 
-@suite.command(short_help="Compare suites with their pins.")
+@suite.command(short_help="Check suites against their pinned hashes.")
 @click.argument("versions", nargs=-1)
 @_json_option
 def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
-    """Compare suites with their pins. VERSIONS are names or folders; without any, all are verified.
+    """Check suites against the hashes in their manifests. VERSIONS are names or folders [default: all].
 
-    Exit code: 0 when every tier is what its manifest says, 2 when one is not.
+    Exit code: 0 if every tier matches its manifest, 2 if one does not.
     """
     broken: list[Problem] = []
     chosen = [_named(each) for each in versions] or list(manifest.versions(broken))
@@ -88,17 +88,18 @@ def verify(versions: tuple[str, ...], *, as_json: bool) -> int:
     return 0 if good else 2
 
 
-@suite.command(short_help="Write files as a new, immutable version.")
+@suite.command(short_help="Publish files as a new, immutable version.")
 @_files
-@click.option("--version", required=True, help="The new version's name, such as v1.1; it must not exist.")
+@click.option("--version", required=True, metavar="NAME", help="Name of the new version, such as v1.1")
 @click.option(
     "--into",
     type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
     help="Folder of versions [default: data folder]",
 )
-@click.option("--use-case", "use_cases", multiple=True, metavar="TIER=TEXT", help="What a tier is for.")
+@click.option("--use-case", "use_cases", multiple=True, metavar="TIER=TEXT", help="Purpose of a tier (repeatable)")
 @click.option(
-    "--cost", "costs", multiple=True, metavar="TIER=USD", help="Your own estimate of what one run of a tier costs."
+    "--cost", "costs", multiple=True, metavar="TIER=USD", help="Your cost estimate for one run of a tier (repeatable)"
 )
 @_json_option
 def publish(
@@ -110,7 +111,7 @@ def publish(
     costs: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Write FILES as a new, immutable suite version: each a tier named by its stem, pinned by its hash."""
+    """Publish FILES as a new, immutable suite version. Each file becomes a tier with the file's name."""
     described = dict(_pair(each, "--use-case") for each in use_cases)
     try:
         priced = {tier: float(usd.removeprefix("$")) for tier, usd in (_pair(each, "--cost") for each in costs)}

@@ -10,7 +10,7 @@ from pramana.show.cli.options import local_store
 from pramana.store.engine import timestamp
 from pramana.store.tokens import EXPIRES_DAYS, MOST_DAYS, Token
 
-_FIRST = "This is the first token. Until now a server may use models at private addresses, such as Ollama on localhost."
+_FIRST = "This is the first token. So far, a server may call models at private addresses, such as Ollama on localhost."
 
 
 def _at_a_terminal() -> bool:
@@ -27,7 +27,7 @@ def _days(_: click.Context, __: click.Parameter, text: str) -> int | None:
 
 @click.group(cls=HelpfulGroup)
 def token() -> None:
-    """Make, list and revoke the tokens of `pramana serve`."""
+    """Create, list and revoke access tokens of `pramana serve`."""
 
 
 @token.command()
@@ -37,7 +37,7 @@ def token() -> None:
     type=click.Choice(("viewer", "editor", "admin")),
     default="editor",
     show_default=True,
-    help="viewer reads; editor changes scenarios and suites and starts runs; admin sets up providers and tokens too.",
+    help="viewer: read; editor: also edit and start runs; admin: also providers, tokens and settings",
 )
 @click.option(
     "--expires",
@@ -46,22 +46,22 @@ def token() -> None:
     default=str(EXPIRES_DAYS),
     show_default=True,
     metavar="DAYS|never",
-    help="How long it is valid.",
+    help="Days until it expires",
 )
 @click.option(
     "--allow-private-addresses/--no-allow-private-addresses",
     "allow",
     default=None,
-    help="With the first token: whether models may still be at private addresses, such as localhost. Asked at a "
-    "terminal; else they may not.",
+    help="With the first token: whether the server may still call models at private addresses, such as localhost "
+    "[default: ask; no without a terminal]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def create(name: str, *, role: str, days: int | None, allow: bool | None, as_json: bool) -> None:
-    """Make a token for NAME (or just for its role) and print it, this once: only its hash is kept."""
+    """Create a token called NAME [default: its role] and print it. It is shown only once: the store keeps its hash."""
     with local_store() as store:
         is_first = not store.tokens.ever() and not store.decisions.read().allow_private_addresses
         if is_first and allow is None and _at_a_terminal():
-            allow = click.confirm(f"{_FIRST} Allow them for everyone with a token?", err=True)
+            allow = click.confirm(f"{_FIRST} Allow this for everyone with a token?", err=True)
         made, secret = store.tokens.create(name or role, role, days)
         if allow is not None:
             store.decisions.write({"allow_private_addresses": allow})
@@ -74,16 +74,16 @@ def create(name: str, *, role: str, days: int | None, allow: bool | None, as_jso
     click.echo("Send it as: Authorization: Bearer TOKEN", err=True)
     if is_first and not allow:
         click.echo(
-            "With the first token, a server refuses models at private addresses, such as localhost. To allow them: "
-            "Settings, Server in the workbench, or allowPrivateAddresses of PATCH /api/settings.",
+            "From now on the server refuses models at private addresses, such as localhost. To allow them, use "
+            "Settings > Server in the workbench, or allowPrivateAddresses in PATCH /api/settings.",
             err=True,
         )
 
 
 @token.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a list.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def list_(*, as_json: bool) -> None:
-    """List tokens, the revoked and expired ones too."""
+    """List all tokens, including revoked and expired ones."""
     with local_store() as store:
         found = store.tokens.list()
     if as_json:
@@ -103,7 +103,7 @@ def list_(*, as_json: bool) -> None:
         )
         return
     if not found:
-        click.echo("No tokens yet: `pramana token create NAME --role admin` makes the first.")
+        click.echo("No tokens yet. Create one: pramana token create NAME --role admin")
     for each in found:
         state = f"last used {each.used or 'never'}, {_validity(each)}"
         click.echo(terminal.fitted(f"{each.id}  {each.role:7} {each.name}  created {each.created[:10]}, {state}", 120))
@@ -111,9 +111,9 @@ def list_(*, as_json: bool) -> None:
 
 @token.command()
 @click.argument("token_id", metavar="ID")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
 def revoke(token_id: str, *, as_json: bool) -> None:
-    """End the token ID; a running server turns it away within seconds."""
+    """Revoke the token ID. A running server rejects it within seconds."""
     with local_store() as store:
         ended, is_last = store.tokens.revoke(token_id), not store.tokens.any()
     if as_json:
@@ -121,9 +121,7 @@ def revoke(token_id: str, *, as_json: bool) -> None:
         return
     click.echo(f"Token {ended.id} of {ended.name} is revoked.")
     if is_last:
-        click.echo(
-            "No token is valid any more. To let others in again: pramana token create NAME --role admin", err=True
-        )
+        click.echo("No valid token is left. To give access again: pramana token create NAME --role admin", err=True)
 
 
 def _validity(token: Token) -> str:

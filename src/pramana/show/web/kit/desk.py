@@ -43,7 +43,7 @@ PAGE_HINTS: Mapping[HintKey, str] = {
     "list_server_models": "see what that server offers: GET {}/models",
     "name_model": "New run suggests models",
     "list_tokens": "see Settings, Tokens",
-    "create_token": "make one on its machine: pramana token create NAME --role admin",
+    "create_token": "create one on the server: pramana token create NAME --role admin",
     "pull_weights": "download them: Home offers it",
 }
 """What to do about an error, for people at a page; some of it only a command can do."""
