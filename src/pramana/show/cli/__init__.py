@@ -24,7 +24,7 @@ COMMANDS = {
         "pramana.show.cli.compare:compare",
         "Compare two runs or models: which is better, and is it proven?",
     ),
-    "export": ("pramana.show.cli.export:export", "Export results as JSON, CSV, JUnit, Markdown or HTML."),
+    "export": ("pramana.show.cli.export:export", "Export results: JSON, CSV, Parquet, JUnit, Markdown, HTML."),
     "rescore": ("pramana.show.cli.rescore:rescore", "Score stored replies again with another judge or scorer."),
     "models": ("pramana.show.cli.models:models", "List available models; download the embedded ones."),
     "validate": ("pramana.show.cli.formats:validate", "Check suite and scenario files; every error with its line."),
