@@ -121,20 +121,20 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     max_cost_usd: Annotated[
         Annotated[float, Meta(gt=0, le=10**9)] | None,
-        Meta(title="Most it may cost (US$)", description="US dollars", extra={"published": "max_cost"}),
+        Meta(title="Cost limit (USD)", description="US dollars", extra={"published": "max_cost"}),
     ] = None
     """In US dollars, judges and earlier sittings included. Once it is reached nothing more is asked; what is under way
     is finished and paid for, so a run costs a little more."""
-    max_total_tokens: Annotated[Annotated[int, Meta(ge=1, le=10**15)] | None, Meta(title="Most tokens in all")] = None
+    max_total_tokens: Annotated[Annotated[int, Meta(ge=1, le=10**15)] | None, Meta(title="Token limit")] = None
     """Input and output, judges and earlier sittings included. Once it is reached nothing more is asked; what is under
     way is finished, so a run uses a few more."""
     deadline_s: Annotated[
         Seconds | None,
-        Meta(title="End after (seconds)", description="Of one sitting", extra={"published": "deadline_seconds"}),
+        Meta(title="Time limit (seconds)", description="Of one sitting", extra={"published": "deadline_seconds"}),
     ] = None
     concurrency: Annotated[
         int,
-        Meta(ge=1, le=10_000, title="Calls at once, of a provider", description="Requests under way at one provider"),
+        Meta(ge=1, le=10_000, title="Concurrency per provider", description="Requests under way at one provider"),
     ] = 32
     timeout_s: Annotated[Seconds, Meta(description="Of one request", extra={"published": "timeout_seconds"})] = 120.0
 
@@ -164,16 +164,16 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     scenarios: Selection | None = None
     """Filters on the scenarios of the store; an empty selection means all of them, None means none."""
     models: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=50)]
-    repeats: Annotated[int, Meta(ge=1, le=1_000, title="Repeats")] = 1
+    repeats: Annotated[int, Meta(ge=1, le=1_000, title="Repeats per case")] = 1
     modalities: Annotated[tuple[str, ...] | None, Meta(extra={"published": "modality"})] = None
     """How each case is asked: text, voice, noisy; None: as each model is made for."""
     condition: Annotated[
         Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | None,
-        Meta(title="Condition", description="noise=10dB,phone"),
+        Meta(title="Audio condition", description="noise=10dB,phone"),
     ] = None
-    judge: Annotated[Name | None, Meta(title="Judge", description="Who judges; null: each model itself")] = None
-    embedder: Annotated[Name | None, Meta(title="Embedder")] = None
-    stt: Annotated[Name | None, Meta(title="Speech recognition")] = None
+    judge: Annotated[Name | None, Meta(title="Judge model", description="Who judges; null: each model itself")] = None
+    embedder: Annotated[Name | None, Meta(title="Embedding model")] = None
+    stt: Annotated[Name | None, Meta(title="Speech-to-text model")] = None
     voice: Literal["espeak", "piper"] = "espeak"
     scorers: Annotated[
         Annotated[tuple[Name, ...], Meta(max_length=20)],
@@ -191,7 +191,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     ] = 42
     max_tokens: Annotated[
         Annotated[int, Meta(ge=1, le=10**9)] | None,
-        Meta(title="Most tokens of a reply", description="Of one reply", extra=_SAMPLING),
+        Meta(title="Max output tokens", description="Of one reply", extra=_SAMPLING),
     ] = None
     top_p: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None,
