@@ -153,7 +153,7 @@ def compare(walk: Walk, assistant: "Assistant") -> None:
     walk.go("/runs")
     walk.picture("runs")
     walk.go("/runs/new?suite=v1.0&tier=cheap&model=gpt-5&model=local")
-    expect(page.get_by_role("button", name="Start the run")).to_be_enabled(timeout=60_000)
+    expect(page.get_by_role("button", name="Start")).to_be_enabled(timeout=60_000)
     walk.picture("new-run")
     walk.go("/")
     walk.picture("home")

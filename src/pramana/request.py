@@ -173,22 +173,22 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     scenarios: Selection | None = None
     """Filters on the scenarios in the store. An empty selection means all of them, None means none."""
     models: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=50, description="Models to test")]
-    repeats: Annotated[int, Meta(ge=1, le=1_000, title="Repeats", description="Repeats per case")] = 1
+    repeats: Annotated[int, Meta(ge=1, le=1_000, title="Repeats per case", description="Repeats per case")] = 1
     modalities: Annotated[tuple[str, ...] | None, Meta(extra={"published": "modality"})] = None
     """How cases are sent: text, voice, noisy. None: text to text models, voice to voice agents."""
     condition: Annotated[
         Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | None,
-        Meta(title="Condition", description="noise=10dB,phone"),
+        Meta(title="Audio condition", description="noise=10dB,phone"),
     ] = None
     judge: Annotated[
-        Name | None, Meta(title="Judge", description="Judge model; null: each model judges its own replies")
+        Name | None, Meta(title="Judge model", description="Judge model; null: each model judges its own replies")
     ] = None
     embedder: Annotated[
         Name | None,
-        Meta(title="Embedder", description="Embedding model for semantic_similarity; null: MiniLM, embedded"),
+        Meta(title="Embedding model", description="Embedding model for semantic_similarity; null: MiniLM, embedded"),
     ] = None
     stt: Annotated[
-        Name | None, Meta(title="Speech recognition", description="Speech-to-text model that transcribes calls again")
+        Name | None, Meta(title="Speech-to-text model", description="Speech-to-text model that transcribes calls again")
     ] = None
     voice: Literal["espeak", "piper"] = "espeak"
     scorers: Annotated[

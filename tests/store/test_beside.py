@@ -1,9 +1,13 @@
 """Which results stand beside one, on both engines."""
 
+from typing import Any
+
 import pytest
+from msgspec.structs import replace
 
 from pramana.errors import NotFound
-from pramana.model import Outcome
+from pramana.hash import case_digest
+from pramana.model import Case, Outcome
 from pramana.store.store import Store
 
 from .samples import case, check, key, pending, plan, rescore, result, some_cases
@@ -57,3 +61,43 @@ def test_results_of_a_case_come_by_the_page_with_their_number(store: Store) -> N
     assert ([seq for seq, _ in page], total) == ([seq for seq, _ in every][4:], 6)
     assert store.results.page(run.id, case="case-1", model="b", limit=2)[1] == 3
     assert store.results.page(run.id, case="case-9") == ([], 0)
+
+
+def test_beside_a_result_and_on_its_pages_are_only_those_that_pass_every_filter(store: Store) -> None:
+    run = store.runs.create(plan("a", "b"), [tagged(number) for number in range(6)])
+    digests = [case_digest(tagged(number)) for number in range(6)]
+    for each, _ in pending(store, run.id):
+        number = digests.index(each.case)
+        put_all(store, run.id, [result(each, Outcome.FAILED if number else Outcome.PASSED, f"case-{number}")])
+    found = {(each.key.model, each.case_id): seq for seq, each in store.results.each(run.id)}
+
+    def seqs(**wanted: Any) -> list[int]:
+        return [seq for seq, _ in store.results.page(run.id, limit=500, **wanted)[0]]
+
+    every: list[dict[str, Any]] = [
+        {"tag": "odd"}, {"tag": "odd", "model": "b"}, {"text": "CASE-"}, {"text": "ase-1", "model": "a"},
+        {"case": "case-2"}, {"text": "%"}, {"tag": "no"},
+    ]  # fmt: skip
+    for wanted in every:
+        listed = seqs(**wanted)
+        assert store.results.page(run.id, limit=1, **wanted)[1] == len(listed)
+        for place, seq in enumerate(listed):
+            before = listed[place - 1] if place else None
+            after = listed[place + 1] if place + 1 < len(listed) else None
+            assert store.results.beside(run.id, seq, **wanted) == (before, after)
+    assert sorted(seqs(tag="odd", model="b")) == sorted(found["b", f"case-{each}"] for each in (1, 3, 5))
+    assert seqs(text="ase-1", model="a") == [found["a", "case-1"]]
+    assert seqs(text="%") == seqs(tag="no") == []
+    assert len(seqs(text="CASE-")) == 12
+    rescore(store, run.id, "again", [(key(tagged(1), model="a"), (check(Outcome.PASSED),))])
+    failed = [found["a", f"case-{each}"] for each in (3, 5)]
+    page = store.results.page(run.id, outcome=Outcome.FAILED, model="a", tag="odd")[0]
+    assert [seq for seq, _ in page] == sorted(failed)
+    assert store.results.beside(run.id, min(failed), Outcome.FAILED, model="a", tag="odd") == (None, max(failed))
+    assert store.results.beside(run.id, min(failed), Outcome.FAILED, model="a", text="SE-") != (None, None)
+
+
+def tagged(number: int) -> Case:
+    """Return a case whose tag says whether its number is odd."""
+    made = case(number)
+    return replace(made, facets=replace(made.facets, tags=("odd" if number % 2 else "even",)))

@@ -284,5 +284,10 @@ async def allowed_user(app: App, credential: Credential, use_case: Callable[...,
     return user
 
 
+def role_of(use_case: Callable[..., Any]) -> Role:
+    """Return the role that a use case needs."""
+    return RULES[_name_of(use_case)]
+
+
 def _name_of(use_case: Callable[..., Any]) -> str:
     return f"{use_case.__module__.rpartition('.')[2]}.{use_case.__name__}"

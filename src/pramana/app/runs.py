@@ -80,6 +80,13 @@ class ResultFilter(PageRequest, frozen=True, kw_only=True):
     model: Searched | None = None
     case: Searched | None = None
     """The id of a case, or its digest."""
+    text: Searched | None = None
+    """A part of the id of a case, whatever the case of its letters."""
+    tag: Searched | None = None
+    """A tag of the case."""
+
+
+ALL_RESULTS = ResultFilter()
 
 
 class ResultBesides(NamedTuple):
@@ -180,6 +187,8 @@ def list_results(app: App, _: User, run_id: str, wanted: ResultFilter) -> Listed
         outcome=wanted.outcome,
         model=wanted.model,
         case=wanted.case,
+        text=wanted.text,
+        tag=wanted.tag,
         limit=wanted.page_size,
         offset=wanted.offset,
     )
@@ -187,14 +196,16 @@ def list_results(app: App, _: User, run_id: str, wanted: ResultFilter) -> Listed
 
 
 @use_case("viewer")
-def read_result(app: App, _: User, run_id: str, seq: int, outcome: Outcome | None = None) -> ResultBesides:
-    """Return all of a result: what was asked, what came back, and how it was judged.
+def read_result(app: App, _: User, run_id: str, seq: int, among: ResultFilter = ALL_RESULTS) -> ResultBesides:
+    """Return all of a result: what was sent, the reply, and its checks.
 
-    With `outcome`, those beside it are the nearest that ended so.
+    The results beside it are the nearest that pass the filters; their page does not matter.
     """
     run = app.store.runs.find(run_id)
     case, result = app.store.results.read(run, seq)
-    before, after = app.store.results.beside(run, seq, outcome)
+    before, after = app.store.results.beside(
+        run, seq, among.outcome, model=among.model, case=among.case, text=among.text, tag=among.tag
+    )
     return ResultBesides(result_detail_view(seq, case, result, run.plan.system_prompt), before, after)
 
 

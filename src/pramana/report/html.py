@@ -16,7 +16,8 @@ from pramana.report.exporters import Exporter
 from pramana.report.exports import Recordings, Results, pour, spools
 from pramana.report.figures import asked_aloud, duration, selection, sent, title_of
 from pramana.report.look import DARK, LIGHT, stylesheet, variables
-from pramana.report.markup import Safe, block, foreign, join, tag, text
+from pramana.report.markup import Safe, foreign, join, tag, text
+from pramana.report.prose import prose
 from pramana.report.result_detail import render_checks, render_exchange
 from pramana.report.run_summary import render_summary
 
@@ -69,7 +70,7 @@ def _header(run: Run) -> Safe:
     models = join((tag("b", foreign(target.typed)) for target in plan.targets), ", ")
     lines = [tag("p", models, " · ", run.created), tag("p", join(map(foreign, asked), ", "), class_="quiet")]
     if plan.system_prompt:
-        lines.append(tag("details", tag("summary", "System prompt"), block(plan.system_prompt, "System prompt")))
+        lines.append(tag("details", tag("summary", "System prompt"), prose(plan.system_prompt, "System prompt")))
     if plan.selection:
         part = foreign(selection(plan.selection))
         lines.append(tag("p", "A selection, not the whole suite: ", part, class_="warn"))

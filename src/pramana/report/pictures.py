@@ -5,21 +5,26 @@ words, for whoever does not see it.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from pramana.analyse.spread import Bin, Spread
 from pramana.analyse.summary import Rate
 from pramana.report.figures import bounds, duration, percent
-from pramana.report.markup import Child, Column, Safe, foreign, join, rate_bar, rate_text, table, tag
+from pramana.report.markup import Child, Column, Safe, foreign, join, link, rate_bar, rate_text, table, tag
 
 MOST_TICKS = 6
 SHOWN_ROWS = 12
 """Rows of a breakdown; a suite may have a thousand tags."""
+FOLDED_ROWS = 500
+"""Further rows of a breakdown, which a reader opens."""
 _HEIGHT = 100
 _LEAST = 1.5
 """Of a bar, so that one answer among thousands is seen."""
 WIDTH = 320
+_DATES = 16
+"""Room for the dates below the axis."""
 _LEFT, _RIGHT, _PAD = 44, 6, 8
 """Room for the scale, for the last dot, and above and below the line."""
 SAID = 12
@@ -31,24 +36,47 @@ NARROWEST = 0.05
 # ── Rates ──
 
 
-def rates(what: str, rows: Mapping[str, Rate], most: int = SHOWN_ROWS) -> Safe:
-    """Return a table of pass rates by the values of something, each with a bar, its interval and what it is of."""
-    shown = list(rows.items())[:most]
+def rates(
+    what: str, rows: Mapping[str, Rate], most: int = SHOWN_ROWS, links: Callable[[str], str] | None = None
+) -> Safe:
+    """Return a table of pass rates by the values of something, each with a bar, its interval and its counts.
+
+    Rows beyond `most` can be opened. `links` returns the address that the name of a row links to.
+    """
+    listed = list(rows.items())
+    shown, folded = listed[:most], listed[most : most + FOLDED_ROWS]
+    more = len(listed) - most
+    rest = len(listed) - len(shown) - len(folded)
+    unfolded = (
+        tag(
+            "details",
+            tag("summary", f"and {more:,} more"),
+            _rates(what, f"Pass rate by {what.lower()}, more", folded, links),
+            tag("p", f"{rest:,} more are not shown; the JSON export has them all.", class_="quiet small")
+            if rest
+            else None,
+        )
+        if more > 0
+        else None
+    )
+    return tag("div", _rates(what, f"Pass rate by {what.lower()}", shown, links), unfolded, class_="rates")
+
+
+def _rates(what: str, caption: str, rows: Iterable[tuple[str, Rate]], links: Callable[[str], str] | None) -> Safe:
     columns = (
         Column(what, head=True),
         Column("Chart"),
         Column("Passed", number=True),
         Column("Of those with a verdict", number=True),
     )
-    drawn = table(f"Pass rate by {what.lower()}", columns, (_rate(*each) for each in shown), hidden=True)
-    more = len(rows) - len(shown)
-    return tag("div", drawn, tag("p", f"and {more:,} more", class_="quiet small") if more else None, class_="rates")
+    return table(caption, columns, (_rate(*each, links) for each in rows), hidden=True)
 
 
-def _rate(name: str, rate: Rate) -> tuple[Child, ...]:
+def _rate(name: str, rate: Rate, links: Callable[[str], str] | None) -> tuple[Child, ...]:
     beside = tag("small", f"{rate.undecided:,} without a verdict", class_="quiet") if rate.undecided else None
+    named = foreign(name, 200)
     return (
-        foreign(name, 200),
+        link(links(name), named) if links else named,
         rate_bar(rate.value, bounds(rate)),
         rate_text(rate.value, bounds(rate)),
         tag("span", f"{rate.passed:,} of {rate.scored:,}", beside),
@@ -236,27 +264,42 @@ class Point:
     value: float
     low: float | None = None
     high: float | None = None
+    at: datetime | None = None
+    """When the run was started; without a time for each, points are equally far apart and the axis has no dates."""
+    href: str | None = None
 
 
 def rate_trend(points: Sequence[Point]) -> Safe:
     """Draw a pass rate over runs, oldest first, with the band of its intervals, from none to all."""
     said = ", ".join(percent(each.value) for each in points[-SAID:])
-    return _trend(points, 1.0, ("0 %", "100 %"), f"Pass rate in the last runs, oldest first: {said}", height=84)
+    return _trend(
+        points, 1.0, ("0 %", "100 %"), f"Pass rate in the last runs, oldest first: {said}", percent, height=140
+    )
 
 
 def time_trend(points: Sequence[Point]) -> Safe:
     """Draw a time over runs, in seconds, oldest first, from zero to the longest."""
     top = max([0.001, *(each.value for each in points)])
     said = ", ".join(duration(each.value) for each in points[-SAID:])
-    return _trend(points, top, ("0", duration(top)), f"Latency in the last runs, oldest first: {said}", height=56)
+    return _trend(
+        points, top, ("0", duration(top)), f"Latency in the last runs, oldest first: {said}", duration, height=120
+    )
 
 
-def _trend(points: Sequence[Point], top: float, scale: tuple[str, str], label: str, height: int) -> Safe:
-    bottom = height - _PAD
+def _trend(
+    points: Sequence[Point],
+    top: float,
+    scale: tuple[str, str],
+    label: str,
+    words: Callable[[float], str],
+    height: int,
+) -> Safe:
+    bottom = height - _PAD - _DATES
     room = WIDTH - _LEFT - _RIGHT
+    places = _places(points)
 
     def across(place: int) -> float:
-        return _LEFT + (room * place / (len(points) - 1) if len(points) > 1 else room / 2)
+        return _LEFT + room * places[place]
 
     def up(value: float) -> float:
         return bottom - (bottom - _PAD) * min(1.0, max(0.0, value / top))
@@ -264,7 +307,6 @@ def _trend(points: Sequence[Point], top: float, scale: tuple[str, str], label: s
     ranged = [(across(place), each.low, each.high) for place, each in enumerate(points)]
     band = [(x, up(low), up(high)) for x, low, high in ranged if low is not None and high is not None]
     dots = [(across(place), up(each.value)) for place, each in enumerate(points)]
-    last = dots[-1]
     drawn = [
         tag("path", class_="axis", d=f"M{_LEFT} {_PAD}H{WIDTH}M{_LEFT} {bottom}H{WIDTH}"),
         tag("text", scale[1], class_="axis-text", x=_LEFT - 8, y=_PAD + 4, text_anchor="end"),
@@ -277,8 +319,56 @@ def _trend(points: Sequence[Point], top: float, scale: tuple[str, str], label: s
         drawn.append(tag("path", class_="whisker", d=f"M{x - 3:.1f} {low:.1f}h6m-3 0V{high:.1f}m-3 0h6"))
     if len(dots) > 1:
         drawn.append(tag("path", class_="stroke", d=_path(dots)))
-    drawn.append(tag("circle", class_="dot", cx=f"{last[0]:.1f}", cy=f"{last[1]:.1f}", r=4))
-    return tag("svg", drawn, class_="picture", viewBox=f"0 0 {WIDTH} {height}", role="img", aria_label=label)
+    drawn += _dates(points, across, height)
+    newest = len(points) - 1
+    drawn += [
+        _dot(each, dots[place], words, r=4 if place == newest else 3)
+        for place, each in enumerate(points)
+        if place == newest or each.href
+    ]
+    role = "group" if any(each.href for each in points) else "img"  # links inside an image could not be reached
+    return tag("svg", drawn, class_="picture", viewBox=f"0 0 {WIDTH} {height}", role=role, aria_label=label)
+
+
+def _places(points: Sequence[Point]) -> list[float]:
+    """Return where points are along the axis, from 0 to 1: by their times, where each has one.
+
+    >>> [round(each, 2) for each in _places([Point(1, at=datetime(2026, 1, day)) for day in (1, 2, 5)])]
+    [0.0, 0.25, 1.0]
+    >>> _places([Point(1), Point(1), Point(1)]), _places([Point(1)])
+    ([0.0, 0.5, 1.0], [0.5])
+    """
+    times = [each.at.timestamp() for each in points if each.at]
+    if len(times) == len(points) and times[-1] > times[0]:
+        return [(each - times[0]) / (times[-1] - times[0]) for each in times]
+    return [place / (len(points) - 1) if len(points) > 1 else 0.5 for place in range(len(points))]
+
+
+def _dates(points: Sequence[Point], across: Callable[[int], float], height: int) -> list[Safe]:
+    """Return the dates of the first and the last point below the axis; within one day, their times."""
+    first, last = points[0].at, points[-1].at
+    if first is None or last is None:
+        return []
+    form = "%Y-%m-%d" if last.date() != first.date() else "%Y-%m-%d %H:%M"
+    ends = [(first, across(0), "start"), (last, across(len(points) - 1), "end")]
+    if len(points) == 1 or first.strftime(form) == last.strftime(form):
+        ends = [(last, (ends[0][1] + ends[-1][1]) / 2, "middle")]
+    return [
+        tag("text", at.strftime(form), class_="axis-text", x=f"{x:.1f}", y=height - 4, text_anchor=anchor)
+        for at, x, anchor in ends
+    ]
+
+
+def _dot(point: Point, place: tuple[float, float], words: Callable[[float], str], r: int) -> Safe:
+    """Draw a point; with an address, as a link to its run with room to press."""
+    x, y = (f"{each:.1f}" for each in place)
+    dot = tag("circle", class_="dot", cx=x, cy=y, r=r)
+    if point.href is None:
+        return dot
+    at = point.at.strftime("%Y-%m-%d %H:%M") if point.at else ""
+    named = ", ".join(each for each in (at, words(point.value)) if each)
+    around = tag("circle", class_="hit", cx=x, cy=y, r=9)
+    return tag("a", tag("title", named), around, dot, href=point.href, aria_label=f"Run: {named}", class_="point")
 
 
 def _path(places: Sequence[tuple[float, float]]) -> str:

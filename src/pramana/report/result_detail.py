@@ -9,6 +9,7 @@ from pramana.analyse.voice import CALL
 from pramana.app.views import AssertionView, CaseView, CheckView, ReplyView, ResultDetailView, TurnView
 from pramana.report import figures
 from pramana.report.markup import Child, Safe, block, foreign, join, outcome, pretty, tag
+from pramana.report.prose import prose, render_reply
 
 
 def said_to(case: CaseView) -> Sequence[TurnView]:
@@ -22,14 +23,14 @@ def render_exchange(data: ResultDetailView) -> Safe:
     if len(case.script) > 1 and reply and reply.answers:
         return _in_turn(data, reply)
     asked = [
-        join([tag("h3", each.role.capitalize()), block(each.text, f"Said by the {each.role}")])
+        join([tag("h3", each.role.capitalize()), prose(each.text, f"Message of the {each.role}")])
         for each in said_to(case)
     ]
-    answered = _answer(reply) if reply else _NO_ANSWER
+    answered = _answer(reply) if reply else _NO_REPLY
     return tag(
         "div",
-        tag("section", tag("h2", "Asked"), render_system_prompt(data.system_prompt), asked),
-        tag("section", tag("h2", "Answered"), answered, render_expected(case)),
+        tag("section", tag("h2", "Prompt"), render_system_prompt(data.system_prompt), asked),
+        tag("section", tag("h2", "Reply"), answered, render_expected(case)),
         class_="halves",
     )
 
@@ -37,7 +38,7 @@ def render_exchange(data: ResultDetailView) -> Safe:
 def _answer(reply: ReplyView) -> Safe:
     """Return what a model said and which tools it called."""
     only_calls = reply.tool_calls and not reply.text.strip()
-    said = tag("p", "No text.", class_="quiet") if only_calls else block(reply.text, "Answer")
+    said = tag("p", "No text.", class_="quiet") if only_calls else render_reply(reply.text, "Reply")
     return join([said, *_tool_calls(reply)])
 
 
@@ -52,7 +53,7 @@ def _tool_calls(reply: ReplyView) -> Iterator[Safe]:
             yield block(each.arguments, label)
 
 
-_NO_ANSWER = tag("p", "There is no answer.", class_="quiet")
+_NO_REPLY = tag("p", "No reply.", class_="quiet")
 
 
 def _in_turn(data: ResultDetailView, reply: ReplyView) -> Safe:
@@ -61,11 +62,11 @@ def _in_turn(data: ResultDetailView, reply: ReplyView) -> Safe:
     rows = [
         tag(
             "div",
-            tag("section", tag("h3", f"Line {number}"), block(line.text, f"Said by the user, line {number}")),
+            tag("section", tag("h3", f"Line {number}"), prose(line.text, f"Message of the user, line {number}")),
             tag(
                 "section",
-                tag("h3", "Answer"),
-                block(answers[number - 1], f"Answer to line {number}") if number <= len(answers) else _NO_ANSWER,
+                tag("h3", "Reply"),
+                render_reply(answers[number - 1], f"Reply to line {number}") if number <= len(answers) else _NO_REPLY,
                 _at_line(case, number),
             ),
             class_="halves",
@@ -73,11 +74,11 @@ def _in_turn(data: ResultDetailView, reply: ReplyView) -> Safe:
         for number, line in enumerate(said_to(case), 1)
     ]
     # What an agent says it said, and nobody heard, is no answer to a line; it is in the text all the same.
-    whole = [tag("h3", "All that was answered"), block(reply.text, "All that was answered")]
+    whole = [tag("h3", "Full reply"), render_reply(reply.text, "Full reply")]
     unheard = data.audio and not all(answers)
     return tag(
         "section",
-        tag("h2", "Asked and answered"),
+        tag("h2", "Conversation"),
         render_system_prompt(data.system_prompt),
         rows,
         whole if unheard else None,
@@ -88,7 +89,7 @@ def _in_turn(data: ResultDetailView, reply: ReplyView) -> Safe:
 
 def render_system_prompt(prompt: str | None) -> list[Safe]:
     """Return the system prompt with its heading; nothing without one."""
-    return [tag("h3", "System prompt"), block(prompt, "System prompt")] if prompt else []
+    return [tag("h3", "System prompt"), prose(prompt, "System prompt")] if prompt else []
 
 
 def render_expected(case: CaseView) -> Iterator[Safe]:
@@ -123,13 +124,13 @@ def _stated(named: str, expected: Sequence[_Expected]) -> Iterator[Safe]:
     several, number = sum(len(wanted) for _, wanted in expected) > 1, count(1)
     for stated, wanted in expected:
         if stated:
-            yield tag("p", "By ", tag("b", foreign(stated.type, 80)), class_="quiet small")
+            yield tag("p", "Checked by ", tag("b", foreign(stated.type, 80)), class_="quiet small")
         for each in wanted:
-            yield block(each, f"{named}, {next(number)}" if several else named)
+            yield prose(each, f"{named}, {next(number)}" if several else named)
         if stated and stated.schema is not None:
             yield tag("details", tag("summary", "Schema"), pretty(stated.schema, "Schema"))
         if stated and (prompt := stated.judge_prompt):
-            yield tag("details", tag("summary", "What the judge is asked"), block(prompt, "Judge's prompt"))
+            yield tag("details", tag("summary", "Judge prompt"), prose(prompt, "Judge prompt"))
 
 
 # ── How it was judged ──
@@ -138,7 +139,7 @@ def _stated(named: str, expected: Sequence[_Expected]) -> Iterator[Safe]:
 def render_checks(checks: Sequence[CheckView], *, evidence: bool = True) -> Safe:
     """Return every check with its outcome, reason and, if wanted, its evidence."""
     if not checks:
-        return join([tag("h2", "Checks"), tag("p", "Nothing checked it.", class_="quiet")])
+        return join([tag("h2", "Checks"), tag("p", "No checks.", class_="quiet")])
     listed = tag("ul", (tag("li", render_check(each, evidence=evidence)) for each in checks), class_="checks")
     return join([tag("h2", "Checks"), listed])
 

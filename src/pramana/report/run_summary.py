@@ -6,7 +6,9 @@ the reasons. Then by whatever tells cases apart, then times, money and what was 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
+from urllib.parse import urlencode
 
 from pramana.analyse.numbers import counted
 from pramana.analyse.spread import ModelTimes, RunTimes
@@ -43,15 +45,20 @@ SHOWN_VOICES = 4
 """Ways of calling whose waits stand among the first numbers; those of more stand with all that was heard."""
 NARROW_NAME = 40
 """Characters of a name above a number."""
-_JUDGE_AGAIN = "To have another model judge, without asking anything again: "
+_JUDGE_AGAIN = "Re-score with another judge (no new model calls): "
 _Row = TypeVar("_Row")
 
 
 def render_summary(run: RunDetailView, where: str = "", rows: int = pictures.SHOWN_ROWS) -> Safe:
-    """Return the results of a run so far, at most `rows` in a breakdown.
+    """Return the results of a run so far: the headline, then the breakdowns, with at most `rows` open in each.
 
     Counts link to the filtered results at the run's address `where`, if any.
     """
+    return join([render_headline(run, where), render_breakdowns(run, where, rows)])
+
+
+def render_headline(run: RunDetailView, where: str = "") -> Safe:
+    """Return the pass rate, outcomes, totals, and why results have no verdict."""
     summary = run.summary
     if summary is None:
         return Safe()
@@ -61,7 +68,18 @@ def render_summary(run: RunDetailView, where: str = "", rows: int = pictures.SHO
             *_notes(run, summary),
             _tiles(run, summary),
             _undecided(run, summary),
-            _breakdowns(run, summary, rows),
+        ]
+    )
+
+
+def render_breakdowns(run: RunDetailView, where: str = "", rows: int = pictures.SHOWN_ROWS) -> Safe:
+    """Return the pass rates by whatever tells cases apart, scores, times, and what was heard."""
+    summary = run.summary
+    if summary is None:
+        return Safe()
+    return join(
+        [
+            _breakdowns(run, summary, rows, where),
             _scores(run, summary),
             _rubric(run, summary, rows),
             _times(run.aggregates, summary, run.models),
@@ -80,14 +98,14 @@ def _answer(run: RunDetailView, summary: Summary, where: str) -> Safe:
     often = figures.asked_often(run.expected, len(run.models), run.repeats, len(run.variants))
     of_cases = tag("p", figures.counted(often), class_="quiet small") if often else None
     if not overall.total and not under_way:
-        words = "The run ended before anything was asked and answered."
+        words = "The run ended before any request was answered."
         return tag("div", tag("p", "No results", class_="big"), tag("p", words, class_="quiet"), class_="card")
     if len(run.models) > 1:  # a rate over several models would be nobody's
         rates = pictures.rates("Model", planned(summary.by["model"], run.models), len(run.models))
         return tag("div", rates, of_cases, ended, class_="card answer")
     scored = overall.passed + overall.failed
     if not scored:
-        words = "Nothing has a verdict yet." if under_way else "None of the results could be decided."
+        words = "No verdicts yet." if under_way else "No result got a verdict."
         return tag("div", tag("p", "No verdict", class_="big"), tag("p", words, class_="quiet"), ended, class_="card")
     sure = f"With 95 % confidence the true rate is {figures.span(overall)}."
     return tag(
@@ -165,21 +183,31 @@ def _more(run: RunDetailView, reason: Reason) -> str:
     return f" and {more:,} more" if asked == 1 else ", …"
 
 
-def _breakdowns(run: RunDetailView, summary: Summary, most: int) -> Safe | None:
+def _breakdowns(run: RunDetailView, summary: Summary, most: int, where: str = "") -> Safe | None:
     by = {name: rows for name in DIMENSIONS if len(rows := summary.by.get(name, {})) > 1}
     if not by:
         return None
+    links = {"tag": partial(_results_with_tag, where)} if where else {}
     several = len(run.models)
     together = tag("p", f"All {several} models together.", class_="quiet small") if several > 1 else None
     return tag(
         "div",
         (
-            tag("section", tag("h3", f"By {title.lower()}"), together, pictures.rates(title, by[name], most))
+            tag(
+                "section",
+                tag("h3", f"By {title.lower()}"),
+                together,
+                pictures.rates(title, by[name], most, links.get(name)),
+            )
             for name, title in DIMENSIONS.items()
             if name in by
         ),
         class_="halves",
     )
+
+
+def _results_with_tag(where: str, name: str) -> str:
+    return f"{where}?{urlencode({'tag': name})}#results"
 
 
 def _scores(run: RunDetailView, summary: Summary) -> Safe | None:
@@ -245,12 +273,12 @@ def _tiles(run: RunDetailView, summary: Summary) -> Safe | None:
     if judged:
         again = "; earlier judgings included" if summary.judged_again else ""
         note = f"{figures.money(summary.judge_cost_usd)} of the cost{again}"
-        some.append(("Tokens of judges", figures.whole(summary.judge_tokens), note))
+        some.append(("Judge tokens", figures.whole(summary.judge_tokens), note))
     if first.count:
         note = f"p95 {figures.duration(first.p95)}" if first.count > 1 else ""
         some.append(("First token, median", figures.duration(first.p50), f"{note} (n={first.count:,})".strip()))
     if summary.cached:
-        some.append(("From the cache", f"{summary.cached:,}", "not asked, paid or timed"))
+        some.append(("Cached", f"{summary.cached:,}", "no request, cost or time"))
     return tiles(some) if some else None
 
 

@@ -13,6 +13,7 @@ for the interpreter's lock, they cost four times as much. The thread only gives 
 
 import asyncio
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -207,10 +208,15 @@ class Results(Part):
         outcome: Outcome | None = None,
         model: str | None = None,
         case: str | None = None,
+        text: str | None = None,
+        tag: str | None = None,
         limit: int = 50,
         offset: int = 0,
     ) -> tuple[list[Numbered], int]:
-        """Return some results of a run in the order of storing, each with the start of its answer, and the total."""
+        """Return some results of a run in the order of storing, each with the start of its answer, and the total.
+
+        `case` is an id or a digest, `text` a part of an id, whatever the case of its letters.
+        """
         with self._database.reading() as connection:
             found = read_run(connection, run)
             among = finished_scorings(connection, found.number, found.scoring)
@@ -218,10 +224,11 @@ class Results(Part):
             if model is not None and model not in models:
                 return [], 0
             model = None if models == {model} else model  # all of them are: the index alone will do
-            wanted = _wanted(found.number, list(among), outcome, model, case).order_by(results.c.seq)
+            wanted = _wanted(found.number, list(among), outcome, model, case, text).order_by(results.c.seq)
             judged_again = outcome is not None and list(among) != [0]
-            if case is not None or judged_again:  # no index has that: to count them and to find them is one look
-                every = connection.scalars(wanted).all()
+            if tag is not None or text is not None or case is not None or judged_again:
+                # No index has that: to count them and to find them is one look.
+                every = _tagged(connection, wanted, found.number, tag)
                 total, seqs = len(every), every[offset : offset + limit]
             else:
                 total = found.stored
@@ -244,16 +251,31 @@ class Results(Part):
             )
         return case_from_json(asked), result
 
-    def beside(self, run: RunRef, seq: int, outcome: Outcome | None = None) -> tuple[int | None, int | None]:
-        """Return the numbers of the results before and after one, or of the nearest that ended so; None at an end."""
+    def beside(
+        self,
+        run: RunRef,
+        seq: int,
+        outcome: Outcome | None = None,
+        *,
+        model: str | None = None,
+        case: str | None = None,
+        text: str | None = None,
+        tag: str | None = None,
+    ) -> tuple[int | None, int | None]:
+        """Return the numbers of the results before and after one that `page` has with these filters; None at an end."""
         with self._database.reading() as connection:
             found = read_run(connection, run)
             run_no, among = found.number, list(finished_scorings(connection, found.number, found.scoring))
-            if outcome is not None and among != [0]:
+            if tag is not None:
+                wanted = _wanted(run_no, among, outcome, model, case, text).order_by(results.c.seq)
+                every = _tagged(connection, wanted, run_no, tag)
+                first, last = bisect_left(every, seq), bisect_right(every, seq)
+                return every[first - 1] if first else None, every[last] if last < len(every) else None
+            if outcome is not None and among != [0] and model is case is text is None:
                 query: Select[Any] = levels(run_no, among)
                 query = query.having(query.selected_columns.level == SEVERITY.index(outcome))
             else:
-                query = _wanted(run_no, among, outcome, None, None)
+                query = _wanted(run_no, among, outcome, model, case, text)
             before = query.where(results.c.seq < seq).order_by(results.c.seq.desc()).limit(1)
             after = query.where(results.c.seq > seq).order_by(results.c.seq).limit(1)
             return connection.execute(before).scalar(), connection.execute(after).scalar()
@@ -272,8 +294,23 @@ class Results(Part):
             return _read(connection, mine, [0], excerpt=True, limit=limit)
 
 
+def _tagged(connection: Connection, wanted: Select[Any], run_no: int, tag: str | None) -> Sequence[int]:
+    """Return the numbers that a query finds, in its order; with a tag, only of cases that have it."""
+    if tag is None:
+        return connection.scalars(wanted).all()
+    bodies = select(cases.c.case_no, cases.c.body).join(run_cases, run_cases.c.case_no == cases.c.case_no)
+    of_run = connection.execute(bodies.where(run_cases.c.run_no == run_no))
+    having = {case_no for case_no, body in of_run if tag in case_from_json(body).facets.tags}
+    return [seq for seq, case_no in connection.execute(wanted.add_columns(results.c.case_no)) if case_no in having]
+
+
 def _wanted(
-    run_no: int, among: Sequence[int], outcome: Outcome | None, model: str | None, case: str | None
+    run_no: int,
+    among: Sequence[int],
+    outcome: Outcome | None,
+    model: str | None,
+    case: str | None,
+    text: str | None = None,
 ) -> Select[Any]:
     """Return the query of the numbers that are wanted; without a filter on texts, the index alone answers it."""
     query = select(results.c.seq).where(results.c.run_no == run_no)
@@ -290,6 +327,8 @@ def _wanted(
         )
     elif case is not None:
         query = query.where(results.c.case_id == stored(case))
+    if text is not None:
+        query = query.where(results.c.case_id.icontains(stored(text), autoescape=True))
     return query
 
 

@@ -111,7 +111,7 @@ def test_what_flipped_is_opened_with_both_replies(bench: Bench, runs: Runs) -> N
     expect(first.get_by_role("region", name="Reply before")).to_have_count(0)
     first.locator("summary").focus()
     page.keyboard.press("Enter")
-    expect(first.get_by_role("region", name="Asked")).to_contain_text("Which metal? Question")
+    expect(first.get_by_role("region", name="Prompt")).to_contain_text("Which metal? Question")
     expect(first.get_by_role("region", name="Expected")).to_have_text("tungsten")
     expect(first.get_by_role("region", name="Reply before")).to_have_text("tungsten")
     expect(first.get_by_role("region", name="Reply now")).to_have_text("SIGKILL")
@@ -180,7 +180,7 @@ def test_without_an_address_the_last_two_of_a_suite_are_suggested(bench: Bench, 
     page.goto(f"{bench.url}/compare?new={runs.base}")  # the first of its suite
     expect(page.get_by_text("No run before it was asked the same.")).to_be_visible()
     page.get_by_role("button", name="Compare", exact=True).click()
-    expect(page.get_by_text("Choose a run on both sides.")).to_be_visible()
+    expect(page.get_by_text("Choose two runs.")).to_be_visible()
     page.goto(f"{bench.url}/compare?new={runs.new}")
     expect(page.get_by_text("Suggested: the run before it of the same cases.")).to_be_visible()
     page.get_by_role("button", name="Compare", exact=True).click()
@@ -386,7 +386,7 @@ def test_against_a_run_before_no_run_of_other_cases_is_suggested(bench: Bench, r
     page.goto(f"{bench.url}/compare?base={alone}")
     expect(page.get_by_text("No other run was asked the same. Choose what to compare it with.")).to_be_visible()
     page.get_by_role("button", name="Compare", exact=True).click()
-    expect(page.get_by_text("Choose a run on both sides.")).to_be_visible()
+    expect(page.get_by_text("Choose two runs.")).to_be_visible()
 
 
 @pytest.mark.parametrize("named", [".", "..", "(" * 30_000])

@@ -132,7 +132,7 @@ def test_nothing_is_saved_while_something_is_wrong_and_the_id_stays(ferry: Bench
     expect(page.get_by_role("button", name="the id of a scenario never changes")).to_be_visible()
     expect(line(page, 3)).to_contain_class("wrong-line")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("Not saved: mend what is marked first")).to_be_visible()
+    expect(page.get_by_text("Not saved. Fix the marked errors first.")).to_be_visible()
     assert [each["id"] for each in ferry.client.get("/api/scenarios").data] == ["ferry"]
     expect(line(page, 3)).to_have_text("- id: boat")
 
@@ -280,7 +280,7 @@ def test_deleting_leads_to_the_list_where_it_can_be_undone(ferry: Bench) -> None
     retype(page, "name: Ferry", "name: Half done")
     expect(page.get_by_text("Unsaved changes")).to_be_visible()
     page.get_by_role("button", name="Delete").click()
-    page.get_by_role("alertdialog").get_by_role("button", name="Leave it").click()
+    page.get_by_role("alertdialog").get_by_role("button", name="Cancel").click()
     expect(page.get_by_role("alertdialog")).to_have_count(0)
     assert ferry.client.get("/api/scenarios/ferry").status == 200
     page.get_by_role("button", name="Delete").click()
@@ -304,7 +304,7 @@ def test_what_is_too_long_for_a_page_is_not_taken_and_the_rest_stays(ferry: Benc
 def test_a_scenario_that_is_not_there_says_where_to_look(ferry: Bench) -> None:
     page = ferry.open("/scenarios/nowhere")
     expect(page.get_by_role("heading", level=1)).to_have_text("No such scenario")
-    expect(page.get_by_role("link", name="Deleted lately")).to_be_visible()
+    expect(page.get_by_role("link", name="Recently deleted")).to_be_visible()
 
 
 def test_the_preview_shows_what_is_asked_and_runs_nothing(ferry: Bench) -> None:
@@ -343,7 +343,7 @@ def test_the_editor_follows_the_theme_and_can_be_left_by_keyboard(ferry: Bench) 
     page = opened(ferry)
     ground = "each => getComputedStyle(each).backgroundColor"
     light = page.locator(".cm-editor").evaluate(ground)
-    page.get_by_role("button", name="Light or dark").click()
+    page.get_by_role("button", name="Theme").click()
     expect(page.locator("body")).to_have_class("desktop no-touch body--dark")
     assert page.locator(".cm-editor").evaluate(ground) != light
     editor(page).focus()

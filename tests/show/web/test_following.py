@@ -40,6 +40,10 @@ class Desk:
     """Answers as it is told, and keeps who listens."""
 
     address = "/runs/r1"
+    query: dict[str, str] = {}  # noqa: RUF012
+
+    def may(self, *_: Any) -> bool:
+        return True
 
     def __init__(self) -> None:
         self.refused: Refused | None = None
@@ -80,10 +84,11 @@ def shown(desk: Desk, timer: MagicMock, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The page of a run, without a browser."""
     del timer
     found: Any = page._Shown(desk, RUN, [])  # type: ignore[arg-type]
-    for name in ("_all", "_about", "_summary", "_progress", "_newest", "_timer"):
+    for name in ("_all", "_about", "_summary", "_breakdowns", "_progress", "_newest", "_suggest_tags", "_timer"):
         setattr(found, name, MagicMock())
     found._all.is_deleted = False
-    monkeypatch.setattr(page, "render_summary", lambda *_: "drawn")
+    for name in ("render_headline", "render_breakdowns"):
+        monkeypatch.setattr(page, name, lambda *_: "drawn")
     return found
 
 

@@ -46,6 +46,6 @@ def test_the_content_can_be_reached_by_keyboard_past_the_navigation(bench: Bench
 def test_light_and_dark_are_kept_for_the_next_page(bench: Bench) -> None:
     page = bench.open("/runs")
     expect(page.locator("body")).not_to_have_class("body--dark")
-    page.get_by_role("button", name="Light or dark").click()
+    page.get_by_role("button", name="Theme").click()
     page.goto(f"{bench.url}/suites")
     assert "body--dark" in (page.locator("body").get_attribute("class") or "")

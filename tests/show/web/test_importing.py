@@ -65,9 +65,9 @@ def test_a_mistake_in_what_was_pasted_is_marked_corrected_and_imported(clean: Be
     paste(page, document("late-book", "early-book").replace("type: task-completion", "type: tasks", 1))
     expect(page.locator(".wrong-line")).to_have_text("    type: tasks")
     expect(page.locator(".cm-lineNumbers .wrong-number")).to_have_text("5")
-    expect(page.get_by_text("Nothing can be imported yet: mend what was pasted first.")).to_be_visible()
+    expect(page.get_by_text("Not ready to import: fix what was pasted first.")).to_be_visible()
     press_import(page)
-    expect(page.get_by_text("Nothing was imported: mend what is marked first")).to_be_visible()
+    expect(page.get_by_text("Nothing was imported. Fix the marked errors first.")).to_be_visible()
     assert ids_of(clean) == []
     expect(page.locator(".wrong-line")).to_have_text("    type: tasks")  # the text stays
 
@@ -94,12 +94,12 @@ def test_each_mode_is_shown_before_it_is_done(clean: Bench) -> None:
     expect(page.get_by_text("1 scenario would be new")).to_be_visible()
     expect(page.get_by_text("2 scenarios would stay as they are")).to_be_visible()
 
-    page.get_by_role("radio", name="Replace what is here").click()
+    page.get_by_role("radio", name="Replace the existing scenario").click()
     expect(page.get_by_text("2 scenarios would be replaced")).to_be_visible()
     expect(page.get_by_role("listitem").filter(has_text="a (nothing differs)")).to_be_visible()
     expect(page.get_by_role("listitem").filter(has_text="b (prompt)")).to_be_visible()
 
-    page.get_by_role("radio", name="Refuse everything").click()
+    page.get_by_role("radio", name="Fail: import nothing").click()
     expect(page.get_by_text("2 scenarios exist already")).to_be_visible()
     expect(page.get_by_text('what was pasted, line 8: id "b" exists already')).to_be_visible()
     press_import(page)
@@ -107,7 +107,7 @@ def test_each_mode_is_shown_before_it_is_done(clean: Bench) -> None:
     assert ids_of(clean) == ["a", "b"]
     expect(page.locator(".cm-content")).to_contain_text("Changed")  # what was refused stays
 
-    page.get_by_role("radio", name="Replace what is here").click()
+    page.get_by_role("radio", name="Replace the existing scenario").click()
     expect(page.get_by_text("2 scenarios would be replaced")).to_be_visible()
     press_import(page)
     expect(page.get_by_text("2 scenarios were replaced")).to_be_visible()
@@ -132,7 +132,7 @@ def test_files_are_checked_together_and_corrected_here(clean: Bench, tmp_path: P
     expect(files.filter(has_text="twice.yaml")).to_contain_text("8:5 id a stands in good.yaml too")
     expect(files.filter(has_text="latin.yaml")).to_contain_text("2:1 this is no text in UTF-8")
     press_import(page)
-    expect(page.get_by_text("Nothing was imported: mend what is marked first")).to_be_visible()
+    expect(page.get_by_text("Nothing was imported. Fix the marked errors first.")).to_be_visible()
     assert ids_of(clean) == []
 
     page.get_by_role("button", name="Open wrong.yml in the editor").evaluate("button => { button.dataset.kept = 1 }")
@@ -188,7 +188,7 @@ def test_of_several_files_one_that_is_here_refuses_all_with_its_place(clean: Ben
     (tmp_path / "two.yaml").write_text(document("c", "b"), encoding="utf-8")
     page = opened(clean)
     page.get_by_label("Choose files").set_input_files(sorted(tmp_path.iterdir()))
-    page.get_by_role("radio", name="Refuse everything").click()
+    page.get_by_role("radio", name="Fail: import nothing").click()
     expect(page.get_by_text('two.yaml, line 8: id "b" exists already')).to_be_visible()
     press_import(page)
     expect(page.get_by_role("alert").last).to_contain_text("1 scenario exists already")
@@ -340,7 +340,7 @@ def test_many_files_are_listed_with_those_that_need_mending_first(clean: Bench, 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(
     ("pasted", "said"),
-    [("", "There is nothing to import"), (document("a", type_="tasks"), "Nothing was imported: mend")],
+    [("", "There is nothing to import"), (document("a", type_="tasks"), "Nothing was imported. Fix")],
     ids=["a warning", "a refusal"],
 )
 def test_a_message_can_be_read_and_closed(

@@ -28,7 +28,7 @@ def tile(page: Page, name: str) -> Locator:
 
 
 def start(page: Page) -> Locator:
-    return page.get_by_role("button", name="Start the run")
+    return page.get_by_role("button", name="Start")
 
 
 def models(page: Page) -> Locator:
@@ -66,7 +66,7 @@ def test_a_run_is_estimated_before_it_can_be_started(bench: Bench) -> None:
     before = bench.client.get("/api/runs").json["meta"]["total"]
     page = bench.open("/runs/new", expects_errors=True)  # where it leads to is another page's matter
     expect(page.get_by_role("link", name="import the library")).to_have_attribute("href", "/scenarios/import")
-    expect(page.get_by_text("Add a model to ask.")).to_be_visible()
+    expect(page.get_by_text("Add a model.")).to_be_visible()
     expect(start(page)).to_be_disabled()
     add(page, "fake:echo")
     expect(page.get_by_label("Add a model")).to_have_value("")
@@ -74,11 +74,11 @@ def test_a_run_is_estimated_before_it_can_be_started(bench: Bench) -> None:
     expect(tile(page, "Calls")).to_contain_text("10 cases, 10 results")
     expect(tile(page, "Cost")).to_contain_text("$0.00")
     expect(tile(page, "Tokens in")).to_contain_text(re.compile(r"\d,\d{3}"))
-    page.get_by_label("Repeats").fill("3")
+    page.get_by_label("Repeats per case").fill("3")
     expect(tile(page, "Calls")).to_contain_text("36")
     add(page, "fake:seed=2")
     expect(tile(page, "Calls")).to_contain_text("72")
-    page.get_by_text("Who takes what").click()
+    page.get_by_text("Breakdown").click()
     expect(page.locator("aside li")).to_have_count(4)
     expect(page.locator("aside li").last).to_contain_text("fake:seed=2: as the judge, 6 calls")
     page.get_by_role("button", name="Remove fake:seed=2").click()
@@ -97,12 +97,12 @@ def test_nothing_can_be_started_while_an_estimate_is_on_its_way(bench: Bench) ->
           const aside = document.querySelector("aside"), button = aside.querySelector("button");
           const look = () => {
             const shown = aside.querySelector(".tiles dd")?.firstChild.textContent;
-            if (shown && !button.disabled) window.seen.push([document.querySelector("[aria-label=Repeats]").value, shown]);
+            if (shown && !button.disabled) window.seen.push([document.querySelector("[aria-label='Repeats per case']").value, shown]);
           };
           new MutationObserver(look).observe(aside, {subtree: true, childList: true, attributes: true});
         }"""
     )
-    repeats = page.get_by_label("Repeats")
+    repeats = page.get_by_label("Repeats per case")
     repeats.evaluate(
         """field => ["2", "3", "4"].forEach(number => {  // at once, however slow the machine is
           field.value = number;
@@ -126,11 +126,11 @@ def test_an_unknown_price_is_said_with_what_to_do(bench: Bench) -> None:
     expect(tile(page, "Cost")).to_contain_text("at least $")
     warned = page.locator("aside .warn")
     expect(warned).to_contain_text(f"No price is known for {UNPRICED}")
-    expect(warned).to_contain_text("The run can start all the same")
+    expect(warned).to_contain_text("The run can start, but its cost stays unknown")
     expect(warned.get_by_role("link", name="Set a price")).to_have_attribute("href", "/settings/prices")
     page.get_by_text("Limits", exact=True).click()
     page.get_by_label("Cost limit (USD)").fill("2")
-    expect(warned).to_contain_text("will not begin")
+    expect(warned).to_contain_text("cannot start without one")
     page.get_by_role("button", name="Remove gpt-5").click()
     expect(tile(page, "Cost")).to_contain_text("unknown")
     page.get_by_role("button", name=f"Remove {UNPRICED}").click()
@@ -138,7 +138,7 @@ def test_an_unknown_price_is_said_with_what_to_do(bench: Bench) -> None:
     expect(start(page)).to_be_disabled()
     add(page, "fake-voice")
     expect(tile(page, "Tokens in")).to_contain_text("unknown")
-    expect(page.get_by_text("Nobody can tell beforehand")).to_be_visible()
+    expect(page.get_by_text("Token counts of voice conversations are not known in advance.")).to_be_visible()
 
 
 def test_cases_without_a_judge_and_providers_without_a_key_are_told_before_the_start(bench: Bench) -> None:
@@ -151,7 +151,7 @@ def test_cases_without_a_judge_and_providers_without_a_key_are_told_before_the_s
     warned = page.locator("aside .warn")
     expect(warned).to_contain_text("openai has no key here: set one in Settings › Providers or OPENAI_API_KEY.")
     expect(warned).not_to_contain_text("verdict")
-    expect(warned.get_by_role("link", name="To the providers")).to_have_attribute("href", "/settings/providers")
+    expect(warned.get_by_role("link", name="Providers")).to_have_attribute("href", "/settings/providers")
     expect(tile(page, "Calls")).to_contain_text("12")
     expect(start(page)).to_be_enabled()
 
@@ -173,15 +173,17 @@ def test_what_is_refused_is_said_where_it_belongs(bench: Bench) -> None:
     page.get_by_role("button", name="Remove my-thing").click()
     expect(page.get_by_label("Add a model")).to_be_focused()
     expect(page.get_by_role("alert")).to_have_count(0)
-    page.get_by_text("More: judge, embedder, speech recognition, parameters").click()
+    page.get_by_text("More: judge, embedding, speech-to-text, parameters").click()
     page.get_by_label("Temperature").fill("200")
     field = page.locator(".q-field", has=page.get_by_label("Temperature"))
-    expect(field.get_by_role("alert")).to_contain_text("expected a number from 0 to 100")
+    expect(field.get_by_role("alert")).to_have_text(
+        re.compile("^Temperature: enter a number from 0 to 100 or leave it empty")
+    )
     expect(start(page)).to_be_disabled()
     page.get_by_label("Temperature").fill("")
     expect(field.get_by_role("alert")).to_have_count(0)
     expect(start(page)).to_be_enabled()
-    page.get_by_label("Judge", exact=True).fill("local")
+    page.get_by_label("Judge model", exact=True).fill("local")
     expect(page.locator("aside").get_by_role("alert")).to_contain_text("cannot judge")
     page = bench.open("/runs/new?model=fake&concurrency=99999")  # and what was folded away opens
     expect(page.get_by_label("Concurrency per provider")).to_be_visible()
@@ -193,7 +195,7 @@ def test_scenarios_are_chosen_and_counted(bench: Bench) -> None:
     page = bench.open("/runs/new?model=fake&judge=fake", expects_errors=True)
     expect(page.get_by_label("Difficulty")).to_be_hidden()
     page.get_by_role("checkbox", name=f"Scenarios of this server ({total})").click()
-    expect(page.get_by_text(f"All {total} scenarios will be asked")).to_be_visible()
+    expect(page.get_by_text(f"All {total} scenarios are selected")).to_be_visible()
     expect(tile(page, "Calls")).to_contain_text(f"{total + 10} cases")
     page.get_by_role("button", name="Clear").first.click()  # the suite
     expect(tile(page, "Calls")).to_contain_text(f"{total} cases")
@@ -204,11 +206,11 @@ def test_scenarios_are_chosen_and_counted(bench: Bench) -> None:
     assert 1 < some < total
     expect(page.get_by_text(f"{some} of {total} scenarios match.")).to_be_visible()
     expect(tile(page, "Calls")).to_contain_text(f"{some} cases")
-    page.get_by_label("Text in it").fill("nobody says this")
+    page.get_by_label("Contains text").fill("nobody says this")
     expect(page.get_by_text(f"0 of {total} scenarios match.")).to_be_visible()
     expect(page.get_by_role("alert")).to_contain_text("No scenario passes these filters", ignore_case=True)
     expect(start(page)).to_be_disabled()
-    page.get_by_label("Text in it").fill("")
+    page.get_by_label("Contains text").fill("")
     run = begun(bench, page)
     assert run["selection"] == {"type": ["conversation-flow"], "difficulty": ["easy"]}
     assert (run["suite"], run["expected"], run["judge"]) == ("scenarios (selection)", some, "fake")
@@ -227,7 +229,7 @@ def test_an_address_chooses_and_what_is_chosen_stands_in_the_address(bench: Benc
     expect(page.get_by_label("Temperature")).to_have_value("")  # opened, since it was chosen
     page.get_by_role("button", name=f"Remove {second}").click()
     expect(tile(page, "Calls")).to_contain_text("1 case, 2 results")
-    page.get_by_label("Repeats").fill("2")
+    page.get_by_label("Repeats per case").fill("2")
     choose(page, "Suite", "v1.0")
     expect(tile(page, "Calls")).to_contain_text("11 cases, 44 results")
     said = parse_qs(urlsplit(page.url).query)
@@ -244,16 +246,16 @@ def test_an_address_chooses_and_what_is_chosen_stands_in_the_address(bench: Benc
 
 def test_everything_that_can_be_said_of_a_run_is_sent(bench: Bench) -> None:
     page = bench.open("/runs/new?tier=moderate", expects_errors=True)
-    for folded in ("More: judge, embedder, speech recognition, parameters", "Limits"):
+    for folded in ("More: judge, embedding, speech-to-text, parameters", "Limits"):
         page.get_by_text(folded, exact=True).click()
     add(page, "fake-voice:fixed=Yes.")
     for label, value in (
-        ("Condition", "phone"), ("Judge", "fake:fixed=YES"), ("Embedder", "local"), ("Seed", "7"),
+        ("Audio condition", "phone"), ("Judge model", "fake:fixed=YES"), ("Embedding model", "local"), ("Seed", "7"),
         ("Max output tokens", "50"), ("System prompt", "Be brief."), ("Cost limit (USD)", "1.5"),
         ("Token limit", "100000"), ("Concurrency per provider", "2"), ("Time limit (seconds)", "1"),
     ):  # fmt: skip
         page.get_by_label(label, exact=True).fill(value)
-    choose(page, "Modality", "noisy: spoken in noise")
+    choose(page, "Modality", "noisy: speech with background noise")
     run = begun(bench, page)
     assert (run["suite"], run["variants"], run["judge"]) == (
         "v1.0-moderate",
@@ -307,7 +309,7 @@ def test_providers_are_asked_what_they_offer_and_their_troubles_are_told(bench: 
     )
     bench.client.post("/api/providers", {"id": "gone", "kind": "compatible", "baseUrl": "http://127.0.0.1:9/v1"})
     page = bench.open("/runs/new")
-    page.get_by_text("1 provider could not be asked for models").click()
+    page.get_by_text("Could not list the models of 1 provider").click()
     expect(page.locator("#main details").get_by_text("gone: cannot reach the server")).to_be_visible()
     listed = page.locator(f"#{page.get_by_label('Add a model').get_attribute('list')} option")
     names = listed.evaluate_all("all => all.map(each => each.value)")
@@ -329,12 +331,11 @@ def test_names_of_others_are_shown_and_never_run(bench: Bench) -> None:
     assert "taken over" not in page.title()
 
 
-def test_a_viewer_is_told_what_the_api_says(browser: Browser, tmp_path: Any) -> None:
+def test_a_viewer_is_told_which_role_starts_a_run_and_finds_no_form(browser: Browser, tmp_path: Any) -> None:
     with closed(tmp_path, browser) as door:
         page = door.bench.open("/runs/new?model=fake", token=door.tokens["viewer"])
-        expect(page.locator("aside").get_by_role("alert")).to_contain_text("This needs the role editor")
-        start(page).click()
-        expect(page.locator(".q-notification")).to_contain_text("This needs the role editor")
+        expect(page.get_by_role("alert")).to_have_text("This needs the role editor, and yours is viewer")
+        expect(start(page)).to_have_count(0)
         assert urlsplit(page.url).path == "/runs/new"
         assert door.client("viewer").get("/api/runs").data == []
         door.bench.close()
@@ -365,7 +366,7 @@ def test_everyone_can_put_a_run_together(bench: Bench, axe: Callable[[Page], Non
         width=width,
         theme=theme,  # type: ignore[arg-type]
     )
-    expect(page.get_by_text("expected a number from 0 to 100").first).to_be_visible()
+    expect(page.get_by_text("Temperature: enter a number from 0 to 100").first).to_be_visible()
     no_sideways(page)
     axe(page)
     page.get_by_label("Temperature").fill("0")

@@ -112,8 +112,13 @@ def test_rates_have_bars_intervals_and_what_they_are_of() -> None:
         assert words in drawn
     assert 'class="fill" width="75.00"' in drawn
     many = rates("Tag", {f"tag {number}": rate for number in range(100)})
-    assert many.count("<th scope=") - 4 == many.count('scope="row"') == pictures.SHOWN_ROWS
-    assert "and 88 more" in many
+    open_rows, _, folded = many.partition("<details>")
+    assert open_rows.count('scope="row"') == pictures.SHOWN_ROWS
+    assert folded.startswith("<summary>and 88 more</summary>")
+    assert folded.count('scope="row"') == 88
+    most = rates("Tag", {f"tag {number}": rate for number in range(pictures.FOLDED_ROWS + 20)})
+    assert f"and {pictures.FOLDED_ROWS + 8:,} more</summary>" in most
+    assert "8 more are not shown; the JSON export has them all." in most
 
 
 def test_an_axis_has_round_times_that_fit() -> None:
@@ -305,11 +310,11 @@ def test_a_run_that_never_began_is_not_called_undecided() -> None:
     for models in (("m",), ("m", "n")):
         ended = told(summed(overall=NONE), models=models, status="stopped")
         assert "No results" in ended
-        assert "The run ended before anything was asked and answered." in ended
+        assert "The run ended before any request was answered." in ended
         assert "No verdict" not in ended
-    assert "Nothing has a verdict yet." in told(summed(overall=NONE), status="running")
+    assert "No verdicts yet." in told(summed(overall=NONE), status="running")
     errors = Rate(errored=4)
-    assert "None of the results could be decided." in told(summed(overall=errors))
+    assert "No result got a verdict." in told(summed(overall=errors))
 
 
 def test_cases_without_a_verdict_that_are_not_named_are_counted_and_can_be_judged() -> None:
@@ -406,7 +411,7 @@ def test_a_call_has_its_wait_first_and_no_first_token() -> None:
         input_tokens=1, output_tokens=1, cost_usd=0.0,
     )  # fmt: skip
     shown = results._numbers(data)
-    assert re.findall(r"<dt>([^<]+)", shown)[:2] == ["Voice to voice, median", "Took"]
+    assert re.findall(r"<dt>([^<]+)", shown)[:2] == ["Voice to voice, median", "Duration"]
     assert "<dd>750 ms<small>longest 4.41 s (n=3)</small>" in shown
     assert "First token" not in shown
     assert "value 4.41 s · version 1" in result_detail.render_check(check)
@@ -421,7 +426,7 @@ def test_runs_that_did_not_finish_are_no_part_of_a_trend() -> None:
         times = LatencyView(count=4, median=20.0, p95=None)
         return made(
             RunPointView, run="r", status=status, suite="mine", variant="text", cases_digest="sha256:1",
-            setup_digest="0", pass_rate=rate, interval=(0.1, 1.0), latency_ms=times,
+            setup_digest="0", pass_rate=rate, interval=(0.1, 1.0), latency_ms=times, created_at="2026-11-15T09:26:53Z",
         )  # fmt: skip
 
     def card(*points: RunPointView) -> str:
@@ -460,37 +465,37 @@ def spoken(lines: Sequence[str], reply: ReplyView | None = None, audio: AudioVie
 
 
 def blocks(shown: str) -> list[tuple[str, str]]:
-    return re.findall(r'aria-label="([^"]+)"[^>]*>(.*?)</pre>', shown, re.DOTALL)
+    return re.findall(r'aria-label="([^"]+)"[^>]*>(.*?)</(?:pre|div)>', shown, re.DOTALL)
 
 
 def test_a_line_that_was_not_reached_has_no_answer() -> None:
     shown = result_detail.render_exchange(spoken(LINES))
     assert HOSTILE not in shown
     assert blocks(shown) == [
-        ("Said by the user, line 1", "One?"),
-        ("Answer to line 1", "1"),
+        ("Message of the user, line 1", "One?"),
+        ("Reply to line 1", "1"),
         ("Expected at line 1", "a one"),
-        ("Said by the user, line 2", "مرحبا &lt;script&gt;alert(1)&lt;/script&gt;"),
-        ("Answer to line 2", "2"),
-        ("Said by the user, line 3", "Three."),
+        ("Message of the user, line 2", "مرحبا &lt;script&gt;alert(1)&lt;/script&gt;"),
+        ("Reply to line 2", "2"),
+        ("Message of the user, line 3", "Three."),
         ("Expected", "Counts."),
     ]
-    assert shown.count("There is no answer.") == 1
+    assert shown.count("No reply.") == 1
 
 
 def test_what_an_agent_says_it_said_is_shown_although_nobody_heard_it() -> None:
     reply = made(ReplyView, text="1\nnot heard", answers=("1", "", ""))
-    assert ("All that was answered", "1\nnot heard") in blocks(
+    assert ("Full reply", "1\nnot heard") in blocks(
         result_detail.render_exchange(spoken(LINES, audio=made(AudioView), reply=reply))
     )
-    assert "All that was answered" not in result_detail.render_exchange(spoken(LINES, reply=reply))
+    assert "Full reply" not in result_detail.render_exchange(spoken(LINES, reply=reply))
 
 
 def test_answers_that_are_not_split_reason_stand_below_all_lines() -> None:
     shown = result_detail.render_exchange(spoken(LINES, reply=made(ReplyView, text="1 2 3")))
     assert [name for name, _ in blocks(shown)] == [
-        *["Said by the user"] * 3,
-        "Answer",
+        *["Message of the user"] * 3,
+        "Reply",
         "Expected at line 1",
         "Expected",
     ]
@@ -499,8 +504,8 @@ def test_answers_that_are_not_split_reason_stand_below_all_lines() -> None:
 def test_of_a_single_line_that_expects_something_the_rest_is_expected_too() -> None:
     shown = blocks(result_detail.render_exchange(spoken(["One?"])))
     assert shown == [
-        ("Said by the user", "One?"),
-        ("Answer", "1\n2"),
+        ("Message of the user", "One?"),
+        ("Reply", "1\n2"),
         ("Expected, 1", "a one"),
         ("Expected, 2", "Counts."),
     ]

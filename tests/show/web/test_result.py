@@ -60,8 +60,8 @@ def test_a_result_shows_what_was_asked_answered_and_judged(bench: Bench) -> None
     expect(page).to_have_url(f"{bench.url}/runs/{run}/results/{seq}")
     expect(page.get_by_role("heading", level=1)).to_have_text("factual-001")
     expect(page.get_by_role("region", name="System prompt")).to_have_text("Be brief.")
-    expect(page.get_by_role("region", name="Said by the user")).to_have_text(found["case"]["turns"][0]["text"])
-    expect(page.get_by_role("region", name="Answer")).to_have_text(found["reply"]["text"])
+    expect(page.get_by_role("region", name="Message of the user")).to_have_text(found["case"]["turns"][0]["text"])
+    expect(page.get_by_role("region", name="Reply")).to_have_text(found["reply"]["text"])
     expect(page.get_by_role("region", name="Expected, 1")).to_have_text(found["case"]["ideals"][0])
     check = page.locator(".checks li").first
     expect(check).to_contain_text(found["checks"][0]["reason"])
@@ -73,9 +73,9 @@ def test_a_result_shows_what_was_asked_answered_and_judged(bench: Bench) -> None
     page.get_by_text("Raw response", exact=True).click()
     assert json.loads(page.get_by_role("region", name="Raw response").inner_text()) == found["reply"]["raw"]
     for words in (found["resultHash"], found["digest"], found["caseDigest"], found["reply"]["servedModel"], "text"):
-        expect(page.locator(".sheet")).to_contain_text(words)
+        expect(page.locator("#main")).to_contain_text(words)
     expect(page.locator(".tiles")).to_contain_text(f"{found['inputTokens']}")
-    to = page.get_by_role("link", name="All of it as JSON").get_attribute("href")
+    to = page.get_by_role("link", name="View as JSON").get_attribute("href")
     assert bench.client.get(to or "").data == found
 
 
@@ -89,7 +89,7 @@ def test_one_goes_from_result_to_result_within_an_outcome(bench: Bench) -> None:
     page.locator(".results").get_by_role("link").first.click()
     expect(page).to_have_url(f"{bench.url}/runs/{run}/results/{errored[0]}?outcome=errored")
     expect(page.locator(".warn")).to_contain_text("the fake provider fails on purpose: rejected")
-    expect(page.get_by_text("There is no answer.")).to_be_visible()
+    expect(page.get_by_text("No reply.")).to_be_visible()
     expect(page.get_by_role("link", name="Previous")).to_have_count(0)
     page.get_by_role("link", name="Next errored").click()
     expect(page).to_have_url(f"{bench.url}/runs/{run}/results/{errored[1]}?outcome=errored")
@@ -114,8 +114,8 @@ def test_hostile_answers_are_shown_and_never_run(bench: Bench, axe: Callable[[Pa
     run = bench.run(models=[f"fake:fixed={HOSTILE}"])
     page = bench.open(f"/runs/{run}/results/{first(bench, run)}", width=NARROW)
     shown = HOSTILE.replace("\u202e", "\\u202e")  # what turns lines around is spelt out
-    expect(page.get_by_role("region", name="Answer")).to_have_text(re.compile(re.escape("<script>window.caught=1")))
-    assert page.get_by_role("region", name="Answer").inner_text() == shown
+    expect(page.get_by_role("region", name="Reply")).to_have_text(re.compile(re.escape("<script>window.caught=1")))
+    assert page.get_by_role("region", name="Reply").inner_text() == shown
     assert page.evaluate("window.caught") is None
     assert page.locator("#main img, #main script").count() == 0
     no_sideways(page)
@@ -134,11 +134,11 @@ def test_a_megabyte_of_text_opens_with_its_beginning(bench: Bench) -> None:
     page = bench.open(f"/runs/{run}", width=NARROW)
     expect(page.locator(".results tbody tr")).to_contain_text("All work and no play")
     page.get_by_role("link", name="long", exact=True).click()
-    for name in ("Said by the user", "Answer"):
+    for name in ("Message of the user", "Reply"):
         region = page.get_by_role("region", name=name)
         expect(region).to_contain_text(f"and {len(long) - 20_000:,} more characters")
     no_sideways(page)
-    to = page.get_by_role("link", name="All of it as JSON").get_attribute("href")
+    to = page.get_by_role("link", name="View as JSON").get_attribute("href")
     assert bench.client.get(to or "").data["reply"]["text"] == long
 
 
@@ -171,26 +171,26 @@ def test_each_line_of_a_written_conversation_stands_beside_its_answer(
     bench: Bench, axe: Callable[[Page], None]
 ) -> None:
     page = bench.open(talk(bench, "talk", TALK, models=["fake:echo"], systemPrompt="Be brief."), width=NARROW)
-    expect(page.get_by_role("heading", name="Asked and answered")).to_be_visible()
+    expect(page.get_by_role("heading", name="Conversation")).to_be_visible()
     assert regions(page)[:9] == [
         "System prompt",
-        "Said by the user, line 1",
-        "Answer to line 1",
-        "Said by the user, line 2",
-        "Answer to line 2",
+        "Message of the user, line 1",
+        "Reply to line 1",
+        "Message of the user, line 2",
+        "Reply to line 2",
         "Expected at line 2, 1",
         "Expected at line 2, 2",
-        "Said by the user, line 3",
-        "Answer to line 3",
+        "Message of the user, line 3",
+        "Reply to line 3",
     ]
     for number, line in enumerate(TALK, 1):
-        for name in (f"Said by the user, line {number}", f"Answer to line {number}"):
+        for name in (f"Message of the user, line {number}", f"Reply to line {number}"):
             expect(page.get_by_role("region", name=name, exact=True)).to_have_text(line.replace("\u202e", "\\u202e"))
-    arabic = page.get_by_role("region", name="Said by the user, line 2")
+    arabic = page.get_by_role("region", name="Message of the user, line 2")
     assert arabic.evaluate("each => getComputedStyle(each).direction") == "rtl"
     expect(page.get_by_role("region", name="Expected at line 2, 1")).to_have_text("<b>ferry</b>")
-    page.get_by_text("What the judge is asked").click()
-    expect(page.get_by_role("region", name="Judge's prompt")).to_have_text("Is <i>it</i> kind?")
+    page.get_by_text("Judge prompt").click()
+    expect(page.get_by_role("region", name="Judge prompt")).to_have_text("Is <i>it</i> kind?")
     expect(page.get_by_role("region", name="Expected at line 3")).to_have_text("^x")
     expect(page.get_by_role("region", name="Expected", exact=True)).to_have_text("Is of use.")
     assert page.evaluate("window.caught") is None
@@ -201,8 +201,8 @@ def test_each_line_of_a_written_conversation_stands_beside_its_answer(
 
 def test_a_conversation_that_was_not_answered_shows_all_that_was_to_be_asked(bench: Bench) -> None:
     page = bench.open(talk(bench, "unheard", TALK, models=["fake:rejected=1,echo"]))
-    expect(page.get_by_text("There is no answer.")).to_be_visible()
-    expect(page.get_by_role("region", name="Said by the user")).to_have_text([TALK[0], TALK[1], "你好 \\u202eback"])
+    expect(page.get_by_text("No reply.")).to_be_visible()
+    expect(page.get_by_role("region", name="Message of the user")).to_have_text([TALK[0], TALK[1], "你好 \\u202eback"])
     expect(page.get_by_role("region", name="Expected at line 3")).to_have_text("^x")
 
 
@@ -372,8 +372,8 @@ def test_a_recording_that_is_not_here_costs_the_sound_and_not_the_words(bench: B
     try:
         page = bench.open(call)
         expect(page.locator(".warn")).to_contain_text("The recording of this call is not here, or damaged")
-        expect(page.get_by_role("region", name="Said by the user")).to_have_text(LINE)
-        expect(page.get_by_role("region", name="Answer")).to_contain_text("open at nine")
+        expect(page.get_by_role("region", name="Message of the user")).to_have_text(LINE)
+        expect(page.get_by_role("region", name="Reply")).to_contain_text("open at nine")
         expect(page.locator("audio")).to_have_count(0)
     finally:
         away.rename(kept)  # other tests hear the same call
@@ -389,6 +389,6 @@ def test_without_its_recording_a_call_has_each_line_beside_its_answer(bench: Ben
     page.reload()
     expect(page.locator(".warn")).to_contain_text("The recording of this call is not here, or damaged")
     for number, answer in enumerate(found["reply"]["answers"], 1):
-        expect(page.get_by_role("region", name=f"Said by the user, line {number}")).to_have_text(LINES[number - 1])
-        expect(page.get_by_role("region", name=f"Answer to line {number}")).to_have_text(answer)
+        expect(page.get_by_role("region", name=f"Message of the user, line {number}")).to_have_text(LINES[number - 1])
+        expect(page.get_by_role("region", name=f"Reply to line {number}")).to_have_text(answer)
     assert len(found["reply"]["answers"]) == len(LINES)

@@ -31,7 +31,7 @@ def test_a_run_is_followed_live_cancelled_and_resumed_by_keyboard_while_others_l
     assert seqs == sorted(seqs, reverse=True), "the newest stands first"
     expect(page.locator(".progress .outcomes")).to_contain_text("failed")
     page.get_by_role("button", name="Delete").click()
-    page.get_by_role("button", name="Delete it").click()
+    page.get_by_role("button", name="Delete run").click()
     expect(page.locator(".q-notification")).to_contain_text("cancel")  # the API refuses, and the page says why
     press(page, "Cancel")
     for each in (page, theirs):
@@ -110,7 +110,8 @@ def test_several_models_have_a_rate_each_and_none_together(bench: Bench) -> None
     expect(page.locator(".big")).to_have_count(0)
     expect(page.locator(".figure")).to_have_count(2)
     expect(page.get_by_text("All 2 models together.").first).to_be_visible()
-    expect(page.get_by_role("columnheader", name="Of", exact=True)).to_be_visible()
+    results = page.get_by_role("table", name="Results", exact=True)
+    expect(results.get_by_role("columnheader", name="Model", exact=True)).to_be_visible()
     expect(page.get_by_role("cell", name="fake:echo, repeat 2").first).to_be_visible()
     page.get_by_label("Model").click()
     page.get_by_role("option", name="fake:echo").click()
@@ -124,11 +125,12 @@ def test_results_are_filtered_by_the_address_and_the_back_button_undoes_it(bench
     assert counts["failed"]
     assert counts["errored"]
     page = bench.open(f"/runs/{run}")
+    page.set_viewport_size({"width": 1600, "height": 300})
     rows = page.locator(".results tbody tr")
     expect(rows).to_have_count(10)
     heading = page.get_by_role("heading", name="Results", exact=True)
     expect(heading).not_to_be_in_viewport()
-    page.get_by_role("link", name="To the results").click()
+    page.get_by_role("link", name="Results").click()
     expect(heading).to_be_in_viewport()
     page.go_back()
     page.get_by_label("Outcome").click()
@@ -136,18 +138,20 @@ def test_results_are_filtered_by_the_address_and_the_back_button_undoes_it(bench
     expect(page).to_have_url(f"{bench.url}/runs/{run}?outcome=errored#results")
     expect(rows).to_have_count(counts["errored"])
     expect(page.locator(".results .outcome.errored")).to_have_count(counts["errored"])
-    expect(rows.first).to_contain_text("no answer")
+    expect(rows.first).to_contain_text("no reply")
     page.go_back()
     expect(rows).to_have_count(10)
     case = page.get_by_label("Case", exact=True)
-    case.fill("factual-001")
+    case.fill("TUAL-001")  # a part of it, whatever the case of its letters
     case.press("Enter")
     expect(rows).to_have_count(1)
-    expect(page).to_have_url(re.compile("case=factual-001"))
-    page.get_by_role("link", name="Show all").click()
+    expect(rows).to_contain_text("factual-001")
+    expect(page).to_have_url(re.compile("text=TUAL-001"))
+    expect(case).to_have_value("TUAL-001")
+    page.get_by_role("link", name="Clear filters").click()
     expect(rows).to_have_count(10)
     page.goto(f"{bench.url}/runs/{run}?outcome=skipped&case=nothing")
-    expect(page.get_by_text("No result passes these filters.")).to_be_visible()
+    expect(page.get_by_text("No results match these filters.")).to_be_visible()
     page.locator(".outcomes").get_by_role("link", name="failed").click()
     expect(rows).to_have_count(counts["failed"])
 
@@ -171,7 +175,7 @@ def test_a_run_that_is_not_there_is_told_without_the_routes_of_the_api(bench: Be
 
 
 def test_a_run_that_no_form_can_begin_says_what_can(bench: Bench) -> None:
-    elsewhere = "To run it again, use what began it"
+    elsewhere = "To run it again, use the command line or the API"
     page = bench.open(f"/runs/{bench.run(parameters={'top_k': 5})}")
     expect(page.get_by_text(elsewhere)).to_be_visible()
     expect(page.get_by_role("link", name="Run again")).to_have_count(0)
@@ -185,14 +189,14 @@ def test_a_run_that_ended_before_any_result_says_so(bench: Bench) -> None:
     assert bench.client.get(f"/api/runs/{run}?summary=false").data["stored"] == 0
     page = bench.open(f"/runs/{run}", width=NARROW)
     expect(page.locator(".big")).to_have_text("No results")
-    expect(page.get_by_text("The run ended before anything was asked and answered.")).to_be_visible()
+    expect(page.get_by_text("The run ended before any request was answered.")).to_be_visible()
     expect(page.get_by_text("could be decided")).to_have_count(0)
 
 
 def test_results_come_by_the_page(bench: Bench) -> None:
     run = bench.run(models=["fake:echo"], repeats=6)
     page = bench.open(f"/runs/{run}")
-    rows = page.locator(".results tbody tr")
+    rows = page.get_by_role("table", name="Results", exact=True).locator("tbody tr")
     expect(rows).to_have_count(50)
     page.get_by_role("link", name="Next page").click()
     expect(rows).to_have_count(10)
@@ -205,12 +209,12 @@ def test_a_run_is_deleted_only_when_that_is_meant_and_everybody_sees_it(bench: B
     mine, theirs = bench.open(f"/runs/{run}"), bench.open(f"/runs/{run}")
     mine.get_by_role("button", name="Delete").click()
     dialog = mine.get_by_role("alertdialog")
-    expect(dialog).to_contain_text("It goes with its 10 results")
-    dialog.get_by_role("button", name="Leave it").click()
+    expect(dialog).to_contain_text("Its 10 results are deleted too")
+    dialog.get_by_role("button", name="Cancel").click()
     expect(dialog).to_have_count(0)
     assert bench.client.get(f"/api/runs/{run}?summary=false").status == 200
     mine.get_by_role("button", name="Delete").click()
-    mine.get_by_role("alertdialog").get_by_role("button", name="Delete it").click()
+    mine.get_by_role("alertdialog").get_by_role("button", name="Delete run").click()
     expect(mine).to_have_url(f"{bench.url}/runs")
     expect(theirs.get_by_role("heading", level=1)).to_have_text("This run was deleted")
     assert bench.client.get(f"/api/runs/{run}").status == 404

@@ -96,7 +96,7 @@ def test_a_row_tells_what_was_asked_of_whom_and_how_it_ended(bench: Bench) -> No
     counts = found[both]["outcomes"]  # a rate over several models would be nobody's
     ended = rf"✓\s*{counts['passed']} passed\s*✗\s*{counts['failed']} failed\s*\S\s*20 errored"
     expect(cell(page, both, "Passed")).to_have_text(re.compile(f"^{ended}$"))
-    expect(cell(page, good, "Begun (UTC)")).to_contain_text("by local")
+    expect(cell(page, good, "Started (UTC)")).to_contain_text("by local")
     compare = row(page, good).get_by_role("link", name=f"Compare {good} with another run")
     expect(compare).to_have_attribute("href", f"/compare?new={good}")
     expect(cell(page, bad, "Status")).to_contain_text("stopped")
@@ -122,8 +122,8 @@ def test_what_is_typed_is_looked_for_when_typing_stops_or_on_enter(bench: Bench)
     expect(row(page, other)).to_be_visible()
     assert ids(page) == [other]
     page.get_by_label("Search").fill("no run has this")
-    expect(page.get_by_role("heading", name="No run matches")).to_be_visible()
-    page.get_by_role("link", name="Clear the filters").click()
+    expect(page.get_by_role("heading", name="No runs match")).to_be_visible()
+    page.get_by_role("link", name="Clear filters").click()
     expect(row(page, one)).to_be_visible()
     assert in_address(page) == {}
     expect(page.get_by_label("Search")).to_have_value("")
@@ -164,7 +164,7 @@ def test_an_address_that_nothing_fits_is_refused_in_words(bench: Bench) -> None:
     bench.run()
     page = bench.open("/runs?page=900")
     expect(page.get_by_role("heading", name="This page is empty")).to_be_visible()
-    page.get_by_role("link", name="To the first page").click()
+    page.get_by_role("link", name="First page").click()
     expect(page.get_by_role("table")).to_be_visible()
 
 
@@ -196,7 +196,7 @@ def test_names_of_others_are_shown_and_never_run(bench: Bench) -> None:
     assert page.locator("#main img, #main script").count() == 0
     assert "taken over" not in page.title()
     page = bench.open("/runs?text=%3Cimg+src%3Dx+onerror%3Dalert(1)%3E%22'")
-    expect(page.get_by_role("heading", name="No run matches")).to_be_visible()
+    expect(page.get_by_role("heading", name="No runs match")).to_be_visible()
     expect(page.get_by_label("Search")).to_have_value("<img src=x onerror=alert(1)>\"'")
     assert page.locator("#main img").count() == 0
 
@@ -213,7 +213,7 @@ def test_everyone_can_read_the_list(bench: Bench, axe: Callable[[Page], None], w
     axe(page)
     bench.client.post(f"/api/runs/{slow}/cancel")
     page.get_by_label("Search").fill("no run has this")
-    expect(page.get_by_role("heading", name="No run matches")).to_be_visible()
+    expect(page.get_by_role("heading", name="No runs match")).to_be_visible()
     no_sideways(page)
 
 

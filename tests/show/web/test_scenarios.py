@@ -62,20 +62,20 @@ def shown(page: Page) -> list[str]:
 
 def test_an_empty_store_offers_the_library(empty: Bench, axe: Callable[[Page], None]) -> None:
     page = empty.open("/scenarios")
-    expect(page.get_by_role("heading", name="No scenario is here yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No scenarios yet")).to_be_visible()
     axe(page)
-    page.get_by_role("button", name="Import the ticked files").click()
-    expect(page.get_by_text("Tick the files that you want first")).to_be_visible()
+    page.get_by_role("button", name="Import selected files").click()
+    expect(page.get_by_text("Select at least one file")).to_be_visible()
     page.get_by_role("checkbox", name="multilingual/hindi.yaml").click()
     page.get_by_role("checkbox", name="multilingual/japanese.yaml").click()
-    page.get_by_role("button", name="Import the ticked files").click()
+    page.get_by_role("button", name="Import selected files").click()
     expect(rows(page)).to_have_count(10)
     expect(page.get_by_text("1 to 10 of 10 scenarios")).to_be_visible()
 
 
 def test_who_waits_at_an_empty_store_sees_what_others_bring(empty: Bench) -> None:
     page = empty.open("/scenarios")
-    expect(page.get_by_role("heading", name="No scenario is here yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No scenarios yet")).to_be_visible()
     empty.client.post("/api/scenarios", scenario("From afar")).data  # noqa: B018
     expect(page.get_by_role("link", name="From afar", exact=True)).to_be_visible()
     empty.client.post("/api/scenarios", scenario("And another")).data  # noqa: B018
@@ -130,7 +130,7 @@ def test_several_filters_hold_together_and_are_run_and_exported(ferries: Bench) 
 
 def test_what_cannot_be_found_says_what_to_do(ferries: Bench) -> None:
     page = ferries.open("/scenarios?text=zeppelin")
-    expect(page.get_by_text("No scenario passes these filters.")).to_be_visible()
+    expect(page.get_by_text("No scenarios match these filters.")).to_be_visible()
     page = ferries.open("/scenarios?type=nonsense")
     expect(page.get_by_role("alert")).to_contain_text('there is no type "nonsense"')
     page.get_by_role("link", name="Show all scenarios").click()
@@ -165,8 +165,8 @@ def test_deleting_can_be_undone_at_once_and_for_a_day(ferries: Bench) -> None:
 
     page.get_by_role("button", name="Delete Day train").click()
     page.get_by_role("button", name="Delete Night train").click()
-    expect(page.get_by_text("No scenario passes these filters.")).to_be_visible()
-    page.get_by_role("link", name="Deleted lately").first.click()
+    expect(page.get_by_text("No scenarios match these filters.")).to_be_visible()
+    page.get_by_role("link", name="Recently deleted").first.click()
     page.get_by_role("button", name="Restore Night train", exact=True).click()
     expect(page.get_by_role("button", name="Restore Night train", exact=True)).to_have_count(0)
     assert ferries.client.get("/api/scenarios/night-train").data["language"] == "de"

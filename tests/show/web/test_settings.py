@@ -101,7 +101,7 @@ def test_a_provider_is_added_tested_given_a_wrong_key_and_deleted_and_its_key_is
     assert bench.client.get("/api/providers/my-vllm").data["keySet"] is True
 
     page.get_by_role("button", name="Delete my-vllm").click()
-    page.get_by_role("alertdialog").get_by_role("button", name="Leave it").click()
+    page.get_by_role("alertdialog").get_by_role("button", name="Cancel").click()
     expect(page.get_by_role("alertdialog")).to_have_count(0)
     assert len(bench.client.get("/api/providers").data) == 1
     page.get_by_role("button", name="Delete my-vllm").click()
@@ -271,18 +271,18 @@ def test_the_first_token_asks_about_local_models_and_is_shown_once(browser: Brow
     with workbench(PRAMANA_HOME=str(home)) as client:
         bench = Bench(client, home, browser)
         page = bench.open("/settings/tokens", expects_errors=True)
-        expect(page.get_by_text("Nobody yet")).to_be_visible()
+        expect(page.get_by_text("No tokens yet")).to_be_visible()
         expect(page.get_by_text("Your own account on this machine still needs none")).to_be_visible()
         expect(
-            page.get_by_role("checkbox", name="Models and recordings may be at private addresses")
+            page.get_by_role("checkbox", name="Allow private addresses for models and recordings")
         ).not_to_be_checked()
         expect(page.get_by_role("link", name="Server settings")).to_have_attribute("href", "/settings/server")
-        page.get_by_role("button", name="Make it").click()  # with the role that is offered
+        page.get_by_role("button", name="Create token").click()  # with the role that is offered
         expect(page.get_by_text(re.compile("1 to 100 printable characters"))).to_be_visible()
         page.get_by_label("Name").fill(f"Ann {EVIL}")
-        page.get_by_role("button", name="Make it").click()
+        page.get_by_role("button", name="Create token").click()
         expect(page.get_by_role("heading", name=f"The token of Ann {EVIL}")).to_be_visible()
-        expect(page.get_by_role("alert")).to_contain_text("it is not shown again")
+        expect(page.get_by_role("alert")).to_contain_text("It is not shown again")
         expect(page.get_by_text("at private addresses are refused from now on")).to_be_visible()
         secret = page.get_by_label("Token, an admin’s").input_value()
         page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -292,8 +292,8 @@ def test_the_first_token_asks_about_local_models_and_is_shown_once(browser: Brow
         page.wait_for_timeout(6_000)  # longer than a server needs to know that there is a token now
         expect(page.get_by_label("Token, an admin’s")).to_have_value(secret)
         assert client.get("/api/server").data["privateAddressesAllowed"] is False
-        page.get_by_role("link", name="I have copied it").click()
-        expect(page.get_by_role("checkbox", name="Models and recordings may be at private addresses")).to_have_count(0)
+        page.get_by_role("link", name="Done").click()
+        expect(page.get_by_role("checkbox", name="Allow private addresses for models and recordings")).to_have_count(0)
         expect(page.get_by_text(secret)).to_have_count(0)
         assert secret not in page.content()
 
@@ -303,13 +303,13 @@ def test_the_first_token_asks_about_local_models_and_is_shown_once(browser: Brow
         page.get_by_label("Name").fill("nightly")
         page.get_by_label("Expires").click()
         page.get_by_role("option", name="Never").click()
-        page.get_by_role("button", name="Make it").click()
+        page.get_by_role("button", name="Create token").click()
         expect(page.get_by_role("heading", name="The token of nightly")).to_be_visible()
-        page.get_by_role("link", name="I have copied it").click()
+        page.get_by_role("link", name="Done").click()
         expect(page.get_by_role("row").filter(has_text="nightly")).to_contain_text("never")
         assert [bool(each["expiresAt"]) for each in client.get("/api/tokens").data] == [True, False]
         page.get_by_role("button", name="Revoke nightly").click()
-        expect(dialog).to_contain_text("turned away within seconds")
+        expect(dialog).to_contain_text("stops working within seconds")
         dialog.get_by_role("button", name="Revoke").click()
         expect(page.get_by_role("row").filter(has_text="nightly")).to_contain_text(re.compile(r"20\d\d-\d\d-\d\d"))
         expect(page.get_by_role("button", name="Revoke nightly")).to_have_count(0)
@@ -325,10 +325,10 @@ def test_with_the_first_token_local_models_can_stay_allowed(browser: Browser, tm
         bench = Bench(client, home, browser)
         page = bench.open("/settings/tokens")
         page.get_by_label("Name").fill("Ann")
-        allowed = page.get_by_role("checkbox", name="Models and recordings may be at private addresses")
+        allowed = page.get_by_role("checkbox", name="Allow private addresses for models and recordings")
         allowed.click()
         expect(allowed).to_be_checked()  # once the server has heard of it
-        page.get_by_role("button", name="Make it").click()
+        page.get_by_role("button", name="Create token").click()
         expect(page.get_by_role("heading", name="The token of Ann")).to_be_visible()
         expect(page.get_by_text("refused from now on")).to_have_count(0)
         found = client.get("/api/server").data
@@ -347,17 +347,17 @@ def test_a_price_is_set_used_by_the_next_run_and_taken_back(bench: Bench, openai
     assert (stopped["status"], "an administrator can set one" in stopped["reason"]) == ("stopped", True)
     page = bench.open("/settings/prices")
     row = page.get_by_role("row").filter(has_text="my-vllm")
-    expect(row).to_contain_text("nobody: unknown")
+    expect(row).to_contain_text("unknown")
     page.get_by_role("link", name="Set the price of my-vllm").click()
     page.wait_for_url("**model=my-vllm")
     expect(page.get_by_text("No price is known for my-vllm")).to_be_visible()
-    page.get_by_label("Input", exact=True).fill("-1")
-    page.get_by_label("Output", exact=True).fill("0")
-    page.get_by_role("button", name="Set the price").click()
-    expect(page.get_by_text("expected a number from 0 to")).to_be_visible()
-    page.get_by_label("Input", exact=True).fill("2.5")
-    page.get_by_label("Output", exact=True).fill("1000000")
-    page.get_by_role("button", name="Set the price").click()
+    page.get_by_label("Input price", exact=True).fill("-1")
+    page.get_by_label("Output price", exact=True).fill("0")
+    page.get_by_role("button", name="Set price").click()
+    expect(page.get_by_text("Input price: enter a number from 0 to")).to_be_visible()
+    page.get_by_label("Input price", exact=True).fill("2.5")
+    page.get_by_label("Output price", exact=True).fill("1000000")
+    page.get_by_role("button", name="Set price").click()
     expect(row).to_contain_text("set here")
     expect(row).to_contain_text("$2.50")
     expect(page.get_by_text("Now my-vllm: $2.50 in and $1,000,000.00 out a million tokens.")).to_be_visible()
@@ -368,7 +368,7 @@ def test_a_price_is_set_used_by_the_next_run_and_taken_back(bench: Bench, openai
     assert cost
     page.get_by_role("button", name="Remove the price of my-vllm").click()
     page.get_by_role("alertdialog").get_by_role("button", name="Remove it").click()
-    expect(row).to_contain_text("nobody: unknown")
+    expect(row).to_contain_text("unknown")
     expect(page.get_by_text("No price is known for my-vllm")).to_be_visible()
     assert bench.client.get("/api/prices?model=my-vllm").data[0]["origin"] is None
 
@@ -388,24 +388,24 @@ def json_values(data: Any, name: str) -> Iterator[Any]:
 def test_a_model_is_looked_up_with_who_says_what_it_costs(bench: Bench) -> None:
     page = bench.open("/settings/prices")
     page.get_by_label("Model").fill("gpt-5")
-    page.get_by_role("button", name="Look it up").click()
+    page.get_by_role("button", name="Look up").click()
     page.wait_for_url("**model=gpt-5")
     expect(page.get_by_text("Now gpt-5: $1.25 in and $10.00 out a million tokens.")).to_be_visible()
-    expect(page.get_by_label("Input", exact=True)).to_have_value("1.25")
+    expect(page.get_by_label("Input price", exact=True)).to_have_value("1.25")
     page.get_by_label("Model").fill("gpt5")
-    page.get_by_role("button", name="Set the price").click()
+    page.get_by_role("button", name="Set price").click()
     expect(page.get_by_text(re.compile("did you mean"))).to_be_visible()
     page.get_by_label("Model").fill("local")
-    page.get_by_role("button", name="Set the price").click()
+    page.get_by_role("button", name="Set price").click()
     expect(page.get_by_text("Local runs in this process and costs nothing")).to_be_visible()
     page.get_by_label("Model").fill(EVIL)
-    page.get_by_role("button", name="Look it up").click()
+    page.get_by_role("button", name="Look up").click()
     expect(
         page.get_by_text("No provider is known", exact=False).or_(page.get_by_text("unknown model", exact=False)).first
     ).to_be_visible()
     page.get_by_label("Model").fill("")
-    page.get_by_role("button", name="Set the price").click()
-    expect(page.get_by_text("Say which model is meant")).to_be_visible()
+    page.get_by_role("button", name="Set price").click()
+    expect(page.get_by_text("Model: enter the name of a model")).to_be_visible()
 
 
 # ── Server ──
@@ -413,22 +413,26 @@ def test_a_model_is_looked_up_with_who_says_what_it_costs(bench: Bench) -> None:
 
 def test_settings_are_saved_and_what_does_not_fit_is_told_at_its_field(bench: Bench) -> None:
     page = bench.open("/settings/server")
-    expect(page.locator(".tiles")).to_contain_text("this machine alone")
+    expect(page.locator(".tiles")).to_contain_text("this machine only")
     expect(page.locator(".tiles")).to_contain_text("SQLite")
-    page.get_by_role("checkbox", name=re.compile("^Refuse results")).click()
-    page.get_by_label("Requests a minute").fill("0")
-    page.get_by_label(re.compile("^Other hosts")).fill("https://bench.example\njavascript:x")
+    page.get_by_role("checkbox", name=re.compile("^Reject results")).click()
+    page.get_by_label("Requests per minute").fill("0")
+    page.get_by_label("Allowed CORS origins").fill("https://bench.example\njavascript:x")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("expected a whole number from 1 to 1,000,000, found 0")).to_be_visible()
-    expect(page.get_by_text("expected text such as https://bench.example, found 'javascript:x'")).to_be_visible()
-    expect(page.get_by_label("Requests a minute")).to_be_focused()
+    expect(page.get_by_text("Requests per minute: enter a whole number from 1 to 1,000,000, found 0")).to_be_visible()
+    expect(
+        page.get_by_text("Allowed CORS origins: enter text such as https://bench.example, found 'javascript:x'")
+    ).to_be_visible()
+    expect(page.get_by_label("Requests per minute")).to_be_focused()
     assert bench.client.get("/api/settings").data["refuseUnverified"] is False
-    page.get_by_label("Requests a minute").fill("77.5")
-    page.get_by_label(re.compile("^Other hosts")).fill("https://bench.example")
+    page.get_by_label("Requests per minute").fill("77.5")
+    page.get_by_label("Allowed CORS origins").fill("https://bench.example")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("expected a whole number from 1 to 1,000,000, found 77.5")).to_be_visible()
+    expect(
+        page.get_by_text("Requests per minute: enter a whole number from 1 to 1,000,000, found 77.5")
+    ).to_be_visible()
     expect(page.get_by_text("such as https://bench.example, found")).to_have_count(0)
-    page.get_by_label("Requests a minute").fill("77")
+    page.get_by_label("Requests per minute").fill("77")
     page.keyboard.press("Enter")
     expect(page.get_by_text("Saved.")).to_be_visible()
     now = bench.client.get("/api/settings").data
@@ -437,9 +441,9 @@ def test_settings_are_saved_and_what_does_not_fit_is_told_at_its_field(bench: Be
         77,
         ["https://bench.example"],
     )
-    page.get_by_label("Requests a minute").fill("")
+    page.get_by_label("Requests per minute").fill("")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_label("Requests a minute")).to_have_value("1200")
+    expect(page.get_by_label("Requests per minute")).to_have_value("1200")
     assert bench.client.get("/api/settings").data["requestsPerMinute"] == 1_200
 
 
@@ -460,12 +464,12 @@ def test_looks_are_chosen_and_kept(bench: Bench) -> None:
     assert is_dark()
     page.goto(f"{bench.url}/settings")
     expect(page.get_by_role("radio", name="Dark")).to_be_checked()
-    page.get_by_role("radio", name="As the system").click()
+    page.get_by_role("radio", name="System").click()
     expect(page.locator("body.body--dark")).to_have_count(0)
     page.emulate_media(color_scheme="dark")
     expect(page.locator("body.body--dark")).to_have_count(1)
     page.reload()
-    expect(page.get_by_role("radio", name="As the system")).to_be_checked()
+    expect(page.get_by_role("radio", name="System")).to_be_checked()
 
 
 PAGES = (

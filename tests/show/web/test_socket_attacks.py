@@ -142,7 +142,7 @@ def test_the_same_messages_of_an_administrator_do_what_they_say(shut: Closed) ->
     assert not page.join().startswith(b"44")
     (name, listener), *_ = [(part, each) for part, each, label in page.listeners("update:value") if label == "Name"]
     page.send(name, listener, "by socket")
-    (make, press), *_ = [(part, each) for part, each, label in page.listeners("click") if label == "Make it"]
+    (make, press), *_ = [(part, each) for part, each, label in page.listeners("click") if label == "Create token"]
     page.send(make, press)
     give_up = time.monotonic() + 20
     while "by socket" not in tokens(shut):
@@ -182,7 +182,7 @@ def test_a_socket_ends_within_seconds_when_its_token_does_and_does_nothing_more(
                 socket.send(page.event(part, each, "intruder"))
         with closing(open_store(f"sqlite:///{shut.bench.home}/pramana.sqlite3")) as store:
             end_token(store, made["id"], how)
-        press = [(part, each) for part, each, label in page.listeners("click") if label == "Make it"]
+        press = [(part, each) for part, each, label in page.listeners("click") if label == "Create token"]
         began, ended = time.monotonic(), False
         while not ended:
             assert time.monotonic() - began < 5, "the socket did not end"

@@ -49,5 +49,5 @@ def test_nothing_can_be_pressed_before_the_server_can_hear_of_it(bench: Bench) -
     assert page.evaluate("document.querySelector('#main[inert] input[aria-label=Model]').value") == ""
     held[0].connect_to_server()
     page.get_by_label("Model").fill("gpt-5")
-    page.get_by_role("button", name="Look it up").click()
+    page.get_by_role("button", name="Look up").click()
     page.wait_for_url("**model=gpt-5")

@@ -218,6 +218,11 @@ def _summary(summary: Summary) -> dict[str, Any]:
     return {**camel(data), **rubric, "by": by}
 
 
+_CASE = "The id of a case, or its digest"
+_TEXT = "A part of the id of a case"
+_TAG = "A tag of the case"
+
+
 @router.get("/api/runs/{run_id}/results", summary="List results", **documented(list[ResultView], 404))
 async def list_results(
     run_id: RunId,
@@ -227,10 +232,14 @@ async def list_results(
     page_size: PageSize = 50,
     outcome: Outcome | None = None,
     model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
-    case: Annotated[str | None, Query(max_length=LONGEST_NAME, description="The id of a case, or its digest")] = None,
+    case: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_CASE)] = None,
+    text: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_TEXT)] = None,
+    tag: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_TAG)] = None,
 ) -> Response:
     """Return results in the order they were stored, each with the beginning of its answer."""
-    wanted = runs.ResultFilter(outcome=outcome, model=model, case=case, page=page, page_size=page_size)
+    wanted = runs.ResultFilter(
+        outcome=outcome, model=model, case=case, text=text, tag=tag, page=page, page_size=page_size
+    )
     found = await runs.list_results(here, caller, run_id, wanted)
     return answer(found.items, page_meta(page, page_size, found.total))
 
@@ -242,12 +251,17 @@ async def read_result(
     here: Here,
     caller: Annotated[Credential, caller_of(runs.read_result)],
     outcome: Outcome | None = None,
+    model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
+    case: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_CASE)] = None,
+    text: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_TEXT)] = None,
+    tag: Annotated[str | None, Query(max_length=LONGEST_NAME, description=_TAG)] = None,
 ) -> Response:
     """Return all of it: what was asked, what came back, and how it was judged, with the evidence.
 
-    `meta` has the numbers of the results before and after it, with `outcome` of the nearest that ended so.
+    `meta` has the numbers of the results before and after it; with filters, of the nearest that pass them.
     """
-    found = await runs.read_result(here, caller, run_id, seq, outcome)
+    among = runs.ResultFilter(outcome=outcome, model=model, case=case, text=text, tag=tag)
+    found = await runs.read_result(here, caller, run_id, seq, among)
     return answer(found.result, {"previous": found.previous, "next": found.next})
 
 

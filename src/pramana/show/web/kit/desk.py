@@ -15,7 +15,7 @@ import nicegui
 from nicegui import background_tasks, ui
 from starlette.requests import Request
 
-from pramana.app import App
+from pramana.app import App, role_of
 from pramana.app.access import Credential, User
 from pramana.app.runs import follow_changes, follow_run
 from pramana.app.tail import ChangeView, MissedView, RunEvent, StillHere
@@ -78,6 +78,10 @@ class Desk:
         self._since = await self._app.tail.now()
 
     # ── Asking ──
+
+    def may(self, *use_cases: Callable[..., Any]) -> bool:
+        """Return whether the role of this page's user allows use cases: controls that it does not are left out."""
+        return all(self.who.may(role_of(each)) for each in use_cases)
 
     async def call(
         self,

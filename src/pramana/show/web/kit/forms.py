@@ -66,12 +66,21 @@ class Form(ui.element):
             placed = [(field_of(each.path, fields), each.message) for each in error.problems]
             for path, message in placed:
                 if path and fields[path].error is None:
-                    fields[path].error = message[:1].upper() + message[1:]
+                    fields[path].error = message_of(fields[path], message)
             if not placed or not all(path for path, _ in placed):
                 with self._trouble:
                     parts.trouble(error)
             if first := next((path for path, _ in placed if path), ""):
                 ui.run_javascript(f"document.getElementById({fields[first].html_id!r})?.focus()")
+
+
+def message_of(field: Any, message: str) -> str:
+    """Return what is wrong with a field, after its label: an error is read out, and read, away from its field too."""
+    label = str(field.props.get("label") or "").removesuffix(" (optional)")
+    if message.startswith("expected "):
+        message = f"enter {message.removeprefix('expected ').removesuffix(', found None')}"
+        message = message.replace(", or null", " or leave it empty")
+    return f"{label}: {message}" if label else message[:1].upper() + message[1:]
 
 
 def field_of(path: str, fields: Mapping[str, Any]) -> str:
@@ -101,6 +110,10 @@ class Secret:
     @property
     def html_id(self) -> str:
         return self._input.html_id
+
+    @property
+    def props(self) -> Mapping[str, Any]:
+        return self._field.props
 
     @property
     def error(self) -> str | None:
@@ -148,7 +161,7 @@ class Names:
         self.names = list(dict.fromkeys(names))
         self._changed = changed
         with parts.box("stack"):
-            self.field = parts.field(f"Add a {what}", hint="Enter adds it, and you can add another.")
+            self.field = parts.field(f"Add a {what}", hint="Press Enter to add it.")
             # The browser says that it changed on Enter, when one of its suggestions was taken, and when it is left.
             self.field.on("change", lambda event: parts.guarded(self._add)(event.args))
             self.suggest = suggest(self.field, known)

@@ -1,12 +1,14 @@
 """What stands around every page: where one is, where one can go, who one is, and light or dark."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import nicegui
 from nicegui import ui
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from pramana.app import role_of
 from pramana.report.markup import Child, Safe, foreign, join, link, tag
 from pramana.show.web.kit import parts
 from pramana.show.web.kit.desk import Desk, Refused
@@ -27,8 +29,11 @@ SLOWEST_S = 60.0
 Build = Callable[[Desk], Awaitable[None]]
 
 
-def page(path: str, title: str) -> Callable[[Build], Build]:
-    """Register a page: it gets a desk, and draws itself within the frame. Strangers are asked for their token first."""
+def page(path: str, title: str, *needs: Callable[..., Any]) -> Callable[[Build], Build]:
+    """Register a page: it gets a desk, and draws itself within the frame. Strangers are asked for their token first.
+
+    `needs` are the use cases without which there is nothing to do on it; whose role does not allow them reads that.
+    """
 
     def register(build: Build) -> Build:
         PAGES[path] = title
@@ -42,6 +47,8 @@ def page(path: str, title: str) -> Callable[[Build], Build]:
             _top(desk)
             with _content():
                 try:
+                    if needs and not desk.may(*needs):
+                        raise _forbidden(desk, *needs)
                     await build(desk)
                 except Refused as error:
                     if error.status == 401:  # the token was revoked while the page was built
@@ -53,6 +60,11 @@ def page(path: str, title: str) -> Callable[[Build], Build]:
         return build
 
     return register
+
+
+def _forbidden(desk: Desk, *needs: Callable[..., Any]) -> Refused:
+    role = next(role_of(each) for each in needs if not desk.may(each))
+    return Refused(403, f"this needs the role {role}, and yours is {desk.who.role}", "forbidden")
 
 
 def _content() -> ui.element:
@@ -67,7 +79,8 @@ def _content() -> ui.element:
 
 
 def install() -> None:
-    """Say of an address that is no page where to go."""
+    """Answer addresses that are no page, and let every page come back to where it was scrolled."""
+    ui.add_head_html(f"<script>{_SCROLL}</script>", shared=True)
 
     @nicegui.app.exception_handler(404)
     async def lost(request: Request, error: Exception) -> Response:
@@ -77,7 +90,7 @@ def install() -> None:
             "No such page",
             tag("h1", "There is no such page"),
             tag("p", "What was here may have been deleted, or the address is mistyped."),
-            tag("p", link("/", "To the beginning")),
+            tag("p", link("/", "Home")),
             status=404,
         )
 
@@ -115,7 +128,7 @@ def _top(desk: Desk) -> None:
             parts.show(join(_entry(desk, to, words) for to, words in NAVIGATION))
         _who(desk)
         # What was chosen is kept in a cookie for a year.
-        switch = ui.button("Light or dark", color=None).props("unelevated no-caps")
+        switch = ui.button("Theme", color=None).props("unelevated no-caps")
         switch.classes("btn plain small").on("click", js_handler=_SWITCH)
 
 
@@ -132,6 +145,28 @@ def _who(desk: Desk) -> None:
         parts.show(tag("button", "Sign out", type="submit", class_="native plain"))
 
 
+_SCROLL = """
+(() => {
+  const key = `pramana-scroll ${location.pathname}${location.search}`;
+  addEventListener("pagehide", () => sessionStorage.setItem(key, scrollY));
+  const kept = Number(sessionStorage.getItem(key));
+  if (!kept || performance.getEntriesByType("navigation")[0]?.type !== "back_forward") return;
+  window.pramanaScrolled = true;
+  history.scrollRestoration = "manual";
+  let over = false;
+  for (const each of ["wheel", "keydown", "pointerdown", "touchstart"])
+    addEventListener(each, () => { over = true; }, { once: true, passive: true });
+  const end = performance.now() + 5000;
+  const scroll = () => {
+    if (over || performance.now() > end) return;
+    scrollTo(0, kept);
+    if (Math.abs(scrollY - kept) > 1 || performance.now() < end - 4000) requestAnimationFrame(scroll);
+  };
+  addEventListener("DOMContentLoaded", scroll);
+})();
+"""
+"""A page is drawn after it has loaded, so the browser does not find the place to scroll back to. This scrolls there for
+a second, while the page grows, and then until the place exists, unless the reader scrolls first."""
 _SWITCH = f"""() => {{
   const dark = !document.body.classList.contains("body--dark");
   Quasar.Dark.set(dark);

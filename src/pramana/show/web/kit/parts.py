@@ -124,9 +124,22 @@ def button(words: str, act: Act, kind: Kind = "", *, small: bool = False, label:
         finally:
             if not made.is_deleted:
                 made.enable()
+                with client:
+                    ui.run_javascript(_REFOCUS % made.id)  # a button that is disabled loses the focus
 
     made.on_click(pressed)
     return made
+
+
+_REFOCUS = """(async () => {
+  for (let turn = 0; turn < 20; turn++) {
+    const button = getHtmlElement(%s), focused = document.activeElement ?? document.body;
+    if (!button || ![document.body, button].includes(focused) && !focused.closest(".q-dialog")) return;
+    if (!button.disabled) button.focus();
+    await new Promise((done) => setTimeout(done, 50));
+  }
+})()"""
+"""Give the focus back to a button, unless it is elsewhere by now: a dialog that closes may take it along once more."""
 
 
 def link_button(words: str, to: str, kind: Kind = "") -> None:
@@ -165,7 +178,7 @@ async def confirm(question: str, consequence: str, yes: str) -> bool:
         paragraph(consequence)
         with box("row"):
             button(yes, lambda: dialog.submit("yes"), "danger")
-            button("Leave it as it is", lambda: dialog.submit("no"))
+            button("Cancel", lambda: dialog.submit("no"))
     answer: bool = await dialog == "yes"
     dialog.delete()
     return answer
@@ -255,7 +268,7 @@ def trouble(error: Refused) -> None:
     """Show what was refused where a page would be."""
     show(refusal(error))
     if error.status == 404:
-        paragraph(tag("a", "Back to the beginning", href="/"))
+        paragraph(tag("a", "Home", href="/"))
 
 
 def refusal(error: Refused) -> Safe:

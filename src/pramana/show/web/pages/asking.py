@@ -17,7 +17,7 @@ _RULES = {
     "contains_none": "contains none of",
     "is_json": "is JSON",
     "json_schema": "is JSON that fits a schema",
-    "llm_judge": "satisfies a judge who is asked",
+    "llm_judge": "satisfies an LLM judge",
     "semantic_similarity": "means about the same as",
     "regex": "matches the pattern",
 }

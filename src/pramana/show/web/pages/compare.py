@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nicegui import ui
 
 from pramana.app.comparisons import CompareRequest, ComparisonView, FlipView, compare_runs
-from pramana.app.runs import RunFilter, list_runs, read_progress, read_result
+from pramana.app.runs import RunFilter, create_run, list_runs, read_progress, read_result
 from pramana.app.views import RunView
 from pramana.report.figures import percent, printable
 from pramana.report.markup import Safe, foreign, pager, tag
@@ -253,7 +253,8 @@ async def _chooser(desk: Desk, *, both: bool) -> None:
     listed = (await desk.call(list_runs, RunFilter(page_size=RECENT, outcomes=True))).items
     if not listed:
         with parts.empty("There is no run yet", "A comparison needs two runs of the same cases, or one of two models."):
-            parts.link_button("New run", "/runs/new", "primary")
+            if desk.may(create_run):
+                parts.link_button("New run", "/runs/new", "primary")
         return
     choosing = _Choosing({run.id: run for run in listed}, dict(desk.query))
     for which in _SIDES:
@@ -352,7 +353,7 @@ def _form(choosing: _Choosing) -> None:
         if choosing.chosen.keys() == _SIDES.keys():
             ui.navigate.to(choosing.address())
         else:
-            parts.tell("Choose a run on both sides.", "warning")
+            parts.tell("Choose two runs.", "warning")
 
     with parts.box("stack wide"):
         with parts.box("halves"):

@@ -11,7 +11,6 @@ from pramana.report.markup import (
     Child,
     Column,
     Safe,
-    block,
     foreign,
     join,
     link,
@@ -22,6 +21,7 @@ from pramana.report.markup import (
     when,
 )
 from pramana.report.pictures import difference_line
+from pramana.report.prose import prose, render_reply
 from pramana.report.result_detail import said_to
 from pramana.show.web.kit import address
 
@@ -239,11 +239,11 @@ def _asked(case: CaseView) -> Safe:
     how = case.assertion.type if case.assertion else None
     return tag(
         "div",
-        tag("div", tag("h3", "Asked"), block(prompt, "Asked")),
+        tag("div", tag("h3", "Prompt"), prose(prompt, "Prompt")),
         tag(
             "div",
             tag("h3", f"Expected ({how})" if how else "Expected"),
-            block(expected or "", "Expected"),
+            prose(expected or "", "Expected"),
         ),
         class_="halves",
     )
@@ -258,7 +258,7 @@ def _reply(word: str, run: str, result: ResultDetailView | None) -> Safe:
     return tag(
         "div",
         tag("h3", f"{word}{repeat}: ", outcome(result.outcome), tag("span", took, class_="quiet")),
-        block(reply.text or "\n\n".join(reply.answers), f"Reply {word.lower()}{repeat}")
+        render_reply(reply.text or "\n\n".join(reply.answers), f"Reply {word.lower()}{repeat}")
         if reply
         else tag("p", foreign(result.failure.message if result.failure else "There is no reply."), class_="warn"),
         tag("p", foreign(result.reason, 400), class_="small quiet") if result.reason else None,

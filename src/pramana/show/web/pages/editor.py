@@ -10,11 +10,13 @@ import msgspec
 from nicegui import ui
 
 from pramana.app.documents import Document
+from pramana.app.runs import create_run
 from pramana.app.scenarios import (
     ReadScenario,
     ScenarioFilter,
     ScenarioView,
     change_scenario,
+    copy_scenario,
     delete_scenario,
     export_scenarios,
     import_documents,
@@ -58,7 +60,7 @@ scenarios:
 """
 
 
-@frame.page("/scenarios/new", "New scenario")
+@frame.page("/scenarios/new", "New scenario", import_documents)
 async def new(desk: Desk) -> None:
     """Write a scenario."""
     await _Editing(desk, None, START).begin()
@@ -73,7 +75,7 @@ async def edit(desk: Desk) -> None:
     if found is None:
         frame.head("No such scenario", crumbs=(("/scenarios", "Scenarios"),))
         parts.paragraph("There is no scenario ", foreign(wanted, 80), ". It may have been deleted, or never been here.")
-        parts.paragraph(link("/scenarios/deleted", "Deleted lately"), ", ", link("/scenarios", "all scenarios"))
+        parts.paragraph(link("/scenarios/deleted", "Recently deleted"), ", ", link("/scenarios", "all scenarios"))
         return
     frame.titled(found.name)
     await _Editing(desk, found, await _exported(desk, wanted)).begin()
@@ -89,6 +91,7 @@ class _Editing:
     def __init__(self, desk: Desk, found: ScenarioView | None, text: str) -> None:
         self._desk, self._found, self._text = desk, found, text
         self._saving = False
+        self._may_save = desk.may(import_documents)
         self._taken: set[str] = set()
         """Ids that a new scenario cannot have."""
 
@@ -100,14 +103,14 @@ class _Editing:
             with parts.box("stack"):
                 with parts.box("row spread"):
                     self._state = parts.show(Safe("")).props("role=status")
-                    self._save = parts.button("Save", self._saved, "primary").props(
-                        "data-saves aria-keyshortcuts=Control+S"
-                    )
+                    if self._may_save:
+                        save = parts.button("Save", self._saved, "primary")
+                        save.props("data-saves aria-keyshortcuts=Control+S")
                 self._editor = YamlEditor(
                     self._desk, "Scenario as YAML", self._text, self._heard, also=self._wrong, touched=self._say_state
                 )
             with parts.box("card", role="region", label="Preview"):
-                parts.heading("How it is asked")
+                parts.heading("Preview")
                 self._preview = parts.show(Safe(""))
         await self._editor.check()
         if self._found:
@@ -117,17 +120,20 @@ class _Editing:
         """Put the heading; again after every change, which may be one of the name."""
         found, crumbs = self._found, (("/scenarios", "Scenarios"),)
         if found is None:
-            about = "Change the example into what you need; it is kept when you save it."
+            about = "Edit the example, then save it."
             with self._top:
                 frame.head("New scenario", about, crumbs)
             return
         name = tag("span", foreign(found.id, 120), class_="mono")
         about = tag("span", name, ", changed ", when(found.updated_at))
         with parts.redrawn(self._top), frame.head(foreign(found.name), about, crumbs):
-            parts.link_button("Run", address("/runs/new", scenario=found.id))
+            if self._desk.may(create_run):
+                parts.link_button("Run", address("/runs/new", scenario=found.id))
             parts.link_button("Export", address("/api/scenarios/export", id=found.id))
-            parts.button("Duplicate", lambda: duplicate(self._desk, found.id))
-            parts.button("Delete", lambda: self._deleted(found.id), "danger")
+            if self._desk.may(copy_scenario):
+                parts.button("Duplicate", lambda: duplicate(self._desk, found.id))
+            if self._desk.may(delete_scenario):
+                parts.button("Delete", lambda: self._deleted(found.id), "danger")
 
     # ── While somebody types ──
 
@@ -136,9 +142,12 @@ class _Editing:
         if checked.read:
             self._preview.set_content(asking.of_scenario(checked.read[0].scenario))
         elif not self._preview.content:
-            self._preview.set_content(tag("p", "What you write shows here once it is valid.", class_="quiet"))
+            self._preview.set_content(tag("p", "The preview appears once the YAML is valid.", class_="quiet"))
 
     def _say_state(self) -> None:
+        if not self._may_save:
+            self._state.set_content(tag("span", "Read-only: saving needs the role editor.", class_="quiet"))
+            return
         is_new = self._found is None
         said = "Not saved yet" if is_new else "All changes are saved" if self._editor.is_kept else "Unsaved changes"
         self._state.set_content(tag("span", said, class_="quiet"))
@@ -169,7 +178,7 @@ class _Editing:
         checked = await self._editor.examine(self._editor.text)
         if not checked.valid or not checked.read:
             self._editor.show(checked)
-            parts.tell("Not saved: mend what is marked first", "negative")
+            parts.tell("Not saved. Fix the marked errors first.", "negative")
             return
         if self._found is None:
             await self._created(checked)
@@ -269,7 +278,7 @@ class _Editing:
         """Let what stands here replace what somebody else wrote, when it is saved."""
         if self._found and (found := await read(self._desk, self._found.id)):
             self._take(found)
-            parts.tell("Save replaces their change by yours")
+            parts.tell("Saving replaces their change with yours")
 
     # ── Deleting ──
 

@@ -5,14 +5,15 @@ It grows as runs arrive, from whomever.
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
 from nicegui import ui
 
-from pramana.app.models import HistoryRequest, HistoryView, model_history
-from pramana.app.runs import RunFilter, list_runs
+from pramana.app.models import HistoryRequest, HistoryView, RunPointView, model_history
+from pramana.app.runs import RunFilter, create_run, list_runs
 from pramana.app.views import RunView
 from pramana.app.weights import WeightsView, list_weights
 from pramana.report.figures import between, duration, percent
@@ -36,7 +37,7 @@ _series = attrgetter("cases_digest", "variant", "setup_digest")
 @frame.page("/", "Home")
 async def home(desk: Desk) -> None:
     """Show what is new."""
-    beside = frame.head("Pramana", "How good is it, which of two is better, has it changed?")
+    beside = frame.head("Pramana", "Test language models and voice agents: quality, comparison, change over time.")
     news = _News(desk, beside)
     news.show(await news.read())
     desk.when_new({"run"}, news.again)
@@ -96,7 +97,7 @@ class _News:
         attention.put(found)
         newest.put({run.id: _row(run) for run in found.runs[:NEWEST]})
         cards.put(found.pasts)
-        untried = welcome.untried(found.runs)
+        untried = welcome.untried(found.runs) if welcome.may_try(self._desk) else ()
         self._rest.show(untried, partial(self._offer, untried))
 
     def _offer(self, untried: tuple[str, ...]) -> None:
@@ -105,13 +106,13 @@ class _News:
             self._offered.show_rest(untried)
 
     def _draw(self) -> "tuple[_Attention, Table, _Cards]":
-        if not self._beside.default_slot.children:
+        if self._desk.may(create_run) and not self._beside.default_slot.children:
             with self._beside:
                 parts.link_button("New run", "/runs/new", "primary")
         with parts.redrawn(self._place):
             attention = _Attention(self._desk)
             parts.heading("Newest runs")
-            newest = Table("Newest runs", ("Run", "Models", "Status", "Passed", "Results", "Begun (UTC)"))
+            newest = Table("Newest runs", ("Run", "Models", "Status", "Passed", "Results", "Started (UTC)"))
             parts.show(tag("p", link("/runs", "All runs"), class_="pager"))
             return attention, newest, _Cards()
 
@@ -165,9 +166,13 @@ def _card(past: HistoryView) -> Safe:
         return _titled(past, [tag("p", "No run has finished yet.", class_="quiet")])
     newest = finished[-1]
     same = [each for each in finished if _series(each) == _series(newest)]
-    rated = [Point(each.pass_rate, *(each.interval or (None, None))) for each in same if each.pass_rate is not None]
+    rated = [
+        _point(each, each.pass_rate, *(each.interval or (None, None))) for each in same if each.pass_rate is not None
+    ]
     timed = [
-        (each.latency_ms.median / 1000, each.latency_ms.count) for each in same if each.latency_ms.median is not None
+        (_point(each, each.latency_ms.median / 1000), each.latency_ms.count)
+        for each in same
+        if each.latency_ms.median is not None
     ]
     way = "" if newest.variant == "text" else f", {newest.variant}"
     count = "one run" if len(same) == 1 else f"{len(same):,} runs"
@@ -181,11 +186,15 @@ def _card(past: HistoryView) -> Safe:
     if timed:
         median, of = timed[-1]
         drawn += [
-            _figure("Latency", duration(median), f"median of {of:,}"),
-            time_trend([Point(seconds) for seconds, _ in timed]),
+            _figure("Latency", duration(median.value), f"median of {of:,}"),
+            time_trend([each for each, _ in timed]),
         ]
     about = tag("p", foreign(newest.suite, 80), f"{way}, {count}", class_="quiet small")
     return _titled(past, [about, *drawn])
+
+
+def _point(run: RunPointView, value: float, low: float | None = None, high: float | None = None) -> Point:
+    return Point(value, low, high, datetime.fromisoformat(run.created_at), address(f"/runs/{run.run}"))
 
 
 def _titled(past: HistoryView, told: Sequence[Safe]) -> Safe:
@@ -212,7 +221,7 @@ class _Attention:
         self._desk = desk
         self._whole = ui.element("div")
         with self._whole:
-            parts.heading("What needs attention")
+            parts.heading("Needs attention")
             with parts.box("stack") as self._box:
                 self._lines = parts.show(Safe(""))
         self._missing: dict[tuple[str, str | None], ui.element] = {}
@@ -246,10 +255,10 @@ def _trouble(run: RunView) -> Safe | None:
     named = link(address(f"/runs/{run.id}"), foreign(run.suite, 80))
     about = join([named, " on ", join((foreign(each, 60) for each in run.models[:3]), ", ")])
     if run.status == "interrupted":
-        return join([about, " was interrupted. Resume it on its page: what is stored stays."])
+        return join([about, " was interrupted. Resume it on its page; stored results are kept."])
     if run.status == "stopped":
         why = join([": ", foreign(run.reason.rstrip(" ."), 300)]) if run.reason else None
-        return join([about, " has stopped", why, ". Mend that, and resume it on its page."])
+        return join([about, " has stopped", why, ". Fix it, then resume the run on its page."])
     errored = run.outcomes.errored if run.outcomes else 0
     if errored:
         said = "1 result is an error" if errored == 1 else f"{errored:,} results are errors"

@@ -26,9 +26,9 @@ from pramana.store.scenarios import Mode
 
 ENDINGS = (".yaml", ".yml")
 MODES = {
-    "skip": "Leave what is here: only new ids are imported",
-    "update": "Replace what is here: the whole scenario, and what a document leaves out gets its default",
-    "fail": "Refuse everything if a single id is here already",
+    "skip": "Skip: import only new IDs",
+    "update": "Replace the existing scenario; fields the file omits get their defaults",
+    "fail": "Fail: import nothing if any ID exists",
 }
 NOTHING = tag("p", "Nothing yet: choose files, or paste a document.", class_="quiet")
 MOST_SHOWN = 100
@@ -91,13 +91,13 @@ def _look_through(documents: Sequence[Document]) -> list[Looked]:
 # ── The page ──
 
 
-@frame.page("/scenarios/import", "Import scenarios")
+@frame.page("/scenarios/import", "Import scenarios", import_documents)
 async def importing(desk: Desk) -> None:
     """Bring scenarios in."""
     page = _Importing(desk)
     frame.head(
         "Import scenarios",
-        "All of what you bring is imported, or none of it: everything is checked first, and you see what would change.",
+        "Everything is checked first, and you see what would change. If anything is invalid, nothing is imported.",
         crumbs=(("/scenarios", "Scenarios"),),
     )
     await page.begin()
@@ -137,9 +137,9 @@ class _Importing:
             self._editor = YamlEditor(
                 self._desk, "YAML to import", "", self._heard, also=self._elsewhere, may_be_empty=True
             )
-        parts.heading("What becomes of ids that are here already")
+        parts.heading("If an ID already exists")
         modes = ui.radio(MODES, value=self._mode, on_change=lambda event: self._chosen(event.value)).classes("modes")
-        modes.props('aria-label="What becomes of ids that are here already"')
+        modes.props('aria-label="If an ID already exists"')
         parts.heading("What would change")
         with parts.box("stack"):
             self._preview = parts.show(NOTHING).props("role=status")
@@ -187,7 +187,7 @@ class _Importing:
             found = sorted(found, key=lambda each: not any(map(is_error, each.problems)))
         with parts.redrawn(self._files_heading):
             if self._documents:
-                parts.heading("What you brought", 3)
+                parts.heading("Selected files", 3)
         self._list_rows(found[:MOST_LISTED] if self._documents else [])
         with parts.redrawn(self._files_more):
             if len(found) > MOST_LISTED:
@@ -280,7 +280,7 @@ class _Importing:
         found = await looked_through(documents)
         if wrong := [each.document.name for each in found if any(map(is_error, each.problems))]:
             named = join([*(foreign(each) for each in wrong[:10]), *(["…"] if len(wrong) > 10 else [])], ", ")
-            return tag("p", "Nothing can be imported yet: mend ", named, " first.")
+            return tag("p", "Not ready to import: fix ", named, " first.")
         try:
             would = await self._imported(documents, dry_run=True)
         except Refused as error:
@@ -312,7 +312,7 @@ class _Importing:
             parts.tell("There is nothing to import: choose files, or paste a document", "warning")
             return
         if any(is_error(each) for looked in await looked_through(documents) for each in looked.problems):
-            parts.tell("Nothing was imported: mend what is marked first", "negative")
+            parts.tell("Nothing was imported. Fix the marked errors first.", "negative")
             return
         try:
             done = await self._imported(documents, dry_run=False)

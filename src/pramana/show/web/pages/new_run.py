@@ -29,12 +29,12 @@ from pramana.request import SAMPLING, Limits, RunRequest, is_number, metadata
 from pramana.show.api.envelope import sent_as
 from pramana.show.api.runs import USUAL
 from pramana.show.web.kit import Desk, Refused, address, frame, parts
-from pramana.show.web.kit.forms import Names, field_of, suggest
+from pramana.show.web.kit.forms import Names, field_of, message_of, suggest
 
 SETTLED_S = 0.4
 """What is changed within so long is estimated together."""
 FACETS = {"type": "Type", "difficulty": "Difficulty", "language": "Language", "tag": "Tag"}
-MODALITIES = {"text": "text: typed", "voice": "voice: spoken", "noisy": "noisy: spoken in noise"}
+MODALITIES = {"text": "text", "voice": "voice: synthesized speech", "noisy": "noisy: speech with background noise"}
 
 
 def _labels(struct: type[Struct], within: str = "", *, numbers: bool) -> dict[str, str]:
@@ -62,12 +62,12 @@ NONE = "none"
 """What an address says where there is no number."""
 
 
-@frame.page("/runs/new", "New run")
+@frame.page("/runs/new", "New run", create_run)
 async def new_run(desk: Desk) -> None:
     """Let somebody put a run together, and start it."""
     suites = await desk.call(list_suites)
     facets = asdict(await desk.call(list_facets))
-    frame.head("New run", "Choose what is asked of whom. Nobody is asked before you start it.", (("/runs", "Runs"),))
+    frame.head("New run", "Choose test cases and models. Nothing is sent until you press Start.", (("/runs", "Runs"),))
     await _Form(desk, suites, facets).draw()
 
 
@@ -91,22 +91,22 @@ class _Form:
         """Put everything on the page, with the estimate of what the address has chosen."""
         with parts.box("beside"):
             with parts.box("stack wide"):
-                with parts.card("What is asked"):
+                with parts.card("Test cases"):
                     self._draw_suite()
                     self._draw_scenarios()
-                with parts.card("Who is asked"):
+                with parts.card("Models"):
                     self._draw_models()
-                with parts.card("How"):
+                with parts.card("Options"):
                     self._draw_how()
-                with self._folded("More: judge, embedder, speech recognition, parameters"):
+                with self._folded("More: judge, embedding, speech-to-text, parameters"):
                     self._draw_more()
                 with self._folded("Limits"), parts.box("fields"):
                     for path in NUMBERS:
                         if path.startswith("limits."):
                             self._number(path)
-            with ui.element("aside"), parts.card("What it will take"):
+            with ui.element("aside"), parts.card("Estimate"):
                 self._estimate = parts.show(Safe("")).props("aria-live=polite")
-                self._start = parts.button("Start the run", self._begin, "primary")
+                self._start = parts.button("Start", self._begin, "primary")
         await self._ask(self._turn)
 
     # ── What is asked ──
@@ -140,8 +140,8 @@ class _Form:
     def _draw_scenarios(self) -> None:
         ids = [each for each in self._query.getlist("scenario") if each != "all"]
         if not self._kept and not ids:
-            library = link("/scenarios/import", "import the library, or files of your own")
-            parts.paragraph("No scenario is kept on this server yet: ", library, ".", quiet=True)
+            library = link("/scenarios/import", "import the library or your own files")
+            parts.paragraph("No scenarios on this server yet: ", library, ".", quiet=True)
             return
         parts.tick(f"Scenarios of this server ({self._kept:,})", self._by_scenario, self._want_scenarios)
         with parts.box("stack") as self._choosing:
@@ -152,7 +152,7 @@ class _Form:
                     options = {each: f"{printable(each)} ({count:,})" for each, count in counts.items()}
                     made = parts.choice(label, options, chosen, self._changed, several=True)
                     self._fields[f"scenarios.{name}"] = made
-                self._field("text", "Text in it")
+                self._field("text", "Contains text")
             self._ids = Names("scenario by its id", ids, self._changed)
             self._matching = parts.show(Safe("")).props("role=status")
         self._choosing.set_visibility(self._by_scenario)
@@ -176,7 +176,7 @@ class _Form:
             return ""
         total = (await self._desk.call(list_scenarios, self._desk.asked(ScenarioPage, wanted, page_size=1))).total
         if not wanted:
-            return f"All {total:,} scenarios will be asked. Choose above to ask only some."
+            return f"All {total:,} scenarios are selected. Use the filters above to run only some."
         return f"{total:,} of {self._kept:,} scenarios {'matches' if total == 1 else 'match'}."
 
     # ── Who is asked, and how ──
@@ -208,7 +208,7 @@ class _Form:
             self._fields["modality"] = parts.choice("Modality", MODALITIES, chosen, self._changed, several=True)
             self._field("condition", NAMES["condition"])
         suggest(self._fields["condition"], ("noise=10dB", "phone", "noise=10dB,phone"))
-        usual = "Without a modality, each model is asked as it is made for. A condition changes how the caller sounds."
+        usual = "By default, text models get text and voice models get speech. Conditions change the audio."
         parts.paragraph(usual, quiet=True).classes("small")
 
     def _draw_more(self) -> None:
@@ -321,7 +321,7 @@ class _Form:
         for problem in refused.problems if refused else ():
             path = field_of(_PATHS.get(problem.path, problem.path), self._fields)
             if path:
-                self._fields[path].error = problem.message
+                self._fields[path].error = message_of(self._fields[path], problem.message)
             for fold, inside in self._folds:
                 if path in inside:
                     fold.props("open")
@@ -355,14 +355,14 @@ def _stated(struct: type[Struct], chosen: Mapping[str, Any], within: str = "") -
 
 # ── What is shown of an estimate ──
 
-_UNCOUNTED = "Nobody can tell beforehand how many tokens a spoken conversation takes."
+_UNCOUNTED = "Token counts of voice conversations are not known in advance."
 
 
 def _missing(request: RunRequest) -> Safe | None:
     """Return what must be chosen before anything can be estimated."""
     if request.suite is None and request.scenarios is None:
         return tag("p", "Choose a suite or scenarios.", class_="quiet")
-    return None if request.models else tag("p", "Add a model to ask.", class_="quiet")
+    return None if request.models else tag("p", "Add a model.", class_="quiet")
 
 
 def _estimate(found: EstimateView, *, capped: bool) -> Safe:
@@ -382,7 +382,7 @@ def _estimate(found: EstimateView, *, capped: bool) -> Safe:
         _warnings(found, capped=capped),
         _self_judged(found),
         None if known else tag("p", _UNCOUNTED, class_="small quiet"),
-        tag("details", tag("summary", "Who takes what"), listed) if len(shares) > 1 else None,
+        tag("details", tag("summary", "Breakdown"), listed) if len(shares) > 1 else None,
         tag("p", found.note, class_="small quiet"),
         class_="stack",
     )
@@ -422,14 +422,14 @@ def _warnings(found: EstimateView, *, capped: bool) -> Safe | None:
     """Return, in one place, what will be missing and what to do about it."""
     said = [tag("p", foreign(each, 300), ".") for each in found.warnings]
     if found.missing_keys:
-        said.append(tag("p", link("/settings/providers", "To the providers")))
+        said.append(tag("p", link("/settings/providers", "Providers")))
     if names := found.unknown_prices:
         listed = join((foreign(each, 120) for each in names[:5]), ", ")
         more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
         then = (
-            "With a limit of its cost the run will not begin before there is one."
+            "A run with a cost limit cannot start without one."
             if capped
-            else "The run can start all the same; what it costs will stay unknown."
+            else "The run can start, but its cost stays unknown."
         )
         set_it = link("/settings/prices", "Set a price")
         said.append(tag("p", "No price is known for ", listed, f"{more}. ", set_it, f". {then}"))
@@ -457,7 +457,7 @@ def _problems(offers: Sequence[OfferView]) -> Safe:
     rows = (tag("li", foreign(each.provider), ": ", foreign(each.problem, 500)) for each in wrong)
     return tag(
         "details",
-        tag("summary", f"{counted(len(wrong), 'provider')} could not be asked for models"),
+        tag("summary", f"Could not list the models of {counted(len(wrong), 'provider')}"),
         tag("ul", rows, class_="lines small"),
-        tag("p", link("/settings/providers", "To the providers"), class_="small"),
+        tag("p", link("/settings/providers", "Providers"), class_="small"),
     )

@@ -11,19 +11,22 @@ from pramana.show.web.kit.forms import Form, number
 from pramana.show.web.pages.settings import section, table_to_act_on
 
 _FIELDS = {
-    "input_per_million": ("Input", "dollars a million tokens"),
-    "output_per_million": ("Output", "dollars a million tokens"),
-    "cached_per_million": ("Cached input (optional)", "what the provider had in its cache; empty: as input"),
+    "input_per_million": ("Input price", "US dollars per million tokens"),
+    "output_per_million": ("Output price", "US dollars per million tokens"),
+    "cached_per_million": (
+        "Cached input price (optional)",
+        "input tokens from the provider’s cache; empty: the input price",
+    ),
 }
 
 
 @frame.page("/settings/prices", "Prices")
 async def prices(desk: Desk) -> None:
     """Show what models cost, and let prices be set."""
-    section(desk, "Prices", "What is asked for a million tokens. A price that nobody knows is unknown, never 0.")
+    section(desk, "Prices", "US dollars per million tokens. A missing price is shown as unknown, never as 0.")
     wanted = desk.query.get("model", "").strip()
     form = _Set(desk, wanted, await _now(desk, wanted))
-    parts.heading("Models of the newest runs, and prices that were set")
+    parts.heading("Prices in use")
     notes, listed = parts.show(Safe("")), parts.Panel()
 
     async def again() -> None:
@@ -54,15 +57,16 @@ class _Set:
         with Form(self._save) as self._form:
             self._said = parts.show(Safe(""))
             self._say(now)
-            self._model = parts.field("Model", model, hint="as it is typed for a run, or provider:model")
+            self._model = parts.field("Model", model, hint="as in a run, or PROVIDER:MODEL")
             self._model.props("autocomplete=off spellcheck=false autocapitalize=off")
             with parts.box("grid"):
                 self._dollars = {
                     name: number(label, getattr(first, name, None), hint) for name, (label, hint) in _FIELDS.items()
                 }
             with parts.box("row"):
-                self._form.submit("Set the price")
-                parts.button("Look it up", lambda: ui.navigate.to(desk.here(model=self._typed())))
+                if desk.may(set_price):
+                    self._form.submit("Set price")
+                parts.button("Look up", lambda: ui.navigate.to(desk.here(model=self._typed())))
 
     def _say(self, now: PriceView | None) -> None:
         self._said.set_content(tag("p", _said_of(now), class_="quiet") if now else Safe(""))
@@ -83,7 +87,7 @@ class _Set:
         with self._form.told_at({"model": self._model, **self._dollars}):
             body = {name: made.value for name, made in self._dollars.items()}
             if not model:
-                self._model.error = "Say which model is meant"
+                self._model.error = "Model: enter the name of a model"
                 return
             now = await self._desk.call(set_price, model, NewPrice(**body))
             self._told = model
@@ -96,8 +100,8 @@ class _Set:
 
 def _notes(found: PriceList) -> Safe:
     words = (
-        f"Prices that are set here hold for every process on this store, and go before all others. Then comes the file "
-        f"prices.toml of the machine that a run is on, then {found.published}, as installed."
+        f"Prices set here apply to every process on this store. They take precedence over prices.toml on the machine "
+        f"that runs it, and that file over {found.published}."
     )
     said = [tag("p", words, class_="quiet")]
     if found.file_problem:
@@ -108,14 +112,14 @@ def _notes(found: PriceList) -> Safe:
 
 def _list(desk: Desk, found: list[PriceView], published: str) -> None:
     if not found:
-        parts.paragraph("None yet. After the first run, its models stand here.", quiet=True)
+        parts.paragraph("No models yet. The models of your runs are listed here.", quiet=True)
         return
     columns = (
         Column("Model", head=True),
         Column("Input", number=True),
         Column("Output", number=True),
         Column("Cached input", number=True),
-        Column("Who says so"),
+        Column("Source"),
     )
     rows = [(_cells(each, published), partial(_put_actions, desk, each)) for each in found]
     table_to_act_on("Prices in dollars a million tokens", columns, rows)
@@ -149,7 +153,7 @@ def _origin(price: PriceView, published: str) -> Safe:
             return tag("span", published)
         case "free":
             return tag("span", "costs nothing")
-    return tag("span", "nobody: unknown", class_="errored")
+    return tag("span", "unknown", class_="errored")
 
 
 def _said_of(price: PriceView) -> Safe:
@@ -188,8 +192,8 @@ def _put_actions(desk: Desk, price: PriceView) -> None:
             now = "unknown" if not then.steps else f"{dollars(then.steps[0].input_per_million)} in"
             parts.tell(f"Removed. {name} is now {now}.", "positive")
 
-    if price.origin != "free":
+    if price.origin != "free" and desk.may(set_price):
         to = desk.here(model=price.name if price.origin == "set" else model)
         parts.show(tag("a", "Set", href=to, class_="btn small", aria_label=f"Set the price of {model}"))
-    if price.origin == "set":
+    if price.origin == "set" and desk.may(forget_price):
         parts.button("Remove", forget, "danger", small=True, label=f"Remove the price of {model}")

@@ -36,8 +36,9 @@ from pramana.show.web.pages.settings import section
 @frame.page("/settings/providers", "Providers")
 async def providers(desk: Desk) -> None:
     """List the registered providers, and which keys the server's environment has."""
-    with section(desk, "Providers", "Who can be asked: vendors, servers of your own, voice agents."):
-        parts.link_button("Add a provider", "/settings/new-provider", "primary")
+    with section(desk, "Providers", "Vendors, your own servers and voice agents to test."):
+        if desk.may(create_provider):
+            parts.link_button("Add a provider", "/settings/new-provider", "primary")
     listed, environment = parts.Panel(), parts.show(Safe(""))
 
     async def again() -> None:
@@ -51,9 +52,10 @@ async def providers(desk: Desk) -> None:
 
 def _list(desk: Desk, found: Sequence[ProviderView]) -> None:
     if not found:
-        words = "A vendor whose key stands below can be asked at once. Register your own server, agent or account here."
+        words = "Vendors with a key below work without registration. Register your own server, agent or account here."
         with parts.empty("No provider is registered", words):
-            parts.link_button("Add a provider", "/settings/new-provider")
+            if desk.may(create_provider):
+                parts.link_button("Add a provider", "/settings/new-provider")
         return
     with parts.box("grid"):
         for each in found:
@@ -68,18 +70,22 @@ class _Card:
         with parts.card(self._id):
             parts.show(_facts(provider))
             unsaid = of_kind(provider.kind).called and not provider.arguments.model
-            hint = "an agent is called, and hung up on"
-            self._model = parts.field("Model to test with", hint=hint) if unsaid else None
+            hint = "the agent is called and the call is ended"
+            may_test = desk.may(probe_provider)
+            self._model = parts.field("Model to test with", hint=hint) if unsaid and may_test else None
             with parts.box("row"):
-                parts.button("Test", self._test, small=True, label=f"Test {self._id}")
-                to = address(f"/settings/providers/{self._id}")
-                parts.show(tag("a", "Change", href=to, class_="btn small", aria_label=f"Change {self._id}"))
-                parts.button("Delete", self._delete, "danger", small=True, label=f"Delete {self._id}")
+                if may_test:
+                    parts.button("Test", self._test, small=True, label=f"Test {self._id}")
+                if desk.may(change_provider):
+                    to = address(f"/settings/providers/{self._id}")
+                    parts.show(tag("a", "Change", href=to, class_="btn small", aria_label=f"Change {self._id}"))
+                if desk.may(delete_provider):
+                    parts.button("Delete", self._delete, "danger", small=True, label=f"Delete {self._id}")
             with parts.box("told", role="status"):
                 self._told = parts.show(Safe(""))
 
     async def _test(self) -> None:
-        self._told.set_content(tag("p", "Asking …", class_="quiet"))
+        self._told.set_content(tag("p", "Testing …", class_="quiet"))
         model = (self._model.value or "").strip() if self._model else ""
         try:
             found = await self._desk.call(probe_provider, self._id, model or None)
@@ -173,7 +179,7 @@ def _environment(found: Sequence[VariableView]) -> Safe:
 _CRUMBS = (("/settings", "Settings"), ("/settings/providers", "Providers"))
 
 
-@frame.page("/settings/new-provider", "Add a provider")
+@frame.page("/settings/new-provider", "Add a provider", create_provider)
 async def new(desk: Desk) -> None:
     """Ask for the kind, then for what it needs."""
     name = desk.query.get("kind", "")
@@ -187,7 +193,7 @@ async def new(desk: Desk) -> None:
     _Form(desk, name, None, known)
 
 
-@frame.page("/settings/providers/{id}", "Change a provider")
+@frame.page("/settings/providers/{id}", "Change a provider", change_provider)
 async def change(desk: Desk) -> None:
     """Let everything but id and kind be changed."""
     found = await desk.call(read_provider, desk.path["id"])

@@ -4,7 +4,7 @@ Of one result: what was asked, what came back, how it was judged, and how it sou
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -15,17 +15,16 @@ from nicegui import ui
 from pramana.analyse.summary import Total
 from pramana.analyse.voice import CALL, latency, lines_of, observations
 from pramana.app.calls import read_call
-from pramana.app.runs import read_progress, read_result
+from pramana.app.runs import ResultFilter, read_progress, read_result
 from pramana.app.suites import ListedView
 from pramana.app.views import CheckView, LimitsView, PlanView, ResultDetailView, ResultView, RunDetailView, TargetView
 from pramana.errors import InvalidInput
-from pramana.model import Outcome, describe_calls
+from pramana.model import describe_calls
 from pramana.report import figures
 from pramana.report.markup import (
     Child,
     Column,
     Safe,
-    block,
     facts,
     foreign,
     join,
@@ -37,6 +36,7 @@ from pramana.report.markup import (
     tag,
     tiles,
 )
+from pramana.report.prose import prose
 from pramana.report.result_detail import render_checks, render_exchange, render_expected, render_system_prompt
 from pramana.report.run_summary import waited
 from pramana.report.selection import MARK
@@ -44,6 +44,7 @@ from pramana.request import SAMPLING
 from pramana.show.api.envelope import sent_as
 from pramana.show.api.runs import USUAL
 from pramana.show.web.kit import Desk, Refused, address, frame, parts, waveform
+from pramana.show.web.kit.forms import suggest
 from pramana.store.queue import UNDER_WAY
 
 PAGE_SIZE = 50
@@ -52,25 +53,42 @@ SHOWN = 300
 COLUMNS = 800
 """Of a waveform."""
 OUTCOMES = ["passed", "failed", "errored", "unscored", "skipped"]
+FILTERS = ("outcome", "model", "case", "text", "tag")
+"""What results are filtered by, as an address has it."""
 
 
-def filters(desk: Desk, run: RunDetailView) -> None:
-    """Put what a table of results is filtered by; it stands in the address."""
+def filters(desk: Desk, run: RunDetailView) -> Callable[[Iterable[str]], None]:
+    """Put the filters of a table of results; their values are in the address. Return what suggests tags."""
     query = desk.query
 
     def put(name: str) -> Any:
-        return lambda value: ui.navigate.to(f"{desk.here(**{name: value, 'page': None})}#results")
+        def apply(value: str | None) -> None:
+            changed = {name: value, "page": None} | ({"case": None} if name == "text" else {})
+            ui.navigate.to(f"{desk.here(**changed)}#results")
 
-    with parts.box("filters", role="search", label="Filters of results"):
+        return apply
+
+    def typed(label: str, name: str, value: str, hint: str) -> Any:
+        made = parts.field(label, value, hint=hint)
+        made.on("keydown.enter", lambda: put(name)((made.value or "").strip() or None))
+        return made
+
+    with parts.box("filters", role="search", label="Filter results"):
         parts.choice("Outcome", OUTCOMES, _known(query.get("outcome"), OUTCOMES), put("outcome"), clearable=True)
         if len(run.models) > 1:
             parts.choice(
                 "Model", list(run.models), _known(query.get("model"), run.models), put("model"), clearable=True
             )
-        case = parts.field("Case", query.get("case", ""), hint="its whole id; Enter finds it")
-        case.on("keydown.enter", lambda: put("case")((case.value or "").strip() or None))
-        if any(query.get(name) for name in ("outcome", "model", "case")):
-            parts.link_button("Show all", f"{desk.here(outcome=None, model=None, case=None, page=None)}#results")
+        typed("Case", "text", query.get("text") or query.get("case", ""), "part of its ID; press Enter")
+        suggest_tags = suggest(typed("Tag", "tag", query.get("tag", ""), "press Enter"), ())
+        if any(query.get(name) for name in FILTERS):
+            parts.link_button("Clear filters", f"{desk.here(**dict.fromkeys((*FILTERS, 'page')))}#results")
+    return suggest_tags
+
+
+def _kept_query(desk: Desk) -> dict[str, str]:
+    """Return the filters and the page of the list of results that an address carries along."""
+    return {name: value for name in (*FILTERS, "page") if (value := desk.query.get(name))}
 
 
 def _known(value: str | None, among: Sequence[str]) -> str | None:
@@ -78,13 +96,12 @@ def _known(value: str | None, among: Sequence[str]) -> str | None:
 
 
 def table_of(desk: Desk, run: RunDetailView, found: Sequence[ResultView]) -> Safe:
-    """Return a page of results; each leads to itself, and knows which outcome was wanted."""
+    """Return a page of results; each links to its own page, which keeps the filters."""
     if found:
-        return rows(desk.address, run, found, desk.query.get("outcome"))
-    if any(desk.query.get(name) for name in ("outcome", "model", "case")):
-        return tag("p", "No result passes these filters.", class_="quiet")
-    waiting = run.status in UNDER_WAY
-    return tag("p", "None yet: they come as they are answered." if waiting else "There are none.", class_="quiet")
+        return rows(desk.address, run, found, _kept_query(desk))
+    if any(desk.query.get(name) for name in FILTERS):
+        return tag("p", "No results match these filters.", class_="quiet")
+    return tag("p", "No results yet." if run.status in UNDER_WAY else "No results.", class_="quiet")
 
 
 def pages(desk: Desk, meta: Mapping[str, Any]) -> Safe:
@@ -92,24 +109,32 @@ def pages(desk: Desk, meta: Mapping[str, Any]) -> Safe:
     return pager(meta, lambda **changed: f"{desk.here(**changed)}#results", "results")
 
 
-def rows(where: str, run: RunDetailView, found: Iterable[ResultView], wanted: str | None = None) -> Safe:
-    """Return results as a table."""
+def rows(
+    where: str,
+    run: RunDetailView,
+    found: Iterable[ResultView],
+    kept_query: Mapping[str, str] | None = None,
+    caption: str = "Results",
+) -> Safe:
+    """Return results as a table; links keep a query."""
     several = len(run.models) > 1 or len(run.variants) > 1 or run.repeats > 1
     columns = (
         Column("Outcome"),
         Column("Case", head=True),
-        *((Column("Of"),) if several else ()),
-        Column("Answer"),
-        Column("Why"),
+        *((Column("Model" if len(run.models) > 1 else "Variant"),) if several else ()),
+        Column("Reply"),
+        Column("Reason"),
         Column("Time", number=True),
         Column("Cost", number=True),
     )
-    made = (_row(where, run, each, wanted, several=several) for each in found)
-    return tag("div", table("Results", columns, made, hidden=True), class_="results")
+    made = (_row(where, run, each, kept_query or {}, several=several) for each in found)
+    return tag("div", table(caption, columns, made, hidden=True), class_="results")
 
 
-def _row(where: str, run: RunDetailView, each: ResultView, wanted: str | None, *, several: bool) -> tuple[Child, ...]:
-    to = address(f"{where}/results/{each.seq}", outcome=wanted)
+def _row(
+    where: str, run: RunDetailView, each: ResultView, kept_query: Mapping[str, str], *, several: bool
+) -> tuple[Child, ...]:
+    to = address(f"{where}/results/{each.seq}", **kept_query)
     said = _answer(each)
     return (
         outcome(each.outcome),
@@ -130,7 +155,7 @@ def which(run: RunDetailView, each: ResultView) -> str:
 def _answer(each: ResultView) -> Safe:
     """Return the beginning of an answer, or the tools that were called instead."""
     if each.output is None:
-        return tag("i", "no answer", class_="quiet")
+        return tag("i", "no reply", class_="quiet")
     only_calls = each.tool_calls and not each.output.strip()
     return _excerpt(f"(no text; {describe_calls(each.tool_calls)})" if only_calls else each.output)
 
@@ -173,15 +198,15 @@ def plan(run: RunDetailView) -> Safe:
         for name, data in (("Parameters", of.parameters), ("Limits", msgspec.to_builtins(run.limits)))
         if data
     ]
-    said += [("Sittings", f"{run.attempts:,}")] if run.attempts > 1 else []
-    said += [("Carried out by", foreign(run.holder))] if run.holder else []
+    said += [("Attempts", f"{run.attempts:,}")] if run.attempts > 1 else []
+    said += [("Host process", foreign(run.holder))] if run.holder else []
     said.append(("Version", of.runner_version))
     prompt, notes = of.system_prompt, run.notes
     return tag(
         "details",
         tag("summary", "The plan: parameters, system prompt, judge, versions"),
         facts(said, "sheet"),
-        join([tag("h3", "System prompt"), block(prompt, "System prompt")]) if prompt else None,
+        join([tag("h3", "System prompt"), prose(prompt, "System prompt")]) if prompt else None,
         join([tag("h3", "Notes"), pretty(notes, "Notes")]) if notes else None,
         class_="plan",
     )
@@ -285,18 +310,18 @@ def _limited(limits: LimitsView) -> dict[str, Any] | None:
 
 
 class _Wanted(Struct, frozen=True):
-    """Which result, and which of those beside it are led to."""
+    """Which result."""
 
     seq: Annotated[int, Meta(ge=0, le=2**63 - 1)]
-    outcome: Outcome | None = None
 
 
 @frame.page("/runs/{run_id}/results/{seq}", "Result")
 async def result(desk: Desk) -> None:
     """Show one result, and the ways to those beside it."""
-    run_id, wanted = desk.path["run_id"], desk.asked(_Wanted, {**desk.query, "seq": desk.path["seq"]})
+    run_id, wanted = desk.path["run_id"], desk.asked(_Wanted, {"seq": desk.path["seq"]})
     run = await desk.call(read_progress, run_id)
-    data, *beside = await desk.call(read_result, run_id, wanted.seq, wanted.outcome)
+    among = desk.asked(ResultFilter, {name: desk.query.get(name) for name in FILTERS})
+    data, *beside = await desk.call(read_result, run_id, wanted.seq, among)
     frame.titled(f"{data.case_id} {run.suite}")
     crumbs = (("/runs", "Runs"), (f"/runs/{run.id}", run.suite[:80]))
     with frame.head(foreign(data.case_id, 200), _about(run, data), crumbs):
@@ -334,19 +359,20 @@ def _about(run: RunDetailView, data: ResultDetailView) -> Safe:
 
 
 def _beside(desk: Desk, run_id: str, previous: int | None, following: int | None) -> Safe:
-    wanted = desk.query.get("outcome")
-    so = f" {wanted}" if wanted else ""
+    """Return the links to the results beside one in the list it was opened from, and to that list."""
+    kept = _kept_query(desk)
+    filtered = kept.keys() & set(FILTERS)
+    words = f" {kept['outcome']}" if "outcome" in kept else ""
 
-    def to(seq: int | None, words: str) -> Safe | None:
-        at = address(f"/runs/{run_id}/results/{seq}", outcome=wanted)
-        return None if seq is None else link(at, words, class_="btn")
+    def to(seq: int | None, label: str) -> Safe | None:
+        return None if seq is None else link(address(f"/runs/{run_id}/results/{seq}", **kept), label, class_="btn")
 
-    back = f"{address(f'/runs/{run_id}', outcome=wanted)}#results"
+    back = f"{address(f'/runs/{run_id}', **kept)}#results"
     return join(
         [
-            to(previous, f"← Previous{so}"),
-            to(following, f"Next{so} →"),
-            link(back, f"All{so} results", class_="btn"),
+            to(previous, f"← Previous{words}"),
+            to(following, f"Next{words} →"),
+            link(back, "Filtered results" if filtered - {"outcome"} else f"All{words} results", class_="btn"),
         ]
     )
 
@@ -372,12 +398,12 @@ async def _call(desk: Desk, run_id: str, data: ResultDetailView) -> None:
 def _numbers(data: ResultDetailView) -> Safe:
     reply = data.reply
     if not reply:
-        return tag("p", "Nothing was answered, so nothing was timed, counted or paid.", class_="quiet")
+        return tag("p", "No reply, so there are no times, tokens or costs.", class_="quiet")
     cached = f"{reply.cached_tokens:,} from the provider's cache" if reply.cached_tokens else ""
     first = ("First token", figures.duration(data.first_token_seconds), "")
     some: list[tuple[str, Child, Child]] = [
         *(_of_call(data.checks) if data.audio else ()),
-        ("Took", took(data), ""),
+        ("Duration", took(data), ""),
         *(() if data.audio else (first,)),
         ("Tokens in", figures.tokens(data.input_tokens), cached),
         ("Tokens out", figures.tokens(data.output_tokens), ""),
@@ -400,16 +426,17 @@ def _rest(run: RunDetailView, data: ResultDetailView) -> Safe:
     said += [("Repeat", f"{data.repeat + 1} of {run.repeats}")] if run.repeats > 1 else []
     if reply:
         served = ("Served by", reply.served_model), ("Fingerprint", reply.fingerprint)
-        said += [(name, foreign(each, 300)) for name, each in (*served, ("Ended because", reply.finish_reason)) if each]
+        said += [(name, foreign(each, 300)) for name, each in (*served, ("Finish reason", reply.finish_reason)) if each]
         if reply.dropped_parameters:
-            said.append(("Would not take", foreign(", ".join(reply.dropped_parameters))))
+            said.append(("Dropped parameters", foreign(", ".join(reply.dropped_parameters))))
     digests = ("Case digest", data.case_digest), ("Result hash", data.result_hash), ("Digest", data.digest)
-    said += [(name, tag("span", each, class_="mono")) for name, each in digests if each]
+    hashes = [(name, tag("span", each, class_="mono")) for name, each in digests if each]
     raw = reply.raw if reply else None
     return join(
         [
             facts(said, "sheet"),
+            tag("details", tag("summary", "Hashes"), facts(hashes, "sheet")),
             tag("details", tag("summary", "Raw response"), pretty(raw, "Raw response")) if raw is not None else None,
-            tag("p", link(f"/api/runs/{run.id}/results/{data.seq}", "All of it as JSON"), class_="small"),
+            tag("p", link(f"/api/runs/{run.id}/results/{data.seq}", "View as JSON"), class_="small"),
         ]
     )

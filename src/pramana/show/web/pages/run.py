@@ -5,7 +5,7 @@ long run is added up takes seconds: the page does not wait for it.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
@@ -14,15 +14,24 @@ from nicegui import background_tasks, ui
 
 from pramana import clock
 from pramana.analyse.numbers import counted
-from pramana.analyse.summary import noted_parameters
-from pramana.app.runs import ResultFilter, cancel_run, delete_run, list_results, read_progress, read_run, resume_run
+from pramana.analyse.summary import Rate, noted_parameters
+from pramana.app.runs import (
+    ResultFilter,
+    cancel_run,
+    create_run,
+    delete_run,
+    list_results,
+    read_progress,
+    read_run,
+    resume_run,
+)
 from pramana.app.suites import ListedView, list_suites
 from pramana.app.tail import CallsView, DeletedView, FinishedView, ProgressView, RunEvent
 from pramana.app.views import Listed, ResultView, RunDetailView, RunView
 from pramana.model import Outcome
 from pramana.report import figures
 from pramana.report.markup import Safe, foreign, join, link, meter, tag, when
-from pramana.report.run_summary import outcome_links, render_summary
+from pramana.report.run_summary import outcome_links, render_breakdowns, render_headline
 from pramana.run.call import Stage
 from pramana.show.api.envelope import page_meta
 from pramana.show.web.kit import Desk, Refused, address, frame, parts
@@ -42,8 +51,14 @@ TICK_S, SUMMED_S, PATIENCE_S, AGAIN_S = 0.5, 2.0, 0.25, 5.0
 """How often progress is drawn anew, how often the summary, how long a page waits for it, and when it asks again."""
 NEWEST = 10
 """Failures that are shown as they come."""
+FIRST_FAILURES = 10
+"""Failed and errored results that are shown above all results."""
 RATED_S = 15.0
 """Of so long the rate is."""
+_TO_RESULTS = """
+if (location.hash === "#results" && !window.pramanaScrolled) document.getElementById("results")?.scrollIntoView()
+"""
+"""Go to the results, where an address says so, and the page was not left at another place."""
 _FIRST_TIME = "After a start of the server the first time takes some seconds."
 
 
@@ -63,6 +78,7 @@ class _Shown:
         self._failures: dict[int, ResultView] = {}
         self._seen: deque[tuple[float, int]] = deque([(clock.monotonic(), data.stored)])
         self._changed = self._held = False
+        self._counts = _LiveCounts()
         self._calls: Mapping[Stage, int] = {}
         """How many calls are at each stage."""
         self._follows: object | None = None
@@ -83,12 +99,14 @@ class _Shown:
             self._about = parts.show(Safe())
             self._progress, self._newest = parts.show(Safe()), parts.show(Safe())
             parts.heading("Summary")
-            adding_up = f"Adding up {self._run.stored:,} results. {_FIRST_TIME}"
+            adding_up = f"Summarizing {self._run.stored:,} results. {_FIRST_TIME}"
             self._summary = parts.show(tag("p", adding_up, class_="quiet", role="status"))
-            parts.show(plan(self._run))
+            self._failed = parts.show(Safe())
             parts.show(tag("h2", "Results", id="results", tabindex="-1"))
-            filters(self._desk, self._run)
+            self._suggest_tags = filters(self._desk, self._run)
             self._rows, self._pager = parts.show(Safe()), parts.show(Safe())
+            self._breakdowns = parts.show(Safe(), classes="breakdowns")
+            parts.show(plan(self._run))
         for event, held in (("mouseenter", True), ("focusin", True), ("mouseleave", False), ("focusout", False)):
             self._newest.on(event, partial(self._hold, held), args=[])
         self._timer = ui.timer(TICK_S, self._tick, active=False)
@@ -98,7 +116,7 @@ class _Shown:
         self._draw_head()
         self._desk.when_new({"run"}, self._news)
         await self._follow()
-        ui.run_javascript('if (location.hash === "#results") document.getElementById("results")?.scrollIntoView()')
+        ui.run_javascript(_TO_RESULTS)
 
     def _draw_head(self) -> None:
         self._about.set_content(_about(self._run, again(self._run, self._suites)))
@@ -106,15 +124,25 @@ class _Shown:
         self._draw_progress()
 
     def _actions(self) -> None:
-        status = self._run.status
+        status, may = self._run.status, self._desk.may
         if status in UNDER_WAY and not self._run.cancel_requested:
-            parts.button("Cancel", self._cancel)
-        elif status in ("stopped", "interrupted", "cancelled"):
+            if may(cancel_run):
+                parts.button("Cancel", self._cancel)
+        elif status in ("stopped", "interrupted", "cancelled") and may(resume_run):
             parts.button("Resume", self._resume, "primary")
         parts.link_button("Compare with another run", address("/compare", new=self._id))
-        if once_more := again(self._run, self._suites):
+        if may(create_run) and (once_more := again(self._run, self._suites)):
             parts.link_button("Run again", once_more)
-        parts.button("Delete", self._delete, "danger")
+        if may(delete_run):
+            parts.button("Delete", self._delete, "danger")
+
+    def _draw_summary(self) -> None:
+        run, where = self._run, self._desk.address
+        self._summary.set_content(render_headline(run, where))
+        breakdowns = render_breakdowns(run, where)
+        self._breakdowns.set_content(join([tag("h2", "Breakdown"), breakdowns]) if breakdowns else Safe())
+        if run.summary:
+            self._suggest_tags(run.summary.by.get("tag", {}))
 
     def _draw_progress(self) -> None:
         run = self._run
@@ -122,7 +150,8 @@ class _Shown:
             self._progress.set_content(Safe())
             self._newest.set_content(Safe())
             return
-        self._progress.set_content(_progress(run, self._rate(), self._desk.address, self._calls))
+        counts = self._counts.of(run.summary.overall) if run.summary else None
+        self._progress.set_content(_progress(run, counts, self._rate(), self._desk.address, self._calls))
         if self._failures and not self._held:
             listed = rows(self._desk.address, run, (each for _, each in sorted(self._failures.items(), reverse=True)))
             self._newest.set_content(join([tag("h2", "Newest failures"), listed]))
@@ -162,7 +191,7 @@ class _Shown:
             if self._told != told:  # how the run stands was told while this was added up
                 found = replace(self._run, summary=found.summary, aggregates=found.aggregates)
             self._run = found
-            self._summary.set_content(render_summary(self._run, self._desk.address))
+            self._draw_summary()
         except Refused as error:
             if error.status == 404:
                 self._gone()
@@ -180,8 +209,24 @@ class _Shown:
             back = link(f"{self._desk.address}#results", "Show all results")
             self._rows.set_content(tag("p", foreign(parts.sentence(error)), ". ", back, class_="warn"))
             return
+        self._failed.set_content(await self._render_failures(wanted, found.total))
         self._rows.set_content(table_of(self._desk, self._run, found.items))
         self._pager.set_content(pages(self._desk, page_meta(wanted.page, PAGE_SIZE, found.total)))
+
+    async def _render_failures(self, wanted: ResultFilter, total: int) -> Safe:
+        """Return the first failures of a run that has ended, above a list that has them among many others."""
+        unfiltered = wanted == ResultFilter(page_size=PAGE_SIZE)
+        if not unfiltered or total <= FIRST_FAILURES or self._run.status in UNDER_WAY:
+            return Safe()
+        where, shown = self._desk.address, []
+        for outcome in (Outcome.FAILED, Outcome.ERRORED):
+            some = ResultFilter(outcome=outcome, page_size=FIRST_FAILURES)
+            found = await self._desk.call(list_results, self._id, some)
+            if found.items:
+                listed = rows(where, self._run, found.items, {"outcome": outcome}, f"First {outcome} results")
+                every = link(f"{address(where, outcome=outcome)}#results", f"All {found.total:,} {outcome} results")
+                shown.append(join([tag("h2", outcome.capitalize()), listed, tag("p", every, class_="small below")]))
+        return tag("section", shown, class_="failures")
 
     async def _refresh(self) -> None:
         """Bring everything up to date."""
@@ -200,7 +245,7 @@ class _Shown:
         if self._is_idle():
             return
         try:
-            last = await self._last()
+            last, counted = await self._last()
         except Refused as error:
             if error.status == 404:
                 self._gone()
@@ -211,6 +256,7 @@ class _Shown:
             return
         self._follows = following = object()
         self._calls = {}  # the new stream sends those under way
+        self._counts = _LiveCounts(counted)
         self._draw_progress()
         self._timer.activate()
         self._desk.follow(self._id, last, self._take, partial(self._unfollow, following))
@@ -230,21 +276,22 @@ class _Shown:
         with self._all:
             ui.timer(AGAIN_S, self._follow, once=True)
 
-    async def _last(self) -> int:
-        """Return the number of the newest result, and keep the newest that failed."""
+    async def _last(self) -> tuple[int, int]:
+        """Return the number of the newest result and how many results there are up to it; keep the newest failures."""
 
         async def listed(page: int, outcome: Outcome | None = None) -> Listed[ResultView]:
             wanted = ResultFilter(page=page, page_size=PAGE_SIZE, outcome=outcome)
             return await self._desk.call(list_results, self._id, wanted)
 
-        found = await listed(_pages(self._run.stored))
+        newest_page = _pages(self._run.stored)
+        found = await listed(newest_page)
         for outcome in (Outcome.FAILED, Outcome.ERRORED):
             first = await listed(1, outcome)
             self._keep(first.items)
             last = _pages(first.total)
             for page in range(max(2, last - 1), last + 1):
                 self._keep((await listed(page, outcome)).items)
-        return max((each.seq for each in found.items), default=0)
+        return max((each.seq for each in found.items), default=0), (newest_page - 1) * PAGE_SIZE + len(found.items)
 
     def _keep(self, some: Iterable[ResultView]) -> None:
         """Keep those that failed, the newest of them."""
@@ -262,6 +309,7 @@ class _Shown:
             self._gone()
             return
         if isinstance(event, ResultView):
+            self._counts.streamed.append(event.outcome)
             self._keep([event])
         elif isinstance(event, ProgressView):
             stopped = self._run.cancel_requested != event.cancel_requested
@@ -305,14 +353,14 @@ class _Shown:
         self._timer.deactivate()
         with parts.redrawn(self._all):
             parts.heading("This run was deleted", 1)
-            parts.paragraph("Its results went with it. ", link("/runs", "Other runs"))
+            parts.paragraph("Its results are deleted too. ", link("/runs", "Other runs"))
 
     # ── Acting ──
 
     async def _cancel(self) -> None:
         self._learn(await self._desk.call(cancel_run, self._id))
         self._draw_head()
-        parts.tell("It ends within seconds. What is stored stays, and you can resume it.")
+        parts.tell("Cancelling. Stored results are kept, and you can resume the run.")
 
     async def _resume(self) -> None:
         self._learn(await self._desk.call(resume_run, self._id))
@@ -323,10 +371,30 @@ class _Shown:
     async def _delete(self) -> None:
         count = counted(self._run.stored, "result")
         if await parts.confirm(
-            "Delete this run?", f"It goes with its {count}, for everybody, and cannot be brought back.", "Delete it"
+            "Delete this run?", f"Its {count} are deleted too. This cannot be undone.", "Delete run"
         ):
             await self._desk.call(delete_run, self._id)
             ui.navigate.to("/runs")
+
+
+class _LiveCounts:
+    """The outcomes of a run under way: those of its last summary, and of the results that the stream has had since.
+
+    Summary and stream both have results in the order they were stored, so that none is counted twice.
+    """
+
+    def __init__(self, before: int = 0) -> None:
+        self._before = before
+        """Results that were stored before the first one of the stream."""
+        self.streamed: list[Outcome] = []
+
+    def of(self, summed: Rate) -> Rate:
+        """Return the outcomes of all results that are known, given those of the last summary."""
+        since = summed.total - self._before
+        if since < 0:  # results between the two are unknown until the next summary
+            return summed
+        newer = Counter(each.value for each in self.streamed[since:])
+        return replace(summed, **{name: getattr(summed, name) + count for name, count in newer.items()})
 
 
 # ── What is looked at ──
@@ -344,15 +412,15 @@ def _about(run: RunDetailView, once_more: str | None) -> Safe:
     some = figures.selection(run.selection)
     lines = [
         tag("p", tag("span", standing(run), role="status"), " · ", models),
-        tag("p", "Begun ", when(run.created_at), " UTC", by, ended, " · ", tag("span", run.id, class_="mono")),
-        tag("p", "A selection, not the whole: ", foreign(some, 300)) if some else None,
-        tag("p", link("#results", "To the results"), " · Export: ", exports),
+        tag("p", "Started ", when(run.created_at), " UTC", by, ended, " · ", tag("span", run.id, class_="mono")),
+        tag("p", "Filtered cases: ", foreign(some, 300)) if some else None,
+        tag("p", link("#results", "Results"), " · Export: ", exports),
         None if once_more else tag("p", _ELSEWHERE),
     ]
     return join([tag("div", lines[0], tag("div", lines[1:], class_="quiet small")), _reason(run)])
 
 
-_ELSEWHERE = "To run it again, use what began it, the command or the API: no form here has all that it asks for."
+_ELSEWHERE = "To run it again, use the command line or the API: the form does not support all of its options."
 
 
 def _reason(run: RunDetailView) -> Safe | None:
@@ -372,25 +440,27 @@ def _reason(run: RunDetailView) -> Safe | None:
         return quietly
     why = join([": ", foreign(run.reason)]) if run.reason else None
     here = f". {run.stored:,} of {run.expected:,} results are here."
-    missing = " Resume asks for what is missing." if run.stored < run.expected else ""
+    missing = " Resume runs the missing cases." if run.stored < run.expected else ""
     return join([tag("p", f"The run is {run.status}", why, here, missing, class_="warn"), quietly])
 
 
-def _progress(run: RunDetailView, rate: float | None, where: str, calls: Mapping[Stage, int]) -> Safe:
-    stored, expected = run.stored, run.expected
+def _progress(
+    run: RunDetailView, counts: Rate | None, rate: float | None, where: str, calls: Mapping[Stage, int]
+) -> Safe:
+    """Return how far a run is; the outcomes add up to the number of results that is shown."""
+    stored, expected = counts.total if counts else run.stored, run.expected
     said = [f"{stored:,} of {expected:,} results"]
     if run.cancel_requested:
-        said.append("ending: what is under way may take some seconds")
+        said.append("cancelling: requests in progress may take a few seconds")
     elif run.status == "queued":
-        said.append("waiting for its turn")
+        said.append("queued")
     elif rate:
         said += [f"{rate:,.3g} a second", f"about {_left((expected - stored) / rate)} left"]
     if under_way := figures.call_stages(calls):
         said.append(under_way)
-    counts = run.summary.overall if run.summary else None
     return tag(
         "div",
-        meter("Results that are here", stored, expected),
+        meter("Results stored", stored, expected),
         tag("p", " · ".join(said), class_="small"),
         tag("ul", (tag("li", each) for each in outcome_links(counts, where)), class_="outcomes") if counts else None,
         class_="card progress",

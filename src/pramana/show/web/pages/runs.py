@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import asdict
 from nicegui import ui
 
-from pramana.app.runs import RunFilter, list_runs
+from pramana.app.runs import RunFilter, create_run, list_runs
 from pramana.app.views import Listed, RunView
 from pramana.report.figures import selection
 from pramana.report.markup import (
@@ -48,7 +48,7 @@ STATUSES: Mapping[str, tuple[str, str]] = {
 }
 """The sign of each status, and the class of its colour; its word always stands beside."""
 FILTERS = ("text", "status", "model", "suite")
-COLUMNS = ("Run", "Models", "Status", "Passed", "Results", "Begun (UTC)")
+COLUMNS = ("Run", "Models", "Status", "Passed", "Results", "Started (UTC)")
 
 
 @frame.page("/runs", "Runs")
@@ -56,8 +56,9 @@ async def runs(desk: Desk) -> None:
     """Show the runs that pass the filters of the address."""
     listed = _Listed(desk)
     found = await listed.ask()
-    with frame.head("Runs", "Everything that was asked here, from the command line, the API or this page."):
-        parts.link_button("New run", "/runs/new", "primary")
+    with frame.head("Runs", "All runs from the command line, the API and this workbench."):
+        if desk.may(create_run):
+            parts.link_button("New run", "/runs/new", "primary")
     listed.draw(found)
     desk.when_new({"run"}, listed.again)
 
@@ -136,14 +137,15 @@ class _Listed:
     def _nothing(self, total: int) -> None:
         if total:
             with parts.empty("This page is empty", f"There are {total:,} runs, on earlier pages."):
-                parts.link_button("To the first page", self.here(page=None))
+                parts.link_button("First page", self.here(page=None))
         elif any(self._wanted[name] for name in FILTERS):
-            with parts.empty("No run matches", "None of the runs here passes all of these filters."):
-                parts.link_button("Clear the filters", "/runs")
+            with parts.empty("No runs match", "No run matches all of these filters."):
+                parts.link_button("Clear filters", "/runs")
         else:
-            about = "A run asks models the cases of a suite, or scenarios, and judges what they answer."
+            about = "A run sends test cases or scenarios to models and checks their replies."
             with parts.empty("No runs yet", about):
-                parts.link_button("New run", "/runs/new", "primary")
+                if self._desk.may(create_run):
+                    parts.link_button("New run", "/runs/new", "primary")
                 command = tag("code", "pramana run", class_="mono")
                 parts.show(tag("span", "or, in a terminal: ", command, class_="quiet"))
 

@@ -6,12 +6,14 @@ from typing import Any
 from msgspec.structs import asdict
 from nicegui import events, ui
 
+from pramana.app.runs import create_run
 from pramana.app.scenarios import (
     LibraryView,
     ScenarioPage,
     ScenarioView,
     copy_scenario,
     delete_scenario,
+    import_documents,
     import_library,
     list_deleted,
     list_facets,
@@ -66,11 +68,14 @@ async def scenarios(desk: Desk) -> None:
         await _nothing(desk)
         return
     wanted = _wanted(desk)
-    with frame.head("Scenarios", "What a caller says to a voice agent, and what a good agent does."):
-        parts.link_button("New scenario", "/scenarios/new", "primary")
-        parts.link_button("Import", "/scenarios/import")
+    with frame.head("Scenarios", "What a caller says to a voice agent, and the expected outcome."):
+        if desk.may(import_documents):
+            parts.link_button("New scenario", "/scenarios/new", "primary")
+            parts.link_button("Import", "/scenarios/import")
         parts.link_button("Export these" if wanted else "Export all", address("/api/scenarios/export", **wanted))
-        parts.link_button("Run these" if wanted else "Run all", address("/runs/new", **(wanted or {"scenario": "all"})))
+        if desk.may(create_run):
+            to = address("/runs/new", **(wanted or {"scenario": "all"}))
+            parts.link_button("Run these" if wanted else "Run all", to)
     notice = ui.element("div").classes("stack notices")
     _filters(facets, wanted)
     listed = ui.html("").classes("scenarios listed")
@@ -95,7 +100,7 @@ async def scenarios(desk: Desk) -> None:
     except Refused as error:
         parts.trouble(error)
         parts.paragraph(link("/scenarios", "Show all scenarios"))
-    parts.paragraph(link("/scenarios/deleted", "Deleted lately"), quiet=True).classes("small foot")
+    parts.paragraph(link("/scenarios/deleted", "Recently deleted"), quiet=True).classes("small foot")
     desk.when_new({"scenario"}, again)
 
 
@@ -141,13 +146,13 @@ async def _listed(desk: Desk, wanted: dict[str, Any]) -> Safe:
         return address("/scenarios", **wanted, page=page)
 
     if not found.items:
-        return tag("p", "No scenario passes these filters. ", link("/scenarios", "Show all scenarios"))
-    rows = [_row(each, wanted) for each in found.items]
+        return tag("p", "No scenarios match these filters. ", link("/scenarios", "Show all scenarios"))
+    rows = [_row(desk, each, wanted) for each in found.items]
     pages = pager(page_meta(asked.page, PAGE_SIZE, found.total), here, "scenarios")
     return join([table("Scenarios, by id", columns, rows, hidden=True), pages])
 
 
-def _row(scenario: ScenarioView, wanted: dict[str, Any]) -> tuple[Safe | str, ...]:
+def _row(desk: Desk, scenario: ScenarioView, wanted: dict[str, Any]) -> tuple[Safe | str, ...]:
     tagged = {each: address("/scenarios", **{**wanted, "tag": [each]}) for each in scenario.tags}
     language = scenario.language
     return (
@@ -157,7 +162,7 @@ def _row(scenario: ScenarioView, wanted: dict[str, Any]) -> tuple[Safe | str, ..
         link(address("/scenarios", **{**wanted, "language": language}), foreign(language)),
         asking.tags(scenario.tags, tagged),
         asking.beginning(scenario.prompt),
-        _actions(scenario),
+        _actions(desk, scenario),
     )
 
 
@@ -165,7 +170,7 @@ def _named(name: Safe, scenario_id: str) -> Safe:
     return tag("span", name, tag("small", foreign(scenario_id, 80), class_="mono quiet"), class_="cell")
 
 
-def _actions(scenario: ScenarioView) -> Safe:
+def _actions(desk: Desk, scenario: ScenarioView) -> Safe:
     name, found = scenario.name[:80], scenario.id
 
     def act(words: str) -> Safe:
@@ -175,7 +180,8 @@ def _actions(scenario: ScenarioView) -> Safe:
         )  # fmt: skip
 
     run = tag("a", "Run", href=address("/runs/new", scenario=found), class_="act", aria_label=f"Run {name}")
-    return tag("span", run, act("Duplicate"), act("Delete"), class_="acts")
+    allowed = ((create_run, run), (copy_scenario, act("Duplicate")), (delete_scenario, act("Delete")))
+    return tag("span", (made for use_case, made in allowed if desk.may(use_case)), class_="acts")
 
 
 # ── Taken away, and brought back ──
@@ -188,12 +194,14 @@ def _undo(desk: Desk, notice: ui.element, scenario_id: str, again: Any) -> None:
 
     async def undo() -> None:
         await desk.call(restore_scenario, scenario_id)
-        parts.tell("It is back", "positive")
+        parts.tell("Restored", "positive")
         await again()
         said.delete()  # last, since it takes the button along
 
     with said:
-        parts.paragraph("Deleted ", foreign(scenario_id, 80), ". ", link("/scenarios/deleted", "Deleted lately"))
+        parts.paragraph("Deleted ", foreign(scenario_id, 80), ". ", link("/scenarios/deleted", "Recently deleted"))
+        if not desk.may(restore_scenario):
+            return
         made = parts.button("Undo", undo, small=True, label=f"Undo: bring {scenario_id[:80]} back")
     ui.run_javascript(f"getHtmlElement({made.id})?.focus()")  # the row that had it is gone
 
@@ -202,8 +210,8 @@ def _undo(desk: Desk, notice: ui.element, scenario_id: str, again: Any) -> None:
 async def deleted(desk: Desk) -> None:
     """Show what was deleted within the last day, and bring it back."""
     frame.head(
-        "Deleted lately",
-        "What was deleted within the last day can be brought back.",
+        "Recently deleted",
+        "Scenarios can be restored for one day after they are deleted.",
         crumbs=(("/scenarios", "Scenarios"),),
     )
     listed = ui.html("").classes("listed")
@@ -213,7 +221,7 @@ async def deleted(desk: Desk) -> None:
 
     async def act(event: events.GenericEventArguments) -> None:
         await desk.call(restore_scenario, str(event.args["id"]))
-        parts.tell("It is back", "positive")
+        parts.tell("Restored", "positive")
         await again()
 
     listed.on("click", parts.guarded(act), js_handler=_ACTS)
@@ -225,7 +233,7 @@ async def _gone(desk: Desk) -> Safe:
     asked = desk.asked(PageRequest, page_size=PAGE_SIZE)
     found = await desk.call(list_deleted, asked)
     if not found.items:
-        return tag("p", "Nothing was deleted within the last day.", class_="quiet")
+        return tag("p", "No scenarios were deleted in the last day.", class_="quiet")
     columns = (
         Column("Scenario", head=True),
         Column("Prompt"),
@@ -242,7 +250,9 @@ async def _gone(desk: Desk) -> Safe:
             tag(
                 "button", "Restore", type="button", class_="native plain", data_act="restore",
                 data_id=each.scenario.id, aria_label=f"Restore {each.scenario.name[:80]}",
-            ),
+            )
+            if desk.may(restore_scenario)
+            else "–",
         )
         for each in found.items
     ]  # fmt: skip
@@ -254,16 +264,18 @@ async def _gone(desk: Desk) -> Safe:
 
 
 async def _nothing(desk: Desk) -> None:
-    frame.head("Scenarios", "What a caller says to a voice agent, and what a good agent does.")
+    frame.head("Scenarios", "What a caller says to a voice agent, and the expected outcome.")
     if gone := desk.query.get("deleted"):
         _undo(desk, ui.element("div").classes("notices"), gone, _reload)
     with parts.empty(
-        "No scenario is here yet", "Take some of the built-in library below, bring your own, or write one."
+        "No scenarios yet", "Import some from the built-in library below, import your own files, or write one."
     ):
-        parts.link_button("Write one", "/scenarios/new")
-        parts.link_button("Import files, a folder or a text", "/scenarios/import")
-    await library(desk)
-    parts.paragraph(link("/scenarios/deleted", "Deleted lately"), quiet=True).classes("small foot")
+        if desk.may(import_documents):
+            parts.link_button("Write one", "/scenarios/new")
+            parts.link_button("Import files, a folder or text", "/scenarios/import")
+    if desk.may(import_library):
+        await library(desk)
+    parts.paragraph(link("/scenarios/deleted", "Recently deleted"), quiet=True).classes("small foot")
     desk.when_new({"scenario"}, _reload)
 
 
@@ -278,7 +290,7 @@ async def library(desk: Desk) -> None:
 
     async def bring(wanted: list[str] | None) -> None:
         if wanted == []:
-            parts.tell("Tick the files that you want first", "warning")
+            parts.tell("Select at least one file", "warning")
             return
         await desk.call(import_library, wanted)
         ui.navigate.to("/scenarios")
@@ -287,7 +299,7 @@ async def library(desk: Desk) -> None:
     parts.paragraph(f"{total:,} scenarios in {len(files):,} files. What is here already stays as it is.", quiet=True)
     with parts.box("row below"):
         parts.button(f"Import all {total:,}", lambda: bring(None))
-        parts.button("Import the ticked files", lambda: bring([file for file, box in boxes.items() if box.value]))
+        parts.button("Import selected files", lambda: bring([file for file, box in boxes.items() if box.value]))
     with parts.box("ticks"):
         boxes = {each.file: parts.tick(_label(each)) for each in files}
 

@@ -38,7 +38,7 @@ SECTIONS = (
     ("/settings/prices", "Prices"),
     ("/settings/server", "Server"),
 )
-LOOKS = {"system": "As the system", "light": "Light", "dark": "Dark"}
+LOOKS = {"system": "System", "light": "Light", "dark": "Dark"}
 _CHOOSE = f"""(value) => {{
   Quasar.Dark.set(value === "system" ? "auto" : value === "dark");
   const lasts = value === "system" ? 0 : 31536000;
@@ -84,7 +84,7 @@ def table_to_act_on(
 @frame.page("/settings", "Settings")
 async def overview(desk: Desk) -> None:
     """Show what is decided, in a line each, and let looks be chosen."""
-    section(desk, "Settings", "Who is asked, who may ask, what it costs, and how it looks.")
+    section(desk, "Settings", "Providers, access, prices and appearance.")
     with parts.box("halves even"):
         for to, title, told in (
             ("/settings/providers", "Providers", _of_providers),
@@ -98,11 +98,11 @@ async def overview(desk: Desk) -> None:
                 except Refused as error:
                     said = tag("span", parts.sentence(error), ".", class_="quiet")
                 parts.show(join([tag("h2", link(to, title), class_="card-title"), tag("p", said)]))
-    parts.heading("Looks")
+    parts.heading("Appearance")
     chosen = desk.theme if desk.theme in ("light", "dark") else "system"
-    looks = ui.radio(LOOKS, value=chosen).props('inline aria-label="Looks"')
+    looks = ui.radio(LOOKS, value=chosen).props('inline aria-label="Theme"')
     looks.on_value_change(lambda event: ui.run_javascript(f"({_CHOOSE})({event.value!r})"))
-    parts.paragraph("Kept in this browser, for a year.", quiet=True)
+    parts.paragraph("Saved in this browser for one year.", quiet=True)
 
 
 async def _of_providers(desk: Desk) -> str:
@@ -116,7 +116,7 @@ async def _of_providers(desk: Desk) -> str:
 async def _of_tokens(desk: Desk) -> str:
     found = await desk.call(list_tokens)
     if not found:
-        return "None yet: only the account that the server runs as can use it."
+        return "No tokens yet: only the account that runs the server has access."
     return f"{counted(sum(each.is_valid for each in found), 'token')} in use."
 
 
@@ -129,23 +129,23 @@ async def _of_prices(desk: Desk) -> str:
 
 async def _of_server(desk: Desk) -> str:
     found = await desk.call(describe_server)
-    reached = "for this machine alone" if found.for_this_machine_alone else "for everybody with a token"
+    reached = "for this machine only" if found.for_this_machine_alone else "for anyone with a token"
     return f"Pramana {found.version} on {_DATABASES[found.database]}, {reached}."
 
 
 # ── Server ──
 
 _DATABASES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
-PRIVATE_ADDRESSES = "Models and recordings may be at private addresses, such as 192.168.0.5 or localhost"
+PRIVATE_ADDRESSES = "Allow private addresses for models and recordings, such as 192.168.0.5 or localhost"
 _TICKS = {
-    "anonymous_submission": "Take results, and show badges, without a token",
-    "refuse_unverified": "Refuse results of unknown suites instead of storing them apart",
+    "anonymous_submission": "Accept results and show badges without a token",
+    "refuse_unverified": "Reject results of unknown suites instead of storing them apart",
     "allow_private_addresses": PRIVATE_ADDRESSES,
 }
 _NUMBERS = {
-    "requests_per_minute": ("Requests a minute", "of one token, and of one address without"),
-    "largest_body_mb": ("Largest request, in MB", "what is sent at once, as an import"),
-    "largest_upload_mb": ("Largest recording, in MB", "of one upload"),
+    "requests_per_minute": ("Requests per minute", "per token, or per address without a token"),
+    "largest_body_mb": ("Maximum request size (MB)", "one request, such as an import"),
+    "largest_upload_mb": ("Maximum recording size (MB)", "one upload"),
 }
 
 
@@ -160,16 +160,16 @@ async def server(desk: Desk) -> None:
             [
                 ("Version", found.version, None),
                 ("Store", _DATABASES[found.database], None),
-                ("Listens at", found.address, f"also called {hosts}" if hosts else None),
+                ("Address", found.address, f"also called {hosts}" if hosts else None),
                 (
-                    "Reached by",
-                    "this machine alone" if found.for_this_machine_alone else "everybody with a token",
+                    "Access",
+                    "this machine only" if found.for_this_machine_alone else "anyone with a token",
                     None if found.tokens_required else "its own account needs no token",
                 ),
             ]
         )
     )
-    parts.heading("Decided for everyone")
+    parts.heading("Server settings")
     try:
         now, defaults = await desk.call(read_settings)
     except Refused as error:
@@ -191,7 +191,7 @@ def _decisions(desk: Desk, now: dict[str, Any], defaults: dict[str, Any], *, alo
             found[name] = int(value) if isinstance(value, float) and value.is_integer() else value
         changed = {name: value for name, value in found.items() if value != now[name]}
         if not changed:
-            parts.tell("Nothing has changed.")
+            parts.tell("No changes to save.")
             return
         with form.told_at({name: made for name, made in fields.items() if name not in _TICKS}):
             now.update(asdict(await desk.call(change_settings, changed)))
@@ -203,14 +203,14 @@ def _decisions(desk: Desk, now: dict[str, Any], defaults: dict[str, Any], *, alo
         for name, label in _TICKS.items():
             fields[name] = parts.tick(label, now[name])
         if alone:
-            parts.paragraph("While there has been no token, they always may.", quiet=True)
+            parts.paragraph("Always allowed until the first token is created.", quiet=True)
         with parts.box("grid"):
             for name, (label, hint) in _NUMBERS.items():
                 fields[name] = number(label, now[name], f"{hint}; empty: {defaults[name]:,}")
         fields["cors_origins"] = parts.field(
-            "Other hosts’ pages that may ask",
+            "Allowed CORS origins",
             "\n".join(now["cors_origins"]),
-            hint="one address a line, such as https://bench.example; empty: none",
+            hint="one origin per line, such as https://bench.example; empty: none",
             lines=True,
         )
         with parts.box("row"):
@@ -228,18 +228,18 @@ _FIRST = (
 )
 _MAY = (
     "A viewer reads everything but settings and tokens. An editor also changes scenarios and starts runs. An "
-    "administrator also decides about providers, prices, tokens and settings."
+    "administrator also manages providers, prices, tokens and settings."
 )
 
 
-@frame.page("/settings/tokens", "Tokens")
+@frame.page("/settings/tokens", "Tokens", list_tokens, create_token)
 async def tokens(desk: Desk) -> None:
     """Show who has a token, make one, end one."""
-    section(desk, "Tokens", "Who may use this server, and what they may do.")
+    section(desk, "Tokens", "Access to this server and the role of each token.")
     page = ui.element("div")
     with page:
         _new_token(desk, page, await desk.call(describe_server))
-        parts.heading("Who has one")
+        parts.heading("Active and revoked tokens")
         try:
             found = await desk.call(list_tokens)
         except Refused as error:
@@ -262,10 +262,10 @@ def _new_token(desk: Desk, page: ui.element, found: ServerView) -> None:
             with parts.redrawn(page):
                 _show_once(made, refuses_private=private is not None and not private.value)
 
-    parts.heading("Make a token")
+    parts.heading("Create a token")
     with Form(make) as form:
         with parts.box("grid"):
-            name = parts.field("Name", hint="whose it is, or what for")
+            name = parts.field("Name", hint="person or purpose")
             role = parts.choice("Role", ROLES, "admin" if found.for_this_machine_alone else "editor")
             expires = parts.choice("Expires", EXPIRES, EXPIRES_DAYS)
         parts.paragraph(_MAY, quiet=True).classes("small")
@@ -274,7 +274,7 @@ def _new_token(desk: Desk, page: ui.element, found: ServerView) -> None:
             parts.paragraph(_FIRST, _SETTING)
             private = parts.tick(PRIVATE_ADDRESSES)
         with parts.box("row"):
-            form.submit("Make it")
+            form.submit("Create token")
 
 
 def _show_once(made: NewTokenView, *, refuses_private: bool) -> None:
@@ -282,7 +282,7 @@ def _show_once(made: NewTokenView, *, refuses_private: bool) -> None:
     with parts.box("card stack", role="region", label="The new token"):
         parts.show(tag("h2", "The token of ", foreign(made.name), class_="card-title"))
         with parts.box("warn", role="alert"):
-            parts.paragraph("Copy it now: it is not shown again, and nobody can read it from here later.")
+            parts.paragraph("Copy the token now. It is not shown again.")
         whose = f"{'an' if made.role[0] in 'ae' else 'a'} {made.role}’s"
         parts.show(tag("label", f"Token, {whose}", for_="secret"))
         with parts.box("row"):
@@ -294,12 +294,12 @@ def _show_once(made: NewTokenView, *, refuses_private: bool) -> None:
         if refuses_private:
             parts.paragraph("Models and recordings at private addresses are refused from now on. ", _SETTING)
         with parts.box("row"):
-            parts.link_button("I have copied it", "/settings/tokens")
+            parts.link_button("Done", "/settings/tokens")
 
 
 def _list(desk: Desk, found: list[TokenView]) -> None:
     if not found:
-        parts.paragraph("Nobody yet: only the account that the server runs as can use it.", quiet=True)
+        parts.paragraph("No tokens yet: only the account that runs the server has access.", quiet=True)
         return
     names = ("Role", "Made", "Last used", "Expires", "Revoked")
     columns = (Column("Name", head=True), *map(Column, names))
@@ -321,7 +321,7 @@ def _cells(desk: Desk, token: TokenView) -> tuple[Child, ...]:
 
 def _put_revoke(desk: Desk, token: TokenView, holding: Sequence[TokenView]) -> None:
     """Put the button that ends a token, and say what comes of that."""
-    words = "Whoever has it is turned away within seconds. It cannot be taken back; a new token can be made."
+    words = "It stops working within seconds. This cannot be undone; you can create a new token."
     if token.id == desk.who.token_id:
         words = f"It is the one you are signed in with: you will need another. {words}"
     if token.role == "admin" and not any(each.role == "admin" for each in holding if each.id != token.id):

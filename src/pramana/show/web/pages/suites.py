@@ -8,6 +8,7 @@ from typing import Any
 from nicegui import ui
 
 from pramana.analyse.numbers import counted
+from pramana.app.runs import create_run
 from pramana.app.suites import CaseFilter, ListedView, TierView, list_cases, list_suites, read_suite, upload_suite
 from pramana.errors import Problem, fold_repeats
 from pramana.report.markup import Column, Safe, facts, foreign, join, link, pager, table, tag, when
@@ -27,24 +28,25 @@ async def suites(desk: Desk) -> None:
     listed = ui.html("").on("click", js_handler=parts.COPY)
 
     async def again() -> None:
-        listed.set_content(join(_version(each) for each in await desk.call(list_suites)))
+        listed.set_content(join(_version(desk, each) for each in await desk.call(list_suites)))
 
     await again()
-    _Uploading(desk)
+    if desk.may(upload_suite):
+        _Uploading(desk)
     desk.when_new({"suite"}, again)
 
 
-def _version(suite: ListedView) -> Safe:
+def _version(desk: Desk, suite: ListedView) -> Safe:
     version = suite.version
     return tag(
         "section",
         tag("h2", link(_page_of(version), foreign(version))),
         tag("p", ORIGINS[suite.origin], class_="quiet"),
-        _tiers(version, suite.tiers),
+        _tiers(version, suite.tiers, may_run=desk.may(create_run)),
     )
 
 
-def _tiers(version: str, tiers: Mapping[str, TierView]) -> Safe:
+def _tiers(version: str, tiers: Mapping[str, TierView], *, may_run: bool = True) -> Safe:
     columns = (
         Column("Tier", head=True),
         Column("Cases", number=True),
@@ -63,7 +65,9 @@ def _tiers(version: str, tiers: Mapping[str, TierView]) -> Safe:
             tag(
                 "a", "Run this tier", href=address("/runs/new", suite=version, tier=name), class_="act",
                 aria_label=f"Run tier {name} of {version}",
-            ),
+            )
+            if may_run
+            else "–",
         )
         for name, tier in tiers.items()
     ]  # fmt: skip
@@ -92,7 +96,7 @@ async def suite(desk: Desk) -> None:
     frame.titled(f"Suite {version}")
     about = tag("span", ORIGINS[found.origin], *([", ", when(found.created_at)] if found.created_at else []))
     frame.head(foreign(version), about, crumbs=(("/suites", "Suites"),))
-    parts.show(_tiers(version, tiers)).on("click", js_handler=parts.COPY)
+    parts.show(_tiers(version, tiers, may_run=desk.may(create_run))).on("click", js_handler=parts.COPY)
     kinds = (("Categories", ", ".join(found.categories)), ("Assertions", ", ".join(found.assertion_types)))
     parts.show(facts(kinds))
     tier = desk.query.get("tier") or next(iter(tiers))
@@ -100,10 +104,10 @@ async def suite(desk: Desk) -> None:
     with parts.box("search row"):
         parts.search(
             desk.query.get("text", ""),
-            "id or what is asked",
+            "ID or prompt",
             lambda text: ui.navigate.to(address(_page_of(version), tier=tier, text=text)),
         )
-        parts.link_button("Download the file", address(f"/api/suites/{part(version)}/{part(tier)}", format="jsonl"))
+        parts.link_button("Download", address(f"/api/suites/{part(version)}/{part(tier)}", format="jsonl"))
     parts.show(await _cases(desk, version, tier))
 
 
@@ -113,7 +117,7 @@ async def _cases(desk: Desk, version: str, tier: str) -> Safe:
     if not found.items:
         return tag(
             "p",
-            "No case has this in its id or in what it asks. ",
+            "No cases match. ",
             link(address(_page_of(version), tier=tier), "Show all"),
         )
     return join(

@@ -104,13 +104,19 @@ def offer_download(desk: Desk, weights: WeightsView) -> None:
             f" is not on this machine yet ({weights.download_bytes / 1e6:,.0f} MB). "
             f"It is needed for {weights.needed_for}.",
         )
-        with parts.box("row"):
-            parts.button("Download", bring, label=f"Download {weights.title}")
+        if desk.may(pull_weights):
+            with parts.box("row"):
+                parts.button("Download", bring, label=f"Download {weights.title}")
         progress = Progress()
         if _is_under_way(weights):
             ui.timer(0, parts.guarded(bring), once=True)
         elif weights.pull:
             progress.warn(weights.pull.problem or "")
+
+
+def may_try(desk: Desk) -> bool:
+    """Return whether a page's user may do what is offered here."""
+    return desk.may(create_run, import_library)
 
 
 def untried(runs: Sequence[RunView]) -> tuple[str, ...]:
@@ -129,12 +135,14 @@ class Welcome:
 
     def show(self, weights: Sequence[WeightsView]) -> None:
         """Show both, and other ways to begin."""
+        if not may_try(self._desk):
+            parts.paragraph("No runs yet. Starting one needs the role editor.")
+            return
         missing = sum(each.download_bytes for each in weights if each.models and not each.present)
         first = f" Before the first, {missing / 1e6:,.0f} MB are downloaded." if missing else ""
         with parts.box("stack wide"):
             parts.paragraph(
-                "Nothing was asked here yet. Both of these work at once, on this machine alone: no key, no cost, and "
-                f"nothing leaves it.{first}"
+                f"No runs yet. Both of these run on this machine: no key, no cost, and no data leaves it.{first}"
             )
             with parts.box("halves"):
                 self._offer_question()
@@ -142,17 +150,17 @@ class Welcome:
             self._progress = Progress()
             parts.paragraph(
                 "Or ",
-                link("/runs/new", "ask a model of your own"),
+                link("/runs/new", "run your own model"),
                 ", ",
-                link("/settings", "name a provider and its key"),
+                link("/settings", "add a provider"),
                 ", or ",
-                link("/scenarios/import", "bring your scenarios"),
+                link("/scenarios/import", "import scenarios"),
                 ".",
             )
 
     def show_rest(self, untried: Sequence[str]) -> None:
         """Show what nobody has tried, beside what has been asked already."""
-        parts.heading("Not tried yet")
+        parts.heading("Try it")
         with parts.box("stack wide"):
             with parts.box("halves"):
                 for each in untried:
@@ -163,7 +171,7 @@ class Welcome:
         with parts.card("Ask the embedded model"):
             parts.paragraph(
                 "Ten short questions of the built-in suite, answered by SmolLM2, a very small language model. "
-                "You see each answer, and how it was judged, as it comes.",
+                "You see each reply and its checks as they arrive.",
                 quiet=True,
             )
             with parts.box("row"):

@@ -1,0 +1,150 @@
+"""Replies and other long texts as people read them: Markdown drawn as markup of ours; text in, safe markup out.
+
+Nothing that a model wrote is copied into the markup. A parser (markdown-it, without HTML) yields tokens, and each token
+that is known here becomes an element by `tag`, which escapes its text; every other token becomes text. Links and images
+are their words and their address as text: nothing runs, nothing is fetched and nothing leads elsewhere. Where the drawn
+text differs from what was written, the raw text can be opened below it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pramana.report.markup import Child, Safe, block, join, tag, text
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+MAX_DRAWN = 10_000
+"""Characters of a text whose Markdown is drawn: the parser needs 1 ms for most texts, 140 ms for the most hostile."""
+_MARKS = re.compile(r"[*_`#>|~\[<]|^\s*(?:[-+]|\d+[.)])\s|^(?: {4}|\t)|  $", re.MULTILINE)
+"""What any Markdown has: a text without it needs no parser."""
+MAX_NESTING = 20
+"""Levels of lists and quotations; a text with more is shown as it was written."""
+_CONTAINERS = {
+    "paragraph": "p",
+    "bullet_list": "ul",
+    "ordered_list": "ol",
+    "list_item": "li",
+    "blockquote": "blockquote",
+    "table": "table",
+    "thead": "thead",
+    "tbody": "tbody",
+    "tr": "tr",
+    "th": "th",
+    "td": "td",
+    "strong": "strong",
+    "em": "em",
+    "s": "s",
+}
+"""The element of each token that opens and closes one."""
+
+
+def render_reply(said: str, label: str) -> Safe:
+    """Return a model's reply: Markdown drawn, JSON as it was written. The label names it for assistive technology."""
+    if not said.strip() or _is_json(said):
+        return block(said, label)
+    if len(said) > MAX_DRAWN or not _MARKS.search(said):
+        return prose(said, label)
+    tokens = _parser().parse(said)
+    is_cut_off = any(each.level >= MAX_NESTING - 1 for each in tokens)  # the parser drops what is nested deeper
+    if is_cut_off or not _has_markup(tokens, said):
+        return prose(said, label)
+    drawn = join(_elements(iter(tokens), None))
+    region = tag("div", drawn, class_="prose markdown", dir="auto", **_region(label))
+    raw = tag("details", tag("summary", "Raw text"), block(said, f"{label}, raw text"), class_="raw")
+    return tag("div", region, raw)
+
+
+def prose(said: str, label: str) -> Safe:
+    """Return a text as it was written, in the type of prose; the label is its name for assistive technology."""
+    shown = text(said) if said else tag("i", "nothing")
+    return tag("div", shown, class_="prose plain", dir="auto", **_region(label))
+
+
+def _region(label: str) -> dict[str, str | int]:
+    return {"role": "region", "aria_label": label, "tabindex": 0}
+
+
+def _is_json(said: str) -> bool:
+    """Tell whether a text is a JSON object or list, whose line breaks and indentation are part of how it is read."""
+    if said.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(said)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+_NOT_MARKDOWN = ["entity", "escape", "lheading", "reference"]
+"""Rules that models rarely mean: a backslash belongs to LaTeX, `---` below text is a line, `[1]:` is in a list."""
+
+
+@cache
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
+    options = {"html": False, "linkify": False, "typographer": False, "maxNesting": MAX_NESTING}
+    return MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable(_NOT_MARKDOWN)
+
+
+def _has_markup(tokens: Sequence["Token"], said: str) -> bool:
+    """Tell whether a text holds more than paragraphs."""
+    plain = ("paragraph_open", "paragraph_close", "inline", "text", "softbreak")
+    children = (child for each in tokens for child in each.children or ())
+    if any(each.type not in plain for each in (*tokens, *children)):
+        return True
+    drawn = "\n\n".join(each.content for each in tokens if each.type == "inline")
+    return drawn.split() != said.split()
+
+
+def _elements(tokens: "Iterator[Token]", end: str | None) -> Iterator[Child]:
+    """Yield what tokens become, up to the one that closes an element."""
+    for token in tokens:
+        kind = token.type
+        if kind == end:
+            return
+        if kind == "inline":
+            yield join(_elements(iter(token.children or ()), None))
+        elif kind.endswith("_open"):
+            yield _element(token, kind.removesuffix("_open"), tokens)
+        elif kind in ("fence", "code_block"):
+            yield tag("pre", tag("code", text(token.content)), class_="code", tabindex=0)
+        elif kind == "code_inline":
+            yield tag("code", text(token.content))
+        elif kind in ("softbreak", "hardbreak"):
+            yield tag("br")
+        elif kind == "hr":
+            yield tag("hr")
+        elif kind == "image":
+            yield _with_address([text(token.content or "image")], token.attrs.get("src"))
+        else:
+            yield text(token.content)
+
+
+def _element(token: "Token", kind: str, tokens: "Iterator[Token]") -> Child:
+    inside = list(_elements(tokens, f"{kind}_close"))
+    if kind == "paragraph" and token.hidden:  # of an item of a tight list
+        return join(inside)
+    if kind == "heading":
+        return tag("p", tag("strong", inside), class_="title")
+    if kind == "link":
+        return _with_address(inside, token.attrs.get("href"))
+    if kind == "ordered_list":
+        return tag("ol", inside, start=_start(token.attrs.get("start")))
+    name = _CONTAINERS.get(kind)
+    return tag(name, inside) if name else join(inside)
+
+
+def _start(number: Any) -> int | None:
+    return number if isinstance(number, int) and number != 1 else None
+
+
+def _with_address(words: Sequence[Child], address: Any) -> Safe:
+    """Return the words of a link or an image, and its address unless they are the address."""
+    shown = join(words)
+    return shown if not address or shown == text(str(address)) else join([shown, f" ({address})"])
