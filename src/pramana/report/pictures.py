@@ -33,22 +33,32 @@ NARROWEST = 0.05
 
 def rates(what: str, rows: Mapping[str, Rate], most: int = SHOWN_ROWS) -> Safe:
     """Return a table of pass rates by the values of something, each with a bar, its interval and what it is of."""
-    shown = list(rows.items())[:most]
-    columns = (
-        Column(what, head=True),
-        Column("Chart"),
-        Column("Passed", number=True),
-        Column("Of those with a verdict", number=True),
-    )
-    drawn = table(f"Pass rate by {what.lower()}", columns, (_rate(*each) for each in shown), hidden=True)
-    more = len(rows) - len(shown)
-    return tag("div", drawn, tag("p", f"and {more:,} more", class_="quiet small") if more else None, class_="rates")
+    shown = ((foreign(name, 200), *_rate(rate)) for name, rate in list(rows.items())[:most])
+    return _rates(what, (Column(what, head=True), *_RATE_COLUMNS), shown, len(rows) - most)
 
 
-def _rate(name: str, rate: Rate) -> tuple[Child, ...]:
+def rates_by_model(what: str, rows: Mapping[str, Mapping[str, Rate]], most: int = SHOWN_ROWS) -> Safe:
+    """Return a table of pass rates by the values of something, of each model by itself."""
+    shown = (
+        (foreign(value, 200) if place == 0 else tag("span", foreign(value, 200), class_="visually-hidden"),
+         foreign(model, 200), *_rate(rate))
+        for value, by in list(rows.items())[:most]
+        for place, (model, rate) in enumerate(by.items())
+    )  # fmt: skip
+    return _rates(what, (Column(what, head=True), Column("Model"), *_RATE_COLUMNS), shown, len(rows) - most)
+
+
+_RATE_COLUMNS = (Column("Chart"), Column("Passed", number=True), Column("Of those with a verdict", number=True))
+
+
+def _rates(what: str, columns: Sequence[Column], rows: Iterable[Sequence[Child]], more: int) -> Safe:
+    drawn = table(f"Pass rate by {what.lower()}", columns, rows, hidden=True)
+    return tag("div", drawn, tag("p", f"and {more:,} more", class_="quiet small") if more > 0 else None, class_="rates")
+
+
+def _rate(rate: Rate) -> tuple[Child, ...]:
     beside = tag("small", f"{rate.undecided:,} without a verdict", class_="quiet") if rate.undecided else None
     return (
-        foreign(name, 200),
         rate_bar(rate.value, bounds(rate)),
         rate_text(rate.value, bounds(rate)),
         tag("span", f"{rate.passed:,} of {rate.scored:,}", beside),

@@ -122,6 +122,8 @@ _OF_RUNS = {
     "max_tokens": "Max output tokens of one reply",
     "top_p": "Nucleus sampling; null sends none",
     "parameters": "Other parameters of the model, as its provider calls them",
+    "name": "What to call the run in lists",
+    "note": "What the run is about, for whoever looks at it later",
     "limits": "What the run may spend, and how fast",
     "cache": "Reuse replies that this machine has already; never for functions and commands",
 }

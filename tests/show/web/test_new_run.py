@@ -251,6 +251,7 @@ def test_everything_that_can_be_said_of_a_run_is_sent(bench: Bench) -> None:
         ("Condition", "phone"), ("Judge", "fake:fixed=YES"), ("Embedder", "local"), ("Seed", "7"),
         ("Most tokens of a reply", "50"), ("System prompt", "Be brief."), ("Most it may cost (US$)", "1.5"),
         ("Most tokens in all", "100000"), ("Calls at once, of a provider", "2"), ("End after (seconds)", "1"),
+        ("Name", "nightly"), ("Note", "The new prompt"),
     ):  # fmt: skip
         page.get_by_label(label, exact=True).fill(value)
     choose(page, "Modality", "noisy: spoken in noise")
@@ -260,6 +261,7 @@ def test_everything_that_can_be_said_of_a_run_is_sent(bench: Bench) -> None:
         ["voice+noise=10dB,phone"],
         "fake:fixed=YES",
     )
+    assert (run["name"], run["note"]) == ("nightly", "The new prompt")
     assert run["plan"]["systemPrompt"] == "Be brief."
     assert run["plan"]["parameters"] == {"temperature": 0, "seed": 7, "max_tokens": 50}
     kept = {name: value for name, value in run["limits"].items() if name != "timeoutSeconds"}

@@ -122,6 +122,8 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
     help="Reuse cached replies to identical requests, and cache new ones. Functions and commands are never cached. Do "
     "not measure drift with it.",
 )
+@click.option("--name", default=None, metavar="NAME", help="What to call the run in lists.")
+@click.option("--note", default=None, metavar="TEXT", help="What the run is about.")
 @click.option(
     "--fail-under", type=Finite(0, 1), default=None, metavar="SHARE", help="Exit 1 when fewer of a model pass."
 )
