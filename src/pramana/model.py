@@ -583,6 +583,10 @@ class Run(Struct, frozen=True):
     """Of its row: what is known of it is found without reading the row again."""
     scoring: int | None = None
     """The scoring by which its results are read; None for the newest."""
+    name: str | None = None
+    """What its user calls it."""
+    note: str | None = None
+    """What its user wrote about it."""
 
     @property
     def reference(self) -> str:

@@ -72,9 +72,16 @@ def create_run(
     if first is None:
         raise chosen.none_left()
     if not reach.for_others:
-        return store.runs.create(plan, chain((first,), cases))
-    limits = request.limits.stored()
-    return store.runs.create(plan, chain((first,), cases), owner="server", creator=creator, limits=limits)
+        return store.runs.create(plan, chain((first,), cases), name=request.name, note=request.note)
+    return store.runs.create(
+        plan,
+        chain((first,), cases),
+        owner="server",
+        creator=creator,
+        limits=request.limits.stored(),
+        name=request.name,
+        note=request.note,
+    )
 
 
 def estimate(store: Store, request: RunRequest, reach: Reach | None = None) -> Estimate:

@@ -30,10 +30,13 @@ from pramana.model import Case
 MAX_PARAMETERS_CHARS = 64_000
 """Of all parameters as JSON: every list of runs reads them."""
 MAX_NAME_CHARS = 500
+MAX_RUN_NAME_CHARS, MAX_NOTE_CHARS = 100, 10_000
 _LOCAL_ONLY = {"local_only": True}
 _SAMPLING = {"sampling": True}
 _Filter = TypeVar("_Filter", bound=Struct)
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)]
+RunName = Annotated[str, Meta(max_length=MAX_RUN_NAME_CHARS)]
+RunNote = Annotated[str, Meta(max_length=MAX_NOTE_CHARS)]
 Seconds = Annotated[float, Meta(gt=0, le=10**9)]
 Searched = Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
 PageNumber = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -219,6 +222,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
         msgspec.field(default_factory=dict)
     )
     """Sent unchanged. A parameter that has its own field, such as `temperature`, overrides that field."""
+    name: Annotated[RunName | None, Meta(title="Name", description="Name of the run, for lists")] = None
+    note: Annotated[RunNote | None, Meta(title="Note", description="Note on the run")] = None
     limits: Limits = Limits()
     cache: Annotated[bool, Meta(extra=_LOCAL_ONLY)] = False
     """Whether to reuse cached replies to identical requests."""
@@ -234,6 +239,13 @@ class RunRequest(Struct, frozen=True, kw_only=True):
         problems = [*_problems(self), *_problems(self.limits, "limits."), *_parameter_problems(self.parameters)]
         if problems:
             raise InvalidInput.of(problems)
+
+
+class RunEdit(Struct, frozen=True, kw_only=True):
+    """What changes of a stored run; None leaves as it is, an empty text removes."""
+
+    name: Annotated[RunName | None, Meta(description="What to call the run in lists; empty for none")] = None
+    note: Annotated[RunNote | None, Meta(description="What the run is about; empty for none")] = None
 
 
 def check_values(stated: Struct) -> None:

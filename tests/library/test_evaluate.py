@@ -54,6 +54,13 @@ def outcomes(report: pramana.Report) -> dict[str, str]:
     return {each.case_id: each.outcome.value for each in report.results()}
 
 
+def test_a_run_has_a_name_and_a_note() -> None:
+    report = pramana.evaluate(SUMS[:1], model=adder, name="nightly", note="The new prompt")
+    assert (report.run.name, report.run.note) == ("nightly", "The new prompt")
+    with pytest.raises(InvalidInput, match="name: expected text of at most 100"):
+        pramana.evaluate(SUMS[:1], model=adder, name="x" * 101)
+
+
 # ── Who is asked ──
 
 

@@ -87,7 +87,7 @@ def test_it_is_printed_within_eighty_columns_with_every_check_and_how_to_hear_it
     lines = capsys.readouterr().out.splitlines()
     assert max(map(width, lines)) <= 80
     assert lines[1].startswith("hours · mmm")
-    assert lines[1].endswith("… · voice+noise=10dB · repeat 2 · failed")
+    assert lines[1].endswith(f"…{16 * 'm'} · voice+noise=10dB · repeat 2 · failed")
     assert lines[2] == "     0.20 s caller   When do you open?"
     assert any(line.startswith('  failed contains: contains none of "ten"') for line in lines)
     assert "  errored call: no answer to line 3" in lines

@@ -69,7 +69,9 @@ def test_the_bars_stand_below_each_other_whatever_the_names(capsys: pytest.Captu
     rows = [result(name, Outcome.PASSED) for name in ("日本語", "plain", "👩🏽‍🚀", "日" * 30)]
     lines = [line for line in printed(a_run(), rows, capsys).splitlines() if "█" in line]
     assert len(lines) > 4
-    assert {width(line.partition("█")[0]) for line in lines} == {27}
+    assert {width(line.partition("█")[0]) for line in lines} == {36}
+    plain = [line for line in printed(a_run(), rows[1:2], capsys).splitlines() if "█" in line]
+    assert {width(line.partition("█")[0]) for line in plain} == {27}
 
 
 def test_runs_are_listed_within_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,11 +79,11 @@ def test_runs_are_listed_within_the_terminal(monkeypatch: pytest.MonkeyPatch) ->
     targets = tuple(Target(f"http://localhost:8000/v1#模型{number}", "compatible", "x") for number in range(9))
     store.runs.create(Plan("日本語" * 20, None, targets), [Case("a", "test_case", (), Facets("b", "c"))])
     store.close()
-    for columns in (80, 120, 200):
+    for columns in (60, 80, 120, 200):
         monkeypatch.setenv("COLUMNS", str(columns))
-        (line,) = CliRunner().invoke(pramana, ["runs"]).stdout.splitlines()
-        assert columns - 2 <= width(line) <= columns
-        assert line.endswith("…")
+        lines = CliRunner().invoke(pramana, ["runs"]).stdout.splitlines()
+        assert max(map(width, lines)) <= columns
+        assert all(any(f"模型{number}" in line for line in lines) for number in range(9))
 
 
 @pytest.mark.parametrize("columns", [8, 20, 80])
@@ -128,13 +130,21 @@ def test_several_models_have_a_rate_each_and_none_together(capsys: pytest.Captur
     ]
     text = printed(a_run(models=("m", "n")), rows, capsys)
     assert [line.split()[0] for line in text.splitlines() if "/2" in line][:2] == ["m", "n"]
-    assert "    all " not in text
     assert "2/4" not in text
-    assert "by category, all 2 models together" in text
-    assert "    all " in printed(a_run(), rows[::2], capsys)
+    assert [line.split() for line in text.partition("by category")[2].splitlines()[:3]] == [
+        ["m", "n"],
+        ["one", "1/1", "100", "%", "(20.7–100.0", "%)", "0/1", "0", "%", "(0.0–79.3", "%)"],
+        ["two", "1/1", "100", "%", "(20.7–100.0", "%)", "0/1", "0", "%", "(0.0–79.3", "%)"],
+    ]
+    assert [line.split()[:3] for line in printed(a_run(), rows[::2], capsys).splitlines() if "2/2" in line] == [
+        ["all", "██████████", "2/2"]
+    ]
     out = io.StringIO()
     export("markdown", a_run(models=("m", "n")), rows, out)
-    assert "<summary>By category, all 2 models together</summary>" in out.getvalue()
+    assert "<summary>By category</summary>" in out.getvalue()
+    assert "| one | m | 100 % | 20.7–100.0 % | 1 | 0 |" in out.getvalue()
+    assert "| one | n | 0 % | 0.0–79.3 % | 0 | 1 |" in out.getvalue()
+    assert "together" not in out.getvalue()
     assert "2 of 4" not in out.getvalue()
 
 

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, event, inspect, make_url, text
 
 from pramana.errors import StoreFailed
 from pramana.model import Plan, ScenarioTurn, StatedAssertion, Target
-from pramana.request import Selection
+from pramana.request import RunEdit, Selection
 from pramana.store import engine as engine_module
 from pramana.store import open_store, records
 from pramana.store.engine import Database, _postgresql, _sqlite, _upgrade, timestamp
@@ -74,7 +74,7 @@ def described(connection: Connection) -> dict[str, Any]:
             # A column that was added stands on the line of the last one before it.
             name: sorted(
                 re.split(
-                    r",?\s*\n\s*|, (?=(?:conversation|limits|cancelled|creator|suite|selection|expires) TEXT"
+                    r",?\s*\n\s*|, (?=(?:conversation|limits|cancelled|creator|suite|selection|expires|name|note) TEXT"
                     r"|(?:base|chosen) INTEGER)",
                     sql,
                 )
@@ -197,6 +197,23 @@ def test_runs_of_before_are_found_by_suite_selection_and_models(empty_url: str) 
     assert store.runs.find("r1").plan == plans[1]
     store.runs.delete("r1")
     assert found(model="odd \0 name") == []
+    store.close()
+
+
+def test_runs_of_before_have_no_name_and_can_be_given_one(empty_url: str) -> None:
+    at_revision(empty_url, "0007")
+    row = {
+        "id": "r1", "plan": records.to_json(records.plan_to_plain(Plan("s", None, (Target("a", "fake", "a"),)))),
+        "owner": "cli", "status": "finished", "created": "", "notes": "{}", "plan_digest": "", "expected": 0, "stored": 0,
+        "attempts": 0, "suite": "s",
+    }  # fmt: skip
+    with bare(empty_url) as connection:
+        values = ", ".join(f":{name}" for name in row)
+        connection.execute(text(f"INSERT INTO runs ({', '.join(row)}) VALUES ({values})"), row)  # noqa: S608
+    store = open_store(empty_url)
+    assert (store.runs.read("r1").name, store.runs.read("r1").note) == (None, None)
+    changed = store.runs.edit("r1", RunEdit(name="first", note="before the upgrade"))
+    assert (changed.name, changed.note) == ("first", "before the upgrade")
     store.close()
 
 

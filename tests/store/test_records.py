@@ -173,7 +173,9 @@ def test_nul_and_half_pairs_stand_in_every_text_column(store: Store) -> None:
     whole = Plan(
         awkward(), awkward(), (target,), 1, {awkward(): awkward()}, awkward(), target, {awkward(): 1}, awkward()
     )
-    run = store.runs.create(whole, [one], creator=awkward(), limits={awkward(): awkward()})
+    run = store.runs.create(
+        whole, [one], creator=awkward(), limits={awkward(): awkward()}, name=awkward(), note=awkward()
+    )
     assert [found for _, found in pending(store, run.id)] == [one]
     reply = Reply(
         awkward(),

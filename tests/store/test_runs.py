@@ -18,11 +18,12 @@ from sqlalchemy import func, select, update
 from pramana.errors import InvalidInput, NotFound, StoreFailed
 from pramana.hash import case_digest
 from pramana.model import Case, Key, Outcome, Result, RunStatus
+from pramana.request import RunEdit
 from pramana.store import open_store
 from pramana.store.schema import metadata, runs
 from pramana.store.store import Store
 
-from .samples import case, check, key, pending, plan, rescore, result, some_cases
+from .samples import AWKWARD, case, check, key, pending, plan, rescore, result, some_cases
 
 
 def put_all(store: Store, run_id: str, results: list[Result]) -> list[tuple[int, Result]]:
@@ -93,6 +94,28 @@ def test_the_plan_digest_covers_plan_and_cases(store: Store) -> None:
     assert same.startswith("sha256:")
     assert digest(case(1), case(2)) == digest(case(1), case(2), case(1)) == same
     assert len({same, digest(case(1)), digest(case(2), case(1)), digest(case(1), case(2), models=("b",))}) == 4
+
+
+def test_a_run_has_a_name_and_a_note_that_can_change_and_are_not_part_of_the_plan(store: Store) -> None:
+    plain, named = (
+        store.runs.create(plan(), [case(1)], name=name, note=note) for name, note in ((None, " "), ("nightly", AWKWARD))
+    )
+    assert (plain.name, plain.note, named.name, named.note) == (None, None, "nightly", AWKWARD)
+    with store._database.reading() as connection:
+        assert len(set(connection.scalars(select(runs.c.plan_digest)))) == 1
+    last = store.changes.last()
+    changed = store.runs.edit(named.id, RunEdit(note="better prompt"))
+    assert (changed.name, changed.note) == ("nightly", "better prompt")
+    ((subject, action),) = [(each.subject, each.action) for each in store.changes.after(last, 10)]
+    assert (subject, action) == (named.id, "updated")
+    assert store.runs.edit(named.id, RunEdit(name="", note=" \n")) == replace(changed, name=None, note=None)
+    store.runs.edit(plain.id, RunEdit(name="Größe"))
+    assert [run.id for run in store.runs.page(text="größe")[0]] == [plain.id]
+    assert store.runs.edit(plain.id, RunEdit()) == store.runs.read(plain.id)
+    with pytest.raises(InvalidInput, match="expected text of at most 100"):
+        store.runs.edit(plain.id, RunEdit(name="x" * 101))
+    with pytest.raises(NotFound):
+        store.runs.edit("nobody", RunEdit(name="x"))
 
 
 def test_a_run_is_found_by_id_beginning_or_latest(store: Store) -> None:

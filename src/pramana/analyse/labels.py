@@ -1,9 +1,31 @@
-"""What a comparison calls its two sides: before and now for two runs, the names of two models of one run. Pure text."""
+"""Names in little room: models of one run that stay distinguishable, and the two sides of a comparison. Pure text."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from pramana.errors import visible
+
 LONGEST_MODEL = 48
 """Characters of a model's name in a sentence."""
+_BOUNDARY = re.compile(r"[:/#@_-]")
+"""Where a shared prefix may end: what follows is a word of its own."""
+_LONGEST = 1_000
+_SHORTEST_PREFIX = 4
+"""A shorter one saves less room than it takes to read that it was left out."""
+
+
+class ModelNames(Struct, frozen=True):
+    """The names of models that are shown together, each within the same room."""
+
+    labels: Mapping[str, str]
+    """By the whole name; no two are alike."""
+    prefix: str = ""
+    """What every name begins with, where the labels leave it out: to be said once."""
+
+    def __getitem__(self, name: str) -> str:
+        return self.labels.get(name) or visible(name)
 
 
 class SideLabels(Struct, frozen=True):
@@ -39,18 +61,113 @@ def model_labels(base: str, new: str) -> SideLabels:
     >>> model_labels("gpt-5", "opus").new
     'for opus'
     """
-    short = shorten_middle(base), shorten_middle(new)
-    models = (base, new) if short[0] == short[1] else short
+    short = shorten_names([base, new], LONGEST_MODEL)
+    models = (short[base], short[new])
     return SideLabels(f"for {models[0]}", f"for {models[1]}", models)
 
 
-def shorten_middle(name: str, limit: int = LONGEST_MODEL) -> str:
+# ── Names ──
+
+
+def label_models(names: Sequence[str], room: int, width: Callable[[str], int] = len) -> ModelNames:
+    """Return names that fit into so many columns and stay distinguishable.
+
+    Names that fit are left as they are. Otherwise a prefix that all of them share is dropped, no more of it than
+    necessary, and what is still too long loses its middle. An ellipsis marks both.
+
+    >>> found = label_models(["openai:gpt-5-mini-2025-08-07", "openai:gpt-5-mini-2025-10-01"], 22)
+    >>> found.prefix, list(found.labels.values())
+    ('openai:', ['…gpt-5-mini-2025-08-07', '…gpt-5-mini-2025-10-01'])
+    """
+    plain = _plain(names)
+    if len(set(plain.values())) == len(plain) and all(width(each) <= room for each in plain.values()):
+        return ModelNames(plain)
+    prefix = ""
+    for prefix in _shared_prefixes(list(plain.values())):
+        if all(width(each) - width(prefix) < room for each in plain.values()):
+            break
+    rest = [f"…{each[len(prefix) :]}" if prefix else each for each in plain.values()]
+    return ModelNames(dict(zip(plain, _shorten_all(rest, room, width), strict=True)), prefix)
+
+
+def shorten_names(names: Sequence[str], room: int, width: Callable[[str], int] = len) -> Mapping[str, str]:
+    """Return names within so many columns, distinguishable and each with its own beginning, for a sentence.
+
+    >>> list(shorten_names(["http://localhost:8080/v1#mistral-7b", "gpt-5"], 21).values())
+    ['http://loc…mistral-7b', 'gpt-5']
+    """
+    plain = _plain(names)
+    return dict(zip(plain, _shorten_all(list(plain.values()), room, width), strict=True))
+
+
+def shorten_middle(name: str, limit: int = LONGEST_MODEL, width: Callable[[str], int] = len) -> str:
     """Return a name without its middle where it is longer than the limit: models differ at either end.
 
     >>> shorten_middle("http://localhost:8080/v1#mistral-7b", 21)
     'http://loc…mistral-7b'
     """
-    if len(name) <= limit:
+    if width(name) <= limit:
         return name
     end = (limit - 1) // 2
-    return f"{name[: limit - 1 - end]}…{name[-end:]}"
+    return f"{_beginning(name, limit - 1 - end, width)}…{_ending(name, end, width)}"
+
+
+def _plain(names: Sequence[str]) -> dict[str, str]:
+    """Return each name as it may be printed; of one beyond all bounds only both ends are looked at."""
+    return {name: visible(shorten_middle(name, _LONGEST)) for name in dict.fromkeys(names)}
+
+
+def _shared_prefixes(names: Sequence[str]) -> Iterator[str]:
+    """Yield what all of several names begin with, up to each boundary, the shortest first."""
+    first, last = min(names), max(names)
+    if len(names) < 2:
+        return
+    same = next((place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    end = min(same, len(first) - 1)
+    least = max(_SHORTEST_PREFIX, first.rfind("#", 0, end) + 1)  # an address is dropped whole
+    for found in _BOUNDARY.finditer(first, 0, end):
+        if found.end() >= least and not _BOUNDARY.match(first, found.end()):
+            yield first[: found.end()]
+
+
+def _shorten_all(names: Sequence[str], room: int, width: Callable[[str], int]) -> list[str]:
+    """Return names that fit, by the first way of shortening that keeps them apart; at worst they are numbered."""
+    whole = set(names)
+
+    def window(name: str) -> str:
+        """Return a long name from shortly before the place where it parts from the name most like it."""
+        start = max(0, max((_shared_length(name, other) for other in whole - {name}), default=0) - room // 4)
+        head = f"{_beginning(name, max(1, room // 4), width)}…"
+        rest, left = name[start:], room - width(head)
+        return head + (rest if width(rest) <= left else f"{_beginning(rest, left - 1, width)}…")
+
+    ways: list[Callable[[str], str]] = [
+        lambda name: shorten_middle(name, room, width),
+        lambda name: f"…{_ending(name, room - 1, width)}",
+        window,
+    ]
+    for way in ways:
+        found = [name if width(name) <= room else way(name) for name in names]
+        if len(set(found)) == len(names) and all(width(each) <= room for each in found):
+            return found
+    marks = [f"{number}: " for number in range(1, len(names) + 1)]
+    return [f"{mark}{shorten_middle(name, room - len(mark), width)}" for mark, name in zip(marks, names, strict=True)]
+
+
+def _shared_length(one: str, other: str) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _beginning(name: str, room: int, width: Callable[[str], int]) -> str:
+    found = name[: max(0, room)]
+    while width(found) > room:
+        found = found[:-1]
+    return found
+
+
+def _ending(name: str, room: int, width: Callable[[str], int]) -> str:
+    found = name[-room:] if room > 0 else ""
+    while width(found) > room:
+        found = found[1:]
+    return found

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -50,6 +51,15 @@ def later(seconds: float) -> str:
     if abs(seconds) < 0.0005:
         return "0 ms"
     return f"{'-' if seconds < 0 else '+'}{duration(max(abs(seconds), 0.001))}"
+
+
+def between(interval: Sequence[float] | None) -> str:
+    """Return an interval of shares for people.
+
+    >>> between([0.1, 0.25]), between(None)
+    ('10.0–25.0 %', '–')
+    """
+    return f"{interval[0] * 100:.1f}–{interval[1] * 100:.1f} %" if interval else "–"
 
 
 def rate(errors: float | None) -> str:

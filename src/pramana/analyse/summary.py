@@ -11,7 +11,7 @@ unknown.
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from heapq import merge
 from typing import Any, Literal
@@ -20,9 +20,10 @@ from msgspec import Struct, to_builtins
 
 from pramana.analyse.comparison import SCORED
 from pramana.analyse.engines import engines_in, lines_of
-from pramana.analyse.intervals import Interval, percentile, wilson
+from pramana.analyse.intervals import percentile
 from pramana.analyse.judgements import RUBRIC
 from pramana.analyse.judges import Judges, Verdicts, as_typed, judge_name
+from pramana.analyse.rates import Rate as Rate  # noqa: PLC0414 - what a summary is made of
 from pramana.analyse.scores import Measured, RubricAverages, RubricTally, Scores
 from pramana.analyse.voice import CallTally, Voice
 from pramana.embedded.engines import EngineInfo
@@ -31,6 +32,8 @@ from pramana.request import DEFAULT_PARAMETERS
 
 Dimension = Literal["category", "difficulty", "tag", "language", "check", "model", "variant"]
 DIMENSIONS: tuple[Dimension, ...] = ("category", "difficulty", "tag", "language", "check", "model", "variant")
+BREAKDOWNS: tuple[Dimension, ...] = tuple(name for name in DIMENSIONS if name != "model")
+"""What the results of one model are broken down by."""
 
 MAX_REASONS = 50
 """Kinds of reasons kept apart; the rest are counted together."""
@@ -59,50 +62,6 @@ _PIECE = 10_000
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 _FOREIGN_MESSAGE = "provider_error"
 """The code of failures in words that are not ours: their numbers say what went wrong, not how long it took."""
-
-
-class Rate(Struct, frozen=True):
-    """How many results ended how, and the pass rate of those that have a verdict.
-
-    >>> rate = Rate(passed=9, failed=1, errored=5)
-    >>> rate.value, rate.undecided, rate.total
-    (0.9, 5, 15)
-    """
-
-    passed: int = 0
-    failed: int = 0
-    errored: int = 0
-    unscored: int = 0
-    skipped: int = 0
-    per_case: int = 1
-    """Results there are of one case among these, at most: repeats, times the models and ways of asking they are of."""
-
-    @property
-    def scored(self) -> int:
-        return self.passed + self.failed
-
-    @property
-    def undecided(self) -> int:
-        """Results without a verdict."""
-        return self.errored + self.unscored + self.skipped
-
-    @property
-    def total(self) -> int:
-        return self.scored + self.undecided
-
-    @property
-    def value(self) -> float | None:
-        """The pass rate; None when nothing has a verdict."""
-        return self.passed / self.scored if self.scored else None
-
-    @property
-    def interval(self) -> Interval | None:
-        """Wilson's 95 % interval of the pass rate, with cases as the units.
-
-        Several results of one case are not several cases. They are counted here as if they always agreed, which at
-        temperature 0 they nearly do and which otherwise errs on the wide side: repeats never narrow this interval.
-        """
-        return wilson(self.passed / self.per_case, self.scored / self.per_case) if self.scored else None
 
 
 class Total(Struct):
@@ -209,6 +168,21 @@ class Summary(Struct, frozen=True):
     """What scorers measured: means of numbers, counts of labels."""
     rubric: RubricAverages | None = None
     """Where a judge rated replies by a rubric: the means, with their intervals."""
+    by_model: Mapping[str, Mapping[Dimension, Mapping[str, Rate]]] = {}
+    """The breakdowns of each model by itself, where there are several; `by` pools them."""
+
+    def breakdown(self, dimension: Dimension, models: Sequence[str]) -> Mapping[str, Mapping[str, Rate]]:
+        """Return the rates of a dimension by value and model, in the order of the models; nothing of a single value.
+
+        A model without any result of a value is left out there.
+        """
+        pooled = self.by.get(dimension, {})
+        if len(pooled) < 2:
+            return {}
+        if len(models) == 1:
+            return {value: {models[0]: rate} for value, rate in pooled.items()}
+        of = {model: self.by_model.get(model, {}).get(dimension, {}) for model in models}
+        return {value: {model: rows[value] for model, rows in of.items() if value in rows} for value in pooled}
 
     @property
     def judge_names(self) -> list[str]:
@@ -218,7 +192,7 @@ class Summary(Struct, frozen=True):
     def as_data(self) -> dict[str, Any]:
         """Return it as plain data, for `--json`, the API and pages."""
         return {
-            "overall": _rate_data(self.overall),
+            "overall": self.overall.as_data(),
             "judged_by": self.judged_by or None,
             "mixed_judges": list(self.mixed_judges),
             "judges": [
@@ -231,7 +205,7 @@ class Summary(Struct, frozen=True):
                 }
                 for each in self.judges
             ],
-            "by": {name: {value: _rate_data(rate) for value, rate in rows.items()} for name, rows in self.by.items()},
+            "by": {name: {value: rate.as_data() for value, rate in rows.items()} for name, rows in self.by.items()},
             "tokens": {"input": _total_data(self.input_tokens), "output": _total_data(self.output_tokens)},
             "cost_usd": _total_data(self.cost_usd),
             "judge_cost_usd": _total_data(self.judge_cost_usd),
@@ -250,17 +224,14 @@ class Summary(Struct, frozen=True):
             **({"scores": [each.as_data() for each in self.scores]} if self.scores else {}),
             **({"rubric": self.rubric.as_data()} if self.rubric else {}),
             **({} if self.voice is None else {"voice": self.voice.as_data()}),
+            **({"by_model": self._by_model_data()} if self.by_model else {}),
         }
 
-
-def _rate_data(rate: Rate) -> dict[str, Any]:
-    interval = rate.interval
-    return {
-        "total": rate.total,
-        **{outcome.value: getattr(rate, outcome.value) for outcome in _ORDER},
-        "pass_rate": rate.value,
-        "interval": [interval.low, interval.high] if interval else None,
-    }
+    def _by_model_data(self) -> dict[str, Any]:
+        return {
+            model: {name: {value: rate.as_data() for value, rate in rows.items()} for name, rows in by.items()}
+            for model, by in self.by_model.items()
+        }
 
 
 def _total_data(total: Total) -> dict[str, Any]:
@@ -331,7 +302,9 @@ class Tally:
         """
         self._repeats = max(1, repeats)
         self._overall = [0] * len(_ORDER)
-        self._by: dict[Dimension, dict[str, list[int]]] = {name: {} for name in DIMENSIONS}
+        self._by: dict[str, dict[Dimension, dict[str, list[int]]]] = {}
+        """The rows of each model; those of all models are their sums."""
+        self._models = models
         self._of: dict[tuple[str, str], set[tuple[str, str]]] | None = {} if models * variants > 1 else None
         """By row, the models and ways of asking that its verdicts are of; None where there is but one."""
         self._input, self._output, self._cost, self._judge_cost = Total(), Total(), Total(), Total()
@@ -358,7 +331,9 @@ class Tally:
             self._calls.add(result)
         if len(self._engines) < MOST_ENGINES:
             self._engines.update(lines_of(result))
-        place, by = _PLACE[outcome], self._by
+        place, by = _PLACE[outcome], self._by.get(result.key.model)
+        if by is None:
+            by = self._by[result.key.model] = {name: {} for name in DIMENSIONS}
         self._overall[place] += 1
         rows = _rows(case, result)
         for dimension, value in rows:
@@ -424,8 +399,26 @@ class Tally:
         for row in [*checked, ("", ""), *rows] if result.outcome in SCORED else checked:
             of.setdefault(row, set()).add((result.key.model, result.key.variant))
 
-    def _per_case(self, dimension: str, value: str) -> int:
-        return self._repeats * max(1, len((self._of or {}).get((dimension, value), ())))
+    def _per_case(self, dimension: str, value: str, model: str | None = None) -> int:
+        ways = (self._of or {}).get((dimension, value), ())
+        return self._repeats * max(1, sum(model in (None, each) for each, _ in ways))
+
+    def _pooled(self) -> dict[Dimension, dict[str, list[int]]]:
+        """Return the rows of all models together."""
+        if len(self._by) == 1:
+            return next(iter(self._by.values()))
+        found: dict[Dimension, dict[str, list[int]]] = {name: {} for name in DIMENSIONS}
+        for by in self._by.values():
+            for name, rows in by.items():
+                for value, counts in rows.items():
+                    sums = found[name].setdefault(value, [0] * len(_ORDER))
+                    sums[:] = map(int.__add__, sums, counts)
+        return found
+
+    def _rates(self, name: str, rows: Mapping[str, list[int]], model: str | None = None) -> dict[str, Rate]:
+        """Return the rates of a dimension, by value in order; of one model or of all."""
+        ordered = sorted(rows.items(), key=lambda row: (_HARDER.get(row[0], 0), row[0]))
+        return {value: _rate(counts, self._per_case(name, value, model)) for value, counts in ordered}
 
     def _pay(self, check: Check) -> None:
         """Count what a check cost, and what those that it replaced had."""
@@ -442,13 +435,7 @@ class Tally:
         """Return what has been counted so far; more may be added after."""
         return Summary(
             overall=_rate(self._overall, self._per_case("", "")),
-            by={
-                name: {
-                    value: _rate(counts, self._per_case(name, value))
-                    for value, counts in sorted(rows.items(), key=lambda row: (_HARDER.get(row[0], 0), row[0]))
-                }
-                for name, rows in self._by.items()
-            },
+            by={name: self._rates(name, rows) for name, rows in self._pooled().items()},
             input_tokens=copy(self._input),
             output_tokens=copy(self._output),
             cost_usd=Total(self._cost.known + self._judge_cost.known, self._cost.unknown + self._judge_cost.unknown),
@@ -477,6 +464,12 @@ class Tally:
             engines=engines_in(self._engines),
             scores=self._scores.measured(self._per_model),
             rubric=self._rubric.averages(self._per_model),
+            by_model={
+                model: {name: self._rates(name, by[name], model) for name in BREAKDOWNS}
+                for model, by in sorted(self._by.items())
+            }
+            if self._models > 1
+            else {},
         )
 
 

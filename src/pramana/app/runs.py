@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import asdict, fields, force_setattr
 
 from pramana import planning
+from pramana.analyse.rates import model_rates, rate_of
 from pramana.analyse.scores import rubric_ratings
 from pramana.analyse.spread import RunTimes
 from pramana.analyse.summary import Rate, Summary
@@ -26,6 +27,7 @@ from pramana.app.views import (
     LimitsView,
     LineView,
     Listed,
+    ModelRateView,
     OutcomesView,
     PageRequest,
     PlannedScorerView,
@@ -43,7 +45,7 @@ from pramana.app.views import (
     tool_call_views,
 )
 from pramana.model import Assertion, Case, Outcome, Reply, Result, Run, RunStatus, Target
-from pramana.request import Limits, RunRequest, Searched, published_name
+from pramana.request import Limits, RunEdit, RunRequest, Searched, published_name
 from pramana.run.accounts import Reach
 from pramana.store.history import Ended
 from pramana.store.queue import shown
@@ -165,6 +167,12 @@ def resume_run(app: App, _: User, run_id: str, limits: Limits | None = None) -> 
 
 
 @use_case("editor")
+def edit_run(app: App, _: User, run_id: str, changes: RunEdit) -> RunView:
+    """Change the name or the note of a run."""
+    return _run_view(app.store.runs.edit(run_id, changes))
+
+
+@use_case("editor")
 def delete_run(app: App, _: User, run_id: str) -> None:
     """Delete a run with all of its results; while somebody works on it, it must be cancelled first."""
     app.store.runs.delete(run_id, unless_held=True)
@@ -172,7 +180,7 @@ def delete_run(app: App, _: User, run_id: str) -> None:
 
 def _read_run(app: App, run: Run, summary: Summary | None = None, times: RunTimes | None = None) -> RunDetailView:
     history = app.store.history
-    ended = summary.overall if summary else history.ended([run])[0]
+    ended = summary or history.ended([run])[0]
     return run_detail_view(run, summary, times, _run_view(run, ended, history.cases_digests([run])[0]))
 
 
@@ -227,11 +235,15 @@ def follow_changes(app: App, _: User, after: int | None = None) -> AsyncGenerato
 # ── Views ──
 
 
-def _run_view(run: Run, ended: Ended | Rate | None = None, cases_digest: str | None = None) -> RunView:
+def _run_view(run: Run, ended: Ended | Summary | None = None, cases_digest: str | None = None) -> RunView:
     plan = run.plan
-    rate = ended if ended is None or isinstance(ended, Rate) else _rate(run, ended)
+    rate = ended.overall if isinstance(ended, Summary) else None
+    if isinstance(ended, Ended):
+        rate = rate_of(run, ended.outcomes, len(ended.ways))
     return RunView(
         id=run.id,
+        name=run.name,
+        note=run.note,
         status=run.status,
         suite=plan.suite,
         suite_hash=plan.suite_hash,
@@ -250,9 +262,10 @@ def _run_view(run: Run, ended: Ended | Rate | None = None, cases_digest: str | N
         owner=run.owner,
         creator=run.creator,
         cancel_requested=run.cancelled is not None,
-        outcomes=OutcomesView(**{each.value: getattr(rate, each.value) for each in Outcome}) if rate else None,
+        outcomes=_outcomes_view(rate) if rate else None,
         pass_rate=rate.value if rate else None,
         interval=(rate.interval.low, rate.interval.high) if rate and rate.interval else None,
+        model_rates=_model_rate_views(run, ended),
     )
 
 
@@ -261,7 +274,7 @@ def run_detail_view(
 ) -> RunDetailView:
     """Return all that a view of a run says."""
     return RunDetailView(
-        **asdict(listed or _run_view(run, summary.overall if summary else None)),
+        **asdict(listed or _run_view(run, summary)),
         judges=tuple(summary.judge_names) if summary else None,
         plan=_plan_view(run),
         limits=LimitsView(**{PUBLISHED_LIMITS[name]: value for name, value in run.limits.items()}),
@@ -273,9 +286,27 @@ def run_detail_view(
     )
 
 
-def _rate(run: Run, ended: Ended) -> Rate:
-    counts = {outcome.value: ended.outcomes.get(outcome, 0) for outcome in Outcome}
-    return Rate(**counts, per_case=run.plan.repeats * max(1, len(ended.ways)))
+def _model_rate_views(run: Run, ended: Ended | Summary | None) -> tuple[ModelRateView, ...] | None:
+    """Return how each model of a run did."""
+    if ended is None:
+        return None
+    if isinstance(ended, Ended):
+        rates = model_rates(run, ended.outcomes, ended.by_model, ended.ways)
+    else:
+        rates = {target.typed: ended.by["model"].get(target.typed, Rate()) for target in run.plan.targets}
+    return tuple(
+        ModelRateView(
+            model=model,
+            outcomes=_outcomes_view(rate),
+            pass_rate=rate.value,
+            interval=(rate.interval.low, rate.interval.high) if rate.interval else None,
+        )
+        for model, rate in rates.items()
+    )
+
+
+def _outcomes_view(rate: Rate) -> OutcomesView:
+    return OutcomesView(**{each.value: getattr(rate, each.value) for each in Outcome})
 
 
 def _plan_view(run: Run) -> PlanView:

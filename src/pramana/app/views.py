@@ -54,10 +54,23 @@ class OutcomesView(View, frozen=True, kw_only=True):
     skipped: int
 
 
+class ModelRateView(View, frozen=True, kw_only=True):
+    """How one model of a run did."""
+
+    model: str
+    outcomes: OutcomesView
+    pass_rate: Annotated[float | None, Meta(description="Of the results with a verdict; null without any")]
+    interval: Annotated[
+        tuple[float, float] | None, Meta(description="Wilson's 95 % interval of it, with cases as the units")
+    ]
+
+
 class RunView(View, frozen=True, kw_only=True):
     """A run in a list."""
 
     id: str
+    name: Annotated[str | None, Meta(description="What its user calls it")]
+    note: Annotated[str | None, Meta(description="What its user wrote about it")]
     status: RunStatus
     suite: str
     suite_hash: str | None
@@ -91,6 +104,13 @@ class RunView(View, frozen=True, kw_only=True):
     pass_rate: Annotated[float | None, Meta(description="Of the results with a verdict; null without any")]
     interval: Annotated[
         tuple[float, float] | None, Meta(description="Wilson's 95 % interval of it, with cases as the units")
+    ]
+    model_rates: Annotated[
+        tuple[ModelRateView, ...] | None,
+        Meta(
+            description="Each model by itself, in the order of `models`; in a list with `outcomes=true` and of a run "
+            "that is read, otherwise null"
+        ),
     ]
 
 

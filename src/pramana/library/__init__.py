@@ -74,6 +74,8 @@ class RunOptions(TypedDict, total=False):
     max_tokens: int
     top_p: float
     parameters: Mapping[str, Any]
+    name: str
+    note: str
     cache: bool
     max_cost_usd: float
     max_total_tokens: int

@@ -117,8 +117,10 @@ def _state(run: RunView) -> str:
 
 
 def _run_line(run: RunView) -> str:
-    share = f", {percent(run.pass_rate)} passed" if run.pass_rate is not None else ""
-    counts = f"{run.stored:,} of {run.expected:,} results{share}"
+    rates = [(each.model, percent(each.pass_rate)) for each in run.model_rates or () if each.pass_rate is not None]
+    several = len(run.models) > 1
+    shares = [f"{rate} passed{f' with {model}' if several else ''}" for model, rate in rates]
+    counts = ", ".join([f"{run.stored:,} of {run.expected:,} results", *shares])
     return f"{run.id}  {run.created_at[:16]}  {run.status}  {run.suite}  {', '.join(run.models)}: {counts}"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from pramana.analyse.judgements import judgements
+from pramana.analyse.labels import shorten_names
 from pramana.analyse.scores import rubric_ratings
 from pramana.app.calls import SaidView, transcript
 from pramana.model import Case, Result, Run
@@ -58,7 +59,9 @@ def print_conversation(run: Run, case: Case, result: Result, blob: Callable[[str
     told = " · ".join(["", *which])
     room = max(20, COLUMNS - width(told) - 3)
     case_id = fitted(case.id, room - 12)
-    head = f"{case_id} · {fitted(key.model, room - width(case_id))}"  # what is cut is the model: the rest tells more
+    # What is cut is the model, as the rest tells more; but never so that two models of the run read alike.
+    models = [*(target.typed for target in run.plan.targets), key.model]
+    head = f"{case_id} · {shorten_names(models, room - width(case_id), width)[key.model]}"
     click.echo()
     click.echo(click.style(wrapped(f"{head}{told}", COLUMNS), bold=True))
     for line in _lines(run, case, result, blob):

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pramana.analyse.numbers import between as between  # noqa: PLC0414
 from pramana.analyse.numbers import duration as duration  # noqa: PLC0414 - a figure like those below
 from pramana.analyse.numbers import in_points, parameter_text, points, rate
 from pramana.analyse.numbers import percent as percent  # noqa: PLC0414
@@ -155,15 +156,6 @@ def counted(often: str) -> str:
 def bounds(rate: Rate) -> tuple[float, float] | None:
     """Return both ends of a rate's interval."""
     return (rate.interval.low, rate.interval.high) if rate.interval else None
-
-
-def between(interval: Sequence[float] | None) -> str:
-    """Return an interval of shares for people.
-
-    >>> between([0.1, 0.25]), between(None)
-    ('10.0–25.0 %', '–')
-    """
-    return f"{interval[0] * 100:.1f}–{interval[1] * 100:.1f} %" if interval else "–"
 
 
 def span(rate: Rate) -> str:

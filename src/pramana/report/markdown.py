@@ -5,13 +5,13 @@ references: it cannot become markup, a link, an image or a mention of somebody.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
 from pramana.analyse.gate import no_verdicts_sentence
 from pramana.analyse.judgements import Judgement, judgements
 from pramana.analyse.scores import rubric_ratings
-from pramana.analyse.summary import DIMENSIONS, Rate, Summary, Tally, why
+from pramana.analyse.summary import BREAKDOWNS, Rate, Summary, Tally, why
 from pramana.model import Case, Outcome, Result, Run
 from pramana.report.exporters import Exporter
 from pramana.report.exports import Results
@@ -44,7 +44,7 @@ SHOWN_ROWS = 50
 SHOWN_NOTES = 10
 SHOWN_JUDGES = 5
 _REASON_LENGTH = 160
-_HEADS = ("", "Pass rate", "95 % interval", "Passed", "Failed", "Errored", "Unscored", "Skipped")
+_HEADS = ("Pass rate", "95 % interval", "Passed", "Failed", "Errored", "Unscored", "Skipped")
 
 
 _CUT = "\n*Shortened to fit a comment; the JSON, CSV and HTML exports have the rest.*\n"
@@ -117,7 +117,7 @@ def write_markdown(run: Run, results: Results, out: TextIO) -> None:
     page = _Page(LIMIT - _length(end) - len(_CUT))
     page.add(f"### {_inline(title_of(run, summary))}\n\n{_no_verdicts(summary)}")
     page.add(f"{_unfinished(run)}{_judges(summary)}{_counted(run)}")
-    _add_table(page, summary.by["model"])
+    _add_table(page, [((name,), rate) for name, rate in summary.by["model"].items()])
     page.cut = len(failures.lines) < failures.count
     page.block(f"\n**{failures.count:,} failed**\n\n", failures.lines, failures.count, "- and {:,} more\n")
     reasons = [
@@ -126,24 +126,31 @@ def write_markdown(run: Run, results: Results, out: TextIO) -> None:
     ]
     undecided = f"\n**{summary.overall.undecided:,} without a verdict**\n\n"
     page.block(undecided, reasons[:SHOWN_REASONS], len(reasons), "- and {:,} further reasons\n")
-    models = len(run.plan.targets)
-    together = f", all {models} models together" if models > 1 else ""
-    for name in DIMENSIONS:
-        rows = summary.by[name]
-        if name != "model" and len(rows) > 1:
-            _add_table(page, rows, f"\n<details><summary>By {name}{together}</summary>\n\n", "\n</details>\n")
+    models = [target.typed for target in run.plan.targets]
+    heads = ("", "Model") if len(models) > 1 else ("",)
+    for name in BREAKDOWNS:
+        if by := summary.breakdown(name, models):
+            rows = [((value, model)[: len(heads)], rate) for value, of in by.items() for model, rate in of.items()]
+            _add_table(page, rows, heads, f"\n<details><summary>By {name}</summary>\n\n", "\n</details>\n")
     measured = [*scores(summary.scores)]
     lines = [_line((_inline(name), _inline(model), _inline(said, 600))) for name, model, said in measured]
-    heads = _line(("Score", "Model", "Mean, or labels")) + _line([":--"] * 3)
-    page.block(f"\n{heads}", lines[:SHOWN_ROWS], len(lines), "\nand {:,} more\n")
+    score_heads = _line(("Score", "Model", "Mean, or labels")) + _line([":--"] * 3)
+    page.block(f"\n{score_heads}", lines[:SHOWN_ROWS], len(lines), "\nand {:,} more\n")
     _add_rubric(page, summary)
     out.write(page.text + (_CUT if page.cut else "") + end)
 
 
-def _add_table(page: _Page, rates: Mapping[str, Rate], before: str = "", after: str = "") -> None:
-    rows = [_line(_rate_row(name, rate)) for name, rate in list(rates.items())[:SHOWN_ROWS]]
-    heads = _line(_HEADS) + _line([":--"] + ["--:"] * (len(_HEADS) - 1))
-    page.block(before + heads, rows, len(rates), "\nand {:,} more\n", after)
+def _add_table(
+    page: _Page,
+    rates: Sequence[tuple[tuple[str, ...], Rate]],
+    heads: tuple[str, ...] = ("",),
+    before: str = "",
+    after: str = "",
+) -> None:
+    """Add a table of rates, each with what it is of: a model, or a value, or both."""
+    rows = [_line(_rate_row(names, rate)) for names, rate in rates[:SHOWN_ROWS]]
+    head = _line((*heads, *_HEADS)) + _line([":--"] * len(heads) + ["--:"] * len(_HEADS))
+    page.block(before + head, rows, len(rates), "\nand {:,} more\n", after)
 
 
 def _add_rubric(page: _Page, summary: Summary) -> None:
@@ -241,9 +248,9 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def _rate_row(name: str, rate: Rate) -> tuple[str, ...]:
+def _rate_row(names: tuple[str, ...], rate: Rate) -> tuple[str, ...]:
     counts = (rate.passed, rate.failed, rate.errored, rate.unscored, rate.skipped)
-    return (_inline(name), percent(rate.value), span(rate), *(f"{each:,}" for each in counts))
+    return (*map(_inline, names), percent(rate.value), span(rate), *(f"{each:,}" for each in counts))
 
 
 def _code(text: str, limit: int) -> str:

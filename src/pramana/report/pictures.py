@@ -43,40 +43,63 @@ def rates(
 
     Rows beyond `most` can be opened. `links` returns the address that the name of a row links to.
     """
-    listed = list(rows.items())
-    shown, folded = listed[:most], listed[most : most + FOLDED_ROWS]
-    more = len(listed) - most
-    rest = len(listed) - len(shown) - len(folded)
+    groups = [[(_name_of_row(name, links), *_rate(rate))] for name, rate in rows.items()]
+    return _rates(what, (Column(what, head=True), *_RATE_COLUMNS), groups, most)
+
+
+def rates_by_model(
+    what: str,
+    rows: Mapping[str, Mapping[str, Rate]],
+    most: int = SHOWN_ROWS,
+    links: Callable[[str], str] | None = None,
+) -> Safe:
+    """Return a table of pass rates by the values of something, a row for each model."""
+    groups: list[list[tuple[Child, ...]]] = []
+    for value, by_model in rows.items():
+        first, again = _name_of_row(value, links), tag("span", foreign(value, 200), class_="visually-hidden")
+        groups.append(
+            [
+                (again if place else first, foreign(model, 200), *_rate(rate))
+                for place, (model, rate) in enumerate(by_model.items())
+            ]
+        )
+    return _rates(what, (Column(what, head=True), Column("Model"), *_RATE_COLUMNS), groups, most)
+
+
+_RATE_COLUMNS = (Column("Chart"), Column("Passed", number=True), Column("Of those with a verdict", number=True))
+
+
+def _rates(what: str, columns: Sequence[Column], groups: Sequence[Sequence[tuple[Child, ...]]], most: int) -> Safe:
+    """Return a table of the rows of some values, and of more values below it, which can be opened."""
+
+    def drawn(caption: str, some: Sequence[Sequence[tuple[Child, ...]]]) -> Safe:
+        return table(caption, columns, (row for group in some for row in group), hidden=True)
+
+    shown, folded = groups[:most], groups[most : most + FOLDED_ROWS]
+    more, rest = len(groups) - len(shown), len(groups) - len(shown) - len(folded)
+    caption = f"Pass rate by {what.lower()}"
+    hidden = f"{rest:,} more are not shown; the JSON export has them all."
     unfolded = (
         tag(
             "details",
             tag("summary", f"and {more:,} more"),
-            _rates(what, f"Pass rate by {what.lower()}, more", folded, links),
-            tag("p", f"{rest:,} more are not shown; the JSON export has them all.", class_="quiet small")
-            if rest
-            else None,
+            drawn(f"{caption}, more", folded),
+            tag("p", hidden, class_="quiet small") if rest else None,
         )
-        if more > 0
+        if more
         else None
     )
-    return tag("div", _rates(what, f"Pass rate by {what.lower()}", shown, links), unfolded, class_="rates")
+    return tag("div", drawn(caption, shown), unfolded, class_="rates")
 
 
-def _rates(what: str, caption: str, rows: Iterable[tuple[str, Rate]], links: Callable[[str], str] | None) -> Safe:
-    columns = (
-        Column(what, head=True),
-        Column("Chart"),
-        Column("Passed", number=True),
-        Column("Of those with a verdict", number=True),
-    )
-    return table(caption, columns, (_rate(*each, links) for each in rows), hidden=True)
-
-
-def _rate(name: str, rate: Rate, links: Callable[[str], str] | None) -> tuple[Child, ...]:
-    beside = tag("small", f"{rate.undecided:,} without a verdict", class_="quiet") if rate.undecided else None
+def _name_of_row(name: str, links: Callable[[str], str] | None) -> Child:
     named = foreign(name, 200)
+    return link(links(name), named) if links else named
+
+
+def _rate(rate: Rate) -> tuple[Child, ...]:
+    beside = tag("small", f"{rate.undecided:,} without a verdict", class_="quiet") if rate.undecided else None
     return (
-        link(links(name), named) if links else named,
         rate_bar(rate.value, bounds(rate)),
         rate_text(rate.value, bounds(rate)),
         tag("span", f"{rate.passed:,} of {rate.scored:,}", beside),

@@ -5,12 +5,13 @@ from shutil import get_terminal_size
 
 import click
 
+from pramana.analyse.labels import shorten_names
 from pramana.analyse.numbers import counted
 from pramana.app.rescoring import ChangedVerdictView, KeptVerdictView, RescoringView, ScoringView
 from pramana.errors import visible
 from pramana.model import Key, Outcome, Run
 from pramana.report import figures
-from pramana.report.terminal import fitted, wrapped
+from pramana.report.terminal import fitted, width, wrapped
 
 SHOWN_CHANGES = 20
 SHOWN_REASON = 160
@@ -69,11 +70,12 @@ def print_scorings(found: Sequence[ScoringView]) -> None:
 def _scoring(each: ScoringView) -> Iterator[str]:
     made = f"{each.created_at[:16].replace('T', ' ')} UTC"
     yield " · ".join([each.reference, made, visible(each.label), *(["current"] if each.current else [])])
+    names = shorten_names([row.model for row in each.models], LONGEST_NAME, width)
     for row in each.models:
         outcomes = row.outcomes
         scored = outcomes.passed + outcomes.failed
         rate = f"{outcomes.passed:,}/{scored:,} passed ({figures.percent(row.pass_rate)})" if scored else "no verdict"
         others = (Outcome.ERRORED, Outcome.UNSCORED, Outcome.SKIPPED)
         apart = [f"{count:,} {name.value}" for name in others if (count := getattr(outcomes, name.value))]
-        model = f"{fitted(row.model, LONGEST_NAME)}: " if len(each.models) > 1 else ""
+        model = f"{names[row.model]}: " if len(each.models) > 1 else ""
         yield f"  {model}{', '.join([rate, *apart])}"

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import urlencode
 
+from pramana.analyse.labels import shorten_names
 from pramana.analyse.numbers import counted
 from pramana.analyse.spread import ModelTimes, RunTimes
 from pramana.analyse.summary import MAX_REASON_LENGTH, NAMED_CASES, Dimension, Rate, Reason, Summary, Total
@@ -45,6 +46,8 @@ SHOWN_VOICES = 4
 """Ways of calling whose waits stand among the first numbers; those of more stand with all that was heard."""
 NARROW_NAME = 40
 """Characters of a name above a number."""
+LONGEST_NAME = 80
+"""Characters of a model's name beside what was measured of it."""
 _JUDGE_AGAIN = "Re-score with another judge (no new model calls): "
 _Row = TypeVar("_Row")
 
@@ -184,25 +187,27 @@ def _more(run: RunDetailView, reason: Reason) -> str:
 
 
 def _breakdowns(run: RunDetailView, summary: Summary, most: int, where: str = "") -> Safe | None:
-    by = {name: rows for name in DIMENSIONS if len(rows := summary.by.get(name, {})) > 1}
+    """Return the rates by what tells cases apart; of several models, each by itself."""
+    by = {name: rows for name in DIMENSIONS if (rows := summary.breakdown(name, run.models))}
     if not by:
         return None
     links = {"tag": partial(_results_with_tag, where)} if where else {}
-    several = len(run.models)
-    together = tag("p", f"All {several} models together.", class_="quiet small") if several > 1 else None
+    several = len(run.models) > 1
+
+    def drawn(name: Dimension, title: str) -> Safe:
+        if several:
+            return pictures.rates_by_model(title, by[name], most, links.get(name))
+        rates = {value: rate for value, of in by[name].items() for rate in of.values()}
+        return pictures.rates(title, rates, most, links.get(name))
+
     return tag(
         "div",
         (
-            tag(
-                "section",
-                tag("h3", f"By {title.lower()}"),
-                together,
-                pictures.rates(title, by[name], most, links.get(name)),
-            )
+            tag("section", tag("h3", f"By {title.lower()}"), drawn(name, title))
             for name, title in DIMENSIONS.items()
             if name in by
         ),
-        class_="halves",
+        class_="stack" if several else "halves",
     )
 
 
@@ -215,8 +220,9 @@ def _scores(run: RunDetailView, summary: Summary) -> Safe | None:
         return None
     several = len(run.models) > 1
     columns = (Column("Score", head=True), *([Column("Model")] if several else []), Column("Mean, or labels"))
+    short = shorten_names(run.models, LONGEST_NAME)
     rows = (
-        (foreign(name, 80), *([foreign(model, 80)] if several else []), foreign(measured, 600))
+        (foreign(name, 80), *([foreign(short.get(model, model))] if several else []), foreign(measured, 600))
         for name, model, measured in figures.scores(summary.scores)
     )
     return tag(
@@ -288,15 +294,11 @@ def _waits(run: RunDetailView, summary: Summary) -> Iterator[tuple[str, Child, C
     if len(spoken) > SHOWN_VOICES:
         return
     models, variants = ({getattr(each, name) for each in spoken} for name in ("model", "variant"))
+    short = shorten_names([*models, *variants], NARROW_NAME)
     for each in spoken:
-        of = [_brief(each.model)] if len(models) > 1 else []
-        of += [_brief(each.variant)] if len(variants) > 1 else []
+        of = [foreign(short[each.model])] if len(models) > 1 else []
+        of += [foreign(short[each.variant])] if len(variants) > 1 else []
         yield waited(each.voice_to_voice, f"p95 {figures.bound(each.voice_to_voice.p95)}", of)
-
-
-def _brief(name: str) -> Safe:
-    """Return a name for a narrow place; the whole of it stands elsewhere on the page."""
-    return foreign(name if len(name) <= NARROW_NAME else f"{name[: NARROW_NAME - 1]}…")
 
 
 def waited(times: Latency, note: str, of: Sequence[Safe] = ()) -> tuple[str, Child, Child]:
@@ -358,8 +360,9 @@ def _spreads(
     if not times or not times.overall.count:
         return
     by_model = planned(times.by_model, models)
+    short = shorten_names([*by_model], LONGEST_NAME)
     for model in list(by_model)[:SHOWN_MODELS]:
-        named = title if len(by_model) == 1 else f"{title}, {figures.printable(model)[:80]}"
+        named = title if len(by_model) == 1 else f"{title}, {figures.printable(short[model])}"
         missing = (unanswered or {}).get(model, 0)
         said = (
             f"{counted(missing, 'line')} that nobody answered {'has' if missing == 1 else 'have'} no time"
@@ -376,7 +379,8 @@ def _voice(run: RunDetailView, summary: Summary) -> Safe | None:
     if not (found := summary.voice):
         return None
     told = sorted(figures.voice(found), key=lambda each: _place(run, each[0]))
-    said = [tag("li", foreign(who, 80), f", {how}: ", measured) for who, how, measured in told]
+    short = shorten_names([who for who, _, _ in told], LONGEST_NAME)
+    said = [tag("li", foreign(short[who]), f", {how}: ", measured) for who, how, measured in told]
     if count := sum(each.by_ear for each in found.by):
         stt = run.plan.stt
         ear = foreign(stt.typed) if stt else OUR_EAR

@@ -1,17 +1,19 @@
 """A run's summary at the terminal: pass rates with their intervals first, then what it cost, how long, and why not."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from pramana.analyse.gate import Decision, exit_code, no_verdicts_sentence
-from pramana.analyse.summary import Rate, Summary, Tally
+from pramana.analyse.labels import ModelNames, label_models, shorten_middle, shorten_names
+from pramana.analyse.summary import BREAKDOWNS, Rate, Summary, Tally
+from pramana.errors import visible
 from pramana.model import Run
 from pramana.report import figures
 from pramana.report.exports import Results, models_of
 from pramana.report.selection import MARK
-from pramana.report.terminal import fitted, padded, width, wrapped
+from pramana.report.terminal import fitted, padded, terminal_columns, width, wrapped
 
 if TYPE_CHECKING:
     from pramana.store.store import Store
@@ -22,10 +24,20 @@ SHOWN_REASON = 160
 SHOWN_PROMPT = 300
 """Columns of a system prompt, and of parameters."""
 SHOWN_ROWS = 12
-COLUMNS = 80
+LONGEST_SENTENCE = 100
+"""Columns of a line of prose: wider ones are hard to read, however wide the terminal is."""
+NAME_COLUMN = 22
+"""Columns of the names of a table at least, so that the bars of most runs stand at one place."""
 LONGEST_NAME = 40
 """Of a case, in columns; `--json` has all of it."""
 BAR = 10
+_BESIDE_NAME = 4 + 1 + BAR + 1 + 1 + 22
+"""Columns of a line of rates beside its name and its counts: the indent, the bar, the rate and its interval."""
+LONGEST_VALUE = 28
+"""Columns of a category or a tag beside the rates of several models."""
+NARROWEST_HEADING = 10
+"""Columns of a model's name above its rates, at least."""
+GAP = 2
 
 
 def summary_of(store: "Store", run: Run) -> Summary:
@@ -53,145 +65,274 @@ def decide(run: Run, summary: Summary, fail_under: float | None = None) -> Decis
 
 
 def print_summary(run: Run, summary: Summary, sentence: str, *, with_plan: bool = False) -> None:
-    """Print it within 80 columns; `with_plan` also what was sent with every case."""
-    click.echo()
-    click.echo(click.style(_title(run), bold=True))
-    no_verdicts = _print_no_verdicts(run, summary)
-    if run.plan.selection:
-        _wrapped(f"a selection, not the whole suite: {figures.selection(run.plan.selection)}")
-    if with_plan:
-        _plan(run)
-    models = [target.typed for target in run.plan.targets]
-    several = len(models) > 1
-    by_model = {name: summary.by["model"].get(name, Rate()) for name in models}
-    _rates("", by_model if several else {"all": summary.overall})
-    if counted := figures.units(run):
-        _wrapped(counted)
-    for sentence_of_judges in summary.mixed_judges:
-        _wrapped(f"several judges: {sentence_of_judges}")
-    if summary.judged_by:
-        _wrapped(summary.judged_by)
-    for title, rows in summary.by.items():
-        if len(rows) > 1 and title != "model":
-            _rates(f"{title}, all {len(models)} models together" if several else title, rows)
-    if summary.scores:
-        click.echo("\n  scores")
-    for name, model, measured in figures.scores(summary.scores):
-        on = f" on {fitted(model, LONGEST_NAME)}" if len(run.plan.targets) > 1 else ""
-        click.echo(wrapped(f"{fitted(name, LONGEST_NAME)}{on}: {measured}", COLUMNS - 2, "    ", "      "))
-    _rubric(run, summary)
-    click.echo()
-    if spent := figures.spent(run, summary):
-        _wrapped(spent)
-    for who, how, measured in figures.voice(summary.voice) if summary.voice else ():
-        _wrapped(f"{fitted(who, LONGEST_NAME)}, {how}: {measured}")
-    if summary.voice and (heard := figures.by_ear(run, summary.voice)):
-        _wrapped(heard)
-    if engines := figures.engines(summary.engines):
-        _wrapped(engines)
-    _failures(run, summary)
-    for reason in summary.reasons[:SHOWN_REASONS]:
-        cases = ", ".join(fitted(case, LONGEST_NAME) for case in reason.cases) + (" …" if reason.more else "")
-        _wrapped(f"{reason.count:,} {reason.outcome}: {reason.text} ({cases})")
-    if len(summary.reasons) > SHOWN_REASONS:
-        _wrapped(f"… and {len(summary.reasons) - SHOWN_REASONS} further reasons")
-    first = next((reason.cases[0] for reason in summary.reasons if reason.cases), "CASE")
-    if summary.overall.errored and not summary.failures and not summary.voice:
-        _wrapped(f"One in full: pramana show {run.reference} --id {_typed(first)}")
-    if summary.voice:
-        _wrapped(f"Read a call: pramana show {run.reference} --id {_typed(first)}")
-        _wrapped(f"Hear the calls: pramana export {run.reference} --audio DIR")
-    for note in summary.not_reproducible:
-        _wrapped(f"not reproducible: {note}")
-    if run.reason and run.status != "finished":
-        _wrapped(f"{run.status}: {run.reason}")
-    if sentence != no_verdicts:  # which already stands at the top
+    """Print it within the terminal's columns; `with_plan` also what was sent with every case."""
+    _Page(run, summary).print(sentence, with_plan=with_plan)
+
+
+class _Page:
+    """The summary of a run, as wide as the terminal."""
+
+    def __init__(self, run: Run, summary: Summary) -> None:
+        self._run, self._summary = run, summary
+        self._columns = terminal_columns()
+        self._prose = min(self._columns, LONGEST_SENTENCE)
+        self._models = [target.typed for target in run.plan.targets]
+        self._several = len(self._models) > 1
+        by_model = {name: summary.by["model"].get(name, Rate()) for name in self._models}
+        self._overall = by_model if self._several else {"all": summary.overall}
+        self._breakdowns = {
+            name: rows for name in BREAKDOWNS if (rows := summary.breakdown(name, self._models))
+        }  # fmt: skip
+        rates = [
+            *self._overall.values(),
+            *(rate for rows in self._breakdowns.values() for by in rows.values() for rate in by.values()),
+        ]
+        self._counts = max([9, *(len(_counts(rate)) for rate in rates)])
+        room = self._columns - _BESIDE_NAME - self._counts
+        table = (
+            _Table(self._models, [*self._breakdowns.values()], self._columns)
+            if self._several and self._breakdowns
+            else None
+        )
+        self._table = table if table and table.fits else None
+        # One label a model on the whole page, so one that fits into the narrowest of its places.
+        named = self._models if self._several else []  # the name of a single one stands in full below the title
+        self._names = label_models(named, min(room, self._table.room) if self._table else room, width)
+        shown = [*self._names.labels.values(), *(value for rows in self._breakdowns.values() for value in rows)]
+        self._name_column = min(room, max([NAME_COLUMN, *(width(fitted(each, room)) for each in shown)]))
+
+    def print(self, sentence: str, *, with_plan: bool) -> None:
+        """Print everything: rates, then money and times, then why not, then the answer in a sentence."""
+        run, summary = self._run, self._summary
         click.echo()
-        click.echo(wrapped(sentence, COLUMNS))
+        click.echo(click.style(self._title(), bold=True))
+        no_verdicts = self._print_no_verdicts()
+        self._print_about(with_plan=with_plan)
+        if self._names.prefix:
+            self._wrapped(f"Every model name begins with {self._names.prefix}")
+        self._print_rates(self._overall, self._names.labels or None)
+        if counted := figures.units(run):
+            self._wrapped(counted)
+        for sentence_of_judges in summary.mixed_judges:
+            self._wrapped(f"several judges: {sentence_of_judges}")
+        if summary.judged_by:
+            self._wrapped(summary.judged_by)
+        self._print_breakdowns()
+        if summary.scores:
+            click.echo("\n  scores")
+        for name, model, measured in figures.scores(summary.scores):
+            on = f" on {self._names[model]}" if self._several else ""
+            line = f"{fitted(name, LONGEST_NAME)}{on}: {measured}"
+            click.echo(wrapped(line, self._prose - 2, "    ", "      "))
+        self._print_rubric()
+        click.echo()
+        self._print_measured()
+        self._print_failures()
+        self._print_reasons()
+        for note in summary.not_reproducible:
+            self._wrapped(f"not reproducible: {note}")
+        if run.reason and run.status != "finished":
+            self._wrapped(f"{run.status}: {run.reason}")
+        if sentence != no_verdicts:  # which already stands at the top
+            click.echo()
+            click.echo(wrapped(sentence, self._prose))
+
+    def _print_no_verdicts(self) -> str:
+        """Print that no result has a verdict, and how to get verdicts; return the sentence, empty where one has."""
+        from pramana.score.scoring import NO_JUDGE, NOT_WRITTEN_TO
+
+        run, summary = self._run, self._summary
+        sentence = no_verdicts_sentence(summary.overall)
+        if sentence:
+            click.echo(click.style(wrapped(sentence, self._prose), fg="yellow", bold=True))
+            if any(text in reason.text for reason in summary.reasons for text in (NO_JUDGE, NOT_WRITTEN_TO)):
+                click.echo(wrapped(f"Judge the stored replies: pramana rescore {run.id} --judge MODEL", self._prose))
+        return sentence
+
+    def _print_rubric(self) -> None:
+        """Print the means of a judge's rubric scores."""
+        rows = figures.rubric_rows(self._summary.rubric)
+        if rows:
+            click.echo(f"\n  {figures.RUBRIC_TITLE[:1].lower()}{figures.RUBRIC_TITLE[1:]}")
+        for each in rows[:SHOWN_ROWS]:
+            on = f" on {self._names[each.model]}" if self._several else ""
+            line = f"{fitted(each.group, LONGEST_NAME)}{on}: {each.sentence}"
+            click.echo(wrapped(line, self._prose - 2, "    ", "      "))
+        self._print_rest(len(rows))
+
+    def _print_measured(self) -> None:
+        """Print what the run cost, how long it took and what was heard."""
+        run, summary = self._run, self._summary
+        if spent := figures.spent(run, summary):
+            self._wrapped(spent)
+        for who, how, measured in figures.voice(summary.voice) if summary.voice else ():
+            model = self._names[who] if self._several else shorten_middle(visible(who), LONGEST_NAME, width)
+            self._wrapped(f"{model}, {how}: {measured}")
+        if summary.voice and (heard := figures.by_ear(run, summary.voice)):
+            self._wrapped(heard)
+        if engines := figures.engines(summary.engines):
+            self._wrapped(engines)
+
+    def _print_about(self, *, with_plan: bool) -> None:
+        """Print what its user wrote of the run, what it is a part of, and what was sent with every case."""
+        run = self._run
+        if not self._several:
+            self._wrapped(f"model: {', '.join(self._models)}")
+        if run.name:
+            self._wrapped(f"name: {run.name}")
+        if run.note:
+            self._wrapped(f"note: {run.note}")
+        if run.plan.selection:
+            self._wrapped(f"a selection, not the whole suite: {figures.selection(run.plan.selection)}")
+        if with_plan and run.plan.system_prompt:
+            self._wrapped(f"system prompt: {fitted(' '.join(run.plan.system_prompt.split()), SHOWN_PROMPT)}")
+        if with_plan and (parameters := figures.sent(run)):
+            self._wrapped(f"parameters: {fitted(parameters, SHOWN_PROMPT)}")
+
+    def _title(self) -> str:
+        """Return the head: suite, run, and how it was asked aloud; what does not fit beside the suite stands below."""
+        said = figures.asked_aloud(self._run.plan)
+        which = f"run {self._run.reference}{f' · {said}' if said else ''}"
+        suite = self._run.plan.suite
+        mark = MARK if suite.endswith(MARK) else ""
+        beside = self._columns - width(f" · {which}{mark}")
+        stem = suite.removesuffix(mark)
+        if len(stem) <= beside and width(stem) <= beside:
+            return f"{fitted(stem, beside)}{mark} · {which}"
+        return f"{fitted(stem, self._columns - width(mark))}{mark}\n{wrapped(which, self._columns)}"
+
+    def _wrapped(self, text: str) -> None:
+        click.echo(wrapped(text, self._prose - 2, "  ", "    "))
+
+    # ── Rates ──
+
+    def _print_rates(self, rates: Mapping[str, Rate], labels: Mapping[str, str] | None = None, indent: int = 4) -> None:
+        """Print a line for each: its name, a bar, what passed of what has a verdict, the rate and its interval."""
+        column = self._name_column - (indent - 4)
+        shown = dict(list(rates.items())[:SHOWN_ROWS])
+        names = labels or shorten_names([*shown], column, width)
+        for name, rate in shown.items():
+            share = rate.value or 0.0
+            bar = ("█" * round(share * BAR)).ljust(BAR, "·") if rate.scored else " " * BAR
+            said = f"{figures.percent(rate.value):>7} ({figures.span(rate)})" if rate.scored else ""
+            line = f"{'':{indent}}{padded(names[name], column)} {bar} {_counts(rate):>{self._counts}} {said}".rstrip()
+            apart = ", ".join(_without_verdict(rate))
+            if apart and width(line) + len(apart) < self._columns - 2:
+                line += f" {apart}"
+            elif apart:
+                line += f"\n{'':{5 + self._name_column}}{apart}"
+            click.echo(line)
+        self._print_rest(len(rates))
+
+    def _print_rest(self, count: int) -> None:
+        if count > SHOWN_ROWS:
+            click.echo(f"    … and {count - SHOWN_ROWS} more; --json shows all")
+
+    def _print_breakdowns(self) -> None:
+        """Print the rates by what tells cases apart, of each model by itself.
+
+        Several models stand side by side where there is room, else one below the other.
+        """
+        for title, rows in self._breakdowns.items():
+            if self._table:
+                click.echo()
+                for line in self._table.lines(f"by {title}", rows, self._names):
+                    click.echo(line)
+                self._print_rest(len(rows))
+                continue
+            click.echo(f"\n  by {title}")
+            for model in self._models:
+                if self._several:
+                    click.echo(f"    {self._names[model]}")
+                of = {value: by[model] for value, by in rows.items() if model in by}
+                self._print_rates(of, indent=6 if self._several else 4)
+
+    # ── Why not ──
+
+    def _print_failures(self) -> None:
+        """List what failed and why, a bounded number of it, and how to see the rest."""
+        run, summary = self._run, self._summary
+        count, shown = summary.overall.failed, summary.failures[:SHOWN_REASONS]
+        if not shown:
+            return
+        for each in shown:
+            others = figures.which(run.plan.targets, run.plan.variants, run.plan.repeats, each, named=False)
+            which = ", ".join(filter(None, [self._names[each.model] if self._several else "", others]))
+            name = f"{fitted(each.case, LONGEST_NAME)}{f' ({which})' if which else ''}"
+            self._wrapped(f"failed {name}: {fitted(' '.join(each.reason.split()), SHOWN_REASON)}")
+        more = f"… and {count - len(shown):,} more failed: pramana export {run.reference} --format csv has them all. "
+        one = f"One in full: pramana show {run.reference} --id {_typed(shown[0].case)}"
+        self._wrapped(f"{more if count > len(shown) else ''}{one}")
+
+    def _print_reasons(self) -> None:
+        """List why results have no verdict, and how to look at one."""
+        run, summary = self._run, self._summary
+        for reason in summary.reasons[:SHOWN_REASONS]:
+            cases = ", ".join(fitted(case, LONGEST_NAME) for case in reason.cases) + (" …" if reason.more else "")
+            self._wrapped(f"{reason.count:,} {reason.outcome}: {reason.text} ({cases})")
+        if len(summary.reasons) > SHOWN_REASONS:
+            self._wrapped(f"… and {len(summary.reasons) - SHOWN_REASONS} further reasons")
+        first = next((reason.cases[0] for reason in summary.reasons if reason.cases), "CASE")
+        if summary.overall.errored and not summary.failures and not summary.voice:
+            self._wrapped(f"One in full: pramana show {run.reference} --id {_typed(first)}")
+        if summary.voice:
+            self._wrapped(f"Read a call: pramana show {run.reference} --id {_typed(first)}")
+            self._wrapped(f"Hear the calls: pramana export {run.reference} --audio DIR")
 
 
-def _print_no_verdicts(run: Run, summary: Summary) -> str:
-    """Print that no result has a verdict, and how to get verdicts; return the sentence, empty where one has."""
-    from pramana.score.scoring import NO_JUDGE, NOT_WRITTEN_TO
+class _Table:
+    """Rates of several models side by side, by the values of something."""
 
-    sentence = no_verdicts_sentence(summary.overall)
-    if sentence:
-        click.echo(click.style(wrapped(sentence, COLUMNS), fg="yellow", bold=True))
-        if any(text in reason.text for reason in summary.reasons for text in (NO_JUDGE, NOT_WRITTEN_TO)):
-            click.echo(wrapped(f"Judge the stored replies: pramana rescore {run.id} --judge MODEL", COLUMNS))
-    return sentence
+    def __init__(
+        self, models: Sequence[str], breakdowns: Sequence[Mapping[str, Mapping[str, Rate]]], columns: int
+    ) -> None:
+        self._models, self._columns = models, columns
+        values = [value for rows in breakdowns for value in [*rows][:SHOWN_ROWS]]
+        self._first = max(width(fitted(each, LONGEST_VALUE)) for each in (*values, "by difficulty"))
+        self.room = (columns - 4 - self._first) // len(models) - GAP
+        """Columns of each model."""
+        rates = [rate for rows in breakdowns for by in rows.values() for rate in by.values()]
+        widths = {each: max(len(_cell(rate, with_interval=each)) for rate in rates) for each in (True, False)}
+        self._with_interval = widths[True] <= self.room
+        self._cell = widths[self._with_interval]
+        self.fits = max(NARROWEST_HEADING, self._cell) <= self.room
 
-
-def _rubric(run: Run, summary: Summary) -> None:
-    """Print the means of a judge's rubric scores."""
-    rows = figures.rubric_rows(summary.rubric)
-    if rows:
-        click.echo(f"\n  {figures.RUBRIC_TITLE[:1].lower()}{figures.RUBRIC_TITLE[1:]}")
-    for each in rows[:SHOWN_ROWS]:
-        on = f" on {fitted(each.model, LONGEST_NAME)}" if len(run.plan.targets) > 1 else ""
-        click.echo(wrapped(f"{fitted(each.group, LONGEST_NAME)}{on}: {each.sentence}", COLUMNS - 2, "    ", "      "))
-    if len(rows) > SHOWN_ROWS:
-        click.echo(f"    … and {len(rows) - SHOWN_ROWS} more; --json shows all")
-
-
-def _plan(run: Run) -> None:
-    """Print the beginning of the system prompt, and the parameters."""
-    if run.plan.system_prompt:
-        _wrapped(f"system prompt: {fitted(' '.join(run.plan.system_prompt.split()), SHOWN_PROMPT)}")
-    if parameters := figures.sent(run):
-        _wrapped(f"parameters: {fitted(parameters, SHOWN_PROMPT)}")
-
-
-def _title(run: Run) -> str:
-    """Return the head: suite, run, and how it was asked aloud; what does not fit beside the suite stands below it."""
-    said = figures.asked_aloud(run.plan)
-    which = f"run {run.reference}{f' · {said}' if said else ''}"
-    suite = run.plan.suite
-    mark = MARK if suite.endswith(MARK) else ""
-    beside = COLUMNS - width(f" · {which}{mark}")
-    stem = suite.removesuffix(mark)
-    if len(stem) <= beside and width(stem) <= beside:
-        return f"{fitted(stem, beside)}{mark} · {which}"
-    return f"{fitted(stem, COLUMNS - width(mark))}{mark}\n{wrapped(which, COLUMNS)}"
+    def lines(self, title: str, rows: Mapping[str, Mapping[str, Rate]], names: ModelNames) -> Iterator[str]:
+        """Yield a line of headings, and one for each value; what has no verdict stands below it."""
+        gap = " " * GAP
+        columns = {each: max(width(names[each]), self._cell) for each in self._models}
+        heads = (" " * (size - width(names[each])) + names[each] for each, size in columns.items())
+        yield f"  {padded(title, self._first + 2)}{gap}{gap.join(heads)}"
+        shown = [*rows][:SHOWN_ROWS]
+        values = shorten_names(shown, self._first, width)
+        for value in shown:
+            by = rows[value]
+            cells = (
+                f"{_cell(by.get(model, Rate()), with_interval=self._with_interval):>{size}}"
+                for model, size in columns.items()
+            )
+            yield f"    {padded(values[value], self._first)}{gap}{gap.join(cells)}"
+            found = ((model, _without_verdict(rate)) for model, rate in by.items())
+            if apart := [f"{names[model]}: {', '.join(undecided)}" for model, undecided in found if undecided]:
+                yield wrapped("; ".join(apart), self._columns - 2, "      ", "      ")
 
 
-def _failures(run: Run, summary: Summary) -> None:
-    """List what failed and why, a bounded number of it, and how to see the rest."""
-    count, shown = summary.overall.failed, summary.failures[:SHOWN_REASONS]
-    if not shown:
-        return
-    for each in shown:
-        which = figures.which(run.plan.targets, run.plan.variants, run.plan.repeats, each)
-        name = f"{fitted(each.case, LONGEST_NAME)}{f' ({which})' if which else ''}"
-        _wrapped(f"failed {fitted(name, COLUMNS)}: {fitted(' '.join(each.reason.split()), SHOWN_REASON)}")
-    more = f"… and {count - len(shown):,} more failed: pramana export {run.reference} --format csv has them all. "
-    one = f"One in full: pramana show {run.reference} --id {_typed(shown[0].case)}"
-    _wrapped(f"{more if count > len(shown) else ''}{one}")
+def _cell(rate: Rate, *, with_interval: bool) -> str:
+    if not rate.scored:
+        return "–"
+    if with_interval:
+        return f"{_counts(rate)} {figures.percent(rate.value):>7} {f'({figures.span(rate)})':>14}"
+    return f"{_counts(rate)} {figures.percent(rate.value):>7}"
+
+
+def _counts(rate: Rate) -> str:
+    return f"{rate.passed:,}/{rate.scored:,}" if rate.scored else "–"
+
+
+def _without_verdict(rate: Rate) -> Sequence[str]:
+    return [f"{getattr(rate, each)} {each}" for each in ("errored", "unscored", "skipped") if getattr(rate, each)]
 
 
 def _typed(case: str) -> str:
     """Return the id of a case for a command to copy; a placeholder where it is too long to show."""
     return case if fitted(case, LONGEST_NAME) == case else "CASE"
-
-
-def _wrapped(text: str) -> None:
-    click.echo(wrapped(text, COLUMNS - 2, "  ", "    "))
-
-
-def _rates(title: str, rows: Mapping[str, Rate]) -> None:
-    if title:
-        click.echo(f"\n  by {title}")
-    for name, rate in list(rows.items())[:SHOWN_ROWS]:
-        share = rate.value or 0.0
-        bar = ("█" * round(share * BAR)).ljust(BAR, "·") if rate.scored else " " * BAR
-        counts = f"{rate.passed:,}/{rate.scored:,}" if rate.scored else "–"
-        shown = f"{figures.percent(rate.value):>7} ({figures.span(rate)})" if rate.scored else ""
-        line = f"    {padded(name, 22)} {bar} {counts:>9} {shown}".rstrip()
-        apart = [f"{getattr(rate, each)} {each}" for each in ("errored", "unscored", "skipped") if getattr(rate, each)]
-        if apart and width(line) + len(", ".join(apart)) < COLUMNS - 2:
-            line += f" {', '.join(apart)}"
-        elif apart:
-            line += f"\n{'':27}{', '.join(apart)}"
-        click.echo(line)
-    if len(rows) > SHOWN_ROWS:
-        click.echo(f"    … and {len(rows) - SHOWN_ROWS} more; --json shows all")

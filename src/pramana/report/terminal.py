@@ -15,6 +15,8 @@ from pramana.errors import Problem, fold_repeats, visible
 
 DEEPEST = 200
 """Levels of nesting that are written; no program of ours makes as many."""
+NARROWEST = 60
+"""Columns that tables and names are given at least."""
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 
@@ -107,6 +109,11 @@ def _cut(text: str, room: int, *, keep_end: bool = False) -> str:
 
 def _shown(text: str) -> str:
     return visible(text.replace("\t", "    "))
+
+
+def terminal_columns() -> int:
+    """Return how wide the terminal is; a file or a pipe counts as 80 columns, and fewer than 60 as 60."""
+    return max(get_terminal_size().columns, NARROWEST)
 
 
 def width(text: str) -> int:

@@ -122,6 +122,8 @@ _OF_RUNS = {
     "max_tokens": "Max output tokens per reply",
     "top_p": "Nucleus sampling; null sends none",
     "parameters": "Other parameters, by the provider's names for them",
+    "name": "Name of the run in lists",
+    "note": "Note on the run",
     "limits": "Limits on cost, tokens, time and concurrency",
     "cache": "Reuse cached replies to identical requests; never for functions and commands",
 }

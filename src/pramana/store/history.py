@@ -38,15 +38,18 @@ class Measured(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """How the results of a run ended, of all its models together."""
+    """How the results of a run ended."""
 
     outcomes: Mapping[Outcome, int]
+    """Of all its models together."""
     ways: frozenset[tuple[str, str]]
     """Each model and variant that has a verdict: so many results of a case there are in every repeat."""
     stored: int
     """How many results the run had when they were counted."""
     last: int
     """The number of the last of them."""
+    by_model: Mapping[str, Mapping[Outcome, int]] = {}
+    """Of each model, where the run has several."""
 
 
 _Measured = Mapping[str, Measured]
@@ -219,13 +222,14 @@ def _count(
     def add(rows: Iterable[Sequence[Any]], keys: Iterable[_Judged]) -> None:
         by_run = {key[0]: key for key in keys}
         for run_no, model, variant, outcome, number, last in rows:
-            key = by_run[run_no]
+            key, typed = by_run[run_no], restored(model)
             sums, ended = found[key], Outcome(outcome)
             found[key] = Ended(
-                {**sums.outcomes, ended: sums.outcomes.get(ended, 0) + number},
+                _plus(sums.outcomes, ended, number),
                 sums.ways | {(model, variant)} if ended in (Outcome.PASSED, Outcome.FAILED) else sums.ways,
                 grown[key],
                 max(sums.last, last),
+                {**sums.by_model, typed: _plus(sums.by_model.get(typed, {}), ended, number)},
             )
 
     once = [key for key in grown if key[1] == (0,)]
@@ -241,6 +245,10 @@ def _count(
             new = _counted(results.c.run_no == key[0], results.c.seq > known[key].last, many=key in several)
             add(connection.execute(new).all(), [key])
     return found
+
+
+def _plus(counts: Mapping[Outcome, int], outcome: Outcome, number: int) -> Mapping[Outcome, int]:
+    return {**counts, outcome: counts.get(outcome, 0) + number}
 
 
 def _counted(*which: ColumnElement[bool], many: bool) -> Select[Any]:

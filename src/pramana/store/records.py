@@ -346,6 +346,8 @@ def run_of(row: RowMapping) -> Run:
         attempts=row["attempts"],
         holder=restored_or_none(row["lease_holder"]),
         number=row["run_no"],
+        name=restored_or_none(row["name"]),
+        note=restored_or_none(row["note"]),
     )
 
 

@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, or_, select, update
 
 from pramana import clock
@@ -24,6 +24,7 @@ from pramana.errors import Hint, NotFound, did_you_mean, quote
 from pramana.hash import PREFIX, case_digest
 from pramana.jsonl import canonical
 from pramana.model import Case, Key, Plan, Run, RunStatus
+from pramana.request import RunEdit, check_values
 from pramana.store.engine import CHUNK, Database, Lock, Part, chunks, record, timestamp
 from pramana.store.queue import current_reason, current_run, current_status, is_abandoned, refuse_if_held
 from pramana.store.records import (
@@ -32,6 +33,7 @@ from pramana.store.records import (
     case_to_json,
     plan_to_plain,
     read_run,
+    restored,
     row_of,
     stored,
     stored_or_none,
@@ -180,6 +182,8 @@ class Runs(Part):
         owner: Literal["cli", "server"] = "cli",
         creator: str | None = None,
         limits: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        note: str | None = None,
     ) -> Run:
         """Store a plan and its cases, each case once however often it is given, and return the run to be done.
 
@@ -203,6 +207,8 @@ class Runs(Part):
                 "limits": None if limits is None else to_json(dict(limits)),
                 "suite": stored(plan.suite),
                 "selection": to_json(dict(plan.selection)) if plan.selection else None,
+                "name": _text_or_none(name),
+                "note": _text_or_none(note),
             }
             (run_no,) = connection.execute(insert(runs), row).inserted_primary_key or (0,)
             first = {"run_no": run_no, "scoring": 0, "label": "run", "created": created, "finished": created}
@@ -280,7 +286,7 @@ class Runs(Part):
             wanted.append(and_(runs.c.suite >= begins, runs.c.suite < begins + _LAST_CHARACTER))
         if text is not None:
             in_json, plain = (f"%{_like(each)}%" for each in (to_json(text)[1:-1], stored(text)))
-            columns = (runs.c.id, runs.c.suite, runs.c.reason, runs.c.creator)
+            columns = (runs.c.id, runs.c.suite, runs.c.reason, runs.c.creator, runs.c.name, runs.c.note)
             named = select(run_models.c.run_no).where(run_models.c.model.ilike(plain, escape="\\"))
             some = [column.ilike(plain, escape="\\") for column in columns]
             wanted.append(or_(runs.c.selection.ilike(in_json, escape="\\"), runs.c.run_no.in_(named), *some))
@@ -329,6 +335,23 @@ class Runs(Part):
             for row in rows
         }
 
+    def edit(self, run_id: str, changes: RunEdit) -> Run:
+        """Change the name or the note of a run; an empty text removes it."""
+        check_values(changes)
+        stated = {field: _text_or_none(value) for field, value in asdict(changes).items() if value is not None}
+        with self._database.writing() as connection:
+            row = row_of(connection, run_id, lock=True)
+            if stated:
+                connection.execute(update(runs).where(runs.c.run_no == row["run_no"]), stated)
+                record(connection, "run", row["id"], "updated")
+        return self.read(run_id)
+
+    def models(self) -> list[str]:
+        """Return the models that runs were made of, as they were typed."""
+        query = select(run_models.c.model).where(run_models.c.role == "target").distinct()
+        with self._database.reading() as connection:
+            return sorted(map(restored, connection.scalars(query)))
+
     def delete(self, run_id: str, *, unless_held: bool = False) -> None:
         """Delete a run, its results and their checks, and each case that no other run uses.
 
@@ -358,6 +381,11 @@ def _models(run_no: int, plan: Plan) -> list[tuple[int, str, str]]:
     others = (("judge", plan.judge), ("embedder", plan.embedder), ("stt", plan.stt))
     named = (*(("target", each) for each in plan.targets), *others)
     return [(run_no, role, stored(each.typed)) for role, each in named if each]
+
+
+def _text_or_none(text: str | None) -> str | None:
+    """Return what a user wrote as a column holds it; nothing but spaces is nothing."""
+    return stored(text.strip()) or None if text else None
 
 
 def _new_id(connection: Connection) -> str:

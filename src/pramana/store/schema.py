@@ -24,7 +24,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0008"
+HEAD = "0009"
 """The migration that makes the tables below; a store that has it is opened without loading Alembic."""
 
 metadata = MetaData(
@@ -66,6 +66,8 @@ runs = Table(
     Column("creator", Text),  # who made it: the name of a token
     Column("suite", _Ordered, nullable=False, server_default=text("''")),  # of the plan, to be found by
     Column("selection", Text),  # JSON: the filters of the plan; null where every case is asked
+    Column("name", Text),  # what its user calls it
+    Column("note", Text),  # what its user wrote about it
     Index(None, "suite"),
     sqlite_autoincrement=True,
 )

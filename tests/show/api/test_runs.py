@@ -442,6 +442,42 @@ def pages(client: Client, run_id: str) -> list[dict[str, Any]]:
     return rows
 
 
+def test_a_run_has_a_name_and_a_note_that_can_change(either: Client) -> None:
+    run_id = started(either, name="nightly", note="The new prompt")
+    ended(either, run_id)
+    found = either.get(f"/api/runs/{run_id}").data
+    assert (found["name"], found["note"]) == ("nightly", "The new prompt")
+    changed = either.call("PATCH", f"/api/runs/{run_id}", {"note": "The old prompt", "name": None})
+    shape_of(RunView).model_validate(changed.data)
+    assert (changed.data["name"], changed.data["note"]) == ("nightly", "The old prompt")
+    assert either.call("PATCH", f"/api/runs/{run_id}", {"name": ""}).data["name"] is None
+    assert [each["id"] for each in either.get("/api/runs?text=old+prompt").data] == [run_id]
+    refused = either.call("PATCH", f"/api/runs/{run_id}", {"name": "x" * 101})
+    assert (refused.status, refused.json["details"][0]["path"]) == (400, "name")
+    assert either.call("PATCH", "/api/runs/latest", {"name": "x"}).status == 404
+
+
+def test_of_several_models_each_has_its_own_rate_and_breakdowns(either: Client) -> None:
+    models = ["fake:echo", "fake:fixed=YES"]
+    run_id = ended(either, started(either, models=models))["id"]
+    (listed,) = either.get("/api/runs?outcomes=true").data
+    assert [each["model"] for each in listed["modelRates"]] == models
+    found = either.get(f"/api/runs/{run_id}").data
+    assert found["modelRates"] == listed["modelRates"]
+    summary = found["summary"]
+    for each in listed["modelRates"]:
+        rate = summary["by"]["model"][each["model"]]
+        assert (each["passRate"], each["interval"]) == (rate["passRate"], rate["interval"])
+        assert each["outcomes"] == {name: rate[name] for name in each["outcomes"]}
+    assert sorted(summary["byModel"]) == models
+    for dimension in ("category", "difficulty", "tag", "check"):
+        for value, pooled in summary["by"][dimension].items():
+            rates = [summary["byModel"][model][dimension].get(value) for model in models]
+            assert sum(each["total"] for each in rates if each) == pooled["total"]
+    alone = ended(either, started(either))["id"]
+    assert "byModel" not in either.get(f"/api/runs/{alone}").data["summary"]
+
+
 def test_what_may_be_spent_is_kept(client: Client) -> None:
     run_id = started(client, repeats=50, limits={"maxTotalTokens": 300, "concurrency": 2})
     done = ended(client, run_id)
@@ -478,6 +514,7 @@ def test_who_may_look_may_not_start_or_end_runs(guarded: Client) -> None:
     assert viewer.post("/api/runs", {"tier": "cheap", "models": ["fake"]}).status == 403
     for path in ("cancel", "resume"):
         assert viewer.post(f"/api/runs/{run_id}/{path}").status == 403
+    assert viewer.call("PATCH", f"/api/runs/{run_id}", {"name": "x"}).status == 403
     assert viewer.delete(f"/api/runs/{run_id}").status == 403
     assert guarded.get(f"/api/runs/{run_id}").status == 401
 

@@ -253,6 +253,7 @@ def test_everything_that_can_be_said_of_a_run_is_sent(bench: Bench) -> None:
         ("Audio condition", "phone"), ("Judge model", "fake:fixed=YES"), ("Embedding model", "local"), ("Seed", "7"),
         ("Max output tokens", "50"), ("System prompt", "Be brief."), ("Cost limit (USD)", "1.5"),
         ("Token limit", "100000"), ("Concurrency per provider", "2"), ("Time limit (seconds)", "1"),
+        ("Name", "nightly"), ("Note", "The new prompt"),
     ):  # fmt: skip
         page.get_by_label(label, exact=True).fill(value)
     choose(page, "Modality", "noisy: speech with background noise")
@@ -262,6 +263,7 @@ def test_everything_that_can_be_said_of_a_run_is_sent(bench: Bench) -> None:
         ["voice+noise=10dB,phone"],
         "fake:fixed=YES",
     )
+    assert (run["name"], run["note"]) == ("nightly", "The new prompt")
     assert run["plan"]["systemPrompt"] == "Be brief."
     assert run["plan"]["parameters"] == {"temperature": 0, "seed": 7, "max_tokens": 50}
     kept = {name: value for name, value in run["limits"].items() if name != "timeoutSeconds"}

@@ -104,6 +104,19 @@ def test_a_row_tells_what_was_asked_of_whom_and_how_it_ended(bench: Bench) -> No
     expect(cell(page, bad, "Passed")).to_have_text("–")
 
 
+def test_the_name_and_the_note_of_a_run_stand_in_the_list_and_on_its_page(bench: Bench) -> None:
+    run = bench.run(models=["fake:echo"], name="nightly <b>", note="The new prompt")
+    page = bench.open("/runs")
+    named = row(page, run).get_by_role("rowheader")
+    expect(named.get_by_role("link")).to_have_text("nightly <b>")
+    expect(named).to_contain_text("v1.0-cheap")
+    expect(named).to_contain_text("The new prompt")
+    named.get_by_role("link").click()
+    expect(page.get_by_text("Name: nightly <b>")).to_be_visible()
+    bench.client.call("PATCH", f"/api/runs/{run}", {"note": "The old prompt"})
+    expect(page.get_by_text("Note: The old prompt")).to_be_visible()
+
+
 def test_what_is_typed_is_looked_for_when_typing_stops_or_on_enter(bench: Bench) -> None:
     one, other = bench.run(models=["fake:seed=11"]), bench.run(models=["fake:seed=12"])
     page = bench.open("/runs")

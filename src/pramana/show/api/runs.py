@@ -26,7 +26,7 @@ from pramana.model import Case, Difficulty, Outcome, Result, Run, RunStatus
 from pramana.report import export
 from pramana.report.exporters import find_exporter
 from pramana.report.exports import Format
-from pramana.request import MAX_NAME_CHARS, Limits, RunRequest, Selection
+from pramana.request import MAX_NAME_CHARS, Limits, RunEdit, RunRequest, Selection
 from pramana.show.api.envelope import (
     Body,
     Here,
@@ -119,6 +119,15 @@ def _usual(body: type[Body], within: str = "") -> dict[str, Any]:
 
 USUAL: Mapping[str, Any] = {**_usual(RunBody), **_usual(LimitsBody, "limits.")}
 """What is sent, by its path (`limits.concurrency`), and what it is unless somebody says otherwise."""
+
+
+@with_fields_of(RunEdit)
+class RunEditBody(Body):
+    """What changes of a run; what is left out or null stays as it is."""
+
+    def changes(self) -> RunEdit:
+        """Return them under our own names."""
+        return RunEdit(**{name: getattr(self, name) for name in self.model_fields_set})
 
 
 class ResumeBody(Body):
@@ -215,7 +224,11 @@ def _summary(summary: Summary) -> dict[str, Any]:
     data = summary.as_data()
     by = {name: {value: camel(rate) for value, rate in rows.items()} for name, rows in data.pop("by").items()}
     rubric = {"rubric": data.pop("rubric")} if "rubric" in data else {}
-    return {**camel(data), **rubric, "by": by}
+    by_model = {
+        model: {name: {value: camel(rate) for value, rate in rows.items()} for name, rows in each.items()}
+        for model, each in data.pop("by_model", {}).items()
+    }
+    return {**camel(data), **rubric, "by": by, **({"byModel": by_model} if by_model else {})}
 
 
 _CASE = "The id of a case, or its digest"
@@ -293,6 +306,14 @@ async def resume_run(
     """Queue a run again that was stopped, interrupted or cancelled: it goes on with what is missing."""
     limits = body.limits.limits() if body and body.limits else None
     return answer(await runs.resume_run(here, caller, run_id, limits), status=202)
+
+
+@router.patch("/api/runs/{run_id}", summary="Change a run", **documented(RunView, 404))
+async def edit_run(
+    run_id: str, body: RunEditBody, here: Here, caller: Annotated[Credential, caller_of(runs.edit_run)]
+) -> Response:
+    """Change its name or its note; what is left out stays, and an empty text removes."""
+    return answer(await runs.edit_run(here, caller, run_id, body.changes()))
 
 
 @router.delete("/api/runs/{run_id}", summary="Delete a run", **documented(None, 404, 409))

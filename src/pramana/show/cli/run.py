@@ -42,7 +42,7 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
         "Voice": "--modality --condition --voice --stt",
         "Sampling": "--repeat --temperature --seed --top-p --max-tokens --param",
         "Limits": "--max-cost --max-total-tokens --deadline --timeout --concurrency",
-        "Output": "--fail-under --output --id-file --dry-run --cache --quiet --json",
+        "Output": "--name --note --fail-under --output --id-file --dry-run --cache --quiet --json",
     },
     exit_codes={
         0: "No case errored; with --fail-under: every model reached it",
@@ -135,6 +135,8 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
     metavar="N",
     help="Concurrent requests per provider",
 )
+@click.option("--name", default=None, metavar="NAME", help="Name of the run, for lists")
+@click.option("--note", default=None, metavar="TEXT", help="Note on the run")
 @click.option(
     "--fail-under",
     type=Finite(0, 1),

@@ -1,20 +1,25 @@
 """`pramana runs` and `show`: what was run, and what came of it."""
 
+import sys
 from itertools import islice
-from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from pramana.model import Run
+from pramana.errors import AlreadyRunning, did_you_mean, quote, visible
+from pramana.model import Run, RunStatus
 from pramana.report import terminal
+from pramana.show.cli import HelpfulGroup
 from pramana.show.cli.options import CASE_OPTIONS, GroupedCommand, local_store, selecting
 
 if TYPE_CHECKING:
+    from pramana.report.run_list import ListedRun
     from pramana.report.selection import Selected
     from pramana.request import Selection
     from pramana.store.store import Store
 
+SHOWN_RUNS = 20
+"""Of the list at a terminal, unless another limit is given."""
 SHOWN_CONVERSATIONS = 20
 """Of the cases that were chosen by their ids."""
 
@@ -22,6 +27,8 @@ SHOWN_CONVERSATIONS = 20
 def _as_data(run: Run) -> dict[str, Any]:
     return {
         "id": run.id,
+        "name": run.name,
+        "note": run.note,
         "status": run.status,
         "suite": run.plan.suite,
         "suite_hash": run.plan.suite_hash,
@@ -39,22 +46,109 @@ def _as_data(run: Run) -> dict[str, Any]:
     }
 
 
-@click.command()
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1_000_000), metavar="N")
+@click.group(cls=HelpfulGroup, invoke_without_command=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help=f"Maximum number of runs [default: {SHOWN_RUNS}; all with --json]",
+)
+@click.option("--model", default=None, metavar="MODEL", help="Filter by model")
+@click.option("--suite", default=None, metavar="SUITE", help="Filter by suite name or its beginning")
+@click.option(
+    "--status",
+    type=click.Choice(get_args(RunStatus)),
+    default=None,
+    metavar="STATUS",
+    help=f"Filter by status: {', '.join(get_args(RunStatus))}",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON")
-def runs(*, limit: int, as_json: bool) -> None:
-    """List runs, newest first."""
+@click.pass_context
+def runs(
+    context: click.Context,
+    *,
+    limit: int | None,
+    model: str | None,
+    suite: str | None,
+    status: RunStatus | None,
+    as_json: bool,
+) -> None:
+    """List runs, newest first; edit and delete them."""
+    if context.invoked_subcommand is not None:
+        return
+    from pramana.report.run_list import read_runs, render_runs
+
+    most = limit or (None if as_json else SHOWN_RUNS)
     with local_store() as store:
-        found = store.runs.page(limit=limit)[0]
+        found = read_runs(store, limit=most, model=model, suite=suite, status=status)
+        known = store.runs.models() if model and not found.total else []
     if as_json:
-        terminal.print_json([_as_data(run) for run in found])
-    elif not found:
+        terminal.print_json([_listed_data(each) for each in found.runs])
+        if len(found.runs) < found.total:
+            click.echo(f"{len(found.runs):,} of {found.total:,} runs; without --limit all are printed", err=True)
+    elif found.runs:
+        click.echo(render_runs(found, terminal.terminal_columns()))
+    elif not (model or suite or status):
         click.echo("No runs yet: `pramana run` makes the first.")
-    columns = get_terminal_size().columns
-    for run in [] if as_json else found:
-        models = ", ".join(target.typed for target in run.plan.targets)
-        line = f"{run.id}  {run.status:11} {run.stored:>7,}/{run.expected:<7,} {run.plan.suite}  {models}"
-        click.echo(terminal.fitted(line, max(columns, 60)))
+    else:
+        meant = did_you_mean(model, known, 0.5) if model else ""
+        click.echo(f"No run matches these filters{meant or '.'}")
+
+
+def _listed_data(each: "ListedRun") -> dict[str, Any]:
+    rates = [{"model": model, **rate.as_data()} for model, rate in each.rates.items()]
+    return {**_as_data(each.run), "model_rates": rates}
+
+
+@runs.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--name", default=None, metavar="NAME", help="New name; empty removes it")
+@click.option("--note", default=None, metavar="TEXT", help="New note; empty removes it")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+def edit(run_id: str, *, name: str | None, note: str | None, as_json: bool) -> None:
+    """Change the name or the note of RUN: an id, the beginning of one, or `latest`."""
+    from pramana.request import RunEdit
+
+    if name is None and note is None:
+        raise click.UsageError("say what to change: --name NAME, --note TEXT, or both")
+    with local_store() as store:
+        changed = store.runs.edit(store.runs.find(run_id).id, RunEdit(name=name, note=note))
+    if as_json:
+        terminal.print_json(_as_data(changed))
+        return
+    said = (
+        f"{what} {quote(text)}" if text else f"no {what}"
+        for what, text in (("name", changed.name), ("note", changed.note))
+    )
+    click.echo(f"Run {changed.id}: {', '.join(said)}")
+
+
+@runs.command()
+@click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON")
+def delete(run_ids: tuple[str, ...], *, yes: bool, as_json: bool) -> None:
+    """Delete each RUN with all of its results; a run that is under way is refused."""
+    with local_store() as store:
+        found = {run.id: run for run in map(store.runs.find, run_ids)}
+        for run in found.values():
+            if run.status == "running" and run.holder:
+                raise AlreadyRunning(f"run {run.id} is under way; end it first, then delete it")
+        results = terminal.counted(sum(run.stored for run in found.values()), "result")
+        what = f"{terminal.counted(len(found), 'run')} with {results}"
+        if not yes:
+            if not sys.stdin.isatty():
+                raise click.UsageError(f"{what} would be deleted; confirm it with --yes")
+            for run in found.values():
+                stored = terminal.counted(run.stored, "result")
+                click.echo(f"{run.id}  {visible(run.name or run.plan.suite)}, {stored}", err=True)
+            click.confirm(f"Delete {what}? This cannot be undone.", abort=True, err=True)
+        for run_id in found:
+            store.runs.delete(run_id, unless_held=True)
+    if as_json:
+        terminal.print_json({"deleted": [*found]})
+        return
+    click.echo(f"Deleted {what}.")
 
 
 @click.command(

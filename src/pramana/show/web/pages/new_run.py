@@ -206,7 +206,8 @@ class _Form:
         with parts.box("fields"):
             self._number("repeats", least=1)
             self._fields["modality"] = parts.choice("Modality", MODALITIES, chosen, self._changed, several=True)
-            self._field("condition", NAMES["condition"])
+            for name in ("condition", "name", "note"):
+                self._field(name, NAMES[name])
         suggest(self._fields["condition"], ("noise=10dB", "phone", "noise=10dB,phone"))
         usual = "By default, text models get text and voice models get speech. Conditions change the audio."
         parts.paragraph(usual, quiet=True).classes("small")
@@ -272,7 +273,8 @@ class _Form:
     def _address(self) -> str:
         """Return the address of what is chosen; what is as usual is left out."""
         chosen, scenarios = self._chosen(), self._wanted_scenarios()
-        chosen.pop("systemPrompt", None)  # it may be longer than any address
+        for name in ("systemPrompt", "note"):  # which may be longer than any address
+            chosen.pop(name, None)
         found = {_last(path): value for path, value in chosen.items() if value != USUAL.get(path)}
         found |= {name: NONE for name in SENT_AS_NULL if chosen[name] is None}
         found |= {"scenario": "all"} if scenarios == {} else scenarios or {}

@@ -338,6 +338,9 @@ class _Shown:
             if error.status == 404:
                 self._gone()
             return
+        if (found.name, found.note) != (self._run.name, self._run.note):
+            self._learn(found)
+            self._draw_head()
         if found.status == self._run.status and found.stored == self._run.stored:
             return
         self._learn(found)
@@ -402,7 +405,7 @@ class _LiveCounts:
 
 def _about(run: RunDetailView, once_more: str | None) -> Safe:
     """Return how a run stands, who is asked, when, by whom, where it can be taken, and why it is not offered again."""
-    models = join((tag("b", foreign(each, 80)) for each in run.models), ", ")
+    models = join((tag("b", foreign(each)) for each in run.models), ", ")
     by = join([" by ", foreign(run.creator, 80)]) if run.creator else None
     ended = join([", ended ", when(run.finished_at)]) if run.finished_at else None
     exports = (
@@ -413,6 +416,8 @@ def _about(run: RunDetailView, once_more: str | None) -> Safe:
     lines = [
         tag("p", tag("span", standing(run), role="status"), " · ", models),
         tag("p", "Started ", when(run.created_at), " UTC", by, ended, " · ", tag("span", run.id, class_="mono")),
+        tag("p", "Name: ", foreign(run.name)) if run.name else None,
+        tag("p", "Note: ", foreign(run.note)) if run.note else None,
         tag("p", "Filtered cases: ", foreign(some, 300)) if some else None,
         tag("p", link("#results", "Results"), " · Export: ", exports),
         None if once_more else tag("p", _ELSEWHERE),

@@ -218,7 +218,9 @@ def _row(run: RunView) -> tuple[Safe, ...]:
     by = foreign(run.creator, 80) if run.creator else "the command line"
     return (
         _cell(
-            link(address(f"/runs/{run.id}"), foreign(run.suite, 200)),
+            link(address(f"/runs/{run.id}"), foreign(run.name or run.suite, 200)),
+            tag("small", foreign(run.suite, 200), class_="quiet clip") if run.name else None,
+            tag("small", foreign(run.note, 200), class_="quiet clip") if run.note else None,
             tag("small", foreign(chosen, 200), class_="quiet clip") if chosen else None,
             tag("small", run.id, class_="mono quiet"),
         ),

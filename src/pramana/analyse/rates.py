@@ -1,0 +1,91 @@
+"""How many results ended how, and the pass rate of those with a verdict: counts in, a rate with its interval out.
+
+Light, so that a list of runs can show rates without loading what sums up a run.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from pramana.analyse.intervals import Interval, wilson
+from pramana.model import Outcome, Run
+
+
+class Rate(Struct, frozen=True):
+    """How many results ended how, and the pass rate of those that have a verdict.
+
+    >>> rate = Rate(passed=9, failed=1, errored=5)
+    >>> rate.value, rate.undecided, rate.total
+    (0.9, 5, 15)
+    """
+
+    passed: int = 0
+    failed: int = 0
+    errored: int = 0
+    unscored: int = 0
+    skipped: int = 0
+    per_case: int = 1
+    """Results there are of one case among these, at most: repeats, times the models and ways of asking they are of."""
+
+    @property
+    def scored(self) -> int:
+        return self.passed + self.failed
+
+    @property
+    def undecided(self) -> int:
+        """Results without a verdict."""
+        return self.errored + self.unscored + self.skipped
+
+    @property
+    def total(self) -> int:
+        return self.scored + self.undecided
+
+    @property
+    def value(self) -> float | None:
+        """The pass rate; None when nothing has a verdict."""
+        return self.passed / self.scored if self.scored else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """Wilson's 95 % interval of the pass rate, with cases as the units.
+
+        Several results of one case are not several cases. They are counted here as if they always agreed, which at
+        temperature 0 they nearly do and which otherwise errs on the wide side: repeats never narrow this interval.
+        """
+        return wilson(self.passed / self.per_case, self.scored / self.per_case) if self.scored else None
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data, for `--json` and the API."""
+        interval = self.interval
+        return {
+            "total": self.total,
+            **{outcome.value: getattr(self, outcome.value) for outcome in Outcome},
+            "pass_rate": self.value,
+            "interval": [interval.low, interval.high] if interval else None,
+        }
+
+
+def rate_of(run: Run, outcomes: Mapping[Outcome, int], ways: int) -> Rate:
+    """Return the rate of results of a run, which were counted; `ways` are the models and variants with a verdict."""
+    counts = {outcome.value: outcomes.get(outcome, 0) for outcome in Outcome}
+    return Rate(**counts, per_case=run.plan.repeats * max(1, ways))
+
+
+def model_rates(
+    run: Run,
+    outcomes: Mapping[Outcome, int],
+    by_model: Mapping[str, Mapping[Outcome, int]],
+    ways: Iterable[tuple[str, str]],
+) -> dict[str, Rate]:
+    """Return the rate of each model of a run, in the order of its plan.
+
+    `outcomes` are those of all models, `by_model` those of each where there are several, and `ways` the models and
+    variants with a verdict.
+    """
+    models = list(dict.fromkeys(target.typed for target in run.plan.targets))
+    if len(models) == 1:
+        return {models[0]: rate_of(run, outcomes, len({*ways}))}
+    variants = Counter(model for model, _ in ways)
+    return {model: rate_of(run, by_model.get(model, {}), variants[model]) for model in models}

@@ -1,0 +1,141 @@
+"""A list of runs at the terminal: views in, lines out, a table where the terminal is wide enough, else a block a run.
+
+Every model has a line with its pass rate: a rate over several models would be nobody's.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from pramana.analyse.labels import ModelNames, label_models, shorten_names
+from pramana.analyse.numbers import between, percent
+from pramana.analyse.rates import Rate, model_rates
+from pramana.model import Run
+from pramana.report.terminal import fitted, padded, width
+from pramana.store.engine import chunks
+from pramana.store.store import Store
+
+HEADS = ("Run", "Started", "Status", "Results")
+RATE, SUITE, MODEL = "Pass rate (95 % interval)", "Suite", "Model"
+LONGEST_SUITE = 32
+"""Columns of a suite in a table."""
+NARROWEST_MODEL = 40
+"""Columns of a model's name in a table, at least; with less room each run is a block."""
+SHOWN_MODELS = 10
+"""Models of one run that are listed."""
+_GAP, _INDENT = "  ", "    "
+_ALL = 1_000_000
+"""Runs of a list that is not limited."""
+
+
+class ListedRun(NamedTuple):
+    """A run of a list, and the pass rate of each of its models."""
+
+    run: Run
+    rates: Mapping[str, Rate]
+
+
+class RunList(NamedTuple):
+    """The newest runs, and how many there are in all."""
+
+    runs: Sequence[ListedRun]
+    total: int
+
+
+def read_runs(
+    store: Store,
+    *,
+    limit: int | None = None,
+    model: str | None = None,
+    suite: str | None = None,
+    status: str | None = None,
+) -> RunList:
+    """Return the newest runs that pass the filters; without a limit, all of them."""
+    found, total = store.runs.page(limit=limit or _ALL, model=model, suite=suite, status=status)
+    ended = (each for some in chunks(found) for each in store.history.ended(some))
+    listed = [
+        ListedRun(run, model_rates(run, each.outcomes, each.by_model, each.ways) if each else {})
+        for run, each in zip(found, ended, strict=True)
+    ]
+    return RunList(listed, total)
+
+
+def render_runs(found: RunList, columns: int) -> str:
+    """Return runs within so many columns, below a header; and how many there are where these are not all."""
+    lines = [*_Table(found.runs, columns).lines()]
+    if len(found.runs) < found.total:
+        lines.append(f"{len(found.runs):,} of {found.total:,} runs; --limit {found.total} lists all")
+    return "\n".join(lines)
+
+
+class _Table:
+    """Runs in columns that are as wide as what stands in them."""
+
+    def __init__(self, runs: Sequence[ListedRun], columns: int) -> None:
+        self._runs, self._columns = runs, columns
+        self._heads = [_head_cells(each.run) for each in runs]
+        self._widths = [max(map(len, cells)) for cells in zip(HEADS, *self._heads, strict=True)]
+        self._rate = max([len(RATE), *(len(_rate(rate)) for each in runs for rate in each.rates.values())])
+        self._suite = min(
+            LONGEST_SUITE, max([len(SUITE), *(width(fitted(each.run.plan.suite, LONGEST_SUITE)) for each in runs)])
+        )
+        before_model = sum(self._widths) + self._rate + self._suite + 6 * len(_GAP)
+        self._is_wide = columns - before_model >= NARROWEST_MODEL
+        self._model = columns - (before_model if self._is_wide else len(_INDENT) + self._rate + len(_GAP))
+        self._suites = shorten_names([each.run.plan.suite for each in runs], self._suite_room, width)
+
+    @property
+    def _suite_room(self) -> int:
+        return self._suite if self._is_wide else self._columns - sum(self._widths) - 4 * len(_GAP)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the header and the runs."""
+        head = _GAP.join(f"{cell:{size}}" for cell, size in zip(HEADS, self._widths, strict=True))
+        if self._is_wide:
+            yield f"{head}{_GAP}{RATE:{self._rate}}{_GAP}{padded(SUITE, self._suite)}{_GAP}{MODEL}"
+        else:
+            yield f"{head}{_GAP}{SUITE}"
+            yield f"{_INDENT}{RATE:{self._rate}}{_GAP}{MODEL}"
+        for each, cells in zip(self._runs, self._heads, strict=True):
+            yield from self._run(each, cells)
+
+    def _run(self, each: ListedRun, cells: Sequence[str]) -> Iterator[str]:
+        *left, results = (f"{cell:{size}}" for cell, size in zip(cells, self._widths, strict=True))
+        head = _GAP.join([*left, f"{results.strip():>{self._widths[-1]}}"])
+        names = label_models([*each.rates], self._model, width)
+        shown = list(each.rates.items())[:SHOWN_MODELS]
+        rates = [f"{_rate(rate):{self._rate}}" for _, rate in shown]
+        models = [names[model] for model, _ in shown]
+        if self._is_wide:
+            blank = " " * len(head)
+            suite = padded(self._suites[each.run.plan.suite], self._suite)
+            for place, (rate, model) in enumerate(zip(rates, models, strict=True)):
+                start = f"{blank if place else head}{_GAP}{rate}{_GAP}"
+                yield f"{start}{' ' * self._suite if place else suite}{_GAP}{model}".rstrip()
+            indent = f"{blank}{_GAP}{'':{self._rate}}{_GAP}{'':{self._suite}}{_GAP}"
+        else:
+            yield f"{head}{_GAP}{self._suites[each.run.plan.suite]}".rstrip()
+            for rate, model in zip(rates, models, strict=True):
+                yield f"{_INDENT}{rate}{_GAP}{model}"
+            indent = f"{_INDENT}{'':{self._rate}}{_GAP}"
+        yield from self._below(each, names, indent)
+
+    def _below(self, each: ListedRun, names: ModelNames, indent: str) -> Iterator[str]:
+        """Yield what else is said of a run: what its models' names leave out, and what its user wrote of it."""
+        if len(each.rates) > SHOWN_MODELS:
+            yield f"{indent}and {len(each.rates) - SHOWN_MODELS} more models"
+        if names.prefix:
+            yield f"{_INDENT}{fitted(f'Models begin with {names.prefix}', self._columns - len(_INDENT))}"
+        for label, text in (("Name", each.run.name), ("Note", each.run.note)):
+            if text:
+                line = f"{label}: {' '.join(text.split())}"
+                yield f"{_INDENT}{fitted(line, self._columns - len(_INDENT))}"
+
+
+def _head_cells(run: Run) -> tuple[str, ...]:
+    return run.id, run.created[:10], str(run.status), f"{run.stored:,}/{run.expected:,}"
+
+
+def _rate(rate: Rate) -> str:
+    if rate.interval is None:
+        return "no verdict"
+    return f"{percent(rate.value):>7} ({between((rate.interval.low, rate.interval.high))})"

@@ -1,0 +1,64 @@
+"""Names of models in little room: each fits, and no two read alike."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pramana.analyse.labels import label_models, model_labels, shorten_middle, shorten_names
+
+DATED = ["openai:gpt-5-mini-2025-08-07", "openai:gpt-5-mini-2025-10-01"]
+
+
+def test_names_that_fit_are_left_as_they_are() -> None:
+    found = label_models(DATED, 28)
+    assert (found.prefix, list(found.labels.values())) == ("", DATED)
+
+
+def test_no_more_of_a_shared_prefix_is_dropped_than_necessary() -> None:
+    assert [label_models(DATED, room).prefix for room in (27, 21, 15)] == [
+        "openai:", "openai:gpt-", "openai:gpt-5-mini-",
+    ]  # fmt: skip
+    assert list(label_models(DATED, 8).labels.values()) == ["…08-07", "…10-01"]
+
+
+def test_a_prefix_ends_where_a_word_does() -> None:
+    found = label_models(["http://localhost:8080/v1#mistral-7b", "http://localhost:8080/v1#mixtral-8x7b"], 15)
+    assert found.prefix == "http://localhost:8080/v1#"
+    assert list(found.labels.values()) == ["…mistral-7b", "…mixtral-8x7b"]
+
+
+def test_one_long_name_loses_its_middle() -> None:
+    found = label_models(["http://localhost:8080/v1#mistral-7b"], 21)
+    assert (found.prefix, found["http://localhost:8080/v1#mistral-7b"]) == ("", "http://loc…mistral-7b")
+
+
+def test_names_that_differ_in_the_middle_stay_apart() -> None:
+    names = [f"{'a' * 40}{letter}{'z' * 40}" for letter in "mn"]
+    assert len(set(label_models(names, 20).labels.values())) == 2
+    labels = model_labels(*names)
+    assert labels.models
+    assert labels.models[0] != labels.models[1]
+    assert max(map(len, labels.models)) <= 48
+
+
+def test_names_that_only_differ_in_what_cannot_be_printed_are_numbered() -> None:
+    assert list(label_models(["a\n", "a\\n"], 20).labels.values()) == ["1: a\\n", "2: a\\n"]
+
+
+@given(
+    st.text("ab-/", max_size=60),
+    st.lists(st.text("ab-/日", min_size=1, max_size=60), min_size=1, max_size=50, unique=True),
+    st.integers(12, 80),
+)
+def test_labels_fit_and_are_distinct_whatever_the_names(prefix: str, endings: list[str], room: int) -> None:
+    def columns(text: str) -> int:
+        return sum(2 if each == "日" else 1 for each in text)
+
+    names = [f"{prefix}{each}" for each in endings]
+    for found in (label_models(names, room, columns).labels, shorten_names(names, room, columns)):
+        assert list(found) == names
+        assert len(set(found.values())) == len(names)
+        assert max(map(columns, found.values())) <= room
+
+
+def test_wide_characters_count_twice() -> None:
+    assert shorten_middle("日本語日本語", 7, lambda text: 2 * len(text.replace("…", "")) + text.count("…")) == "日…語"
