@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import is_dataclass
+from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, NamedTuple
@@ -92,7 +93,9 @@ Every public name of `pramana`, with its types, generated from the program by `m
 [From Python](python.md) is the guide. Names that are not on this page are private and may change without notice.
 
 `Cases` is a path, several of them, cases, dictionaries, or a data frame. `Model` is a model's name or a function.
-`RunOptions` are the options of a run as keyword arguments: the fields of `RunRequest` and `Limits` below.
+`RunOptions` are the other options of a run, as keyword arguments: the fields of `RunRequest` below, and each field of
+`Limits` by itself (`max_cost_usd=2`, not `limits=`). `paths` and `cases` are the first argument, `repeats` is `repeat`.
+`selection` may be a dictionary: `selection={"tags": ["vip"]}`.
 `ScorerFunction` is a function of a `ScoringContext`; `Prompt` is text or a list of messages.
 """
 SECTIONS = {
@@ -103,6 +106,9 @@ SECTIONS = {
         "resume",
         "estimate",
         "load_report",
+        "runs",
+        "RunList",
+        "RunRecord",
         "compare",
         "Report",
         "Estimate",
@@ -144,8 +150,37 @@ def library_page() -> str:
         parts += [f"## {title}", ""]
         for name in names:
             parts += _entry(name, getattr(package, name))
+        if title == "Evaluate":
+            parts += _attribute_tables()
     text = re.sub(r"\b\w+\b", lambda found: aliases.get(found.group(), found.group()), "\n".join(parts))
     return text.rstrip() + "\n"
+
+
+ATTRIBUTES = {
+    "pramana.library.report:ModelReport": "a value of `report.by_model`",
+    "pramana.analyse.summary:Summary": "`report.summary`",
+    "pramana.analyse.summary:Rate": "a value of `report.summary.by[...]`, and `report.summary.overall`",
+    "pramana.analyse.intervals:Interval": "the interval of a `Rate`",
+    "pramana.analyse.scores:Measured": "an item of `report.summary.scores`",
+    "pramana.app.views:CaseView": "`result.case`",
+    "pramana.app.views:ReplyView": "`result.reply`; tokens, costs and times are attributes of the result itself",
+    "pramana.app.views:CheckView": "an item of `result.checks`",
+    "pramana.app.comparisons:FlipView": "an item of `comparison.lost` and `comparison.gained`",
+}
+"""Types that users meet as attributes of what they get, and where."""
+
+
+def _attribute_tables() -> Iterator[str]:
+    """Yield the fields of each type that users meet and never make."""
+    yield "## Attributes of reports, results and comparisons\n"
+    yield "You meet these types and never make them, so `pramana` does not export them.\n"
+    for place, where in ATTRIBUTES.items():
+        module, _, name = place.partition(":")
+        found = getattr(import_module(module), name)
+        yield f"#### {name}\n\nIs {where}.\n"
+        yield "| field | type | |\n| --- | --- | --- |"
+        yield from (f"| `{each.name}` | `{_cell(each.type)}` | {_cell(each.text)} |" for each in _fields(found))
+        yield ""
 
 
 def _is_error(found: Any) -> bool:
@@ -263,10 +298,12 @@ LLMS_HEAD = """\
 > Tests language models, voice agents and your own functions. It runs test cases, checks every reply, stores every
 > result, and answers three questions: how good is a model, which of two is better, and has it changed?
 
-Install: `pip install pramana`. No configuration is needed: `fake:echo` and `fake:fixed=TEXT` are models that cost
-nothing, and `local` is an embedded one. API keys are read from the environment (`OPENAI_API_KEY`, …). Every command
-takes `--help`, and `--json` where it prints. Exit codes: 0 success, 1 the result is bad, 2 invalid options or input,
-3 not finished, 4 inconclusive. Coding agents can use `pramana mcp` instead of the commands below.
+Install it from a checkout (`pip install .`) or from its wheel (`pip install pramana-VERSION-py3-none-any.whl`), not
+by the bare name: the package of that name in the public index is another one. No configuration is needed:
+`fake:echo` and `fake:fixed=TEXT` are models that cost nothing, and `local` is an embedded one. API keys are read from
+the environment (`OPENAI_API_KEY`, …). Every command takes `--help`, and `--json` where it prints. Exit codes:
+0 success, 1 the result is bad, 2 invalid options or input, 3 not finished, 4 inconclusive. Coding agents can use
+`pramana mcp` instead of the commands below.
 """
 LLMS_SECTIONS = {
     "How to": {

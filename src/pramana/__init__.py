@@ -28,10 +28,12 @@ if TYPE_CHECKING:
         load_report,
         resume,
         resume_async,
+        runs,
         stream,
     )
     from pramana.library.comparison import Comparison
     from pramana.library.estimates import Estimate
+    from pramana.library.listing import RunList, RunRecord
     from pramana.library.pytest_integration import parametrize
     from pramana.library.session import Stream
     from pramana.load import ValidationReport, cases_of, validate
@@ -78,6 +80,8 @@ _WHERE = {
     "Request": "pramana.model",
     "Result": "pramana.app.views:ResultDetailView",
     "Run": "pramana.model",
+    "RunList": "pramana.library.listing",
+    "RunRecord": "pramana.library.listing",
     "RunRequest": "pramana.request",
     "Score": "pramana.score.scorers",
     "Scorer": "pramana.score.scorers",
@@ -105,6 +109,7 @@ _WHERE = {
     "parametrize": "pramana.library.pytest_integration",
     "resume": "pramana.library",
     "resume_async": "pramana.library",
+    "runs": "pramana.library",
     "scorer": "pramana.score.scorers",
     "stream": "pramana.library",
     "validate": "pramana.load",
@@ -134,6 +139,8 @@ __all__ = [
     "Request",
     "Result",
     "Run",
+    "RunList",
+    "RunRecord",
     "RunRequest",
     "Score",
     "Scorer",
@@ -161,6 +168,7 @@ __all__ = [
     "parametrize",
     "resume",
     "resume_async",
+    "runs",
     "scorer",
     "stream",
     "validate",

@@ -21,7 +21,7 @@ from msgspec.structs import asdict, replace
 
 from pramana import settings
 from pramana.analyse.judges import NEVER_A_JUDGE
-from pramana.errors import AlreadyRunning, InvalidInput, PramanaError, ProviderError, Stopped
+from pramana.errors import AlreadyRunning, BudgetSpent, InvalidInput, PramanaError, ProviderError, Stopped
 from pramana.hash import RecordDigest, hash_result
 from pramana.model import (
     Case,
@@ -48,7 +48,7 @@ from pramana.run.accounts import OpenAccounts, Reach
 from pramana.run.asking import Asking, Budget, ReplyCache, in_turn
 from pramana.run.call import Patience, Stage
 from pramana.run.calling import Calling
-from pramana.run.engine import Feed, Pool, Stop, as_it_is, stream
+from pramana.run.engine import Feed, Pool, Stop, Window, as_it_is, stream
 from pramana.run.speech import NotSpoken, Speaker
 from pramana.score.judge import Judge
 from pramana.score.scorers import Scorers, find_planned
@@ -60,8 +60,14 @@ from pramana.store.queue import CANCELLED, Lease
 from pramana.store.store import Store
 
 INTERRUPTED = "interrupted by the user"
+STREAM_LEFT = "the stream was closed before its last result was taken"
 HANDED_ON = "its server was stopped; the next server resumes it"
-_ENDINGS: Mapping[str | None, RunStatus] = {INTERRUPTED: "interrupted", CANCELLED: "cancelled", HANDED_ON: "queued"}
+_ENDINGS: Mapping[str | None, RunStatus] = {
+    INTERRUPTED: "interrupted",
+    STREAM_LEFT: "interrupted",
+    CANCELLED: "cancelled",
+    HANDED_ON: "queued",
+}
 VERDICTS = (Outcome.PASSED, Outcome.FAILED)
 TICK_S = 1.0
 
@@ -100,11 +106,13 @@ async def execute(
     cache: ReplyCache | None = None,
     patience: Patience | None = None,
     taken: bool = False,
+    kept_limits: Limits | None = None,
+    window: Window | None = None,
 ) -> Run:
     """Ask, score and store what the run still lacks; return it as it then stands.
 
-    `taken`: this process has claimed it already. The limits of the first sitting are written down with a run of the
-    command line; who goes on with it names others, for that sitting.
+    `taken`: this process has claimed it already. The run keeps its limits for the next time it is resumed, or
+    `kept_limits` where this program allows less for now. `window` bounds how far it runs ahead of who uses its results.
     """
     stop = Stop() if stop is None else stop
     if store.runs.read(run.id).status == "finished":
@@ -115,7 +123,7 @@ async def execute(
     hold = store.queue.hold(run.id, lambda lost: stop(str(lost), lost), lambda: stop(CANCELLED), taken=taken)
     async with hold as lease, AsyncExitStack() as stack:
         try:
-            store.queue.keep_limits(run.id, limits.stored())
+            store.queue.keep_limits(run.id, (kept_limits or limits).stored())
             prices = Prices.load(settings.prices_file(), store.prices.rates())
             _refuse_unknown_prices(run.plan, prices, limits, reach)
             budget = _what_is_left(store, run, limits)
@@ -137,7 +145,7 @@ async def execute(
                 accounts.stages.on_change = partial(_show, progress, watch)
             await stack.enter_async_context(_timers(limits, progress, watch, stop))
             async with store.results.writer(run.id, _counted(progress, watch), lease.owner) as writer:
-                async for results in stream(pools, stop):
+                async for results in stream(pools, stop, window):
                     await writer.put(results)
         except AlreadyRunning as lost:  # found out by what was to be stored, before it was told
             lease.lost = True
@@ -146,9 +154,9 @@ async def execute(
             interrupted = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
             stop(INTERRUPTED if interrupted else f"{type(error).__name__}: {error}")
             with suppress(PramanaError):  # what went wrong first is what is told
-                _finish(store, run, prices, accounts, stop, lease)
+                _finish(store, run, prices, accounts, stop, lease, limits)
             raise
-        _finish(store, run, prices, accounts, stop, lease)
+        _finish(store, run, prices, accounts, stop, lease, limits)
     return store.runs.read(run.id)
 
 
@@ -360,7 +368,7 @@ def _scorers(plan: Plan, accounts: OpenAccounts, prices: Prices, limits: Limits,
     def named(typed: str) -> Judge:
         target = resolve_model(typed, reach)
         if limits.max_cost_usd is not None and not prices.known(target):
-            raise InvalidInput(f"--max-cost needs a price, and none is known for {typed}")
+            raise InvalidInput(f"a cost limit needs a price, and none is known for {typed}")
         if reach.free_models_only and prices.may_cost(target):
             raise InvalidInput(f"{typed} may cost money, and this run has no cost limit; set one")
         judge = _judge(target, accounts)
@@ -404,7 +412,7 @@ async def _timers(limits: Limits, progress: Progress, watch: Watch | None, stop:
 
     async def deadline(seconds: float) -> None:
         await asyncio.sleep(seconds)
-        stop(f"the time limit of {seconds:g} s is reached")
+        stop(_deadline_reason(seconds))
 
     tasks = [asyncio.create_task(tick(watch))] if watch else []
     tasks += [asyncio.create_task(deadline(limits.deadline_s))] if limits.deadline_s else []
@@ -414,6 +422,18 @@ async def _timers(limits: Limits, progress: Progress, watch: Watch | None, stop:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _deadline_reason(seconds: float) -> str:
+    return f"the time limit of {seconds:g} s is reached"
+
+
+def _reached_limit(stop: Stop, limits: Limits) -> str | None:
+    """Return the limit that ended a run: a field of `Limits`."""
+    if isinstance(stop.error, BudgetSpent):
+        return stop.error.limit
+    is_deadline = limits.deadline_s is not None and stop.reason == _deadline_reason(limits.deadline_s)
+    return "deadline_s" if is_deadline else None
 
 
 def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: Reach) -> None:
@@ -430,7 +450,7 @@ def _refuse_unknown_prices(plan: Plan, prices: Prices, limits: Limits, reach: Re
                 "Prices"
             )
         raise InvalidInput(
-            f"--max-cost needs a price, and none is known for {names}; give one in {where}, in dollars a million "
+            f"a cost limit needs a price, and none is known for {names}; give one in {where}, in dollars a million "
             "tokens:\n"
             f"  [prices.{json.dumps(unknown[0])}]\n  input_per_million = 1.25\n  output_per_million = 10.0"
         )
@@ -441,7 +461,8 @@ def _refuse_uncounted(plan: Plan, prices: Prices, limits: Limits) -> None:
     stt = plan.stt
     if stt and limits.max_cost_usd is not None and prices.cost(stt, None, Usage(1, 1)) != 0:
         raise InvalidInput(
-            f"--max-cost cannot count what {stt.typed} (--stt) costs; leave one of them out, or give it prices of 0 in "
+            f"a cost limit cannot count what the speech recognition {stt.typed} costs; leave one of them out, "
+            "or give it prices of 0 in "
             f"{settings.prices_file()} if nobody is to pay for it"
         )
 
@@ -452,7 +473,9 @@ def _what_is_left(store: Store, run: Run, limits: Limits) -> Budget:
     return Budget(max_cost_usd=limits.max_cost_usd, max_tokens=limits.max_total_tokens, **spent)
 
 
-def _finish(store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop: Stop, lease: Lease) -> None:
+def _finish(
+    store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop: Stop, lease: Lease, limits: Limits
+) -> None:
     """Record how this sitting ended; what is known of earlier ones stays."""
     if lease.lost:
         return  # how it ends is the other process's to say
@@ -470,6 +493,9 @@ def _finish(store: Store, run: Run, prices: Prices, accounts: OpenAccounts, stop
     reason = stop.reason if status != "finished" else None
     this = {"prices": prices.version, **accounts.notes()}
     notes = {**this, "left_out": left_out, "sittings": [*known.get("sittings", ()), {**this, "reason": stop.reason}]}
+    reached = _reached_limit(stop, limits) if reason else None
+    if reached or "reached_limit" in known:
+        notes["reached_limit"] = reached
     store.queue.finish(run.id, lease.owner, status, reason or None, notes)
 
 

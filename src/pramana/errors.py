@@ -93,6 +93,7 @@ _NUMBER, _QUOTED = re.compile(r"\d+"), re.compile(r'"[^"]*"')
 HintKey = Literal[
     "list_runs", "start_run", "resume_run", "list_scenarios", "import_scenarios", "run_stored", "list_library",
     "list_models", "list_server_models", "list_tokens", "name_model", "create_token", "pull_weights", "publish_suite",
+    "any_suite",
 ]  # fmt: skip
 COMMAND_HINTS: Mapping[HintKey, str] = {
     "list_runs": "see: pramana runs",
@@ -108,9 +109,18 @@ COMMAND_HINTS: Mapping[HintKey, str] = {
     "list_tokens": "see: pramana token list",
     "create_token": "create one on the server: pramana token create NAME --role admin",
     "pull_weights": "run: pramana models pull {}",
+    "any_suite": "compare {} by --any-suite",
     "publish_suite": "restore the file, or publish the new content as a new version: pramana suite publish",
 }
 """The hints as a terminal, a log and a stored reason print them. The API and the pages have their own texts."""
+PYTHON_HINTS: Mapping[HintKey, str] = {
+    **COMMAND_HINTS,
+    "list_runs": "see: pramana.runs()",
+    "start_run": "start one: pramana.evaluate(...)",
+    "resume_run": "resume it there: pramana.resume({!r})",
+    "any_suite": "compare {} by any_suite=True",
+}
+"""What to do, for a program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +150,8 @@ class PramanaError(Exception):
     problems: tuple[Problem, ...] = ()
     """Each at its place, where it is known."""
     hint: Hint | None = None
+    hints: Mapping[HintKey, str] = COMMAND_HINTS
+    """The words of the front end that shows it, for `str()`."""
 
     def __init_subclass__(cls, **stated: Unpack[_Stated]) -> None:
         super().__init_subclass__()
@@ -162,7 +174,7 @@ class PramanaError(Exception):
         return f"{message}; {hints[self.hint.key].format(self.hint.about).rstrip()}" if self.hint else message
 
     def __str__(self) -> str:
-        return self.explain(COMMAND_HINTS)
+        return self.explain(self.hints)
 
 
 NOTED = 20
@@ -244,6 +256,11 @@ class Conflict(PramanaError, code="conflict", http_status=409, exit_code=2):
 
 class BudgetSpent(PramanaError, code="budget_spent"):
     """The cost or token limit of the run is reached."""
+
+    def __init__(self, message: str, limit: str | None = None) -> None:
+        super().__init__(message)
+        self.limit = limit
+        """The field of `Limits` that was reached."""
 
 
 class Stopped(PramanaError, code="stopped"):

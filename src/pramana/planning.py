@@ -65,6 +65,10 @@ def create_run(
     """
     reach = reach or Reach()
     chosen, plan = _planned(store, request, reach)
+    if not reach.for_others and _uses_embedded_model(plan):
+        from pramana.embedded.language import require_runtime
+
+        require_runtime()  # before anything is stored, and before its weights are downloaded
     if warn and chosen.files and chosen.files.warnings:
         warn(chosen.files.warnings)
     cases = chosen.cases()
@@ -137,11 +141,15 @@ def _planned(store: Store, request: RunRequest, reach: Reach) -> "tuple[ChosenCa
 
 def pull_missing_weights(plan: Plan, pull: Callable[[str], object] = weights.pull) -> None:
     """Download the embedded language model where a plan asks for it and it is not here yet."""
-    if any(target.provider in ("local", "local-voice") for target in plan.targets):
+    if _uses_embedded_model(plan):
         from pramana.embedded.language import WEIGHTS
 
         if weights.find(WEIGHTS) is None:
             pull(WEIGHTS)
+
+
+def _uses_embedded_model(plan: Plan) -> bool:
+    return any(target.provider in ("local", "local-voice") for target in plan.targets)
 
 
 def _refuse_local_only(request: RunRequest) -> None:

@@ -63,6 +63,11 @@ class Selection(Struct, frozen=True, kw_only=True):
     limit: int | None = None
     """Maximum number of cases, counted in their order."""
 
+    def __post_init__(self) -> None:
+        for name in _OPTIONS:
+            if isinstance(value := getattr(self, name), str):
+                raise InvalidInput(f"{name} is a list, found the text {quote(value)}; write {name}=[{quote(value)}]")
+
     def __bool__(self) -> bool:
         return bool(self.recorded())
 
@@ -120,7 +125,7 @@ def _has_text(case: Case, folded: str) -> bool:
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Limits on cost, tokens, time and concurrency. They are not part of the plan, so a resumed run may have others."""
+    """Limits on cost, tokens, time and concurrency. A resumed run keeps them, except those that are given."""
 
     max_cost_usd: Annotated[
         Annotated[float, Meta(gt=0, le=10**9)] | None,
@@ -142,6 +147,7 @@ class Limits(Struct, frozen=True, kw_only=True):
             extra={"published": "deadline_seconds"},
         ),
     ] = None
+    """It starts again each time the run is resumed."""
     concurrency: Annotated[
         int,
         Meta(ge=1, le=10_000, title="Concurrency per provider", description="Concurrent requests per provider"),
@@ -153,6 +159,17 @@ class Limits(Struct, frozen=True, kw_only=True):
     def stored(self) -> dict[str, Any]:
         """Return the limits that are set, as a run stores them: `Limits(**stored)` has them again."""
         return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def resumed(cls, kept: Mapping[str, Any], given: Mapping[str, Any]) -> "Limits":
+        """Return the limits of a run that is resumed: those it has kept, except the ones that are given anew.
+
+        >>> Limits.resumed({"max_cost_usd": 2.0, "concurrency": 4}, {"concurrency": 8}).stored()
+        {'max_cost_usd': 2.0, 'concurrency': 8, 'timeout_s': 120.0}
+        """
+        limits = cls(**{**kept, **given})
+        check_values(limits)
+        return limits
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pramana import settings
 from pramana.errors import Locked
+from pramana.installation import install_command
 
 LARGEST_FILE = 64 << 10
 _MAKE_ONE = "create one: openssl rand -base64 32"
@@ -28,7 +29,7 @@ class Vault:
         try:
             from cryptography.fernet import Fernet, MultiFernet
         except ModuleNotFoundError:
-            raise Locked("stored API keys are encrypted, which needs an extra: pip install 'pramana[server]'") from None
+            raise Locked(f"stored API keys are encrypted, which needs an extra: {install_command('server')}") from None
 
         for number, key in enumerate(keys, 1):
             if not _KEY.fullmatch(key):

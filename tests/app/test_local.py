@@ -53,7 +53,7 @@ def test_a_server_carries_nothing_out_in_its_own_process_and_reads_no_files_that
     app.local = None
     refused: tuple[Awaitable[Any], ...] = (
         start_run(app, OWN, REQUEST, lambda _: None, Stop()),
-        continue_run(app, OWN, "latest", Limits(), lambda _: None, Stop()),
+        continue_run(app, OWN, "latest", {}, lambda _: None, Stop()),
         validate_files(app, OWN, (Path("/etc"),), max_errors=10),
     )
     for work in refused:
@@ -78,7 +78,7 @@ def test_a_run_is_carried_out_and_returned_with_its_summary(app: App) -> None:
     assert (found.status, found.stored, found.owner) == ("finished", 3, "cli")
     assert found.summary
     assert found.summary.overall.total == 3
-    again = run(continue_run(app, OWN, found.id, Limits(), lambda _: None, Stop()))
+    again = run(continue_run(app, OWN, found.id, {}, lambda _: None, Stop()))
     assert (again.id, again.stored) == (found.id, 3), "nothing is left to ask"
 
 

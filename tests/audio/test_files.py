@@ -2,6 +2,7 @@
 
 import io
 import random
+import re
 import struct
 import sys
 import time
@@ -13,6 +14,7 @@ import soundfile  # type: ignore[import-untyped]
 from pramana import audio
 from pramana.audio import BadAudio, Samples
 from pramana.errors import EngineMissing, InvalidInput
+from pramana.installation import install_command
 
 RATE = 16_000
 TONE: Samples = np.rint(8000 * np.sin(np.arange(2 * RATE) * 0.17)).astype(np.int16)
@@ -193,5 +195,5 @@ def test_random_bytes_behind_every_beginning_are_refused() -> None:
 
 def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "soundfile", None)
-    with pytest.raises(EngineMissing, match=r"pip install 'pramana\[voice\]'"):
+    with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
         audio.read(wav(TONE.tobytes(), 2 * len(TONE)))

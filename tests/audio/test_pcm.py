@@ -12,6 +12,7 @@ import soundfile  # type: ignore[import-untyped]
 
 from pramana import audio
 from pramana.audio import BadAudio, Samples
+from pramana.installation import install_command
 
 RATE = 16_000
 
@@ -179,4 +180,4 @@ def test_without_numpy_it_says_what_to_install() -> None:
         "except errors.EngineMissing as error: print(error)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'pramana[voice]'" in run.stdout
+    assert install_command("voice") in run.stdout

@@ -280,7 +280,7 @@ def test_a_budget_in_dollars_stops_the_run_and_needs_the_judges_price(judged: Pa
     async def use(server: Loopback, store: Store) -> Run:
         give_prices(**{f"{server.url}#m": 1.0})
         refused = begin(store, judged, f"{server.url}#m", judge=f"{server.url}#other")
-        with pytest.raises(InvalidInput, match=r"--max-cost needs a price, and none is known for .*#other"):
+        with pytest.raises(InvalidInput, match=r"a cost limit needs a price, and none is known for .*#other"):
             await execute(store, refused, Limits(max_cost_usd=1))
         give_prices(**{f"{server.url}#m": 100_000.0, f"{server.url}#other": 100_000.0})
         run = begin(store, judged, f"{server.url}#m", judge=f"{server.url}#other")
@@ -295,7 +295,7 @@ def test_a_budget_in_dollars_is_not_promised_where_someone_who_hears_is_not_coun
     async def use(server: Loopback, store: Store) -> Run:
         give_prices(**{f"{server.url}#m": 1.0, f"{server.url}#ears": 1.0})
         refused = begin(store, suite, f"{server.url}#m", stt=f"{server.url}#ears")
-        with pytest.raises(InvalidInput, match=r"--max-cost cannot count what .*#ears \(--stt\) costs"):
+        with pytest.raises(InvalidInput, match=r"a cost limit cannot count what the speech recognition .*#ears costs"):
             await execute(store, refused, Limits(max_cost_usd=1))
         give_prices(**{f"{server.url}#m": 1.0, f"{server.url}#ears": 0.0})
         run = begin(store, suite, f"{server.url}#m", stt=f"{server.url}#ears")
@@ -318,16 +318,18 @@ def test_a_budget_is_for_the_whole_run_however_often_it_is_resumed(suite: Path) 
     assert first == second == third
 
 
-def test_a_run_keeps_the_limits_it_was_begun_with_and_goes_on_within_others(suite: Path) -> None:
+def test_a_run_keeps_the_limits_it_is_carried_out_within(suite: Path) -> None:
     async def use(server: Loopback, store: Store) -> tuple[Run, Run]:
         run = begin(store, suite, f"{server.url}#m")
         first = await execute(store, run, Limits(concurrency=1, max_total_tokens=30, deadline_s=50, timeout_s=60))
-        return first, await execute(store, first, Limits())
+        return first, await execute(store, first, Limits.resumed(first.limits, {"max_total_tokens": None}))
 
     first, second = serve(use)
-    assert (first.status, second.status) == ("stopped", "finished"), "nobody typed a cap when it was resumed"
-    kept = {"max_total_tokens": 30, "deadline_s": 50, "concurrency": 1, "timeout_s": 60}
-    assert first.limits == second.limits == kept
+    assert (first.status, second.status) == ("stopped", "finished")
+    kept = {"deadline_s": 50, "concurrency": 1, "timeout_s": 60}
+    assert first.limits == {"max_total_tokens": 30, **kept}
+    assert second.limits == kept
+    assert (first.notes["reached_limit"], second.notes["reached_limit"]) == ("max_total_tokens", None)
 
 
 def test_a_budget_spent_before_the_judge_keeps_the_reply(judged: Path) -> None:

@@ -1,5 +1,6 @@
 """DNSMOS: what it thinks of good and bad sound, without ever importing the package its models lie in."""
 
+import re
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from pramana.embedded import quality
 from pramana.embedded.quality import estimate
 from pramana.embedded.voice import speak
 from pramana.errors import EngineMissing
+from pramana.installation import install_command
 
 
 @pytest.fixture(scope="module")
@@ -74,5 +76,5 @@ def test_without_its_library_or_models_it_says_what_to_install(
 ) -> None:
     quality._models.cache_clear()
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(EngineMissing, match=r"pip install 'pramana\[voice\]'"):
+    with pytest.raises(EngineMissing, match=re.escape(install_command("voice"))):
         estimate(sentence)

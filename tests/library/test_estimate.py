@@ -96,7 +96,9 @@ def renamed(_: str) -> str:
 
 def test_a_function_under_another_name_is_refused_with_both_names_and_what_to_do() -> None:
     left = scripted("agent")
-    assert str(left).endswith(f"pramana.resume('{left.run_id}', model=function)")
+    assert str(left).endswith(
+        f"pramana.resume('{left.run_id}', model=function, max_total_tokens=N) (more than 5, or None)"
+    )
     with pytest.raises(InvalidInput) as caught:
         pramana.resume(left.run_id, model=renamed)
     assert str(caught.value) == (
@@ -107,7 +109,7 @@ def test_a_function_under_another_name_is_refused_with_both_names_and_what_to_do
 
 def test_a_function_is_given_under_the_name_it_had() -> None:
     left = scripted("agent")
-    ended = pramana.resume(left, models={"python:__main__:agent": renamed})
+    ended = pramana.resume(left, models={"python:__main__:agent": renamed}, max_total_tokens=None)
     assert (ended.finished, ended.models) == (True, ["python:__main__:agent"])
     assert ended.summary.overall.total == 3
 

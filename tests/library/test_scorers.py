@@ -237,7 +237,7 @@ def test_a_model_without_a_price_cannot_be_asked_under_a_cost_limit() -> None:
         return context.ask("x", model="http://localhost:9/v1#unpriced").text
 
     report = pramana.evaluate(CASES[:1], model="fake:echo", scorers=[asks], max_cost_usd=1)
-    assert "--max-cost needs a price, and none is known for http://localhost:9/v1#unpriced" in (
+    assert "a cost limit needs a price, and none is known for http://localhost:9/v1#unpriced" in (
         report.errors[0].reason or ""
     )
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from statsmodels.stats.weightstats import DescrStatsW  # type: ignore[import-untyped]
 
 from pramana.errors import InvalidInput
+from pramana.installation import install_command
 from pramana.model import Case, Check, Outcome, Reply, Result, Run, ToolCall
 from pramana.report.exporters import find_exporter, write_runs_file
 from pramana.report.tables import COLUMN_TYPES, records, write_parquet
@@ -131,7 +133,8 @@ def test_a_format_that_holds_one_run_says_which_hold_several(tmp_path: Path, kin
 
 def test_without_pyarrow_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(InvalidInput, match=r"^Parquet needs pyarrow; install it: pip install 'pramana\[parquet\]'$"):
+    expected = re.escape(f"Parquet needs pyarrow; install it: {install_command('parquet')}")
+    with pytest.raises(InvalidInput, match=f"^{expected}$"):
         write_parquet(a_run(), ROWS, io.BytesIO())
 
 

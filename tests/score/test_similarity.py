@@ -15,6 +15,7 @@ import pytest
 import pramana
 from pramana.embedded import minilm, weights
 from pramana.errors import AuthenticationFailed, Unavailable
+from pramana.installation import install_command
 from pramana.model import Assertion, Case, Check, Facets, Outcome, Reply, Request, Turn
 from pramana.score import similarity
 from pramana.score.similarity import DEFAULT_THRESHOLD, Embedded, Similarity, asked_of
@@ -204,7 +205,7 @@ def test_a_missing_extra_leaves_the_reply_unscored_and_says_what_to_do(monkeypat
     monkeypatch.setattr(similarity, "_encode", no_numpy)
     check = score(Similarity(), case("Owls."), "Owls.")
     assert check.outcome is Outcome.UNSCORED
-    assert check.reason == ("semantic_similarity needs numpy, which is not installed: pip install 'pramana[local]'")
+    assert check.reason == ("semantic_similarity needs numpy, which is not installed: " + install_command("local"))
 
 
 # ── Another embedder ──

@@ -85,6 +85,29 @@ def test_a_killed_run_reads_interrupted_with_the_command_that_resumes_it() -> No
     assert pramana("show").stderr == f"Resume with: pramana run --resume {run_id}\n"
 
 
+def test_a_resumed_run_keeps_its_limits_and_the_advice_names_the_one_to_raise() -> None:
+    limits = ("--max-total-tokens", "30", "--concurrency", "1")
+    first = pramana("run", "--model", "fake:echo", *limits, "--judge", "fake:fixed=YES", "--quiet")
+    (stopped,) = json.loads(pramana("runs", "--json").stdout)
+    advice = f"Go on with: pramana run --resume {stopped['id']} --max-total-tokens N (more than 30, or none)"
+    assert (first.returncode, advice in first.stderr) == (3, True)
+    again = pramana("run", "--resume", "latest", "--quiet")
+    (unchanged,) = json.loads(pramana("runs", "--json").stdout)
+    assert (again.returncode, advice in again.stderr, unchanged["stored"]) == (3, True, stopped["stored"])
+    done = pramana("run", "--resume", "latest", "--max-total-tokens", "none", "--quiet")
+    assert (done.returncode, "Go on with" in done.stderr) == (0, False)
+
+
+def test_a_command_that_is_an_option_is_named() -> None:
+    assert 'unknown command "resume"; run: pramana run --resume RUN' in pramana("resume", "latest").stderr
+    assert "; run: pramana run --dry-run" in pramana("estimate").stderr
+
+
+def test_a_limit_below_the_estimate_is_warned_of() -> None:
+    lines = pramana("run", "--dry-run", "--model", "gpt-5", "--max-cost", "0.0001", columns=200).stdout
+    assert "Warning: the cost limit of $0.0001 is below the estimate" in lines
+
+
 def test_a_killed_run_of_a_script_is_resumed_from_python() -> None:
     run_id = abandoned_run(Target("python:__main__:agent", "python", "__main__:agent"))
     assert pramana("show").stderr == f"Resume with: pramana.resume('{run_id}', model=function)\n"

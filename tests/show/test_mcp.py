@@ -19,6 +19,7 @@ from msgspec.structs import fields
 
 from pramana.app import App, Credential
 from pramana.app.spending import LocalProgram, Spending
+from pramana.installation import install_command
 from pramana.request import Limits, RunRequest, Selection, published_name
 from pramana.show.cli import pramana
 from pramana.show.cli.mcp import RAISE
@@ -561,5 +562,5 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "mcp_types", None)
     monkeypatch.delitem(sys.modules, "pramana.show.mcp")
     found = CliRunner().invoke(pramana, ["mcp"])
-    assert str(found.exception) == 'pramana mcp needs the MCP SDK; install it: pip install "pramana[mcp]"'
+    assert str(found.exception) == f"pramana mcp needs the MCP SDK; install it: {install_command('mcp')}"
     assert getattr(found.exception, "exit_code", None) == 2

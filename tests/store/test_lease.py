@@ -107,7 +107,7 @@ def test_a_run_of_another_machine_reads_interrupted_once_its_lease_has_run_out(s
     assert store.runs.read(run).status == "running"
 
 
-def test_the_limits_of_the_first_sitting_are_kept_with_a_run_of_the_command_line(store: Store, run: str) -> None:
+def test_a_run_keeps_the_limits_that_it_was_last_carried_out_within(store: Store, run: str) -> None:
     first, later = {"max_cost_usd": 5.0, "concurrency": 4}, {"concurrency": 32}
     store.queue.keep_limits(run, later)
     assert store.runs.find(run).limits == {}, "nobody has begun it"
@@ -115,17 +115,7 @@ def test_the_limits_of_the_first_sitting_are_kept_with_a_run_of_the_command_line
         assert store.queue.claim(run, "somebody")
         store.queue.keep_limits(run, each)
         store.queue.finish(run, "somebody", "interrupted")
-    assert store.runs.find(run).limits == first
-
-
-def test_runs_of_a_server_and_those_begun_without_limits_keep_what_they_have(store: Store, run: str) -> None:
-    assert store.queue.claim(run, "an earlier version")
-    store.queue.finish(run, "an earlier version", "interrupted")
-    queued = store.runs.create(plan(), [case(1)], owner="server", limits={"concurrency": 2}).id
-    for each in (run, queued):
-        assert store.queue.claim(each, "somebody")
-        store.queue.keep_limits(each, {"concurrency": 9})
-    assert (store.runs.find(run).limits, store.runs.find(queued).limits) == ({}, {"concurrency": 2})
+        assert store.runs.find(run).limits == each
 
 
 @linux

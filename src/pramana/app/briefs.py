@@ -27,6 +27,8 @@ from pramana.model import Case, Outcome, Result
 
 NAMED = 10
 """Failed results and reasons that a brief names; the counts are of all."""
+LASTING_LIMITS = {"max_cost_usd": "limits.maxCost", "max_total_tokens": "limits.maxTotalTokens"}
+"""The limits that are for all sittings of a run together, as an agent gives them."""
 LONGEST = 2_000
 """Characters of a prompt or a reply in a list of failures."""
 
@@ -143,8 +145,16 @@ def brief_of(run: RunDetailView) -> RunBriefView:
             FailedView(case=each.case, model=each.model, reason=each.reason) for each in summary.failures[:NAMED]
         ),
         judged_by=summary.judged_by or None,
-        notes=(*summary.mixed_judges, *summary.not_reproducible),
+        notes=(*_limit_to_raise(run), *summary.mixed_judges, *summary.not_reproducible),
     )
+
+
+def _limit_to_raise(run: RunDetailView) -> list[str]:
+    """Return which limit ends the run again when it is resumed, unless it is raised."""
+    name = LASTING_LIMITS.get(run.notes.get("reached_limit", ""))
+    if name is None or run.status == "finished":
+        return []
+    return [f"A resumed run keeps its limits: resume this one with a higher {name}"]
 
 
 def without_raw_response(result: ResultDetailView) -> ResultDetailView:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -63,10 +63,15 @@ def start_run(app: App, _: User, request: RunRequest, watch: Watch, stop: Stop) 
 
 
 @use_case("editor", "runs")
-def continue_run(app: App, _: User, run_id: str, limits: Limits, watch: Watch, stop: Stop) -> RunDetailView:
-    """Resume a run of this machine in this process, within these limits; otherwise as `start_run`."""
+def continue_run(app: App, _: User, run_id: str, limits: Mapping[str, Any], watch: Watch, stop: Stop) -> RunDetailView:
+    """Resume a run of this machine in this process; otherwise as `start_run`.
+
+    It keeps its limits, except the `limits` that are given: fields of `Limits`, of which None removes one.
+    """
     local = _begin(app, stop)
-    return _carry_out(app, local.spending, app.store.runs.find(run_id), limits, watch, stop, use_cache=False)
+    run = app.store.runs.find(run_id)
+    resumed = Limits.resumed(run.limits, limits)
+    return _carry_out(app, local.spending, run, resumed, watch, stop, use_cache=False)
 
 
 def _begin(app: App, stop: Stop) -> LocalProgram:
@@ -131,9 +136,10 @@ def _carry_out(
                 watch(progress)
 
             # A run's cost limit counts what its earlier sittings have cost.
-            limits = replace(limits, max_cost_usd=before + granted.max_cost_usd)
+            allowed = replace(limits, max_cost_usd=before + granted.max_cost_usd)
+            kept = allowed if limits.max_cost_usd is None else limits
             try:
-                ended = asyncio.run(_execute(app.store, run, limits, watched, stop, cache))
+                ended = asyncio.run(_execute(app.store, run, allowed, watched, stop, cache, kept=kept))
             finally:
                 granted.spent_usd = budgets[0].cost_usd - before if budgets else 0.0
     else:
@@ -150,8 +156,11 @@ async def _execute(
     stop: Stop,
     cache: ReplyCache | None,
     reach: Reach | None = None,
+    kept: Limits | None = None,
 ) -> Run:
-    working = asyncio.ensure_future(execute(store, run, limits, watch, stop, reach=reach, cache=cache))
+    working = asyncio.ensure_future(
+        execute(store, run, limits, watch, stop, reach=reach, cache=cache, kept_limits=kept)
+    )
 
     def hurry() -> None:
         asyncio.get_running_loop().call_later(GRACE_S, working.cancel)

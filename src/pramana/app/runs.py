@@ -3,8 +3,8 @@
 A server or a command line carries them out.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import asdict, fields, force_setattr
 
@@ -159,9 +159,13 @@ def cancel_run(app: App, _: User, run_id: str) -> RunView:
 
 
 @use_case("editor")
-def resume_run(app: App, _: User, run_id: str, limits: Limits | None = None) -> RunView:
-    """Queue a run again that was stopped, interrupted or cancelled; without limits, within those it had."""
-    run = app.store.queue.requeue(run_id, limits.stored() if limits else None)
+def resume_run(app: App, _: User, run_id: str, limits: Mapping[str, Any] | None = None) -> RunView:
+    """Queue a run again that was stopped, interrupted or cancelled; it keeps its limits, except those that are given.
+
+    `limits` are fields of `Limits`; None as a value removes one.
+    """
+    resumed = Limits.resumed(app.store.runs.read(run_id).limits, limits).stored() if limits else None
+    run = app.store.queue.requeue(run_id, resumed)
     app.on_queued()
     return _run_view(run)
 
@@ -346,7 +350,7 @@ def estimate_view(store: Store, request: RunRequest, reach: Reach | None = None)
         unjudged=tuple(UnjudgedView(model=model, cases=cases) for model, cases in found.unjudged.items()),
         self_judged=found.self_judged,
         missing_keys=tuple(missing_keys),
-        warnings=(*found.warnings, *missing_keys.values()),
+        warnings=(*found.warnings, *_limit_warnings(found.cost_usd, request), *missing_keys.values()),
         shares=tuple(
             ShareView(
                 model=each.model,
@@ -358,8 +362,16 @@ def estimate_view(store: Store, request: RunRequest, reach: Reach | None = None)
             )
             for each in found.shares
         ),
-        note="Token counts are approximate. The cost range is for answers a third to three times as long as assumed.",
+        note="Token counts are approximate, without those of hidden reasoning. The cost range is for answers a third "
+        "to three times as long as assumed.",
     )
+
+
+def _limit_warnings(cost_usd: float | None, request: RunRequest) -> list[str]:
+    limit = request.limits.max_cost_usd
+    if limit is None or cost_usd is None or cost_usd <= limit:
+        return []
+    return [f"the cost limit of ${limit:g} is below the estimate, so the run may end before every case was asked"]
 
 
 def result_detail_view(seq: int, case: Case, result: Result, system_prompt: str | None = None) -> ResultDetailView:

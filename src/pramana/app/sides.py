@@ -18,11 +18,11 @@ from pramana.analyse.comparison import compare as weigh
 from pramana.analyse.engines import EMBEDDED_PROVIDERS, EngineChange, engine_changes, engine_lines, engines_in
 from pramana.analyse.judges import judge_name, judged_by
 from pramana.analyse.labels import TWO_RUNS, SideLabels, model_labels
-from pramana.analyse.numbers import parameter_text, shortened
+from pramana.analyse.numbers import counted, parameter_text, shortened
 from pramana.analyse.replies import Answered, ReplyChanges, compare_replies
 from pramana.app.model_names import ModelNames
 from pramana.embedded.engines import EngineInfo
-from pramana.errors import InvalidInput, quote
+from pramana.errors import Hint, InvalidInput, quote
 from pramana.model import Check, Outcome
 
 
@@ -223,18 +223,25 @@ class OtherCases(InvalidInput):
     """The two are not known to have been asked the same cases."""
 
 
+def _shared_cases(before: Source, after: Source) -> int | None:
+    """Return how many cases both sides were to be asked; None when that is not known."""
+    known = before.digests(), after.digests()
+    return None if known[0] is None or known[1] is None else len(known[0] & known[1])
+
+
 def compared(before: Source, after: Source, *, any_suite: bool, any_judge: bool) -> Compared:
     """Compare two sides case by case."""
     same = _same_suite(before, after)
     one_run = before.identity == after.identity and before.model != after.model
     labels = model_labels(before.short_model, after.short_model) if one_run else TWO_RUNS
     if not same and not any_suite:
+        shared = _shared_cases(before, after)
         said = [
             f"  {each.name}: {each.suite_hash or 'not a whole suite, so it has no hash'}\n" for each in (before, after)
         ]
         raise OtherCases(
-            f"the two are not known to have been asked the same cases:\n{''.join(said)}"
-            "Compare what both have by --any-suite"
+            f"the two are not known to have been asked the same cases:\n{''.join(said).rstrip()}",
+            hint=Hint("any_suite", "what both have" if shared is None else f"the {counted(shared, 'case')} of both"),
         )
     by_id = not (before.by_digest and after.by_digest)
     # Where each side was asked in one way only, what was spoken may be compared with what was written.

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pramana.errors import EngineMissing, InvalidInput
+from pramana.installation import install_command
 
 
 class BadAudio(InvalidInput, code="bad_audio"):
@@ -17,5 +18,5 @@ def needed(what: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise EngineMissing(
-            f"{what} needs a library that is not installed ({error}): pip install 'pramana[voice]'"
+            f"{what} needs a library that is not installed ({error}): {install_command('voice')}"
         ) from error

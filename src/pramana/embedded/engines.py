@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from pramana.audio.faults import needed
 from pramana.errors import EngineMissing
+from pramana.installation import install_command
 
 NOT_RECORDED = "processor and threads not recorded"
 _BETWEEN = " | "
@@ -191,7 +192,7 @@ def installed_folder(package: str, folder: str, what: str) -> Path:
     """Return a folder beside the code of an installed package, which is never imported; `what` lies there."""
     found = find_spec(package)
     if found is None or found.origin is None:
-        raise EngineMissing(f"{what} are not installed: pip install 'pramana[voice]'")
+        raise EngineMissing(f"{what} are not installed: {install_command('voice')}")
     return Path(found.origin).with_name(folder)
 
 

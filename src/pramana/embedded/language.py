@@ -11,12 +11,14 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from importlib.util import find_spec
 from typing import Any
 
 from pramana import clock
 from pramana.embedded import weights
 from pramana.embedded.engines import EngineInfo, llama_features
 from pramana.errors import BrokenReply, EngineMissing, Rejected, Unavailable
+from pramana.installation import install_command
 from pramana.model import Reply, Turn, Usage, raw_json
 
 NAME = "SmolLM2-135M-Instruct"
@@ -31,6 +33,12 @@ _OURS = ("messages", "model", "stream", "stream_options")
 Enough = Callable[[str, float], str | None]
 """Given a reply so far and the seconds since its first token, returns the reason to end it there (`repetition`,
 `time`), or None to go on."""
+
+
+def require_runtime() -> None:
+    """Raise `EngineMissing` where the runtime of the embedded model is not installed; weights alone are of no use."""
+    if find_spec("xllamacpp") is None:
+        raise EngineMissing(f"the embedded model needs its runtime, xllamacpp: {install_command('local')}")
 
 
 class Engine:
@@ -84,6 +92,7 @@ class Engine:
     def _loaded(self) -> Any:
         if self._server is not None:
             return self._server
+        require_runtime()
         weights.pull(WEIGHTS)
         folder = weights.verified(WEIGHTS)
         try:
@@ -92,7 +101,7 @@ class Engine:
             what_to_do = (
                 "apt-get install libgomp1, or what your system calls GNU OpenMP"
                 if "libgomp" in str(error)
-                else "pip install 'pramana[local]'"
+                else install_command("local")
             )
             raise EngineMissing(f"the embedded model needs its runtime ({error}): {what_to_do}") from error
         given = xllamacpp.CommonParams()

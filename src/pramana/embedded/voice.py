@@ -19,6 +19,7 @@ from pramana.audio import CALLER_RATE
 from pramana.audio.faults import needed
 from pramana.embedded.scripts import CannotSpeak, Voice, readable, voice_for
 from pramana.errors import EngineMissing
+from pramana.installation import install_command
 
 if TYPE_CHECKING:
     from pramana.audio import Samples
@@ -100,7 +101,7 @@ def _loaded() -> Iterator[Any]:
     try:
         library = ctypes.CDLL(espeakng_loader.get_library_path())
     except OSError as error:
-        raise EngineMissing(f"espeak-ng cannot be loaded ({error}): pip install 'pramana[voice]'") from error
+        raise EngineMissing(f"espeak-ng cannot be loaded ({error}): {install_command('voice')}") from error
     try:
         yield library
     finally:

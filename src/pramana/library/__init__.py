@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypedDict
 from msgspec.structs import asdict
 
 from pramana import planning, settings
-from pramana.errors import InvalidInput, NotFound, PramanaError, did_you_mean
+from pramana.errors import PYTHON_HINTS, InvalidInput, NotFound, PramanaError, WeightsMissing, did_you_mean
+from pramana.library.listing import RunList, list_runs
 from pramana.library.report import Report, make_report, store_url_of
-from pramana.library.session import Session, Stream, find_run, loop_for_functions, run_blocking
+from pramana.library.session import Planned, Session, Stream, find_run, loop_for_functions, run_blocking
 from pramana.load.rows import cases_from, is_row, is_table
 from pramana.model import Case, Reply, Run
 from pramana.providers.accounts import Functions
@@ -39,7 +40,8 @@ if TYPE_CHECKING:  # what only some calls need is imported by them: it takes as 
     from pramana.store.store import Store
 
 __all__ = [
-    "Report", "compare", "estimate", "evaluate", "evaluate_async", "load_report", "resume", "resume_async", "stream",
+    "Report", "compare", "estimate", "evaluate", "evaluate_async", "load_report", "resume", "resume_async", "runs",
+    "stream",
 ]  # fmt: skip
 
 PathLike = str | Path
@@ -49,6 +51,28 @@ Model = str | Callable[..., str | Reply | Coroutine[Any, Any, str | Reply]]
 """A model's name, or a function from prompt or messages to text."""
 Models = Sequence[Model] | Mapping[str, Callable[..., Any]]
 """Several models; a dictionary gives functions the names that their results are stored by."""
+_FILTER = 'selection=pramana.Selection({}=("…",))'
+_WRITTEN = {
+    "repeats": "repeat",
+    "paths": "the path as the first argument",
+    "limits": "each limit by itself, such as max_cost_usd=2",
+    "max_cost": "max_cost_usd",
+    "budget": "max_cost_usd",
+    "deadline": "deadline_s",
+    "timeout": "timeout_s",
+    "system": "system_prompt",
+    "modality": "modalities",
+    "params": "parameters",
+    "limit": "selection=pramana.Selection(limit=10)",
+    "text": 'selection=pramana.Selection(text="…")',
+    **{each: _FILTER.format(each) for each in ("ids", "categories", "tags", "all_tags", "difficulties", "languages")},
+    "id": _FILTER.format("ids"),
+    "category": _FILTER.format("categories"),
+    "tag": _FILTER.format("tags"),
+    "difficulty": _FILTER.format("difficulties"),
+    "language": _FILTER.format("languages"),
+}
+"""How options are written that are called otherwise on the command line, or are fields of something else."""
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}")
 PYTHON = "python:"
 AnyScorer = str | Scorer | ScorerFunction
@@ -60,8 +84,8 @@ class RunOptions(TypedDict, total=False):
 
     suite: str
     tier: str
-    selection: Selection
-    scenarios: Selection
+    selection: Selection | Mapping[str, Any]
+    scenarios: Selection | Mapping[str, Any]
     modalities: Sequence[str]
     condition: str
     embedder: str
@@ -77,9 +101,9 @@ class RunOptions(TypedDict, total=False):
     name: str
     note: str
     cache: bool
-    max_cost_usd: float
-    max_total_tokens: int
-    deadline_s: float
+    max_cost_usd: float | None
+    max_total_tokens: int | None
+    deadline_s: float | None
     concurrency: int
     timeout_s: float
 
@@ -92,6 +116,7 @@ def _without_our_frames(function: Callable[_Given, _Returned]) -> Callable[_Give
     """Let an error that its message explains end at the caller's line; `PRAMANA_DEBUG=1` shows the rest."""
 
     def shortened(error: PramanaError) -> PramanaError:
+        error.hints = PYTHON_HINTS
         return error if settings.debugging() else error.with_traceback(None)
 
     @wraps(function)
@@ -99,7 +124,7 @@ def _without_our_frames(function: Callable[_Given, _Returned]) -> Callable[_Give
         __tracebackhide__ = True
         try:
             return function(*given, **named)
-        except (InvalidInput, NotFound) as error:
+        except (InvalidInput, NotFound, WeightsMissing) as error:
             raise shortened(error) from None
 
     @wraps(function)
@@ -107,7 +132,7 @@ def _without_our_frames(function: Callable[_Given, _Returned]) -> Callable[_Give
         __tracebackhide__ = True
         try:
             return await cast("Awaitable[Any]", function(*given, **named))
-        except (InvalidInput, NotFound) as error:
+        except (InvalidInput, NotFound, WeightsMissing) as error:
             raise shortened(error) from None
 
     return cast("Callable[_Given, _Returned]", call_async if iscoroutinefunction(function) else call)
@@ -131,6 +156,11 @@ def evaluate(
 
     Ctrl-C, or a kernel's interrupt, finishes what is under way and raises `KeyboardInterrupt`: what was stored stays,
     and `resume` goes on with it. The second one ends at once. `progress` defaults to whether somebody can see it.
+
+    Options, each with its meaning under `help(pramana.RunRequest)` and `help(pramana.Limits)`: `suite`, `tier`,
+    `selection`, `scenarios`, `modalities`, `condition`, `embedder`, `stt`, `voice`, `scorers`, `system_prompt`,
+    `temperature`, `seed`, `max_tokens`, `top_p`, `parameters`, `cache`; and the limits `max_cost_usd`,
+    `max_total_tokens`, `deadline_s`, `concurrency`, `timeout_s`.
 
     >>> evaluate({"input": "Say hello.", "ideal": "hello"}, model=str.lower).pass_rate
     1.0
@@ -180,8 +210,10 @@ def resume(
     progress: bool | None = None,
     **limits: Unpack[RunOptions],
 ) -> Report:
-    """Resume a run that did not finish, with other limits if you pass any.
+    """Resume a run that did not finish.
 
+    It keeps the limits that it was started with, except those that are given here; `max_cost_usd=None` removes one.
+    Where a limit on cost or tokens ended the run, give a higher one: otherwise it ends again and asks nothing.
     A run of functions needs them again, as `model`, `models` or `scorers`, unless they can be imported by their names.
     A function whose name has changed is passed under the one it had: `models={"python:__main__:agent": function}`.
     """
@@ -240,6 +272,17 @@ def load_report(run: str = "latest") -> Report:
         return make_report(store, store.runs.find_scored(run))
 
 
+@_without_our_frames
+def runs(limit: int = 20, *, model: str | None = None, suite: str | None = None) -> RunList:
+    """Return stored runs, newest first: those of a model or of a suite, if they are named. `print` shows a table.
+
+    >>> evaluate({"input": "Say hello.", "ideal": "hello"}, model="fake:echo").run_id == runs(limit=1)[0].id
+    True
+    """
+    with closing(open_store(settings.database_url())) as store:
+        return list_runs(store, limit, model, suite)
+
+
 # ── What was asked for ──
 
 
@@ -280,10 +323,10 @@ def _new_run(
     __tracebackhide__ = True
     request, functions, scorers = _read_request(cases, model, models, judge, repeat, options)
 
-    def create(store: "Store", reach: Reach) -> Run:
-        return planning.create_run(store, request, reach)
+    def create(store: "Store", reach: Reach) -> Planned:
+        return Planned(planning.create_run(store, request, reach), request.limits)
 
-    return Session(create, request.limits, functions, loop, use_cache=request.cache, scorers=scorers)
+    return Session(create, functions, loop, use_cache=request.cache, scorers=scorers)
 
 
 def _resumed(
@@ -298,20 +341,20 @@ def _resumed(
     if planned := sorted(limits.keys() - {*Limits.__struct_fields__, "cache", "scorers"}):
         raise InvalidInput(f"{', '.join(planned)} cannot be changed: a resumed run keeps its plan; start a new run")
     functions = _functions_again(model, models)
-    run_id, given = run.run_id if isinstance(run, Report) else run, _options(limits)
-    check_values(given["limits"])
+    run_id = run.run_id if isinstance(run, Report) else run
+    changed = {name: value for name, value in limits.items() if name in Limits.__struct_fields__}
+    check_values(Limits(**changed))
 
-    def find(store: "Store", _: Reach) -> Run:
+    def find(store: "Store", _: Reach) -> Planned:
         found = find_run(store, run_id)
         _refuse_unplanned(functions, found)
-        return found
+        return Planned(found, Limits.resumed(found.limits, changed))
 
     return Session(
         find,
-        given["limits"],
         functions,
         loop,
-        use_cache=given.get("cache", False),
+        use_cache=limits.get("cache", False),
         scorers=_scorers(limits.get("scorers", ()))[1],
         store_url=store_url_of(run),
     )
@@ -356,13 +399,28 @@ def _options(options: Mapping[str, Any]) -> dict[str, Any]:
     known = RunOptions.__annotations__
     for name in options:
         if name not in known:
-            raise TypeError(f"evaluate() got an unexpected keyword argument {name!r}{did_you_mean(name, known)}")
+            hint = f"; write {_WRITTEN[name]}" if name in _WRITTEN else did_you_mean(name, [*known, "repeat", "judge"])
+            raise TypeError(f"evaluate() got an unexpected keyword argument {name!r}{hint}")
     limits = {name: value for name, value in options.items() if name in Limits.__struct_fields__}
     found = {name: value for name, value in options.items() if name not in limits}
+    for name in ("selection", "scenarios"):
+        if isinstance(found.get(name), Mapping):
+            found[name] = _selection_of(name, found[name])
     if found.get("modalities") is not None:
         given = found["modalities"]
         found["modalities"] = tuple(given.split(",")) if isinstance(given, str) else tuple(given)
     return {**found, "limits": Limits(**limits)}
+
+
+def _selection_of(argument: str, filters: Mapping[str, Any]) -> Selection:
+    """Return the selection that a dictionary stands for."""
+    known = Selection.__struct_fields__
+    for name in filters:
+        if name not in known:
+            hint = did_you_mean(str(name), known) or f"; expected {', '.join(known)}"
+            raise InvalidInput(f"{argument}: there is no filter {name!r:.60}{hint}")
+    given: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in filters.items()}
+    return Selection(**given)
 
 
 def _model_names(model: Any, models: Any, functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """What `pramana.compare` returns: a comparison as data, as a sentence, and as a notebook shows it."""
 
+from pramana.analyse.numbers import counted
 from pramana.app.comparisons import WholeComparisonView, whole_view
 from pramana.app.sides import Compared, asked_sentence
 
@@ -16,7 +17,12 @@ class Comparison(WholeComparisonView, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         differences = asked_sentence(each.detail for each in self.asked_differently)
-        return f"{self.sentence} {differences}" if differences else self.sentence
+        return " ".join(each for each in (self.sentence, differences, self._left_out()) if each)
+
+    def _left_out(self) -> str:
+        sides = (("base", self.only_base), ("new", self.only_new))
+        only = " and ".join(f"{counted(len(cases), 'case')} only in {side}" for side, cases in sides if cases)
+        return f"Left out: {only}." if only else ""
 
     def __repr__(self) -> str:
         return str(self)

@@ -15,7 +15,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from pramana import clock, planning, settings
-from pramana.bench import INTERRUPTED, Watch, execute, rare_collections
+from pramana.bench import INTERRUPTED, STREAM_LEFT, Watch, execute, rare_collections
 from pramana.errors import BudgetSpent, InvalidInput
 from pramana.library.report import Report, current_store_url, make_report
 from pramana.model import Run
@@ -25,7 +25,7 @@ from pramana.report.resuming import resume_call
 from pramana.request import Limits
 from pramana.run.accounts import Reach
 from pramana.run.asking import ReplyCache
-from pramana.run.engine import Stop
+from pramana.run.engine import Stop, Window
 from pramana.score.scorers import Scorer
 from pramana.store import open_store
 
@@ -44,13 +44,19 @@ _ending: dict[str, Future[Any]] = {}
 """Runs of streams that were left early, by their ids, until they have ended."""
 
 
+class Planned(NamedTuple):
+    """A run that is to be carried out, and its limits."""
+
+    run: Run
+    limits: Limits
+
+
 class Session:
     """One run, from the request to the report."""
 
     def __init__(
         self,
-        find: "Callable[[Store, Reach], Run]",
-        limits: Limits,
+        find: "Callable[[Store, Reach], Planned]",
         functions: Mapping[str, Callable[..., Any]],
         loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.get_running_loop,
         *,
@@ -69,10 +75,12 @@ class Session:
         """Where coroutine functions run."""
         self.found: Run | None = None
         """The run, once there is one."""
-        self._find, self._limits, self._functions = find, limits, functions
+        self._find, self._functions = find, functions
         self._scorers = scorers or {}
         self._cache = ReplyCache(settings.home().absolute() / "cache") if use_cache else None
+        self._window: Window | None = None
         self._store: Store
+        self._limits: Limits
         self._reach: Reach
 
     @asynccontextmanager
@@ -81,7 +89,8 @@ class Session:
         self._reach = Reach(functions=Functions(self._functions, self._scorers, self.loop()))
         self._store = store = await asyncio.to_thread(open_store, self.store_url)
         try:
-            found = self.found = await asyncio.to_thread(self._find, store, self._reach)
+            found, self._limits = await asyncio.to_thread(self._find, store, self._reach)
+            self.found = found
             await asyncio.to_thread(planning.pull_missing_weights, found.plan)
             yield found
         finally:
@@ -99,19 +108,41 @@ class Session:
     async def run_watched(self, notify: Callable[[], None]) -> Report:
         """Carry the run out; `notify` is called when there is a run, and whenever results have been stored."""
         async with self.opened() as found:
+            self._window = Window(_ahead(self._limits.concurrency))
             notify()
             return await self._execute(found, lambda _: notify())
+
+    def take(self) -> None:
+        """Count a result that was used, so that another request may be begun."""
+        if self._window:
+            self._window.take()
 
     async def _execute(self, found: Run, watch: Watch) -> Report:
         with rare_collections():
             run = await execute(
-                self._store, found, self._limits, watch, self.stop, reach=self._reach, cache=self._cache
+                self._store,
+                found,
+                self._limits,
+                watch,
+                self.stop,
+                reach=self._reach,
+                cache=self._cache,
+                window=self._window,
             )
         error = self.stop.error
         if error is not None and not isinstance(error, BudgetSpent):  # a budget ends a run as it was asked to
             error.add_note(_how_to_resume(run))
             raise error
         return await asyncio.to_thread(make_report, self._store, run, self.store_url)
+
+
+def _ahead(concurrency: int) -> int:
+    """Return how many requests a stream may be ahead of its consumer: some more than can be under way.
+
+    A result is taken a moment after its request ends, since it is stored first; without the rest, the next request
+    would wait for that.
+    """
+    return concurrency + max(1, concurrency // 4)
 
 
 def _how_to_resume(run: Run) -> str:
@@ -266,10 +297,11 @@ def _runs_in_functions_loop() -> bool:
 class Stream:
     """The results of a run, each once it is stored: `async with pramana.stream(…) as results`, then `async for`.
 
-    Leaving the `async with` block stops the run and waits until the calls under way are finished and stored; `resume`
-    goes on with it. Without the block, the run is stopped once the stream is closed (`aclose`) or nothing refers to it
-    any more, and nobody waits for the calls under way. To wait for a result can be cancelled (`asyncio.wait_for`)
-    without losing any.
+    The run waits for whoever uses its results: those not taken yet and the requests under way are together at most
+    about `concurrency`. Leaving the `async with` block stops the run and waits until the calls under way are finished
+    and stored; `resume` goes on with it. Without the block, the run is stopped once the stream is closed (`aclose`) or
+    nothing refers to it any more, and nobody waits for the calls under way. To wait for a result can be cancelled
+    (`asyncio.wait_for`) without losing any.
     """
 
     def __init__(self, session: Session) -> None:
@@ -310,6 +342,7 @@ class Stream:
                 assert self._done  # noqa: S101 - it was started
                 self._done.result()  # raises what ended the run
                 raise StopAsyncIteration
+        self._session.take()
         return self._ready.pop()
 
     async def _fetch(self) -> "asyncio.Task[_Fetched]":
@@ -363,7 +396,7 @@ class Stream:
         done, run_id = self._done, self.run_id
         if done is None or done.done():
             return
-        self._session.stop(INTERRUPTED)
+        self._session.stop(STREAM_LEFT)
         if run_id is not None:
             _ending[run_id] = done
             done.add_done_callback(lambda _: _ending.pop(run_id, None))

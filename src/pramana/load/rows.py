@@ -108,6 +108,7 @@ def cases_from(rows: Any) -> tuple[model.Case, ...]:
     found: list[model.Case] = []
     problems: list[Problem] = []
     first_seen: dict[str, int] = {}
+    _refuse_unknown_columns(rows)
     known: dict[str, model.Case] = {}
     for number, row in enumerate(_records(rows)):
         original = getattr(row, "original", None)  # of `result.case`, which shows a case
@@ -133,6 +134,36 @@ def cases_from(rows: Any) -> tuple[model.Case, ...]:
     if not found:
         raise InvalidInput("no cases were given: the list is empty")
     return tuple(found)
+
+
+_INPUT_NAMES = ("question", "query", "text", "user", "message", "instruction", "inputs", "request")
+_IDEAL_NAMES = ("answer", "expected", "target", "label", "output", "reference", "expected_output", "answers", "gold")
+
+
+def _refuse_unknown_columns(rows: Any) -> None:
+    """Refuse a data frame for its columns, once for each, before any row of it is read."""
+    columns = [str(each) for each in getattr(rows, "columns", ())] if is_table(rows) else []
+    if not columns or "prompt" in columns:  # a table of scenarios has columns of its own
+        return
+    known = {*_FIELDS, *_IN_METADATA, "assertion", "metadata"}
+    unknown = [each for each in columns if each not in known]
+    problems = [
+        Problem(f"the data frame has a column that no case has{_renamed(each, columns)}", f"cases[{each!r}]")
+        for each in unknown
+    ]
+    if "input" not in columns:
+        problems.append(Problem("the data frame needs a column input: the prompt, or a list of messages", "cases"))
+    if problems:
+        raise InvalidInput.of(problems)
+
+
+def _renamed(column: str, columns: Sequence[str]) -> str:
+    """Return what to do about a column that no case has."""
+    for names, field in ((_INPUT_NAMES, "input"), (_IDEAL_NAMES, "ideal")):
+        if column.lower() in names and field not in columns:
+            return f'; rename it: frame.rename(columns={{"{column}": "{field}"}})'
+    near = did_you_mean(column, _FIELDS)
+    return near or f"; leave it out: a case has {', '.join(_FIELDS)}"
 
 
 def is_row(given: object) -> bool:

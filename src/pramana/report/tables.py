@@ -17,6 +17,7 @@ from pramana.analyse.scores import rubric_scores
 from pramana.analyse.summary import why
 from pramana.errors import InvalidInput
 from pramana.hash import hash_result
+from pramana.installation import install_command
 from pramana.model import Result, Run
 from pramana.report.exporters import Exporter
 from pramana.report.exports import (
@@ -173,7 +174,7 @@ def write_parquet_of_several(runs: Runs, out: IO[bytes]) -> None:
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter
     except ImportError as error:
-        raise InvalidInput("Parquet needs pyarrow; install it: pip install 'pramana[parquet]'") from error
+        raise InvalidInput(f"Parquet needs pyarrow; install it: {install_command('parquet')}") from error
     types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     schema = pa.schema([(name, types[kind]) for name, kind in COLUMN_TYPES.items()])
     rows = (_typed(each) for run, results in runs for each in records(run, results))

@@ -105,21 +105,28 @@ class Budget(Spent, kw_only=True):
             ...
         pramana.errors.BudgetSpent: the run's limit of 50 tokens is reached
         """
-        if over := self._over():
-            raise BudgetSpent(over)
+        if over := self._over_cost():
+            raise BudgetSpent(over, "max_cost_usd")
+        if over := self._over_tokens():
+            raise BudgetSpent(over, "max_total_tokens")
 
-    def _over(self) -> str:
+    def _over_cost(self) -> str:
         """Return why nothing more may be asked, without what was spent: that grows while the rest is finished."""
-        if self.max_cost_usd is not None:
-            if self.cost_usd >= self.max_cost_usd:
-                return f"the run's limit of ${self.max_cost_usd:g} is reached"
-            if self.unknown_cost:
-                return "the run has a cost limit, and a reply has no token counts, so its cost is unknown"
-        if self.max_tokens is not None:
-            if self.tokens >= self.max_tokens:
-                return f"the run's limit of {self.max_tokens:,} token{'s' * (self.max_tokens > 1)} is reached"
-            if self.unknown_tokens:
-                return "the run has a token limit, and a reply has no token counts"
+        if self.max_cost_usd is None:
+            return ""
+        if self.cost_usd >= self.max_cost_usd:
+            return f"the run's limit of ${self.max_cost_usd:g} is reached"
+        if self.unknown_cost:
+            return "the run has a cost limit, and a reply has no token counts, so its cost is unknown"
+        return ""
+
+    def _over_tokens(self) -> str:
+        if self.max_tokens is None:
+            return ""
+        if self.tokens >= self.max_tokens:
+            return f"the run's limit of {self.max_tokens:,} token{'s' * (self.max_tokens > 1)} is reached"
+        if self.unknown_tokens:
+            return "the run has a token limit, and a reply has no token counts"
         return ""
 
     def begin(self) -> None:
@@ -145,7 +152,7 @@ class Budget(Spent, kw_only=True):
         """
         if self.max_cost_usd is None and self.max_tokens is None:
             return False
-        if not self.under_way or not self.replies or self._over():
+        if not self.under_way or not self.replies or (self._over_cost() or self._over_tokens()):
             return False
         cost, tokens = self._before
         of_all = self.under_way / self.replies

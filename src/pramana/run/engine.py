@@ -119,6 +119,42 @@ class Feed(Generic[Work]):
         return asyncio.create_task(asyncio.to_thread(next, self._chunks, None))
 
 
+class Window:
+    """Bounds how many results there are that nobody has taken yet, requests under way included.
+
+    Work is drawn when there is room; `take` is called when a result is used, in any thread. A run that stops does not
+    wait.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size, self._begun, self._taken = size, 0, 0
+        self._room = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def draw(self, feed: Feed[Work], stop: Stop) -> Work | None:
+        """Return the next piece of work once there is room for it; None when there is no more, or the run stops."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            stop.then(self._room.set)
+        while not stop and self._begun - self._taken >= self._size:
+            self._room.clear()
+            if self._begun - self._taken >= self._size:  # nothing was taken before the event was cleared
+                await self._room.wait()
+        self._begun += 1
+        piece = None if stop else feed.now() or await feed.next()
+        if piece is None:
+            self._begun -= 1
+            self._room.set()
+        return piece
+
+    def take(self) -> None:
+        """Count a result that was used."""
+        self._taken += 1
+        if self._loop:
+            with suppress(RuntimeError):  # the run has ended, and its event loop with it
+                self._loop.call_soon_threadsafe(self._room.set)
+
+
 class Pool(Struct, Generic[Work, Asked], frozen=True):
     """The workers of one model: a slow or limited provider never keeps the others waiting."""
 
@@ -135,9 +171,12 @@ def as_it_is(result: Result) -> Result:
     return result
 
 
-async def stream(pools: Sequence[Pool[Any, Any]], stop: Stop) -> AsyncGenerator[list[Result]]:
+async def stream(
+    pools: Sequence[Pool[Any, Any]], stop: Stop, window: Window | None = None
+) -> AsyncGenerator[list[Result]]:
     """Yield results soon after they were asked for, many together, until all is done or told to stop.
 
+    With a `window`, no request is begun while it is full.
     A list at a time, because a queue's coming and going costs more than the rest of the engine.
     """
     asked: list[tuple[Callable[[Any], Result], Any]] = []
@@ -148,7 +187,7 @@ async def stream(pools: Sequence[Pool[Any, Any]], stop: Stop) -> AsyncGenerator[
     async def work(pool: Pool[Any, Any]) -> None:
         nonlocal soon
         feed, ask, finish = pool.feed, pool.ask, pool.finish
-        while not stop and (piece := feed.now() or await feed.next()):
+        while not stop and (piece := await window.draw(feed, stop) if window else feed.now() or await feed.next()):
             try:
                 asked.append((finish, await ask(piece)))
             except Stopped:

@@ -20,6 +20,7 @@ from operator import mul
 from msgspec import Struct, field
 
 from pramana.errors import ProviderError, WeightsMissing, quote
+from pramana.installation import install_command
 from pramana.model import Ask, Case, Check, Outcome, Reply, Request, Turn, total
 
 NAME = "semantic_similarity"
@@ -201,5 +202,5 @@ def _thread() -> ThreadPoolExecutor:
 
 def _missing(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
-        return f"{NAME} needs {error.name}, which is not installed: pip install 'pramana[local]'"
+        return f"{NAME} needs {error.name}, which is not installed: {install_command('local')}"
     return str(error)

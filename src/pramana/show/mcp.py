@@ -36,6 +36,7 @@ AGENT_HINTS: Mapping[HintKey, str] = {
     "list_runs": "call the tool runs to see their ids",
     "start_run": "call the tool run to start one",
     "resume_run": "call the tool resume with the run {}",
+    "any_suite": "compare {} by anySuite",
     "run_stored": "give the path store:{}",
 }
 """What to do about an error, for an agent; some of it only a command can do."""

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
-from msgspec import NODEFAULT, Meta, Struct
+from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType
 from msgspec.structs import FieldInfo, fields
 
 from pramana.errors import InvalidInput, Problem, did_you_mean, quote
@@ -52,6 +52,19 @@ def _default(field: FieldInfo, type_: _Type) -> Any:
     if isinstance(default, Struct):  # a nested request, which is a struct of arguments here
         return msgspec.field(default_factory=_nested(type_) or type(default))
     return default
+
+
+def changes_of(arguments: type[Struct]) -> type[Struct]:
+    """Return a struct of the same arguments, each of which may be left out: then nothing changes."""
+    made = [(each.name, each.type | UnsetType, UNSET) for each in fields(arguments)]
+    return msgspec.defstruct(f"{arguments.__name__}Changes", made, frozen=True, kw_only=True, rename="camel")
+
+
+def as_changes(struct: type[Struct], given: Struct) -> dict[str, Any]:
+    """Return the fields of a request that were given, by their names."""
+    published = {each.name: published_name(each) for each in fields(struct)}
+    found = {name: getattr(given, argument) for name, argument in published.items()}
+    return {name: value for name, value in found.items() if value is not UNSET}
 
 
 def as_request(struct: type[_Struct], given: Struct, **nested: Any) -> _Struct:
@@ -115,7 +128,7 @@ def _read(struct: type[Struct], given: Mapping[str, Any], within: str, problems:
             found[name] = _read(nested, value, f"{path}.", problems)
         elif nested and not (value is None and _nullable(known[name].type)):
             problems.append(Problem(f"expected an object, found {repr(value)[:60]}", path))
-        elif message := None if nested else misfit(value, known[name].type):
+        elif message := None if nested else misfit(value, _without_unset(known[name].type)):
             problems.append(Problem(message, path))
         else:
             found[name] = value
@@ -129,6 +142,12 @@ def _nested(type_: _Type) -> type[Struct] | None:
         return type_
     inner = get_args(type_)
     return next((found for each in inner if (found := _nested(each))), None) if inner else None
+
+
+def _without_unset(type_: _Type) -> _Type:
+    """Return the type of an argument that may be left out, as it is when it is given."""
+    inner = get_args(type_)
+    return next(each for each in inner if each is not UnsetType) if UnsetType in inner else type_
 
 
 def _nullable(type_: _Type) -> bool:

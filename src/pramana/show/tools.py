@@ -36,7 +36,7 @@ from pramana.model import Outcome, RunStatus
 from pramana.report import briefs
 from pramana.request import Limits, PageNumber, RunRequest, Selection
 from pramana.run.engine import Stop
-from pramana.show.tool_arguments import arguments_of, as_request
+from pramana.show.tool_arguments import arguments_of, as_changes, as_request, changes_of
 
 PROGRESS_EVERY_S = 0.25
 CASE_RESULTS = 20
@@ -148,6 +148,7 @@ SelectionArguments = arguments_of(
     Selection, _OF_SELECTIONS, types={"limit": Annotated[int, Meta(ge=1)] | None}
 )  # fmt: skip
 LimitsArguments = arguments_of(Limits, _OF_LIMITS, types={})
+LimitChanges = changes_of(LimitsArguments)
 RunArguments = arguments_of(
     RunRequest,
     _OF_RUNS,
@@ -165,9 +166,10 @@ class ResumeArguments(_Arguments, frozen=True, kw_only=True):
     """A run that did not end."""
 
     run: _RunId
-    limits: Annotated[LimitsArguments, Meta(description="What the whole run may spend, and how fast")] = msgspec.field(  # type: ignore[valid-type]
-        default_factory=LimitsArguments
-    )
+    limits: Annotated[
+        LimitChanges,  # type: ignore[valid-type]
+        Meta(description="Limits to change; the run keeps the others. Raise the one that stopped it"),
+    ] = msgspec.field(default_factory=LimitChanges)
 
 
 class RunsArguments(_Arguments, frozen=True, kw_only=True):
@@ -207,7 +209,7 @@ class CompareArguments(_Arguments, frozen=True, kw_only=True):
     """Which two runs."""
 
     base: _RunId
-    new: _RunId
+    new: Annotated[_RunId | None, Meta(description="Without it, two models of base are compared")] = None
     model: Annotated[str | None, Meta(description="Of runs with several models, which one")] = None
     new_model: Annotated[str | None, Meta(description="On the new side, when it is another one")] = None
     any_suite: Annotated[bool, Meta(description="Compare although the suites differ; cases are still paired")] = False
@@ -274,7 +276,7 @@ async def _run(call: Call, given: Any) -> Answer:
 
 
 async def _resume(call: Call, given: ResumeArguments) -> Answer:
-    limits = as_request(Limits, given.limits)
+    limits = as_changes(Limits, given.limits)
     return await _carried_out(call, partial(continue_run, call.app, call.credential, given.run, limits))
 
 
@@ -361,7 +363,8 @@ async def _failures(call: Call, given: FailuresArguments) -> Answer:
 
 
 async def _compare(call: Call, given: CompareArguments) -> Answer:
-    wanted = CompareRequest(**{name: getattr(given, name) for name in CompareRequest.__struct_fields__})
+    fields = {name: getattr(given, name) for name in CompareRequest.__struct_fields__}
+    wanted = CompareRequest(**fields | {"new": given.new or given.base})
     found = await compare_runs(call.app, call.credential, wanted)
     return Answer(found, briefs.render_comparison(found))
 

@@ -40,6 +40,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from pramana import clock, settings
 from pramana.errors import InvalidInput, StoreFailed
+from pramana.installation import install_command
 from pramana.store.records import restored, stored
 from pramana.store.schema import HEAD, changes, metadata
 
@@ -291,7 +292,7 @@ def _postgresql(url: URL) -> Engine:
             **POSTGRESQL_POOL,
         )
     except ModuleNotFoundError as error:
-        raise StoreFailed("PostgreSQL needs one more package: pip install 'pramana[postgres]'") from error
+        raise StoreFailed(f"PostgreSQL needs one more package: {install_command('postgres')}") from error
 
 
 def _version(connection: Connection) -> str | None:
@@ -319,7 +320,7 @@ def _upgrade(connection: Connection) -> None:
     try:
         command.upgrade(config, "head")
     except CommandError as error:
-        message = "the store was written by a newer Pramana than this one; update it: pip install --upgrade pramana"
+        message = "the store was written by a newer Pramana than this one; update Pramana from where you installed it"
         raise StoreFailed(message) from error
 
 

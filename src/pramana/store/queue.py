@@ -246,13 +246,9 @@ class Queue(Part):
             return restored_or_none(row_of(connection, run_id)["lease_holder"])
 
     def keep_limits(self, run_id: str, limits: Mapping[str, Any]) -> None:
-        """Write down what a run of the command line may spend, while it is carried out for the first time.
-
-        Any other stays as it is: one of a server has them from the beginning, and who resumes one types others.
-        """
-        first = (runs.c.owner == "cli", runs.c.attempts == 1, runs.c.limits.is_(None))
+        """Store the limits that a run is carried out within: it keeps them when it is resumed."""
         with self._database.writing() as connection:
-            mine = update(runs).where(runs.c.id == stored(run_id), *first)
+            mine = update(runs).where(runs.c.id == stored(run_id), runs.c.attempts > 0)
             connection.execute(mine, {"limits": to_json(dict(limits))})
 
     # ── Who waits ──

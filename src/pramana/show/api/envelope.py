@@ -368,6 +368,7 @@ API_HINTS: Mapping[HintKey, str] = {
     "list_tokens": "see GET /api/tokens",
     "create_token": "create one on the server: pramana token create NAME --role admin",
     "pull_weights": "pull them: POST /api/weights/{}/pull",
+    "any_suite": "compare {} by anySuite=true",
 }
 """What to do about an error, for programs; some of it only a command can do."""
 

@@ -5,7 +5,7 @@ Which one does, or whether it is the command line of some machine, makes no diff
 
 import io
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from tempfile import SpooledTemporaryFile
 from typing import IO, Annotated, Any, Literal
 
@@ -70,7 +70,15 @@ class LimitsBody(Body):
 
     def limits(self) -> Limits:
         """Return them under our own names."""
-        return Limits(**{name: getattr(self, published) for name, published in runs.PUBLISHED_LIMITS.items()})
+        return Limits(**self._named(runs.PUBLISHED_LIMITS.values()))
+
+    def changed(self) -> dict[str, Any]:
+        """Return those that were sent, under our own names."""
+        return self._named(self.model_fields_set)
+
+    def _named(self, wanted: Collection[str]) -> dict[str, Any]:
+        named = runs.PUBLISHED_LIMITS.items()
+        return {name: getattr(self, published) for name, published in named if published in wanted}
 
 
 class ScenariosBody(Body):
@@ -131,7 +139,7 @@ class RunEditBody(Body):
 
 
 class ResumeBody(Body):
-    """How a run goes on; without limits, within those it had."""
+    """How a run goes on: it keeps its limits, except those that are sent."""
 
     limits: LimitsBody | None = None
 
@@ -304,7 +312,7 @@ async def resume_run(
     body: ResumeBody | None = None,
 ) -> Response:
     """Queue a run again that was stopped, interrupted or cancelled: it goes on with what is missing."""
-    limits = body.limits.limits() if body and body.limits else None
+    limits = body.limits.changed() if body and body.limits else None
     return answer(await runs.resume_run(here, caller, run_id, limits), status=202)
 
 

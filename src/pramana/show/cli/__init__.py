@@ -47,8 +47,14 @@ class HelpfulGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in known:
-            ctx.fail(f'unknown command "{args[0]}"{did_you_mean(args[0], known)}')
+            meant = OTHERWISE_CALLED.get(args[0]) if isinstance(self, CommandTable) else None
+            hint = f"; run: {meant}" if meant else did_you_mean(args[0], known)
+            ctx.fail(f'unknown command "{args[0]}"{hint}')
         return super().resolve_command(ctx, args)
+
+
+OTHERWISE_CALLED = {"resume": "pramana run --resume RUN", "estimate": "pramana run --dry-run"}
+"""What is a command elsewhere, such as in Python, and an option here."""
 
 
 class CommandTable(HelpfulGroup):

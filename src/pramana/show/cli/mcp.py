@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pramana.errors import InvalidInput
+from pramana.installation import install_command
 from pramana.show.cli.options import POSITIVE, local_store
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def mcp(*, max_cost_usd: float | None, role: "Role") -> int:
 
     The coding agent starts this command and gets the tools validate, run, resume, runs, show, failures and compare.
     Runs happen in this process, with your account's rights: they read your files, use your API keys, and can run code
-    through python: and command: models. Set --max-cost to allow models that cost money. Needs an extra:
-    pip install "pramana[mcp]". Exit code: 0 when the client disconnects, 2 without the extra.
+    through python: and command: models. Set --max-cost to allow models that cost money. Needs the extra
+    `mcp`. Exit code: 0 when the client disconnects, 2 without the extra.
     """
     from pramana.app import App, Credential
     from pramana.app.spending import LocalProgram, Spending
@@ -48,7 +49,7 @@ def mcp(*, max_cost_usd: float | None, role: "Role") -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
-        raise InvalidInput('pramana mcp needs the MCP SDK; install it: pip install "pramana[mcp]"') from None
+        raise InvalidInput(f"pramana mcp needs the MCP SDK; install it: {install_command('mcp')}") from None
     with local_store() as store:
         advice = RAISE if max_cost_usd is None else RAISE_FURTHER
         app = App(store, local=LocalProgram(Spending(max_cost_usd, advice), project=Path.cwd()))

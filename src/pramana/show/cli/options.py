@@ -85,6 +85,16 @@ class Finite(click.FloatRange):
 POSITIVE = Finite(min=0, min_open=True)
 
 
+class OrNone(click.ParamType[Any]):
+    """A limit, or `none`: no limit, where a resumed run has one."""
+
+    def __init__(self, limit: click.ParamType[Any]) -> None:
+        self._limit, self.name = limit, limit.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return None if value == "none" else self._limit.convert(value, param, ctx)
+
+
 class Output(click.Path):
     """A path to a file that will be written. It is tried at once: what was asked and paid for must not end nowhere."""
 

@@ -19,6 +19,7 @@ from pramana.show.cli.options import (
     POSITIVE,
     Finite,
     GroupedCommand,
+    OrNone,
     Output,
     exporter_for,
     local_store,
@@ -26,7 +27,7 @@ from pramana.show.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from pramana.request import RunRequest, Selection
+    from pramana.request import Limits, RunRequest, Selection
     from pramana.run.engine import Stop
     from pramana.store.store import Store
 
@@ -115,9 +116,9 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
 @click.option(
     "--param", "params", multiple=True, metavar="NAME=VALUE", help="Any other parameter, as JSON or text (repeatable)"
 )
-@click.option("--max-cost", "max_cost_usd", type=POSITIVE, metavar="USD", help="Cost limit (USD)")
-@click.option("--max-total-tokens", type=click.IntRange(1), metavar="N", help="Token limit, input and output")
-@click.option("--deadline", "deadline_s", type=POSITIVE, metavar="SECONDS", help="Time limit for the run")
+@click.option("--max-cost", "max_cost_usd", type=OrNone(POSITIVE), metavar="USD", help="Cost limit (USD)")
+@click.option("--max-total-tokens", type=OrNone(click.IntRange(1)), metavar="N", help="Token limit, input and output")
+@click.option("--deadline", "deadline_s", type=OrNone(POSITIVE), metavar="SECONDS", help="Time limit for the run")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -168,7 +169,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
     _refuse_what_does_not_go_together(context, paths, given)
     if given["output"]:
         exporter_for(given["output"])  # an unknown ending is refused before anything is sent
-    request = _request(paths, given, selection)
+    request, limits = _request(paths, given, selection), None
     if given["dry_run"]:
         return _print_estimate(context, request, as_json=given["as_json"])
     quiet = given["quiet"] or given["as_json"]
@@ -179,6 +180,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
                 begun = create_run(store, request, warn=None if quiet else _print_warnings)
         else:
             begun = store.runs.find(given["resume"])
+            limits = _resumed_limits(context, begun)
         if given["id_file"]:
             given["id_file"].write_text(f"{begun.id}\n", encoding="utf-8")
         pull_missing_weights(begun.plan, _pull_weights)
@@ -196,7 +198,7 @@ def run(context: click.Context, /, paths: tuple[Path, ...], selection: "Selectio
             rare_collections(),
         ):
             try:
-                ended = run_sync(store, begun, request.limits, live, stop, cache=cache)
+                ended = run_sync(store, begun, limits or request.limits, live, stop, cache=cache)
             except PramanaError:
                 _forget(store, begun, given["id_file"])
                 raise
@@ -294,12 +296,10 @@ def _forget(store: "Store", begun: Run, id_file: Path | None) -> None:
 def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path, ...], given: dict[str, Any]) -> None:
     from pramana.request import Limits
 
-    def typed(name: str) -> bool:
-        return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-
     if given["resume"] is not None:
         may_differ = {*_NOT_PLANNED, *Limits.__struct_fields__}
-        planned = [each for each in context.command.params if each.name not in may_differ and typed(each.name or "")]
+        typed = [each for each in context.command.params if _was_typed(context, each.name or "")]
+        planned = [each for each in typed if each.name not in may_differ]
         if planned:
             names = [each.opts[0] if isinstance(each, click.Option) else "PATHS" for each in planned]
             raise click.UsageError(
@@ -307,13 +307,13 @@ def _refuse_what_does_not_go_together(context: click.Context, paths: tuple[Path,
                 "without --resume"
             )
     for name in ("output", "id_file", "fail_under"):
-        if given["dry_run"] and typed(name):
+        if given["dry_run"] and _was_typed(context, name):
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(
                 f"{option} cannot be combined with --dry-run: an estimate stores no run and no results"
             )
     for name in ("tier", "suite"):
-        if paths and typed(name):
+        if paths and _was_typed(context, name):
             raise click.UsageError(f"--{name} cannot be combined with PATHS: name files or a tier of a suite, not both")
 
 
@@ -336,6 +336,18 @@ def _request(paths: tuple[Path, ...], given: dict[str, Any], selection: "Selecti
             "limits": Limits(**{name: given[name] for name in Limits.__struct_fields__}),
         }
     )
+
+
+def _resumed_limits(context: click.Context, begun: Run) -> "Limits":
+    """Return the limits of a run that is resumed: those it has kept, except the ones that were typed."""
+    from pramana.request import Limits
+
+    typed = [name for name in Limits.__struct_fields__ if _was_typed(context, name)]
+    return Limits.resumed(begun.limits, {name: context.params[name] for name in typed})
+
+
+def _was_typed(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pramana.errors import InvalidInput, PramanaError, quote
+from pramana.installation import install_command
 from pramana.show.cli.options import GroupedCommand, local_store
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def serve(
     from pramana.app import App, is_loopback
 
     if find_spec("uvicorn") is None:
-        raise InvalidInput("pramana serve needs the server's packages; install them: pip install 'pramana[server]'")
+        raise InvalidInput(f"pramana serve needs the server's packages; install them: {install_command('server')}")
     trusted = tuple(map(_network, proxies))
     with local_store() as store:
         if api_only and store.kind == "sqlite":

@@ -45,6 +45,7 @@ PAGE_HINTS: Mapping[HintKey, str] = {
     "list_tokens": "see Settings, Tokens",
     "create_token": "create one on the server: pramana token create NAME --role admin",
     "pull_weights": "download them: Home offers it",
+    "any_suite": "compare {}: Compare offers it",
 }
 """What to do about an error, for people at a page; some of it only a command can do."""
 

@@ -1,0 +1,58 @@
+"""How an extra of this installation is installed: where the distribution came from goes in, a `pip` command comes out.
+
+The name alone is never advised where pip recorded another origin: a package index may have a stranger's package by it.
+"""
+
+import json
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from shlex import quote
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+NAME = "pramana"
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra, from where this distribution was installed.
+
+    >>> install_command("mcp").startswith("pip install ")
+    True
+    """
+    return command_for(extra, _recorded_origin())
+
+
+def command_for(extra: str, origin: dict[str, Any] | None) -> str:
+    """Return the command for what pip recorded of a direct installation (`direct_url.json`); None: from an index.
+
+    >>> command_for("mcp", {"url": "file:///home/ada/pramana", "dir_info": {"editable": True}})
+    "pip install -e '/home/ada/pramana[mcp]'"
+    >>> command_for("mcp", {"url": "https://git.example/pramana.git", "vcs_info": {"vcs": "git", "commit_id": "4f1c"}})
+    "pip install 'pramana[mcp] @ git+https://git.example/pramana.git@4f1c'"
+    >>> command_for("mcp", None)
+    "pip install 'pramana[mcp]'"
+    """
+    if not origin or not isinstance(url := origin.get("url"), str):
+        return f"pip install {quote(f'{NAME}[{extra}]')}"
+    if vcs := origin.get("vcs_info"):
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    if vcs or urlsplit(url).scheme != "file":
+        return f"pip install {quote(f'{NAME}[{extra}] @ {url}')}"
+    editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    return f"pip install {editable}{quote(f'{_path(url)}[{extra}]')}"
+
+
+def _path(url: str) -> str:
+    """Return the path of a `file:` URL; on Windows it begins with a drive."""
+    path = unquote(urlsplit(url).path)
+    return path[1:] if path[2:3] == ":" else path
+
+
+@cache
+def _recorded_origin() -> dict[str, Any] | None:
+    try:
+        text = distribution(NAME).read_text("direct_url.json")
+        found = json.loads(text) if text else None
+    except (PackageNotFoundError, OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,48 @@
+"""`pramana.runs`: finding a stored run from Python; and what `compare` says of lists that differ."""
+
+import pytest
+
+import pramana
+from pramana.errors import InvalidInput
+
+CASES = [
+    {"id": "a", "input": "Say yes.", "ideal": "yes"},
+    {"id": "b", "input": "Say no.", "ideal": "no"},
+]
+
+
+def test_runs_are_listed_newest_first_by_model_and_suite() -> None:
+    assert str(pramana.runs()) == "No runs yet."
+    first = pramana.evaluate(CASES, model="fake:echo")
+    second = pramana.evaluate(CASES, model="fake:fixed=yes", repeat=2)
+    found = pramana.runs()
+    assert [each.id for each in found] == [second.run_id, first.run_id]
+    assert [(each.status, each.stored, each.expected, each.passed, each.failed) for each in found] == [
+        ("finished", 4, 4, 2, 2),
+        ("finished", 2, 2, 2, 0),
+    ]
+    assert [each.pass_rate for each in found] == [0.5, 1.0]
+    assert found[0].date == second.run.created
+    (named,) = pramana.runs(model="fake:echo")
+    assert (named.id, named.models, named.suite) == (first.run_id, ("fake:echo",), first.run.plan.suite)
+    assert [each.id for each in pramana.runs(limit=1)] == [second.run_id]
+    assert pramana.runs(suite="another") == []
+    newest, _ = str(found).splitlines()
+    assert newest.startswith(f"{second.run_id}  {second.run.created[:10]} ")
+    assert newest.endswith("finished  4/4  50.0 % passed  cases  fake:fixed=yes")
+    assert pramana.load_report(found[0].id).run_id == second.run_id
+
+
+def test_lists_that_differ_are_compared_by_the_cases_of_both_if_that_is_said() -> None:
+    before = pramana.evaluate(CASES, model="fake:echo")
+    after = pramana.evaluate([*CASES, {"id": "c", "input": "Say so.", "ideal": "so"}], model="fake:echo")
+    with pytest.raises(InvalidInput) as refused:
+        pramana.compare(before, after)
+    assert str(refused.value).endswith("; compare the 2 cases of both by any_suite=True")
+    assert "--any-suite" not in str(refused.value)
+    assert str(pramana.compare(before, after, any_suite=True)).endswith("Left out: 1 case only in new.")
+
+
+def test_an_unknown_run_is_told_in_the_words_of_python() -> None:
+    with pytest.raises(pramana.PramanaError, match=r"pramana\.evaluate\(\.\.\.\)"):
+        pramana.load_report("latest")
