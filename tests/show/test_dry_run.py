@@ -89,13 +89,13 @@ def test_a_resumed_run_keeps_its_limits_and_the_advice_names_the_one_to_raise() 
     limits = ("--max-total-tokens", "30", "--concurrency", "1")
     first = pramana("run", "--model", "fake:echo", *limits, "--judge", "fake:fixed=YES", "--quiet")
     (stopped,) = json.loads(pramana("runs", "--json").stdout)
-    advice = f"Go on with: pramana run --resume {stopped['id']} --max-total-tokens N (more than 30, or none)"
+    advice = f"Resume with: pramana run --resume {stopped['id']} --max-total-tokens N (more than 30, or none)"
     assert (first.returncode, advice in first.stderr) == (3, True)
     again = pramana("run", "--resume", "latest", "--quiet")
     (unchanged,) = json.loads(pramana("runs", "--json").stdout)
     assert (again.returncode, advice in again.stderr, unchanged["stored"]) == (3, True, stopped["stored"])
     done = pramana("run", "--resume", "latest", "--max-total-tokens", "none", "--quiet")
-    assert (done.returncode, "Go on with" in done.stderr) == (0, False)
+    assert (done.returncode, "Resume with" in done.stderr) == (0, False)
 
 
 def test_a_command_that_is_an_option_is_named() -> None:

@@ -159,7 +159,7 @@ def evaluate(
 
     Options, each with its meaning under `help(pramana.RunRequest)` and `help(pramana.Limits)`: `suite`, `tier`,
     `selection`, `scenarios`, `modalities`, `condition`, `embedder`, `stt`, `voice`, `scorers`, `system_prompt`,
-    `temperature`, `seed`, `max_tokens`, `top_p`, `parameters`, `cache`; and the limits `max_cost_usd`,
+    `temperature`, `seed`, `max_tokens`, `top_p`, `parameters`, `name`, `note`, `cache`; and the limits `max_cost_usd`,
     `max_total_tokens`, `deadline_s`, `concurrency`, `timeout_s`.
 
     >>> evaluate({"input": "Say hello.", "ideal": "hello"}, model=str.lower).pass_rate

@@ -64,7 +64,13 @@ _NOT_PLANNED = {"cache", "fail_under", "output", "id_file", "resume", "quiet", "
 @click.option("--suite", default="v1.0", show_default=True, metavar="VERSION", help="Suite version")
 @selecting
 @click.option("--resume", metavar="RUN", help="Resume a run that did not finish")
-@click.option("--model", "models", multiple=True, metavar="MODEL", help="Model to test (repeatable) [default: local]")
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="MODEL",
+    help="Model, or python:module:function (repeatable) [default: local]",
+)
 @click.option(
     "--system",
     "system_file",
