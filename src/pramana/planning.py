@@ -213,7 +213,8 @@ class ChosenCases:
             name, filters = (self.files.name, self.files.selection) if self.files else ("the list", self.selection)
             return InvalidInput(f"no case of {name} passes the filters {filters}; check their spelling")
         if self.filters():
-            return InvalidInput(f"no case of {self.name} passes the filters; check their spelling")
+            what = "case" if self.files or self.built else "scenario"
+            return InvalidInput(f"no {what} passes these filters; check their spelling")
         return InvalidInput("the store has no scenarios yet", hint=Hint("import_scenarios"))
 
     def _stored(self, selection: Selection) -> Iterator[Case]:

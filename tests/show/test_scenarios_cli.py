@@ -329,7 +329,7 @@ def test_a_selection_of_the_store_is_recorded_once(files: Path) -> None:
         (["store:a", "--id", "b"], "no scenario that store: names passes the filters --id b"),
         (
             ["store:", "--language", "de"],
-            "no case of scenarios (selection) passes the filters; check their spelling",
+            "no scenario passes these filters; check their spelling",
         ),
     ],
 )

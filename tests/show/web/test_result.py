@@ -371,7 +371,7 @@ def test_a_recording_that_is_not_here_costs_the_sound_and_not_the_words(bench: B
     away = kept.rename(bench.home / digest)
     try:
         page = bench.open(call)
-        expect(page.locator(".warn")).to_contain_text("The recording of this call is not here, or damaged")
+        expect(page.locator(".warn")).to_contain_text("The recording of this call is missing or damaged")
         expect(page.get_by_role("region", name="Message of the user")).to_have_text(LINE)
         expect(page.get_by_role("region", name="Reply")).to_contain_text("open at nine")
         expect(page.locator("audio")).to_have_count(0)
@@ -387,7 +387,7 @@ def test_without_its_recording_a_call_has_each_line_beside_its_answer(bench: Ben
     digest = found["audio"]["recording"].rpartition(":")[2]
     (bench.home / "blobs" / digest[:2] / digest[2:]).unlink()
     page.reload()
-    expect(page.locator(".warn")).to_contain_text("The recording of this call is not here, or damaged")
+    expect(page.locator(".warn")).to_contain_text("The recording of this call is missing or damaged")
     for number, answer in enumerate(found["reply"]["answers"], 1):
         expect(page.get_by_role("region", name=f"Message of the user, line {number}")).to_have_text(LINES[number - 1])
         expect(page.get_by_role("region", name=f"Reply to line {number}")).to_have_text(answer)
